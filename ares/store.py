@@ -1,0 +1,276 @@
+"""The run directory: artifacts that are whole or absent, and the chain of commits.
+
+Covered: atomic writes (temporary name, fsync, rename), content hashes, rows as parquet, tensors as safetensors,
+`run.json`, `COMMIT.json`, the lock that keeps a second process out. Not covered: what the artifacts mean (tasks/), and
+whether a phase has to run (Prefect's keyed results decide; `intact` tells whether their files can be trusted).
+
+    runs/<run>/run.json                    resolved configuration, fingerprint, code version, MLflow run
+    runs/<run>/bootstrap/…                 the pass over the train set
+    runs/<run>/steps/000012/…              artifacts of step 12
+    runs/<run>/steps/000012/COMMIT.json    hashes of them, metrics, and the whole run state after the step
+    runs/<run>/checkpoints/000020/…        weights and optimiser before step 20
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from pydantic import BaseModel
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+
+class StoreError(RuntimeError):
+    """The run directory cannot be used; the message names the file and what to do."""
+
+
+class DamagedArtifact(StoreError):
+    """An artifact's content is not what was written."""
+
+
+class Ref(BaseModel, frozen=True):
+    """Where an artifact lies (relative to the run directory) and the hash of its content."""
+
+    path: str
+    sha256: str
+    bytes: int
+
+
+class Commit(BaseModel):
+    """What a finished step leaves behind: enough to go on from, and to check everything before it."""
+
+    step: int
+    """Steps finished; the bootstrap commits as step 0, the first training step as step 1."""
+    parent: str | None
+    """Hash of the commit before, so that the chain cannot be edited unnoticed."""
+    artifacts: dict[str, Ref]
+    state: dict[str, Any]
+    """The whole run state after the step (ares.state.RunState)."""
+    metrics: dict[str, float]
+    """Deterministic figures: the same in a resumed run."""
+    timings: dict[str, float]
+    """Seconds and rates: of this execution only."""
+    timestamp: int
+    """Milliseconds since the epoch; metrics are logged under it, so that logging twice adds nothing."""
+
+    def digest(self) -> str:
+        """Hash over everything that a resumed run must reproduce."""
+        body = self.model_dump(mode="json", exclude={"timings", "timestamp"})
+        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+class RunStore:
+    """The files of one run."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.name = directory.name
+
+    # ---- artifacts -------------------------------------------------------------------------------------------------
+
+    def write_json(self, path: str, value: Any) -> Ref:
+        """Write a JSON file."""
+        text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
+        return self._write(path, lambda target: _write_bytes(target, text.encode()))
+
+    def write_rows(self, path: str, rows: pd.DataFrame) -> Ref:
+        """Write a table as parquet."""
+        return self._write(path, lambda target: rows.to_parquet(target, index=False, compression="zstd"))
+
+    def write_tensors(self, path: str, tensors: dict[str, torch.Tensor]) -> Ref:
+        """Write named tensors as safetensors."""
+        whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+        return self._write(path, lambda target: save_file(whole, target))
+
+    def write_folder(self, path: str, fill: Callable[[Path], None]) -> Ref:
+        """Write a folder: `fill` puts the files into the (temporary) folder it is given."""
+
+        def make(target: Path) -> None:
+            target.mkdir()
+            fill(target)
+
+        return self._write(path, make)
+
+    def read_json(self, ref: Ref) -> Any:
+        """Read a JSON artifact. Raises DamagedArtifact."""
+        return json.loads(self._checked(ref).read_bytes())
+
+    def read_rows(self, ref: Ref) -> pd.DataFrame:
+        """Read a table artifact. Raises DamagedArtifact."""
+        return pd.read_parquet(self._checked(ref))
+
+    def read_tensors(self, ref: Ref) -> dict[str, torch.Tensor]:
+        """Read a tensor artifact. Raises DamagedArtifact."""
+        try:
+            return load_file(self._checked(ref))
+        except SafetensorError as error:
+            raise DamagedArtifact(f"{self.directory / ref.path}: {error}") from error
+
+    def folder(self, ref: Ref) -> Path:
+        """The path of a folder artifact, its content checked. Raises DamagedArtifact."""
+        return self._checked(ref)
+
+    def intact(self, refs: list[Ref]) -> bool:
+        """Whether every artifact is there with the content that was written."""
+        return all(_tree_hash(self.directory / ref.path) == ref.sha256 for ref in refs)
+
+    def _checked(self, ref: Ref) -> Path:
+        path = self.directory / ref.path
+        found = _tree_hash(path)
+        if found != ref.sha256:
+            what = "is missing" if found is None else "has changed since it was written"
+            raise DamagedArtifact(f"{path} {what} (expected sha256 {ref.sha256[:12]}…)")
+        return path
+
+    def _write(self, path: str, make: Callable[[Path], None]) -> Ref:
+        target = self.directory / path
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _remove(temporary)
+            make(temporary)
+            digest = _tree_hash(temporary)
+            assert digest is not None
+            size = sum(file.stat().st_size for file in _files(temporary))
+            for file in _files(temporary):
+                _fsync(file)
+            if temporary.is_dir():
+                _fsync(temporary)
+                _remove(target)
+            os.replace(temporary, target)
+            _fsync(target.parent)
+        except OSError as error:
+            _remove(temporary)
+            raise StoreError(f"{target}: cannot be written: {error.strerror or error}. {_remedy(error)}") from error
+        return Ref(path=path, sha256=digest, bytes=size)
+
+    # ---- the run and its commits -----------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Whether the run was started before."""
+        return (self.directory / "run.json").exists()
+
+    def write_run(self, description: dict[str, Any]) -> None:
+        """Write run.json."""
+        self.write_json("run.json", description)
+
+    def read_run(self) -> dict[str, Any]:
+        """Read run.json. Raises StoreError when there is no such run or the file is damaged."""
+        path = self.directory / "run.json"
+        try:
+            return dict(json.loads(path.read_bytes()))
+        except FileNotFoundError as error:
+            raise StoreError(f"There is no run {self.name!r} in {self.directory.parent}") from error
+        except ValueError as error:
+            raise StoreError(f"{path}: not readable as JSON ({error}); restore it from a copy") from error
+
+    def step_path(self, step: int) -> str:
+        """Folder of a step's artifacts; the bootstrap is step 0."""
+        return "bootstrap" if step == 0 else f"steps/{step:06d}"
+
+    def write_commit(self, commit: Commit) -> None:
+        """Finish a step. Nothing of it counts before this file is there."""
+        self.write_json(f"{self.step_path(commit.step)}/COMMIT.json", commit.model_dump(mode="json"))
+
+    def read_commit(self, step: int) -> Commit:
+        """The commit of a step. Raises DamagedArtifact."""
+        path = self.directory / self.step_path(step) / "COMMIT.json"
+        try:
+            return Commit.model_validate_json(path.read_bytes())
+        except (ValueError, FileNotFoundError) as error:
+            raise DamagedArtifact(f"{path}: {error}") from error
+
+    def committed_steps(self) -> list[int]:
+        """Numbers of the finished steps, ascending, without gaps."""
+        steps = []
+        while (self.directory / self.step_path(len(steps)) / "COMMIT.json").exists():
+            steps.append(len(steps))
+        return steps
+
+    def last_commit(self) -> Commit | None:
+        """The newest commit that can be trusted: readable, and the child of the one before it.
+
+        A damaged newest commit is left out, so that its step is done again from what is intact.
+        """
+        for step in reversed(self.committed_steps()):
+            try:
+                commit = self.read_commit(step)
+                parent = self.read_commit(step - 1).digest() if step else None
+            except DamagedArtifact:
+                continue
+            if commit.parent == parent:
+                return commit
+        return None
+
+    @property
+    def results(self) -> Path:
+        """Where Prefect keeps the results of this run's phases."""
+        return self.directory / "results"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run directory. Raises StoreError when another process has it; a killed one's lock is gone."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            handle = (self.directory / "lock").open("a+")
+        except OSError as error:
+            raise StoreError(f"{self.directory}: cannot be written: {error.strerror}. {_remedy(error)}") from error
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                handle.seek(0)
+                raise StoreError(f"Run {self.name!r} is being trained by another process ({handle.read()})") from error
+            handle.truncate(0)
+            handle.write(f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+            handle.flush()
+            yield
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+
+
+def _tree_hash(path: Path) -> str | None:
+    """sha256 of a file, or of a folder's names and file hashes; None when there is nothing."""
+    if path.is_file():
+        with path.open("rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    if not path.is_dir():
+        return None
+    lines = [f"{file.relative_to(path)} {_tree_hash(file)}" for file in _files(path)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _write_bytes(target: Path, content: bytes) -> None:
+    target.write_bytes(content)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remedy(error: OSError) -> str:
+    remedies = {28: "The disk is full: free some space and start the run again; the last commit is intact."}
+    remedies |= {30: "The file system is read-only.", 13: "Check who owns the directory."}
+    return remedies.get(error.errno or 0, "")
