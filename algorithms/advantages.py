@@ -1,0 +1,188 @@
+"""Advantage estimators: GRPO, Dr.GRPO, RLOO, REINFORCE++, ReMax and GAE.
+
+Rewards are per token [B, L]; outcome estimators sum them to one number per response. Groups are the rows that share an
+`index` (uid), in any order. Every function returns (advantages, returns), both [B, L] float32, zero where masked.
+`row_mask` leaves rows (truncated ones) out of the group's statistics and gives them advantage 0; a group of which fewer
+than two rows are left compares with nothing and gets advantage 0 as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MASK_EPS = 1e-8
+
+
+def masked_mean(values: Tensor, mask: Tensor, eps: float = MASK_EPS) -> Tensor:
+    """Mean over the masked entries of a whole tensor, Σ(v·m)/(Σm + eps); masked-out entries may hold anything."""
+    return _masked(values, mask).sum() / (mask.sum() + eps)
+
+
+def masked_var(values: Tensor, mask: Tensor) -> Tensor:
+    """Unbiased variance over the masked entries; 0 where fewer than two are left."""
+    mask = mask.to(values.dtype)
+    centred = values - masked_mean(values, mask)
+    count = mask.sum()
+    return masked_mean(centred.square(), mask) * count / (count - 1.0).clamp(min=1.0)
+
+
+def masked_whiten(values: Tensor, mask: Tensor, eps: float = MASK_EPS) -> Tensor:
+    """(v − mean)·rsqrt(var + eps) with mean and unbiased variance of the masked entries."""
+    return (values - masked_mean(values, mask)) * torch.rsqrt(masked_var(values, mask) + eps)
+
+
+def compute_grpo_outcome_advantage(
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: Sequence[Any] | np.ndarray,
+    eps: float = 1e-6,
+    norm_by_std: bool = True,
+    row_mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """GRPO: (Σr − mean_g)/(std_g + eps), std unbiased (DeepSeekMath, arXiv 2402.03300, §4.1.2).
+
+    `norm_by_std=False` is Dr.GRPO (arXiv 2503.20783, §3.2). token_level_rewards, response_mask: [B, L]; index: [B];
+    row_mask: bool [B]. Raises ValueError on a group of one.
+    """
+    scores = _outcome(token_level_rewards)
+    group, size, counted = _groups(index, row_mask, scores)
+    mean = _group_sum(scores * counted, group, size) / size.clamp(min=1.0)
+    centred = (scores - mean[group]) * counted
+    if norm_by_std:
+        variance = _group_sum(centred.square(), group, size) / (size - 1.0).clamp(min=1.0)
+        centred = centred / (variance.sqrt()[group] + eps)
+    return _spread(torch.where(size[group] >= 2, centred, 0.0), response_mask)
+
+
+def compute_rloo_outcome_advantage(
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: Sequence[Any] | np.ndarray,
+    row_mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """RLOO: each response against the mean of the others, s − (Σ_g − s)/(n − 1) (arXiv 2402.14740, eq. 5).
+
+    token_level_rewards, response_mask: [B, L]; index: [B]; row_mask: bool [B]. Raises ValueError on a group of one.
+    """
+    scores = _outcome(token_level_rewards)
+    group, size, counted = _groups(index, row_mask, scores)
+    others = (_group_sum(scores * counted, group, size)[group] - scores) / (size[group] - 1.0).clamp(min=1.0)
+    return _spread(torch.where(size[group] >= 2, (scores - others) * counted, 0.0), response_mask)
+
+
+def compute_remax_outcome_advantage(
+    token_level_rewards: Tensor, reward_baselines: Tensor, response_mask: Tensor
+) -> tuple[Tensor, Tensor]:
+    """ReMax: Σr minus the reward of the greedy answer to the same prompt (arXiv 2310.10505, eq. 5).
+
+    token_level_rewards, response_mask: [B, L]; reward_baselines: [B].
+    """
+    if reward_baselines.shape != token_level_rewards.shape[:1]:
+        raise ValueError(f"reward_baselines must be [{len(token_level_rewards)}], got {tuple(reward_baselines.shape)}")
+    return _spread(_outcome(token_level_rewards) - reward_baselines.double(), response_mask)
+
+
+def compute_reinforce_plus_plus_outcome_advantage(
+    token_level_rewards: Tensor, response_mask: Tensor, gamma: float
+) -> tuple[Tensor, Tensor]:
+    """REINFORCE++: discounted return, started anew after EOS, whitened over the batch (arXiv 2501.03262, §3).
+
+    token_level_rewards, response_mask: [B, L].
+    """
+    rewards = token_level_rewards.float()
+    mask = response_mask.to(rewards.dtype)
+    # What comes after a masked position belongs to no response of this row and must not flow back.
+    carry = torch.full_like(rewards, gamma)
+    carry[:, :-1] *= mask[:, 1:]
+    returns = _backward_recurrence(rewards, carry)
+    return masked_whiten(returns, mask) * mask, returns * mask
+
+
+def compute_gae_advantage_return(
+    token_level_rewards: Tensor, values: Tensor, response_mask: Tensor, gamma: float, lam: float
+) -> tuple[Tensor, Tensor]:
+    """Generalised advantage estimation (arXiv 1506.02438, eq. 16), advantages whitened, returns = A + V before whitening.
+
+    A_t = δ_t + γλ·A_{t+1}, δ_t = r_t + γ·V_{t+1} − V_t, where t + 1 is the next *response* token: padded or foreign
+    positions in between are skipped, so their values never enter (the published code lets them in for λ ≠ 1).
+    token_level_rewards, values, response_mask: [B, L].
+    """
+    mask = response_mask.to(torch.float32)
+    rewards, values = _masked(token_level_rewards.float(), mask), _masked(values.float(), mask)
+    # x_t = V_t at a response token, else x_{t+1}: shifted by one it is the value of the next response token.
+    next_values = _shift_left(_backward_recurrence(values, 1.0 - mask))
+    delta = (rewards + gamma * next_values - values) * mask
+    advantages = _backward_recurrence(delta, torch.where(mask > 0, gamma * lam, 1.0)) * mask
+    returns = (advantages + values) * mask
+    return masked_whiten(advantages, mask) * mask, returns
+
+
+def _backward_recurrence(inputs: Tensor, carry: Tensor) -> Tensor:
+    """x_t = inputs_t + carry_t·x_{t+1} along the last axis, x beyond the end 0, in ⌈log₂ L⌉ vectorised doublings.
+
+    After a doubling with stride s each position holds the sum over the 2s positions from it on, with the product of the
+    carries that leads to them.
+    """
+    total, product = inputs.clone(), carry.clone()
+    stride = 1
+    while stride < total.shape[-1]:
+        total[..., :-stride] += product[..., :-stride] * total[..., stride:].clone()
+        reach = product[..., :-stride] * product[..., stride:]
+        product[..., :-stride] = reach
+        product[..., -stride:] = 0.0
+        stride *= 2
+    return total
+
+
+def _shift_left(values: Tensor) -> Tensor:
+    shifted = torch.zeros_like(values)
+    shifted[..., :-1] = values[..., 1:]
+    return shifted
+
+
+def _masked(values: Tensor, mask: Tensor) -> Tensor:
+    """Values where the mask is set, 0 elsewhere whatever was there: NaN times zero would be NaN."""
+    return torch.where(mask > 0, values * mask.to(values.dtype), 0.0)
+
+
+def _outcome(token_level_rewards: Tensor) -> Tensor:
+    """One number per response, in double: equal rewards then have exactly their own mean, and advantage exactly 0."""
+    return token_level_rewards.double().sum(-1)
+
+
+def _groups(
+    index: Sequence[Any] | np.ndarray, row_mask: Tensor | None, scores: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Group of each row [B], counted rows per group [G] and whether a row counts [B], the latter two in double."""
+    rows = len(scores)
+    if len(index) != rows:
+        raise ValueError(f"index has {len(index)} entries for {rows} rows")
+    position: dict[Any, int] = {}
+    labels = index.tolist() if isinstance(index, np.ndarray | Tensor) else index
+    codes = [position.setdefault(label, len(position)) for label in labels]
+    group = torch.tensor(codes, dtype=torch.long, device=scores.device)
+    sizes = torch.bincount(group, minlength=len(position))
+    if (sizes < 2).any():
+        alone = list(position)[int((sizes < 2).int().argmax())]
+        raise ValueError(f"group {alone!r} has one response; a group baseline needs at least two")
+    if row_mask is None:
+        return group, sizes.double(), torch.ones_like(scores)
+    if row_mask.shape != (rows,):
+        raise ValueError(f"row_mask must be [{rows}], got {tuple(row_mask.shape)}")
+    counted = row_mask.to(scores)
+    return group, _group_sum(counted, group, sizes), counted
+
+
+def _group_sum(values: Tensor, group: Tensor, size: Tensor) -> Tensor:
+    return torch.zeros(len(size), dtype=values.dtype, device=values.device).index_add_(0, group, values)
+
+
+def _spread(row_values: Tensor, response_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The same advantage at every response token; the outcome estimators' return is their advantage."""
+    advantages = row_values.float()[:, None] * response_mask.float()
+    return advantages, advantages

@@ -1,0 +1,255 @@
+"""Difficulty buckets, entropy targets and the entropy-reward coefficient of each bucket (AEPO; arXiv 2510.08457, §3.3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from algorithms.protocol import DataProto
+
+BUCKETS = ("easy", "medium", "hard")
+UNKNOWN = -1
+TargetMode = Literal["batch", "previous", "ema"]
+STATISTICS = ("count", "acc", "entropy", "hwe")
+
+
+def difficulty_bucket(accuracy: float) -> str:
+    """Bucket of one prompt by its mean accuracy p: easy p ≥ 2/3, medium 1/3 ≤ p < 2/3, hard p < 1/3 (ARES, §3.1).
+
+    Exact for k of n: 2 of 3 is easy. Raises ValueError outside [0, 1].
+    """
+    return BUCKETS[int(difficulty_codes(np.array([accuracy]))[0])]
+
+
+def difficulty_codes(accuracy: np.ndarray) -> np.ndarray:
+    """Bucket of each prompt as an index into BUCKETS: accuracy float [G] in [0, 1] → int64 [G]."""
+    accuracy = np.asarray(accuracy, dtype=np.float64)
+    bad = ~((accuracy >= 0.0) & (accuracy <= 1.0))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(f"accuracy must lie in [0, 1]; entry {row} is {accuracy[row]}")
+    return np.where(accuracy >= 2 / 3, 0, np.where(accuracy >= 1 / 3, 1, 2))
+
+
+def bucket_index(labels: Sequence[str] | np.ndarray, strict: bool = True) -> np.ndarray:
+    """Difficulty labels as indices into BUCKETS: [B] → int64 [B].
+
+    An unknown label is a ValueError that names it; with `strict=False` it is UNKNOWN (−1).
+    """
+    array = np.asarray(labels, dtype=object)
+    codes = np.full(len(array), UNKNOWN, dtype=np.int64)
+    for code, name in enumerate(BUCKETS):
+        codes[array == name] = code
+    if strict and (codes == UNKNOWN).any():
+        row = int((codes == UNKNOWN).argmax())
+        raise ValueError(f"row {row}: unknown difficulty {array[row]!r} (one of {', '.join(BUCKETS)})")
+    return codes
+
+
+def check_buckets(names: Mapping[str, Any], what: str) -> None:
+    """Raise ValueError unless `names` has exactly the three buckets as keys."""
+    unknown = [name for name in names if name not in BUCKETS]
+    missing = [name for name in BUCKETS if name not in names]
+    if unknown or missing:
+        raise ValueError(f"{what}: unknown buckets {unknown}, missing buckets {missing}; expected {list(BUCKETS)}")
+
+
+def per_bucket(value: float | Mapping[str, float], what: str) -> dict[str, float]:
+    """A setting for every bucket from one number or a full mapping, copied. Raises ValueError on a NaN or a wrong bucket."""
+    if isinstance(value, Mapping):
+        check_buckets(value, what)
+    values = {name: float(value[name] if isinstance(value, Mapping) else value) for name in BUCKETS}
+    for name, number in values.items():
+        if not math.isfinite(number):
+            raise ValueError(f"{what}: bucket {name!r} is {number}")
+    return values
+
+
+class DifficultyTracker:
+    """What the run knows about its prompts: difficulty per prompt, HWE target and coefficient α per bucket (AEPO, §3.3).
+
+    α_d ← clip(α_d + lr·δ_d, min, max), δ = mean − target for easy and medium, target − mean for hard (HWE tokens).
+    `target_mode` says which target δ is taken against: "batch" (this batch's own rounded mean, the published code, where δ
+    is a rounding residue and α never adapts), "previous" (the last batch's) or "ema" (T ← (1 − target_ema)·T +
+    target_ema·mean). In the last two the first batch that shows a bucket is treated as "batch".
+    """
+
+    def __init__(
+        self,
+        alpha_init: float | Mapping[str, float] = 0.5,
+        alpha_lr: float = 0.05,
+        alpha_min: float = 0.0,
+        alpha_max: float = 2.0,
+        target_mode: TargetMode = "batch",
+        target_ema: float = 0.1,
+        drop_allpass_entropy_threshold: float = -1.0,
+    ) -> None:
+        if target_mode not in get_args(TargetMode):
+            raise ValueError(f"target_mode must be one of {get_args(TargetMode)}, got {target_mode!r}")
+        if not 0.0 <= alpha_min <= alpha_max:
+            raise ValueError(f"need 0 ≤ alpha_min ≤ alpha_max, got {alpha_min} and {alpha_max}")
+        if not 0.0 < target_ema <= 1.0:
+            raise ValueError(f"target_ema must lie in (0, 1], got {target_ema}")
+        self.alpha_lr = alpha_lr
+        self.alpha_min = alpha_min
+        self.alpha_max = alpha_max
+        self.target_mode = target_mode
+        self.target_ema = target_ema
+        self.drop_allpass_entropy_threshold = drop_allpass_entropy_threshold
+        self.difficulty_dict_train: dict[Any, str] = {}
+        self.target_high_entropy_token_num_dict: dict[str, float] = {}
+        self.alpha_entropy_dict: dict[str, float] = per_bucket(alpha_init, "alpha_init")
+        self.skip_gid_set: set[Any] = set()
+        self._statistics: dict[str, dict[str, float]] = {}
+
+    def update_difficulty_and_skip_gid_set(self, batch: DataProto) -> None:
+        """Take in one scored batch: fields global_id, accuracy, entropies and high_entropy_token_num, one row a response.
+
+        Buckets that the batch does not show keep their target and α. Raises ValueError naming the field and row on a
+        missing, NaN or negative value.
+        """
+        fields = batch.require("global_id", "accuracy", "entropies", "high_entropy_token_num")
+        self.update(*fields)
+
+    def update(
+        self, global_id: np.ndarray, accuracy: np.ndarray, entropies: np.ndarray, high_entropy_token_num: np.ndarray
+    ) -> None:
+        """The same from plain arrays [B]: prompt ids, accuracy in [0, 1], mean entropy (nats), HWE counts."""
+        gids, inverse, rows_per_gid = _group(global_id)
+        if len(gids) == 0:
+            return
+        accuracy = _column("accuracy", accuracy, len(inverse))
+        entropy = _column("entropies", entropies, len(inverse))
+        counts = _column("high_entropy_token_num", high_entropy_token_num, len(inverse))
+        acc, ent, hwe = (
+            np.bincount(inverse, weights=values, minlength=len(gids)) / rows_per_gid
+            for values in (accuracy, entropy, counts)
+        )
+        codes = difficulty_codes(acc)
+        labels = np.array(BUCKETS, dtype=object)[codes]
+        self.difficulty_dict_train.update(zip(gids, labels, strict=True))
+
+        per_code = np.bincount(codes, minlength=len(BUCKETS))
+        means = {
+            name: np.bincount(codes, weights=values, minlength=len(BUCKETS)) / np.maximum(per_code, 1)
+            for name, values in (("acc", acc), ("entropy", ent), ("hwe", hwe))
+        }
+        self._statistics = {}
+        for code in np.flatnonzero(per_code):
+            bucket = BUCKETS[code]
+            self._adapt(bucket, float(means["hwe"][code]))
+            self._statistics[bucket] = {"count": float(per_code[code])} | {k: float(v[code]) for k, v in means.items()}
+
+        if self.drop_allpass_entropy_threshold >= 0:
+            solved = (acc == 1.0) & (ent < self.drop_allpass_entropy_threshold)
+            self.skip_gid_set.update(gids[i] for i in np.flatnonzero(solved))
+
+    def _adapt(self, bucket: str, mean: float) -> None:
+        """Move α by the gap between the bucket's mean HWE count and its target, then move the target."""
+        rounded = round(mean)
+        in_force = self.target_high_entropy_token_num_dict.get(bucket)
+        if self.target_mode == "batch" or in_force is None:
+            reference, target = float(rounded), float(rounded)
+        elif self.target_mode == "previous":
+            reference, target = in_force, float(rounded)
+        else:
+            reference, target = in_force, (1.0 - self.target_ema) * in_force + self.target_ema * mean
+        delta = reference - mean if bucket == "hard" else mean - reference
+        alpha = self.alpha_entropy_dict[bucket] + self.alpha_lr * delta
+        self.alpha_entropy_dict[bucket] = min(max(alpha, self.alpha_min), self.alpha_max)
+        # An EMA target is a real number: rounding it would swallow every small step.
+        self.target_high_entropy_token_num_dict[bucket] = int(target) if target == rounded else target
+
+    def annotate(self, batch: DataProto) -> None:
+        """Write difficulty, target_high_entropy_token_num and alpha_entropy of each row into the batch, from its global_id.
+
+        Raises ValueError naming a prompt that no update has seen.
+        """
+        (global_id,) = batch.require("global_id")
+        gids, inverse, _ = _group(global_id)
+        unseen = [gid for gid in gids if gid not in self.difficulty_dict_train]
+        if unseen:
+            raise ValueError(f"global_id {unseen[0]!r}: its difficulty is unknown; update with its batch first")
+        per_gid = [self.difficulty_dict_train[gid] for gid in gids]
+        codes = bucket_index(per_gid)[inverse]
+        targets = np.array([self.target_high_entropy_token_num_dict.get(name, math.nan) for name in BUCKETS])
+        alphas = np.array([self.alpha_entropy_dict[name] for name in BUCKETS])
+        batch.non_tensor_batch["difficulty"] = np.array(BUCKETS, dtype=object)[codes]
+        batch.non_tensor_batch["target_high_entropy_token_num"] = targets[codes].astype(object)
+        batch.non_tensor_batch["alpha_entropy"] = alphas[codes].astype(object)
+
+    def is_skipped(self, global_id: Sequence[Any] | np.ndarray) -> np.ndarray:
+        """Which rows belong to prompts that are left out from now on: [B] → bool [B]."""
+        return np.fromiter((gid in self.skip_gid_set for gid in global_id), dtype=bool, count=len(global_id))
+
+    def metrics(self) -> dict[str, float]:
+        """`bucket/<bucket>/{alpha,target}` as they stand, {count,acc,entropy,hwe} of the last batch (count: prompts)."""
+        values = {f"bucket/{name}/alpha": alpha for name, alpha in self.alpha_entropy_dict.items()}
+        values |= {f"bucket/{b}/target": float(t) for b, t in self.target_high_entropy_token_num_dict.items()}
+        values |= {f"bucket/{b}/{key}": v for b, stats in self._statistics.items() for key, v in stats.items()}
+        return values | {"bucket/skipped": float(len(self.skip_gid_set))}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a resume restores, as JSON. Prompt ids are listed, not used as keys, so that an int stays an int."""
+        by_bucket: dict[str, list[Any]] = {name: [] for name in BUCKETS}
+        for gid, name in self.difficulty_dict_train.items():
+            by_bucket[name].append(gid)
+        return {
+            "difficulty": by_bucket,
+            "target": dict(self.target_high_entropy_token_num_dict),
+            "alpha": dict(self.alpha_entropy_dict),
+            "skip": sorted(self.skip_gid_set, key=lambda gid: (isinstance(gid, str), gid)),
+            "statistics": {bucket: dict(stats) for bucket, stats in self._statistics.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` gave. Raises ValueError on an unknown or missing key or bucket, or a NaN."""
+        expected = {"difficulty", "target", "alpha", "skip", "statistics"}
+        if set(state) != expected:
+            raise ValueError(f"difficulty state must have the keys {sorted(expected)}, got {sorted(state)}")
+        check_buckets(state["difficulty"], "difficulty state")
+        alpha = per_bucket(state["alpha"], "alpha state")
+        for part in ("target", "statistics"):
+            if unknown := [name for name in state[part] if name not in BUCKETS]:
+                raise ValueError(f"{part} state: unknown buckets {unknown}")
+        for name, target in state["target"].items():
+            if not math.isfinite(target) or target < 0:
+                raise ValueError(f"target state: bucket {name!r} is {target}")
+        for name, stats in state["statistics"].items():
+            if set(stats) != set(STATISTICS) or not all(math.isfinite(value) for value in stats.values()):
+                raise ValueError(f"statistics state: bucket {name!r} is {stats}")
+        self.difficulty_dict_train = {gid: name for name in BUCKETS for gid in state["difficulty"][name]}
+        self.target_high_entropy_token_num_dict = dict(state["target"])
+        self.alpha_entropy_dict = alpha
+        self.skip_gid_set = set(state["skip"])
+        self._statistics = {name: dict(stats) for name, stats in state["statistics"].items()}
+
+
+def _group(global_id: Sequence[Any] | np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray]:
+    """Distinct prompt ids as plain str or int, the index of each row's id among them, and rows per id."""
+    ids = [gid.item() if isinstance(gid, np.generic) else gid for gid in global_id]
+    for row, gid in enumerate(ids):
+        if not isinstance(gid, str | int) or isinstance(gid, bool):
+            raise ValueError(f"global_id: row {row} is {gid!r}; an id is a string or an integer")
+    position: dict[Any, int] = {}
+    inverse = np.fromiter((position.setdefault(gid, len(position)) for gid in ids), dtype=np.int64, count=len(ids))
+    return list(position), inverse, np.bincount(inverse, minlength=len(position))
+
+
+def _column(name: str, values: Sequence[Any] | np.ndarray, rows: int) -> np.ndarray:
+    """One field as float64 [rows], finite and not negative."""
+    array = np.asarray(values)
+    if array.shape != (rows,):
+        raise ValueError(f"{name} must have {rows} rows, got shape {array.shape}")
+    missing = array == None if array.dtype == object else np.zeros(rows, dtype=bool)  # noqa: E711 (elementwise)
+    if missing.any():
+        raise ValueError(f"{name}: row {int(missing.argmax())} has no value; leave unscored rows out first")
+    array = array.astype(np.float64)
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(f"{name}: row {row} is {array[row]}; it must be finite and not negative")
+    return array

@@ -1,0 +1,215 @@
+"""Token entropy, window entropy and high-window-entropy (HWE) tokens (ARES, arXiv 2510.08457, §3; nats everywhere).
+
+One definition of entropy serves the threshold and the counts: exact where the learner sees the whole vocabulary,
+top-K plus a tail term where only an engine's log-probabilities are at hand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+TAIL_FLOOR = 1e-12
+
+
+def token_entropy(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """Exact entropy of each next-token distribution (ARES, eq. 1; nats).
+
+    logits: [..., V]. Returns [...] float32. Raises ValueError if temperature is not positive.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be positive, got {temperature}")
+    logp = torch.log_softmax(logits.float() / temperature, dim=-1)
+    # A token banned by −inf has no part in the entropy: 0·ln 0 is 0, not NaN.
+    return -(logp.exp() * logp.masked_fill(logp == -math.inf, 0.0)).sum(-1)
+
+
+def topk_entropy(logprobs: Tensor) -> Tensor:
+    """Entropy from an engine's top-K log-probabilities, the rest as one tail symbol (ARES, eq. 1; nats).
+
+    H = −Σ p ln p − r ln max(r, 1e-12) with r = max(0, 1 − Σp). logprobs: [..., K], −inf where fewer than K were given.
+    Returns [...] in the input's float type. A lower bound of the exact entropy, equal to it when K covers the vocabulary.
+    """
+    probs = logprobs.exp()
+    listed = -(probs * logprobs.masked_fill(logprobs == -math.inf, 0.0)).sum(-1)
+    tail = (1.0 - probs.sum(-1)).clamp(min=0.0)
+    # Rounding may lift Σp above 1 and the listed part below 0: entropy is never negative.
+    return (listed - tail * tail.clamp(min=TAIL_FLOOR).log()).clamp(min=0.0)
+
+
+def window_entropy(entropy: Tensor, mask: Tensor, window: int = 4) -> Tensor:
+    """Mean entropy of the `window` tokens that follow each token, W_i = mean(H_{i+1..i+w}) (ARES, eq. 2; nats).
+
+    entropy, mask: [B, L]. Returns [B, L], NaN where the token or one of the `window` tokens after it is no response token.
+    Raises ValueError if window < 1 or the shapes differ.
+    """
+    _check_pair(entropy, mask)
+    if window < 1:
+        raise ValueError(f"window must be at least 1, got {window}")
+    rows, length = entropy.shape
+    result = entropy.new_full((rows, length), math.nan)
+    starts = length - window
+    if rows == 0 or starts <= 0:
+        return result
+    valid = mask.bool()
+    # Padded positions may hold anything, NaN too; they must not reach a sum.
+    clean = entropy.masked_fill(~valid, 0.0)
+    means = F.avg_pool1d(clean[:, None, 1:], window, stride=1)[:, 0]
+    present = F.avg_pool1d(valid[:, None, 1:].to(clean.dtype), window, stride=1)[:, 0]
+    complete = valid[:, :starts] & (present > 1.0 - 0.5 / window)
+    result[:, :starts] = means.masked_fill(~complete, math.nan)
+    return result
+
+
+def entropy_percentile_thresholds(
+    entropy: Tensor, mask: Tensor, window: int = 4, percentile: float = 95.0
+) -> np.ndarray:
+    """Per-response percentile of window entropy, from which τ is estimated (ARES, §3.2; nats).
+
+    The last tokens, which no full window follows, count with the mean of the row's windows, or with the first token's
+    own entropy when the row has no window at all; a row without tokens gives 0. Linear interpolation.
+    entropy, mask: [B, L]. Returns float64 [B]. Raises ValueError if percentile is outside [0, 100].
+    """
+    if not 0.0 <= percentile <= 100.0:
+        raise ValueError(f"percentile must lie in [0, 100], got {percentile}")
+    windows = window_entropy(entropy, mask, window).detach().cpu().numpy()
+    if windows.size == 0:
+        return np.zeros(len(windows))
+    valid = mask.detach().bool().cpu().numpy()
+    count = valid.sum(1)
+    defined = ~np.isnan(windows)
+    total = np.where(defined, windows, 0.0).sum(1, dtype=np.float64)
+    n_windows = defined.sum(1)
+    first = np.take_along_axis(entropy.detach().cpu().numpy(), valid.argmax(1)[:, None], 1)[:, 0]
+    fill = np.where(n_windows > 0, total / np.maximum(n_windows, 1), first)
+    filled = np.where(defined, windows, fill[:, None].astype(windows.dtype))
+    # Padding sorts to the end, so that one sort serves rows of every length.
+    ordered = np.sort(np.where(valid, filled, np.inf), axis=1)
+    position = percentile / 100.0 * np.maximum(count - 1, 0)
+    lower = np.floor(position).astype(np.int64)
+    upper = np.minimum(lower + 1, np.maximum(count - 1, 0))
+    low = np.take_along_axis(ordered, lower[:, None], 1)[:, 0].astype(np.float64)
+    high = np.take_along_axis(ordered, upper[:, None], 1)[:, 0].astype(np.float64)
+    # `low` may be the padding's inf in a row without tokens; such a row is 0 whatever was computed.
+    empty = count == 0
+    low[empty] = high[empty] = 0.0
+    return low + (high - low) * (position - lower)
+
+
+def hwe_mask(entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, trigger: Tensor | None = None) -> Tensor:
+    """High-window-entropy tokens: a full window follows, W_i ≥ τ, and the sampled token is a trigger (ARES, §3.2).
+
+    entropy, mask: [B, L]; threshold τ in nats; trigger: bool [B, L], or None for every token. Returns bool [B, L].
+    Raises ValueError if the threshold is NaN or the trigger's shape differs.
+    """
+    _check_threshold(threshold)
+    high = window_entropy(entropy, mask, window) >= threshold
+    return high if trigger is None else high & _check_trigger(trigger, high)
+
+
+def hwe_count(hwe: Tensor) -> np.ndarray:
+    """Number of HWE tokens of each response: hwe bool [B, L] → int64 [B]."""
+    return hwe.sum(-1).cpu().numpy().astype(np.int64)
+
+
+def soft_cost(
+    entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, trigger: Tensor | None = None
+) -> np.ndarray:
+    """Soft form of the HWE count, Σ_i max(0, W_i − τ) over trigger tokens (ARES code; nats). Returns float64 [B]."""
+    _check_threshold(threshold)
+    excess = (window_entropy(entropy, mask, window) - threshold).nan_to_num(nan=0.0).clamp(min=0.0)
+    if trigger is not None:
+        excess = excess.masked_fill(~_check_trigger(trigger, excess), 0.0)
+    return excess.sum(-1, dtype=torch.float64).cpu().numpy()
+
+
+def normalize_token(token: str) -> str:
+    """Trigger form of a vocabulary entry: leading ▁ or Ġ and surrounding space removed, lower-cased (ARES code)."""
+    return token.lstrip("▁Ġ").strip().lower()
+
+
+def trigger_vocabulary(vocabulary: Sequence[str], triggers: Iterable[str]) -> Tensor:
+    """Which vocabulary entries are trigger tokens: bool [V], True where the normalised entry is a normalised trigger."""
+    wanted = {normalize_token(trigger) for trigger in triggers}
+    return torch.tensor([normalize_token(token) in wanted for token in vocabulary], dtype=torch.bool)
+
+
+def trigger_mask(responses: Tensor, is_trigger: Tensor) -> Tensor:
+    """Trigger positions by the token that was sampled (not the argmax): responses [B, L], is_trigger [V] → bool [B, L]."""
+    return is_trigger.to(responses.device)[responses]
+
+
+class ThresholdTracker:
+    """Global HWE threshold τ: the median of a batch's per-response percentiles, smoothed over steps (ARES, §3.2).
+
+    τ ← decay·τ + (1 − decay)·τ_batch; the first batch initialises it, so no constant ever stands in for it. Nats.
+    """
+
+    def __init__(self, decay: float = 0.99) -> None:
+        if not 0.0 <= decay < 1.0:
+            raise ValueError(f"decay must lie in [0, 1), got {decay}")
+        self.decay = decay
+        self._threshold: float | None = None
+
+    @property
+    def threshold(self) -> float:
+        """τ in nats. Raises RuntimeError before the first update."""
+        if self._threshold is None:
+            raise RuntimeError("the HWE threshold is unknown before the first update")
+        return self._threshold
+
+    @property
+    def initialised(self) -> bool:
+        return self._threshold is not None
+
+    def update(self, thresholds: Collection[float] | np.ndarray) -> float:
+        """Take in per-response thresholds (nats) of one batch and return τ. An empty batch leaves τ as it is.
+
+        Raises ValueError on a NaN, RuntimeError if the first batch is empty.
+        """
+        values = np.asarray(thresholds, dtype=np.float64)
+        if values.size == 0:
+            return self.threshold
+        if not np.isfinite(values).all():
+            raise ValueError(f"entropy thresholds must be finite; row {int(np.argmin(np.isfinite(values)))} is not")
+        batch = float(np.median(values))
+        if self._threshold is None:
+            self._threshold = batch
+        else:
+            self._threshold = self.decay * self._threshold + (1.0 - self.decay) * batch
+        return self._threshold
+
+    def metrics(self) -> dict[str, float]:
+        return {} if self._threshold is None else {"entropy/hwe_threshold": self._threshold}
+
+    def state_dict(self) -> dict[str, float | None]:
+        return {"threshold": self._threshold}
+
+    def load_state_dict(self, state: dict[str, float | None]) -> None:
+        if set(state) != {"threshold"}:
+            raise ValueError(f"threshold state must have the one key 'threshold', got {sorted(state)}")
+        value = state["threshold"]
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"threshold state is {value}, which is not finite")
+        self._threshold = None if value is None else float(value)
+
+
+def _check_pair(entropy: Tensor, mask: Tensor) -> None:
+    if entropy.ndim != 2 or entropy.shape != mask.shape:
+        raise ValueError(f"entropy and mask must both be [B, L], got {tuple(entropy.shape)} and {tuple(mask.shape)}")
+
+
+def _check_threshold(threshold: float) -> None:
+    if math.isnan(threshold):
+        raise ValueError("the HWE threshold is NaN")
+
+
+def _check_trigger(trigger: Tensor, like: Tensor) -> Tensor:
+    if trigger.shape != like.shape:
+        raise ValueError(f"trigger must be {tuple(like.shape)}, got {tuple(trigger.shape)}")
+    return trigger.bool()

@@ -1,0 +1,170 @@
+"""Log-probabilities and entropy straight from hidden states, without a [tokens, vocabulary] matrix in float32.
+
+The head is applied tile by tile (a block of tokens × a block of the vocabulary), each tile small enough to stay in cache,
+with a running maximum and sum as in FlashAttention's softmax. The backward pass computes each tile again and has the gradient of
+hidden states and head from it at once. A head so small that all its logits fit one tile goes the plain way.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Elements of one logits tile. On a CPU a tile should stay in the last-level cache; a GPU needs larger matrices to fill it.
+CPU_TILE = (512, 4096)
+CUDA_TILE = (4096, 16384)
+# Up to this many logits the plain form is faster, and its few copies of them are small.
+PLAIN_LIMIT = 1 << 23
+
+
+def logprobs_and_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    bias: Tensor | None = None,
+    temperature: float = 1.0,
+    entropy_grad: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """log p(target) and the entropy of p = softmax((hidden·weightᵀ + bias)/temperature), in nats.
+
+    hidden: [N, H]; weight: [V, H]; targets: [N] in [0, V); bias: [V]. Returns ([N], [N]) float32. Gradients reach hidden, weight
+    and bias through the log-probs, and through the entropy only with `entropy_grad` (an entropy bonus needs it).
+    Sums are in float32 whatever the inputs' type; logits are rounded to that type first, as a model's own would be.
+    Raises ValueError on shapes that do not fit or a temperature that is not positive.
+    """
+    if hidden.ndim != 2 or weight.ndim != 2 or hidden.shape[1] != weight.shape[1]:
+        raise ValueError(f"need hidden [N, H] and weight [V, H], got {tuple(hidden.shape)} and {tuple(weight.shape)}")
+    if targets.shape != hidden.shape[:1]:
+        raise ValueError(f"targets must be [{hidden.shape[0]}], got {tuple(targets.shape)}")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"bias must be [{weight.shape[0]}], got {tuple(bias.shape)}")
+    if not temperature > 0:
+        raise ValueError(f"temperature must be positive, got {temperature}")
+    if hidden.shape[0] * weight.shape[0] <= PLAIN_LIMIT:
+        return _plain(hidden, weight, targets, bias, temperature, entropy_grad)
+    logps, entropies = _TiledHead.apply(hidden, weight, targets, bias, temperature, entropy_grad)
+    return logps, entropies
+
+
+def _plain(
+    hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None, temperature: float, entropy_grad: bool
+) -> tuple[Tensor, Tensor]:
+    logits = torch.nn.functional.linear(hidden, weight, bias).float()
+    if temperature != 1.0:
+        logits = logits / temperature
+    logps = torch.log_softmax(logits, dim=-1)
+    with torch.set_grad_enabled(entropy_grad and torch.is_grad_enabled()):
+        entropies = -torch.linalg.vecdot(logps.exp(), logps)
+    return logps.gather(-1, targets[:, None])[:, 0], entropies
+
+
+class _TiledHead(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        bias: Tensor | None,
+        temperature: float,
+        entropy_grad: bool,
+    ) -> tuple[Tensor, Tensor]:
+        rows, vocabulary = hidden.shape[0], weight.shape[0]
+        lse = torch.empty(rows, dtype=torch.float32, device=hidden.device)
+        entropies, logps = torch.empty_like(lse), torch.empty_like(lse)
+        token_step, vocab_step = _tile(hidden)
+        for t in range(0, rows, token_step):
+            block = hidden[t : t + token_step]
+            target = targets[t : t + token_step, None]
+            top = torch.full((len(block), 1), -math.inf, device=hidden.device)
+            mass, moment, chosen = torch.zeros_like(top), torch.zeros_like(top), torch.zeros_like(top)
+            for v in range(0, vocabulary, vocab_step):
+                logits = _logits(block, weight[v : v + vocab_step], bias, v, temperature)
+                local = target - v
+                inside = (local >= 0) & (local < logits.shape[1])
+                chosen += torch.where(inside, logits.gather(1, local.clamp(0, logits.shape[1] - 1)), 0.0)
+                new_top = torch.maximum(top, logits.amax(1, keepdim=True))
+                # `moment` is Σ e^{z−top}·(z−top): moving the reference rescales it and shifts it by mass·(top−new_top).
+                shift = (top - new_top).nan_to_num(neginf=0.0) if v == 0 else top - new_top
+                scale = shift.exp()
+                moment = scale * (moment + shift * mass)
+                mass = scale * mass
+                logits.sub_(new_top)
+                weights = logits.exp()
+                mass += weights.sum(1, keepdim=True)
+                moment += torch.linalg.vecdot(weights, logits)[:, None]
+                top = new_top
+            log_mass = mass.log()
+            span = slice(t, t + token_step)
+            lse[span] = (log_mass + top)[:, 0]
+            logps[span] = (chosen - top - log_mass)[:, 0]
+            entropies[span] = (log_mass - moment / mass)[:, 0]
+        ctx.save_for_backward(hidden, weight, targets, bias, lse, entropies)
+        ctx.temperature, ctx.entropy_grad = temperature, entropy_grad
+        if not entropy_grad:
+            ctx.mark_non_differentiable(entropies)
+        return logps, entropies
+
+    @staticmethod
+    def backward(ctx: Any, grad_logps: Tensor, grad_entropies: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden, weight, targets, bias, lse, entropies = ctx.saved_tensors
+        want_hidden, want_weight, _, want_bias = ctx.needs_input_grad[:4]
+        rows, vocabulary = hidden.shape[0], weight.shape[0]
+        grad_hidden = torch.zeros_like(hidden, dtype=torch.float32) if want_hidden else None
+        grad_weight = torch.empty_like(weight) if want_weight else None
+        grad_bias = torch.empty_like(bias) if want_bias and bias is not None else None
+        token_step, vocab_step = _tile(hidden)
+        # The row factors −g/T of p − onehot are applied to [N, H] matrices, not to the tiles.
+        factor = (-grad_logps.float() / ctx.temperature)[:, None]
+        scaled_hidden = (hidden * factor).to(hidden.dtype) if not ctx.entropy_grad else hidden
+        for v in range(0, vocabulary, vocab_step):
+            head = weight[v : v + vocab_step]
+            # One vocabulary block at a time, so that its gradient is summed over all tokens in float32 in a small buffer.
+            sum_weight = torch.zeros(head.shape, dtype=torch.float32, device=head.device) if want_weight else None
+            sum_bias = (
+                torch.zeros(len(head), dtype=torch.float32, device=head.device) if grad_bias is not None else None
+            )
+            for t in range(0, rows, token_step):
+                span = slice(t, t + token_step)
+                block = hidden[span]
+                logp = _logits(block, head, bias, v, ctx.temperature).sub_(lse[span, None])
+                local = targets[span, None] - v
+                inside = (local >= 0) & (local < logp.shape[1])
+                local = local.clamp(0, logp.shape[1] - 1)
+                if ctx.entropy_grad:
+                    tile = logp.exp()
+                    # −∂H/∂z = p·(ln p + H); ∂logp/∂z = onehot − p.
+                    ent = (grad_entropies.float() / ctx.temperature)[span, None]  # type: ignore[union-attr]
+                    tile.mul_(logp.add_(entropies[span, None]).mul_(-ent).add_(factor[span]))
+                    tile.scatter_add_(1, local, torch.where(inside, -factor[span], 0.0))
+                else:
+                    tile = logp.exp_()
+                    tile.scatter_add_(1, local, -inside.to(tile.dtype))
+                typed = tile.to(hidden.dtype)
+                if grad_hidden is not None:
+                    grad_hidden[span] += typed @ head
+                if sum_weight is not None:
+                    sum_weight += typed.T @ scaled_hidden[span]
+                if sum_bias is not None:
+                    sum_bias += (tile if ctx.entropy_grad else tile * factor[span]).sum(0)
+            if grad_weight is not None and sum_weight is not None:
+                grad_weight[v : v + vocab_step] = sum_weight
+            if grad_bias is not None and sum_bias is not None:
+                grad_bias[v : v + vocab_step] = sum_bias
+        if grad_hidden is not None:
+            grad_hidden = (grad_hidden if ctx.entropy_grad else grad_hidden.mul_(factor)).to(hidden.dtype)
+        return grad_hidden, grad_weight, None, grad_bias, None, None
+
+
+def _tile(hidden: Tensor) -> tuple[int, int]:
+    return CPU_TILE if hidden.device.type == "cpu" else CUDA_TILE
+
+
+def _logits(block: Tensor, head: Tensor, bias: Tensor | None, start: int, temperature: float) -> Tensor:
+    """One float32 tile of logits that the caller may overwrite."""
+    part = None if bias is None else bias[start : start + len(head)]
+    logits = torch.nn.functional.linear(block, head, part).float()
+    return logits if temperature == 1.0 else logits.div_(temperature)

@@ -1,0 +1,192 @@
+"""Policy, value and KL losses, and the correction for an engine that samples from a slightly different policy.
+
+A loss is a masked sum over a normaliser. By default the normaliser is the micro-batch's own; a learner that splits a
+batch passes `normalizer=loss_normalizer(whole batch)` to every part and adds the parts, and the update does not depend
+on how the batch was split or over how many ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from algorithms.advantages import MASK_EPS, masked_mean
+from algorithms.kl import KLKind, compute_kl
+
+LossAvgMode = Literal["token", "seq", "constant"]
+LOG_RATIO_LIMIT = 20.0
+
+
+def loss_normalizer(mask: Tensor, mode: LossAvgMode = "token", constant_length: int | None = None) -> Tensor:
+    """What a masked sum is divided by: tokens, sequences with a token, or rows × constant_length; additive over parts.
+
+    mask: [B, L]. Returns a float32 scalar.
+    """
+    if mode == "token":
+        return mask.sum().float()
+    if mode == "seq":
+        return (mask.sum(-1) > 0).sum().float()
+    if mode == "constant":
+        if constant_length is None or constant_length < 1:
+            raise ValueError(f"mode 'constant' needs constant_length ≥ 1, got {constant_length}")
+        return torch.tensor(float(len(mask) * constant_length), device=mask.device)
+    raise ValueError(f"unknown aggregation {mode!r} (one of {', '.join(get_args(LossAvgMode))})")
+
+
+def average_loss(
+    values: Tensor,
+    mask: Tensor,
+    mode: LossAvgMode = "token",
+    eps: float = MASK_EPS,
+    constant_length: int | None = None,
+    normalizer: Tensor | float | None = None,
+) -> Tensor:
+    """Aggregate a per-token loss: "token" over all tokens (DAPO, eq. 12), "seq" the mean of each sequence's mean (GRPO,
+    eq. 3), "constant" over rows × constant_length (Dr.GRPO, arXiv 2503.20783, §3.2).
+
+    values, mask: [B, L]. Returns a scalar; 0, with zero gradient, when nothing is left. Masked values may hold anything.
+    """
+    if normalizer is None:
+        normalizer = loss_normalizer(mask, mode, constant_length)
+    weights = mask.to(values.dtype)
+    summed = torch.where(mask > 0, values * weights, 0.0).sum(-1)
+    if mode == "seq":
+        summed = summed / (weights.sum(-1) + eps)
+        return summed.sum() / torch.as_tensor(normalizer).clamp(min=1.0)
+    return summed.sum() / (normalizer + eps)
+
+
+def compute_policy_loss(
+    old_log_probs: Tensor,
+    log_probs: Tensor,
+    advantages: Tensor,
+    response_mask: Tensor,
+    clip_ratio_low: float = 0.2,
+    clip_ratio_high: float = 0.3,
+    clip_ratio_dual: float = 3.0,
+    loss_avg_mode: LossAvgMode = "token",
+    ratio_level: Literal["token", "sequence"] = "token",
+    importance_weights: Tensor | None = None,
+    constant_length: int | None = None,
+    normalizer: Tensor | float | None = None,
+) -> tuple[Tensor, dict[str, float]]:
+    """PPO with separate clips and dual clip (arXiv 1707.06347, eq. 7; dual clip 1912.09729, eq. 5; clip-higher DAPO, §3.1).
+
+    x = clamp(log π − log π_old, ±20); max(−A·eˣ, −A·exp(clamp(x, ln(1−lo), ln(1+hi)))), and for A < 0 at most −A·dual.
+    ratio_level "sequence" is GSPO: x is the mean of a sequence's log-ratios (arXiv 2507.18071, eq. 7; the value of
+    GSPO-token, eq. 13, with per-token advantages). importance_weights: per-token factors without gradient (truncated
+    importance sampling). All tensors [B, L]. Returns the loss and ppo_kl, entropy_loss, pg_clipfrac_higher/lower.
+    """
+    if not 0.0 <= clip_ratio_low < 1.0 or clip_ratio_high < 0.0 or clip_ratio_dual <= 1.0:
+        raise ValueError(
+            f"clip ratios out of range: low {clip_ratio_low}, high {clip_ratio_high}, dual {clip_ratio_dual}"
+        )
+    # Padded log-probs may be NaN or −inf; zeroed before any arithmetic, they reach neither the loss nor a gradient.
+    padding = ~(response_mask > 0)
+    log_ratio = (log_probs - old_log_probs).masked_fill(padding, 0.0)
+    if ratio_level == "sequence":
+        tokens = response_mask.sum(-1, keepdim=True).to(log_ratio.dtype)
+        log_ratio = (log_ratio.sum(-1, keepdim=True) / tokens.clamp(min=1.0)).expand_as(log_ratio)
+    elif ratio_level != "token":
+        raise ValueError(f"unknown ratio_level {ratio_level!r} (one of token, sequence)")
+    log_ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    clipped = log_ratio.clamp(math.log(1.0 - clip_ratio_low), math.log(1.0 + clip_ratio_high))
+
+    advantages = advantages.masked_fill(padding, 0.0)
+    plain, bounded = -advantages * log_ratio.exp(), -advantages * clipped.exp()
+    higher = torch.maximum(plain, bounded)
+    limit = -advantages * clip_ratio_dual
+    negative = advantages < 0
+    per_token = torch.where(negative, torch.minimum(higher, limit), higher)
+    if importance_weights is not None:
+        per_token = per_token * importance_weights.detach().masked_fill(padding, 0.0)
+    loss = average_loss(per_token, response_mask, loss_avg_mode, constant_length=constant_length, normalizer=normalizer)
+
+    with torch.no_grad():
+        measured = {
+            "ppo_kl": -masked_mean(log_ratio, response_mask),
+            "entropy_loss": average_loss(-log_probs, response_mask, loss_avg_mode, constant_length=constant_length),
+            "pg_clipfrac_higher": masked_mean((plain < bounded).float(), response_mask),
+            "pg_clipfrac_lower": masked_mean(((higher > limit) & negative).float(), response_mask),
+        }
+        numbers = torch.stack([value.float() for value in measured.values()]).tolist()
+    return loss, dict(zip(measured, numbers, strict=True))
+
+
+def compute_value_loss(
+    vpreds: Tensor,
+    returns: Tensor,
+    values: Tensor,
+    response_mask: Tensor,
+    cliprange_value: float,
+    loss_avg_mode: LossAvgMode = "token",
+    normalizer: Tensor | float | None = None,
+) -> tuple[Tensor, float]:
+    """Clipped critic loss ½·avg(max((v − R)², (clip(v, V ± c) − R)²)) (PPO code, arXiv 2005.12729, §3).
+
+    vpreds, returns, values (of the rollout), response_mask: [B, L]. Returns the loss and the fraction of clipped tokens.
+    """
+    # `minimum`/`maximum` with tensor bounds split the gradient at a tie; `clamp` keeps it, as the recorded numbers do.
+    clipped = torch.clamp(vpreds, values - cliprange_value, values + cliprange_value)
+    plain, bounded = (vpreds - returns).square(), (clipped - returns).square()
+    loss = 0.5 * average_loss(torch.maximum(plain, bounded), response_mask, loss_avg_mode, normalizer=normalizer)
+    clipped_fraction = masked_mean((plain < bounded).float(), response_mask)
+    return loss, float(clipped_fraction)
+
+
+def compute_kl_loss(
+    log_probs: Tensor,
+    ref_log_probs: Tensor,
+    response_mask: Tensor,
+    beta: Tensor | float = 1.0,
+    kl_penalty: KLKind = "low_var_kl",
+    loss_avg_mode: LossAvgMode = "token",
+    constant_length: int | None = None,
+    normalizer: Tensor | float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """KL to the reference as a loss, avg(β_t·KL_t) (GRPO, arXiv 2402.03300, eq. 4; ARES, §3.4 for β per token).
+
+    log_probs, ref_log_probs: [B, L] ([B, L, V] for "full"); response_mask: [B, L]; beta: a number or [B, L].
+    Returns the loss and each sequence's mean KL [B] (nats, no gradient), which the β controller is fed with.
+    """
+    kl = compute_kl(log_probs, ref_log_probs, kl_penalty)
+    kl = kl.masked_fill(~(response_mask > 0), 0.0)
+    loss = average_loss(beta * kl, response_mask, loss_avg_mode, constant_length=constant_length, normalizer=normalizer)
+    row_kl = kl.detach().sum(-1) / (response_mask.sum(-1) + MASK_EPS)
+    return loss, row_kl
+
+
+def truncated_importance_weights(
+    old_log_probs: Tensor, engine_log_probs: Tensor, response_mask: Tensor, cap: float | None
+) -> tuple[Tensor, dict[str, float]]:
+    """Weights min(π_learner,old / π_engine, cap) that correct for sampling with another engine's arithmetic (truncated
+    importance sampling; Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training").
+
+    All tensors [B, L]; cap None leaves every weight 1 and only measures. Returns the weights [B, L] (1 at masked positions)
+    and metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3 of
+    KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction.
+    """
+    if cap is not None and cap <= 0:
+        raise ValueError(f"the importance cap must be positive, got {cap}")
+    valid = response_mask > 0
+    x = (old_log_probs.float() - engine_log_probs.float()).detach().masked_fill(~valid, 0.0)
+    ratio = x.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    mask = valid.float()
+    any_valid = bool(valid.any())
+    capped = ratio > cap if cap is not None else torch.zeros_like(valid)
+    measured = {
+        "mismatch/ratio_mean": masked_mean(ratio, mask),
+        "mismatch/ratio_max": ratio.masked_fill(~valid, -math.inf).max() if any_valid else mask.sum(),
+        "mismatch/ratio_min": ratio.masked_fill(~valid, math.inf).min() if any_valid else mask.sum(),
+        "mismatch/kl": masked_mean(-x, mask),
+        "mismatch/k3": masked_mean(ratio - x - 1.0, mask),
+        "mismatch/logprob_diff_mean": masked_mean(x.abs(), mask),
+        "mismatch/logprob_diff_max": x.abs().max() if any_valid else mask.sum(),
+        "mismatch/capped_fraction": masked_mean(capped.float(), mask),
+    }
+    metrics = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
+    weights = torch.ones_like(ratio) if cap is None else ratio.clamp(max=cap)
+    return weights.masked_fill(~valid, 1.0), metrics

@@ -1,0 +1,352 @@
+"""DataProto: one batch of rollouts as it passes from phase to phase, with its fields named and checked.
+
+`batch` holds tensors (a TensorDict, rows first), `non_tensor_batch` one object array per column, `meta_info` facts about
+the batch as a whole. Rows of one prompt are contiguous: group i is rows [i·n, (i+1)·n). Every operation returns a new
+DataProto and leaves its input as it was. On disk: safetensors, parquet and JSON; nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from safetensors.torch import load_file, save_file
+from tensordict import TensorDict
+from torch import Tensor
+
+# Dimensions by name: B rows, P prompt tokens, L response tokens, T = P + L, V vocabulary. A name means one length in a whole batch.
+TENSOR_FIELDS: dict[str, tuple[str, ...]] = {
+    "prompts": ("B", "P"),
+    "responses": ("B", "L"),
+    "attention_mask": ("B", "T"),
+    "position_ids": ("B", "T"),
+    "response_mask": ("B", "L"),
+    "token_level_scores": ("B", "L"),
+    "token_level_rewards": ("B", "L"),
+    "old_log_probs": ("B", "L"),
+    "ref_log_probs": ("B", "L"),
+    "engine_log_probs": ("B", "L"),
+    "old_vocab_log_probs": ("B", "L", "V"),
+    "ref_vocab_log_probs": ("B", "L", "V"),
+    "values": ("B", "L"),
+    "advantages": ("B", "L"),
+    "returns": ("B", "L"),
+    "entropies": ("B", "L"),
+    "hwe_mask": ("B", "L"),
+}
+ROW_FIELDS = (
+    "uid",
+    "global_id",
+    "ground_truth",
+    "entropies",
+    "high_entropy_token_num",
+    "entropy_percentile_thresholds",
+    "difficulty",
+    "target_high_entropy_token_num",
+    "alpha_entropy",
+    "accuracy",
+)
+# meta_info entries that hold one value per row, and so follow the rows.
+ROW_META = ("global_token_num",)
+
+TENSOR_FILE, ROW_FILE, META_FILE = "tensors.safetensors", "rows.parquet", "meta.json"
+SCALARS = (str, bool, int, float)
+
+
+@dataclass
+class DataProto:
+    """A batch: `batch` TensorDict [B], `non_tensor_batch` object arrays [B], `meta_info` dict.
+
+    Raises ValueError naming the field that is missing or mis-shaped.
+    """
+
+    batch: TensorDict = field(default_factory=lambda: TensorDict({}, batch_size=[0]))
+    non_tensor_batch: dict[str, np.ndarray] = field(default_factory=dict)
+    meta_info: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.batch.keys()) == 0 and self.non_tensor_batch:
+            rows = len(next(iter(self.non_tensor_batch.values())))
+            self.batch = TensorDict({}, batch_size=[rows])
+        self.non_tensor_batch = {key: object_column(column) for key, column in self.non_tensor_batch.items()}
+        self.validate()
+
+    @classmethod
+    def from_dict(
+        cls,
+        tensors: Mapping[str, Tensor] | None = None,
+        non_tensors: Mapping[str, Sequence[Any] | np.ndarray] | None = None,
+        meta_info: Mapping[str, Any] | None = None,
+    ) -> DataProto:
+        """A batch from plain tensors [B, …] and plain columns [B]."""
+        tensors = dict(tensors or {})
+        for key, tensor in tensors.items():
+            if not isinstance(tensor, Tensor) or tensor.ndim == 0:
+                raise ValueError(f"field {key!r} must be a tensor with rows first, got {_describe(tensor)}")
+        columns = {key: object_column(column) for key, column in (non_tensors or {}).items()}
+        lengths = {key: len(value) for key, value in (tensors | columns).items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"fields differ in rows: {lengths}")
+        rows = next(iter(lengths.values()), 0)
+        return cls(TensorDict(tensors, batch_size=[rows]), columns, dict(meta_info or {}))
+
+    def validate(self, required: Iterable[str] = ()) -> None:
+        """Check every known field's shape and the presence of `required` ones (tensor or row fields).
+
+        Raises ValueError naming the field, its shape and the shape it should have.
+        """
+        sizes: dict[str, tuple[int, str]] = {"B": (len(self), "the batch")}
+        for key, names in TENSOR_FIELDS.items():
+            if key not in self.batch.keys():
+                continue
+            shape = tuple(self.batch[key].shape)
+            if len(shape) != len(names):
+                raise ValueError(f"field {key!r} must be [{', '.join(names)}], got shape {list(shape)}")
+            for name, size in zip(names, shape, strict=True):
+                known, source = sizes.setdefault(name, (size, key))
+                if known != size:
+                    raise ValueError(f"field {key!r} has {name}={size}, but {source} has {name}={known}")
+        if {"P", "L", "T"} <= set(sizes) and sizes["P"][0] + sizes["L"][0] != sizes["T"][0]:
+            p, length, t = (sizes[name] for name in "PLT")
+            raise ValueError(f"field {t[1]!r} has {t[0]} positions; {p[1]} and {length[1]} make {p[0] + length[0]}")
+        for key, column in self.non_tensor_batch.items():
+            if len(column) != len(self):
+                raise ValueError(f"field {key!r} has {len(column)} rows, the batch has {len(self)}")
+        for key in ROW_META:
+            if key in self.meta_info and len(self.meta_info[key]) != len(self):
+                raise ValueError(f"meta_info {key!r} has {len(self.meta_info[key])} entries for {len(self)} rows")
+        for key in required:
+            if key not in self.batch.keys() and key not in self.non_tensor_batch:
+                raise ValueError(f"field {key!r} is missing (fields: {', '.join(self.fields)})")
+
+    def require(self, *keys: str) -> tuple[np.ndarray, ...]:
+        """The named row columns, in order. Raises ValueError naming the one that is missing."""
+        for key in keys:
+            if key not in self.non_tensor_batch:
+                raise ValueError(f"row field {key!r} is missing (row fields: {', '.join(self.non_tensor_batch)})")
+        return tuple(self.non_tensor_batch[key] for key in keys)
+
+    def tensor(self, key: str) -> Tensor:
+        """The named tensor. Raises ValueError naming it when it is missing."""
+        if key not in self.batch.keys():
+            raise ValueError(f"tensor field {key!r} is missing (tensor fields: {', '.join(self.batch.keys())})")
+        return self.batch[key]
+
+    @property
+    def fields(self) -> list[str]:
+        return [*self.batch.keys(), *self.non_tensor_batch]
+
+    def __len__(self) -> int:
+        return int(self.batch.batch_size[0])
+
+    def __getitem__(self, rows: int | slice | Sequence[int] | np.ndarray | Tensor) -> DataProto:
+        """Rows by slice, by indices or by a boolean mask [B]; a single index gives a batch of one row."""
+        index = np.arange(len(self))[rows.cpu().numpy() if isinstance(rows, Tensor) else rows]
+        return self._take(np.atleast_1d(index))
+
+    def reorder(self, order: Sequence[int] | np.ndarray | Tensor) -> DataProto:
+        """Rows in a new order, a permutation of range(B). Raises ValueError if it is none."""
+        index = np.asarray(order)
+        if index.shape != (len(self),) or not np.array_equal(np.sort(index), np.arange(len(self))):
+            raise ValueError(f"order is not a permutation of {len(self)} rows")
+        return self._take(index)
+
+    def select(
+        self,
+        batch_keys: Iterable[str] | None = None,
+        non_tensor_batch_keys: Iterable[str] | None = None,
+        meta_info_keys: Iterable[str] | None = None,
+    ) -> DataProto:
+        """Only the named fields; None keeps all of a kind. Raises ValueError naming one that is missing."""
+
+        def pick(source: Mapping[str, Any], keys: Iterable[str] | None, kind: str) -> dict[str, Any]:
+            names = list(source.keys() if keys is None else keys)
+            if missing := [name for name in names if name not in source.keys()]:
+                raise ValueError(f"{kind} field {missing[0]!r} is missing (have: {', '.join(source.keys())})")
+            return {name: source[name] for name in names}
+
+        return DataProto(
+            TensorDict(pick(self.batch, batch_keys, "tensor"), batch_size=[len(self)]),
+            pick(self.non_tensor_batch, non_tensor_batch_keys, "row"),
+            pick(self.meta_info, meta_info_keys, "meta_info"),
+        )
+
+    def union(self, other: DataProto) -> DataProto:
+        """Fields of both. Raises ValueError if the rows differ in number or a shared field in value."""
+        if len(self) != len(other):
+            raise ValueError(f"cannot unite {len(self)} rows with {len(other)}")
+        for key in self.batch.keys() & other.batch.keys():
+            if not _same_tensor(self.batch[key], other.batch[key]):
+                raise ValueError(f"tensor field {key!r} differs between the two batches")
+        for key in self.non_tensor_batch.keys() & other.non_tensor_batch.keys():
+            if not all(map(_same, self.non_tensor_batch[key], other.non_tensor_batch[key])):
+                raise ValueError(f"row field {key!r} differs between the two batches")
+        for key in self.meta_info.keys() & other.meta_info.keys():
+            if not _same(self.meta_info[key], other.meta_info[key]):
+                raise ValueError(f"meta_info {key!r} differs between the two batches")
+        tensors = {**dict(self.batch.items()), **dict(other.batch.items())}
+        return DataProto(
+            TensorDict(tensors, batch_size=[len(self)]),
+            self.non_tensor_batch | other.non_tensor_batch,
+            self.meta_info | other.meta_info,
+        )
+
+    def repeat(self, repeat_times: int, interleave: bool = True) -> DataProto:
+        """Each row `repeat_times` times: interleaved (a a b b, so that groups are contiguous) or tiled (a b a b)."""
+        if repeat_times < 1:
+            raise ValueError(f"repeat_times must be at least 1, got {repeat_times}")
+        rows = np.arange(len(self))
+        return self._take(np.repeat(rows, repeat_times) if interleave else np.tile(rows, repeat_times))
+
+    def chunk(self, chunks: int) -> list[DataProto]:
+        """`chunks` equal parts in order. Raises ValueError if B is not divisible (see `pad_to_divisor`)."""
+        if chunks < 1 or len(self) % chunks:
+            raise ValueError(f"{len(self)} rows do not divide into {chunks} equal chunks")
+        return [self._take(rows) for rows in np.split(np.arange(len(self)), chunks)]
+
+    def pad_to_divisor(self, divisor: int) -> tuple[DataProto, int]:
+        """Enough copies of the first rows appended that `divisor` divides B; returns the batch and the number appended.
+
+        The copies' response_mask is zero, so that they weigh nothing in a loss or a mean.
+        """
+        if divisor < 1 or len(self) == 0:
+            raise ValueError(f"cannot pad {len(self)} rows to a multiple of {divisor}")
+        padding = -len(self) % divisor
+        padded = self._take(np.arange(len(self) + padding) % len(self))
+        if padding and "response_mask" in padded.batch.keys():
+            padded.batch["response_mask"][len(self) :] = 0
+        return padded, padding
+
+    def unpad(self, padding: int) -> DataProto:
+        """Without the last `padding` rows: the inverse of `pad_to_divisor`."""
+        if not 0 <= padding <= len(self):
+            raise ValueError(f"cannot remove {padding} of {len(self)} rows")
+        return self._take(np.arange(len(self) - padding))
+
+    @staticmethod
+    def concat(parts: Sequence[DataProto]) -> DataProto:
+        """Batches one after the other. Raises ValueError naming a field or meta_info entry in which they disagree."""
+        if not parts:
+            raise ValueError("nothing to concatenate")
+        first = parts[0]
+        for part in parts[1:]:
+            if differing := set(first.fields) ^ set(part.fields):
+                raise ValueError(f"fields {sorted(differing)} are not in every batch")
+        tensors = {}
+        for key in first.batch.keys():
+            shapes = {tuple(part.batch[key].shape[1:]) for part in parts}
+            if len(shapes) > 1:
+                raise ValueError(f"tensor field {key!r} differs in shape between batches: {sorted(shapes)}")
+            tensors[key] = torch.cat([part.batch[key] for part in parts])
+        columns = {
+            key: np.concatenate([part.non_tensor_batch[key] for part in parts]) for key in first.non_tensor_batch
+        }
+        meta: dict[str, Any] = {}
+        for key in {key: None for part in parts for key in part.meta_info}:
+            values = [part.meta_info[key] for part in parts if key in part.meta_info]
+            if key in ROW_META:
+                meta[key] = [entry for value in values for entry in value]
+            elif all(_same(values[0], value) for value in values):
+                meta[key] = values[0]
+            else:
+                raise ValueError(f"meta_info {key!r} differs between batches: {values}")
+        return DataProto(TensorDict(tensors, batch_size=[sum(map(len, parts))]), columns, meta)
+
+    def save(self, directory: str | Path) -> None:
+        """Write tensors.safetensors, rows.parquet and meta.json into `directory` (created if absent).
+
+        Raises TypeError naming a column or meta_info entry that is no JSON value. Numpy scalars become Python ones, tuples lists.
+        """
+        path = Path(directory)
+        path.mkdir(parents=True, exist_ok=True)
+        tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in self.batch.items()}
+        arrays, encoded = {}, []
+        for key, column in self.non_tensor_batch.items():
+            values = [_plain(value) for value in column]
+            kinds = {type(value) for value in values if value is not None}
+            if len(kinds) > 1 or not kinds <= set(SCALARS):
+                values = [_json(value, f"row field {key!r}") for value in values]
+                encoded.append(key)
+            arrays[key] = pa.array(values, from_pandas=False)
+        meta = _json({"meta_info": self.meta_info, "rows": len(self), "encoded": encoded}, "meta_info")
+        save_file(tensors, path / TENSOR_FILE)
+        pq.write_table(pa.table(arrays), path / ROW_FILE)
+        (path / META_FILE).write_text(meta, encoding="utf-8")
+
+    @classmethod
+    def load(cls, directory: str | Path) -> DataProto:
+        """Read what `save` wrote."""
+        path = Path(directory)
+        meta = json.loads((path / META_FILE).read_text(encoding="utf-8"))
+        table = pq.read_table(path / ROW_FILE)
+        columns = {}
+        for key in table.column_names:
+            values = table[key].to_pylist()
+            if key in meta["encoded"]:
+                values = [json.loads(value) for value in values]
+            columns[key] = object_column(values)
+        tensors = load_file(path / TENSOR_FILE)
+        return cls(TensorDict(tensors, batch_size=[meta["rows"]]), columns, meta["meta_info"])
+
+    def _take(self, index: np.ndarray) -> DataProto:
+        meta = {key: [value[i] for i in index] if key in ROW_META else value for key, value in self.meta_info.items()}
+        columns = {key: column[index] for key, column in self.non_tensor_batch.items()}
+        return DataProto(self.batch[torch.from_numpy(index.astype(np.int64))], columns, meta)
+
+
+def object_column(values: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """One object per row, whatever the objects are: lists of equal length stay lists."""
+    if isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
+        return values
+    return np.fromiter(iter(values), dtype=object, count=len(values))
+
+
+def _plain(value: Any) -> Any:
+    """Numpy scalars and arrays as Python values; everything else as it is."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _json(value: Any, what: str) -> str:
+    try:
+        return json.dumps(value, default=_plain_or_fail)
+    except TypeError as error:
+        raise TypeError(f"{what} cannot be saved: {error}") from error
+
+
+def _plain_or_fail(value: Any) -> Any:
+    plain = _plain(value)
+    if plain is value:
+        raise TypeError(f"{_describe(value)} is no JSON value")
+    return plain
+
+
+def _describe(value: Any) -> str:
+    return (
+        f"{type(value).__name__} {list(value.shape)}"
+        if isinstance(value, Tensor | np.ndarray)
+        else type(value).__name__
+    )
+
+
+def _same_tensor(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.equal(a, b) or (
+        a.is_floating_point() and bool(torch.isclose(a, b, rtol=0, atol=0, equal_nan=True).all())
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equality that also holds for arrays, tensors and NaN."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return _same_tensor(a, b)
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return bool(a == b) or (isinstance(a, float) and isinstance(b, float) and a != a and b != b)

@@ -1,0 +1,213 @@
+"""The AEPO reward: accuracy plus an entropy term shaped by difficulty (ARES, arXiv 2510.08457, §3.3).
+
+An easy, right answer is charged for more high-window-entropy (HWE) tokens than its target, a medium one for straying to
+either side, a hard one is paid for exploring; a wrong answer is paid a little for having explored.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rewards.math import grade_answers
+
+DIFFICULTIES = ("easy", "medium", "hard")
+# One column per difficulty, the last for any other label: margin fraction f, Huber κ, sigmoid temperature τ, cap scale c,
+# and the share of the cap that a wrong answer can earn (0 for an unknown label, which has no entropy score).
+MARGIN_FRACTION = np.array([0.15, 0.25, 0.35, 0.2])
+KAPPA = np.array([2.0, 3.0, 4.0, 2.0])
+TEMPERATURE = np.array([2.0, 2.5, 3.0, 2.0])
+CAP_SCALE = np.array([1.0, 1.0, 1.2, 1.0])
+WRONG_SHARE = np.array([0.6, 0.8, 1.0, 0.0])
+EASY, MEDIUM, HARD, OTHER = range(4)
+MIN_TEMPERATURE = 1e-6
+
+
+def huber_penalty(x: ArrayLike, kappa: ArrayLike) -> np.ndarray:
+    """H(x) = x²/(2κ) on [0, κ], x − κ/2 above, 0 below 0 (ARES code)."""
+    x = np.maximum(np.asarray(x, dtype=np.float64), 0.0)
+    kappa = np.asarray(kappa, dtype=np.float64)
+    return np.where(x <= kappa, np.minimum(x, kappa) ** 2 / (2.0 * kappa), x - kappa / 2.0)
+
+
+def sigmoid_saturate(x: ArrayLike, temp: ArrayLike) -> np.ndarray:
+    """σ(x) = 1/(1 + exp(−x/max(temp, 1e-6))), without overflow for any x (ARES code)."""
+    scaled = np.asarray(x, dtype=np.float64) / np.maximum(np.asarray(temp, dtype=np.float64), MIN_TEMPERATURE)
+    # exp of a non-positive number only; the two branches are one function.
+    decay = np.exp(-np.abs(scaled))
+    return np.where(scaled >= 0, 1.0, decay) / (1.0 + decay)
+
+
+def margin_from_target(target: ArrayLike, frac: ArrayLike, min_margin: float = 1.0) -> np.ndarray:
+    """Tolerance around the target, m = max(min_margin, frac·max(target, 1)), in HWE tokens (ARES code)."""
+    return np.maximum(min_margin, np.asarray(frac) * np.maximum(np.asarray(target, dtype=np.float64), 1.0))
+
+
+def format_reward(response: str) -> float:
+    r"""1.0 iff the text is `<think>…</think>…\boxed{…}…` from its first character, blanks around < > / ignored, else 0.0.
+
+    The same language as the published regular expression, by linear search: that expression backtracks for minutes on a
+    long response that repeats its parts.
+    """
+    pieces = re.split(r"([<>/])", response)
+    last = len(pieces) - 1
+    for i in range(0, last + 1, 2):
+        piece = pieces[i].lstrip() if i > 0 else pieces[i]
+        pieces[i] = piece.rstrip() if i < last else piece
+    text = "".join(pieces)
+    if not text.startswith("<think>"):
+        return 0.0
+    position = len("<think>")
+    for part in ("</think>", "\\boxed{", "}"):
+        found = text.find(part, position)
+        if found < 0:
+            return 0.0
+        position = found + len(part)
+    return 1.0
+
+
+def entropy_score(
+    accuracy: ArrayLike,
+    counts: ArrayLike,
+    targets: ArrayLike,
+    alphas: ArrayLike,
+    difficulty: Sequence[str] | np.ndarray,
+    zero_baseline: bool = False,
+    guard_inversion: bool = False,
+) -> np.ndarray:
+    """Entropy term of the AEPO reward for a whole batch (ARES, §3.3; table and cases in docs/algorithms.md).
+
+    With m = max(1, f·max(T, 1)), Δ = N − T, o = max(Δ − m, 0), cap = α·c: right easy −cap·min(1, H(o)/(m+κ)); right medium
+    the same of |Δ| − m; right hard cap·σ(Δ+m) where Δ ≥ −m, else −cap·min(1, ½H(−Δ−m)/(m+κ)); wrong {.6, .8, 1}·cap·σ(o).
+    Any accuracy but 1 is wrong; an unknown difficulty scores 0.
+
+    zero_baseline: 2σ − 1 in place of σ, so that a wrong answer within the margin earns nothing. guard_inversion: no wrong
+    answer of a bucket may outscore a right one. It keeps cap within 1/(1 + share), where the best wrong answer meets the worst
+    right one, and lifts a partly right answer no higher than that.
+    All inputs [B] (N and T in HWE tokens, α ≥ 0). Returns float64 [B]. Raises ValueError naming the first bad row.
+    """
+    labels = np.asarray(difficulty, dtype=object)
+    rows = len(labels)
+    acc, n, t, alpha = (
+        _column(name, values, rows)
+        for name, values in (
+            ("accuracy", accuracy),
+            ("high_entropy_token_num", counts),
+            ("target_high_entropy_token_num", targets),
+            ("alpha_entropy", alphas),
+        )
+    )
+    bucket = np.full(rows, OTHER)
+    for code, name in enumerate(DIFFICULTIES):
+        bucket[labels == name] = code
+    kappa, temp, share = KAPPA[bucket], TEMPERATURE[bucket], WRONG_SHARE[bucket]
+    cap = alpha * CAP_SCALE[bucket]
+    if guard_inversion:
+        cap = np.minimum(cap, 1.0 / (1.0 + share))
+
+    margin = margin_from_target(t, MARGIN_FRACTION[bucket])
+    delta = n - t
+    excess = np.maximum(delta - margin, 0.0)
+
+    def saturate(x: np.ndarray) -> np.ndarray:
+        value = sigmoid_saturate(x, temp)
+        return 2.0 * value - 1.0 if zero_baseline else value
+
+    def penalty(x: np.ndarray, weight: float = 1.0) -> np.ndarray:
+        return -np.minimum(cap, weight * huber_penalty(x, kappa) / (margin + kappa) * cap)
+
+    wrong = share * cap * saturate(excess)
+    if guard_inversion:
+        wrong = np.minimum(wrong, np.maximum(1.0 - cap - acc, 0.0))
+    hard = np.where(delta >= -margin, cap * saturate(delta + margin), penalty(-delta - margin, 0.5))
+    right = np.select(
+        [bucket == EASY, bucket == MEDIUM, bucket == HARD],
+        [penalty(excess), penalty(np.abs(delta) - margin), hard],
+        0.0,
+    )
+    return np.where(acc == 1.0, right, wrong)
+
+
+def compute_score(
+    reward_inputs: list[dict[str, Any]],
+    format_weight: float = 0.1,
+    alpha_length_bonus: float = 0.5,
+    alpha_entropy: float = 0.5,
+    *,
+    zero_baseline: bool = False,
+    guard_inversion: bool = False,
+) -> list[dict[str, float]]:
+    """Score responses: overall = accuracy + entropy term (ARES, §3.3); `format` is reported and never added.
+
+    Each input has `response`; `ground_truth` where accuracy must be graded; optionally difficulty ("easy"),
+    high_entropy_token_num (1), target_high_entropy_token_num (1), alpha_entropy (the keyword's), accuracy. A given
+    accuracy counts, 0.0 too; None or absent is graded by math-verify, and a grader that fails gives NaN for accuracy and overall:
+    no score, never zero. format_weight and alpha_length_bonus belong to the published signature and have no effect there
+    or here. Returns overall, accuracy, format and high_entropy_token_num_score per input, in order.
+    Raises ValueError if the inputs are no list or a row lacks a field, or its counts are NaN or negative.
+    """
+    if not isinstance(reward_inputs, list):
+        raise ValueError(f"reward_inputs must be a list of dicts, got {type(reward_inputs).__name__}")
+    if not reward_inputs:
+        return []
+    responses = [_field(row, "response", i) for i, row in enumerate(reward_inputs)]
+    accuracy = _accuracies(reward_inputs, responses)
+    graded = ~np.isnan(accuracy)
+    scores = entropy_score(
+        # An ungraded row goes through as a wrong one, so that the other inputs are checked; its score is NaN below.
+        np.where(graded, accuracy, 0.0),
+        [row.get("high_entropy_token_num", 1) for row in reward_inputs],
+        [row.get("target_high_entropy_token_num", 1) for row in reward_inputs],
+        [row.get("alpha_entropy", alpha_entropy) for row in reward_inputs],
+        [row.get("difficulty", "easy") for row in reward_inputs],
+        zero_baseline=zero_baseline,
+        guard_inversion=guard_inversion,
+    )
+    scores = np.where(graded, scores, math.nan)
+    return [
+        {"overall": acc + score, "accuracy": acc, "format": format_reward(text), "high_entropy_token_num_score": score}
+        for acc, score, text in zip(accuracy.tolist(), scores.tolist(), responses, strict=True)
+    ]
+
+
+def _accuracies(reward_inputs: Sequence[Mapping[str, Any]], responses: Sequence[str]) -> np.ndarray:
+    """Given accuracies where there are any, graded ones elsewhere; NaN where grading failed."""
+    accuracy = np.full(len(responses), math.nan)
+    ungraded = []
+    for i, row in enumerate(reward_inputs):
+        given = row.get("accuracy")
+        if given is None:
+            ungraded.append(i)
+            continue
+        accuracy[i] = float(given)
+        if math.isnan(accuracy[i]):
+            raise ValueError(f"row {i}: accuracy is NaN; leave it out or None to have the answer graded")
+    truths = [_field(reward_inputs[i], "ground_truth", i) for i in ungraded]
+    for i, grade in zip(ungraded, grade_answers([responses[i] for i in ungraded], truths), strict=True):
+        accuracy[i] = math.nan if grade is None else grade
+    return accuracy
+
+
+def _field(row: Mapping[str, Any], name: str, index: int) -> Any:
+    if name not in row:
+        raise ValueError(f"row {index}: field {name!r} is missing (has: {', '.join(row)})")
+    return row[name]
+
+
+def _column(name: str, values: ArrayLike, rows: int) -> np.ndarray:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from error
+    if array.shape != (rows,):
+        raise ValueError(f"{name} must have shape [{rows}], got {list(array.shape)}")
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(f"row {row}: {name} is {array[row]}; it must be finite and not negative")
+    return array

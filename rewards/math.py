@@ -1,0 +1,297 @@
+"""Grading of mathematical answers: the last \\boxed{…} of a response against the ground truth.
+
+Plain numbers and equal strings are decided here, exactly. Everything else goes to math-verify in a worker process, because
+a symbolic comparison can run for ever and its own timeout is a signal that only works on a main thread: a worker that
+overruns is killed and replaced. A failure of the grader is None (no score); a response without an answer is 0.0.
+
+Run as a script this file is the worker: one JSON request a line on stdin, one JSON reply a line on stdout.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import logging
+import os
+import re
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+PLAIN_NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})")
+BOXED = "\\boxed{"
+START_TIMEOUT = 120.0
+MAX_WORKERS = 4
+WORKER_MEMORY = 4 << 30
+# An answer longer than this is a derivation: parsing it costs seconds, and it equals no ground truth.
+MAX_ANSWER = 4096
+
+
+def last_boxed(text: str) -> str | None:
+    """Content of the last `\\boxed{…}` by matching braces, or None when there is none or it is never closed."""
+    start = text.rfind(BOXED)
+    if start < 0:
+        return None
+    depth = 1
+    for brace in re.finditer(r"\\.|[{}]", text[start + len(BOXED) :], re.DOTALL):
+        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+        if depth == 0:
+            begin = start + len(BOXED)
+            return text[begin : begin + brace.start()]
+    return None
+
+
+def grade_answers(responses: Sequence[str], ground_truths: Sequence[Any], timeout: float = 10.0) -> list[float | None]:
+    """1.0 where the response's last boxed answer equals the ground truth, 0.0 where it does not or there is none.
+
+    None where the grader itself failed or needed more than `timeout` seconds: no score. Ground truths are text (LaTeX, with or
+    without \\boxed{}) or numbers. Raises ValueError if the lists differ in length or a ground truth is empty, RuntimeError if
+    no worker can be started.
+    """
+    if len(responses) != len(ground_truths):
+        raise ValueError(f"{len(responses)} responses but {len(ground_truths)} ground truths")
+    if not timeout > 0:
+        raise ValueError(f"timeout must be positive, got {timeout}")
+    grades: list[float | None] = []
+    hard: list[tuple[int, str, str]] = []
+    for i, (response, ground_truth) in enumerate(zip(responses, ground_truths, strict=True)):
+        truth = _truth(ground_truth, i)
+        answer = last_boxed(response)
+        grade = 0.0 if answer is None or len(answer) > MAX_ANSWER else _grade_plain(answer, truth)
+        grades.append(grade)
+        if grade is None:
+            hard.append((i, str(answer), truth))
+    if hard:
+        for (i, _, _), grade in zip(hard, _pool().grade([(a, t) for _, a, t in hard], timeout), strict=True):
+            grades[i] = grade
+    return grades
+
+
+def _truth(ground_truth: Any, row: int) -> str:
+    text = "" if ground_truth is None else str(ground_truth)
+    boxed = last_boxed(text)
+    text = (text if boxed is None else boxed).strip()
+    if not text:
+        raise ValueError(f"row {row}: the ground truth is empty")
+    return text
+
+
+def _grade_plain(answer: str, truth: str) -> float | None:
+    """The grade where equality of strings or of plain numbers decides it, else None."""
+    answer, truth = answer.strip(), truth.strip().strip("$").strip()
+    if not answer:
+        return 0.0
+    if answer == truth:
+        return 1.0
+    if PLAIN_NUMBER.fullmatch(answer) and PLAIN_NUMBER.fullmatch(truth):
+        return float(Decimal(answer) == Decimal(truth))
+    return None
+
+
+class _Worker:
+    """One grader process and the request it is busy with."""
+
+    def __init__(self) -> None:
+        # -P keeps this directory off the import path: its math.py would shadow the standard library's. A session of its own
+        # lets a kill reach whatever the process may have started.
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", os.path.abspath(__file__)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        os.set_blocking(self.stdout.fileno(), False)
+        self.buffer = b""
+        self.ready = False
+        self.job: int | None = None
+        self.deadline = time.monotonic() + START_TIMEOUT
+
+    def send(self, job: int, request: tuple[str, str], timeout: float) -> bool:
+        """Hand over one request; False when the process is already gone."""
+        try:
+            self.stdin.write(json.dumps(request).encode() + b"\n")
+            self.stdin.flush()
+        except BrokenPipeError:
+            return False
+        self.job, self.deadline = job, time.monotonic() + timeout
+        return True
+
+    def receive(self) -> list[bytes] | None:
+        """Complete lines that have arrived; None at the end of the stream."""
+        chunk = os.read(self.stdout.fileno(), 1 << 16)
+        if not chunk:
+            return None
+        *lines, self.buffer = (self.buffer + chunk).split(b"\n")
+        return lines
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.stdin, self.stdout):
+            # A request that the dead process never read is flushed on close; nobody is there to take it.
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
+
+class _Pool:
+    """Grader processes that live as long as this one, started when there is work for them."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.workers: list[_Worker] = []
+        self.lock = threading.Lock()
+        atexit.register(self.close)
+
+    def grade(self, requests: Sequence[tuple[str, str]], timeout: float) -> list[float | None]:
+        with self.lock:
+            try:
+                return self._grade(requests, timeout)
+            except BaseException:
+                # Whatever interrupted us, a half-answered request must not meet the next caller.
+                self.close()
+                raise
+
+    def _grade(self, requests: Sequence[tuple[str, str]], timeout: float) -> list[float | None]:
+        grades: list[float | None] = [None] * len(requests)
+        pending = deque(range(len(requests)))
+        limit = min(MAX_WORKERS, os.cpu_count() or 1)
+        while pending or any(worker.job is not None for worker in self.workers):
+            for worker in [w for w in self.workers if w.ready and w.job is None]:
+                if not pending:
+                    break
+                job = pending.popleft()
+                if not worker.send(job, requests[job], timeout):
+                    # It died while idle: the request is not to blame and goes to another.
+                    pending.appendleft(job)
+                    self._drop(worker)
+            starting = sum(not worker.ready for worker in self.workers)
+            # One process answers hundreds of requests a second, so a short queue does not pay for starting another.
+            wanted = min(limit, 1 + len(pending) // 64)
+            while pending and len(self.workers) < wanted and starting < wanted:
+                self.workers.append(_Worker())
+                starting += 1
+            self._collect(grades, requests)
+        return grades
+
+    def _collect(self, grades: list[float | None], requests: Sequence[tuple[str, str]]) -> None:
+        """Wait for a reply or the earliest deadline, and settle both."""
+        waiting = [worker for worker in self.workers if worker.job is not None or not worker.ready]
+        if not waiting:
+            return
+        with selectors.DefaultSelector() as selector:
+            for worker in waiting:
+                selector.register(worker.stdout, selectors.EVENT_READ, worker)
+            earliest = min(worker.deadline for worker in waiting)
+            events = selector.select(max(0.0, earliest - time.monotonic()))
+        for key, _ in events:
+            worker = key.data
+            lines = worker.receive()
+            if lines is None:
+                self._fail(worker, requests, "died")
+                continue
+            for line in lines:
+                reply = json.loads(line)
+                if worker.job is None:
+                    worker.ready = True
+                    continue
+                if "error" in reply:
+                    logger.warning("grader failed on %.200r: %s", requests[worker.job], reply["error"])
+                grades[worker.job] = reply.get("score")
+                worker.job = None
+        now = time.monotonic()
+        for worker in [w for w in self.workers if (w.job is not None or not w.ready) and w.deadline <= now]:
+            self._fail(worker, requests, "timed out")
+
+    def _fail(self, worker: _Worker, requests: Sequence[tuple[str, str]], how: str) -> None:
+        """Remove a worker that died or overran; its request stays without a score."""
+        self._drop(worker)
+        if not worker.ready:
+            raise RuntimeError(f"a math-verify worker {how} while starting (exit code {worker.process.returncode})")
+        if worker.job is not None:
+            logger.warning("grader %s on %.200r: no score", how, requests[worker.job])
+
+    def _drop(self, worker: _Worker) -> None:
+        worker.kill()
+        self.workers.remove(worker)
+
+    def close(self) -> None:
+        """Kill every worker. In a forked child they belong to the parent and are left alone."""
+        if self.owner == os.getpid():
+            for worker in list(self.workers):
+                self._drop(worker)
+
+
+_shared: _Pool | None = None
+_shared_lock = threading.Lock()
+
+
+def _pool() -> _Pool:
+    """This process's pool; a forked child starts its own."""
+    global _shared
+    with _shared_lock:
+        if _shared is None or _shared.owner != os.getpid():
+            _shared = _Pool()
+        return _shared
+
+
+def close_graders() -> None:
+    """Kill this process's grader workers now rather than at exit."""
+    if _shared is not None:
+        _shared.close()
+
+
+def _equal(answer: str, truth: str) -> bool:
+    """Mathematical equality by math-verify, or of the words where the ground truth is no mathematics."""
+    from math_verify import parse, verify
+
+    gold = parse(f"${truth}$", parsing_timeout=None, raise_on_error=True)
+    if not any(not isinstance(item, str) for item in gold):
+        return answer.casefold().split() == truth.casefold().split()
+    target = parse(f"${answer}$", parsing_timeout=None, raise_on_error=True)
+    return bool(verify(gold, target, timeout_seconds=None, raise_on_error=True))
+
+
+def _serve() -> None:
+    """The worker: answer requests until stdin closes or the parent is gone."""
+    import resource
+
+    parent = os.getppid()
+
+    def watch() -> None:
+        # Busy in a comparison the worker would not notice that stdin has closed.
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+    resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY, WORKER_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Replies have the real stdout to themselves; anything a library prints goes to stderr.
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    logging.disable(logging.CRITICAL)
+    _equal("1/2", "0.5")
+    print(json.dumps({"ready": True}), file=replies, flush=True)
+    for line in sys.stdin:
+        answer, truth = json.loads(line)
+        try:
+            reply: dict[str, Any] = {"score": float(_equal(answer, truth))}
+        except Exception as error:  # noqa: BLE001 (any failure inside the grader is reported, and is no score)
+            reply = {"error": f"{type(error).__name__}: {error}"[:500]}
+        print(json.dumps(reply), file=replies, flush=True)
+
+
+if __name__ == "__main__":
+    _serve()
