@@ -191,7 +191,7 @@ class RunStore:
 
     def committed_steps(self) -> list[int]:
         """Numbers of the finished steps, ascending, without gaps."""
-        steps = []
+        steps: list[int] = []
         while (self.directory / self.step_path(len(steps)) / "COMMIT.json").exists():
             steps.append(len(steps))
         return steps

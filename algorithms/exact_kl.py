@@ -1,0 +1,38 @@
+"""Exact KL divergence between two policies' next-token distributions, from hidden states.
+
+Chunked over tokens with the logits computed again in the backward pass, so at most one chunk of [tokens, vocabulary] lives
+at a time. About twice the cost of a log-prob: the sampled estimators of algorithms/kl.py are what long runs use.
+"""
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+CHUNK_ELEMENTS = 1 << 24
+
+
+def exact_kl(
+    hidden: Tensor,
+    weight: Tensor,
+    ref_hidden: Tensor,
+    ref_weight: Tensor,
+    temperature: float = 1.0,
+) -> Tensor:
+    """KL(π ‖ π_ref) = Σ_v π(v)·(ln π(v) − ln π_ref(v)) of each token, in nats ("full" in verl's `compute_kl`).
+
+    hidden, ref_hidden: [N, H]; weight, ref_weight: [V, H]. Returns [N] float32 with gradient to hidden and weight only.
+    """
+    rows = max(1, CHUNK_ELEMENTS // weight.shape[0])
+    chunks = [
+        checkpoint(_chunk, hidden[i : i + rows], weight, ref_hidden[i : i + rows], ref_weight, temperature,
+                   use_reentrant=False)
+        for i in range(0, len(hidden), rows)
+    ]  # fmt: skip
+    return torch.cat(chunks) if chunks else hidden.new_zeros(0, dtype=torch.float32)
+
+
+def _chunk(hidden: Tensor, weight: Tensor, ref_hidden: Tensor, ref_weight: Tensor, temperature: float) -> Tensor:
+    own = torch.log_softmax((hidden @ weight.to(hidden.dtype).T).float() / temperature, -1)
+    with torch.no_grad():
+        reference = torch.log_softmax((ref_hidden @ ref_weight.to(ref_hidden.dtype).T).float() / temperature, -1)
+    return (own.exp() * (own - reference)).sum(-1)

@@ -1,0 +1,213 @@
+"""Problems: reading them, checking every row before anything is spent, turning them into prompt tokens.
+
+Covered: jsonl, parquet and Hugging Face data sets; plain text and chat messages; verl's parquet rows; the chat template
+and the format prompt; overlong prompts. Not covered: images, unit tests of code problems.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from transformers import PreTrainedTokenizerBase
+
+from ares.config import DataConfig
+from ares.keys import derive_seed
+
+
+class DataError(ValueError):
+    """A data set cannot be used; the message names the file, the row and the column."""
+
+
+@dataclass(frozen=True)
+class Problems:
+    """A checked data set: one row per problem, in the order of the file."""
+
+    source: str
+    frame: pd.DataFrame
+    """Columns id, prompt (text as the model sees it), answer, prompt_token_ids, and whatever else the rows had."""
+    overlong: int
+    """Rows left out because the prompt was longer than data.max_prompt_length."""
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def digest(self) -> str:
+        """Hash of what the model sees and is graded against."""
+        body = [self.frame[column].tolist() for column in ("id", "prompt", "answer")]
+        return hashlib.sha256(json.dumps(body).encode()).hexdigest()[:16]
+
+    def first(self, count: int | None) -> "Problems":
+        """The first `count` problems (None: all)."""
+        return self if count is None else Problems(self.source, self.frame.head(count), self.overlong)
+
+    def rows(self, ids: list[str]) -> pd.DataFrame:
+        """The rows of these ids, in this order."""
+        return self.frame.set_index("id", drop=False).loc[ids].reset_index(drop=True)
+
+
+def load_problems(source: str, split: str, config: DataConfig, tokenizer: PreTrainedTokenizerBase) -> Problems:
+    """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it."""
+    if not tokenizer.chat_template:
+        raise DataError(
+            f"{tokenizer.name_or_path}: the tokenizer has no chat template; post-train an instruct model, "
+            "or save a template with the tokenizer (tokenizer.chat_template = …)"
+        )
+    raw = _read(source, split)
+    if raw.empty:
+        raise DataError(f"{source}: no rows")
+    prompts = _column(raw, config.prompt_key, source, "data.prompt_key")
+    answers = _answers(raw, config, source)
+    ids = (
+        [str(value) for value in raw[config.id_key]] if config.id_key in raw else [str(row) for row in range(len(raw))]
+    )
+    _check_ids(ids, source)
+
+    conversations = [
+        _conversation(value, config.format_prompt, f"{source}:{row + 1}") for row, value in enumerate(prompts)
+    ]
+    texts = [
+        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        for messages in conversations
+    ]
+    token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    frame = raw.drop(columns=[config.prompt_key, config.answer_key, config.id_key], errors="ignore").assign(
+        id=ids, prompt=texts, answer=answers, prompt_token_ids=token_ids
+    )
+    fits = np.array([len(tokens) <= config.max_prompt_length for tokens in token_ids])
+    if not fits.any():
+        raise DataError(
+            f"{source}: all {len(frame)} prompts are longer than data.max_prompt_length={config.max_prompt_length} "
+            f"(the shortest has {min(map(len, token_ids))} tokens)"
+        )
+    return Problems(source, frame[fits].reset_index(drop=True), int((~fits).sum()))
+
+
+@dataclass
+class Cursor:
+    """Where the next prompt comes from: an endless walk over fresh permutations of the train set."""
+
+    seed: int
+    size: int
+    epoch: int = 0
+    position: int = 0
+
+    def take(self, count: int, skip: set[int]) -> list[int]:
+        """The next `count` row numbers, leaving out those in `skip`. Raises DataError when nothing is left."""
+        if len(skip) >= self.size:
+            raise DataError("Every problem is in the skip set: nothing is left to train on")
+        taken: list[int] = []
+        for row in self._walk():
+            if row not in skip:
+                taken.append(row)
+                if len(taken) == count:
+                    break
+        return taken
+
+    def _walk(self) -> Iterator[int]:
+        while True:
+            order = np.random.default_rng(derive_seed(self.seed, "order", self.epoch)).permutation(self.size)
+            while self.position < self.size:
+                self.position += 1
+                yield int(order[self.position - 1])
+            self.epoch, self.position = self.epoch + 1, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Epoch and position; seed and size come from the configuration and the data."""
+        return {"epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go back to a place."""
+        self.epoch, self.position = state["epoch"], state["position"]
+
+
+def _read(source: str, split: str) -> pd.DataFrame:
+    path = Path(source)
+    if path.suffix in (".jsonl", ".json"):
+        return _read_jsonl(path)
+    if path.suffix == ".parquet":
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{source}: not readable as parquet: {error}") from error
+    from datasets import load_dataset  # takes a second to import, and most runs read a file
+
+    try:
+        return load_dataset(source, split=split).to_pandas()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"{source}: neither a .jsonl or .parquet file nor a data set with a split {split!r}: {error}"
+        ) from error
+
+
+def _read_jsonl(path: Path) -> pd.DataFrame:
+    rows = []
+    try:
+        with path.open(encoding="utf-8") as handle:
+            for number, line in enumerate(handle, 1):
+                if line.strip():
+                    rows.append(_json_row(line, f"{path}:{number}"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    return pd.DataFrame(rows)
+
+
+def _json_row(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{where}: not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: a row is a JSON object, this is {type(row).__name__}")
+    return row
+
+
+def _column(raw: pd.DataFrame, key: str, source: str, setting: str) -> list[Any]:
+    if key not in raw:
+        raise DataError(
+            f"{source}: column {key!r} is missing (columns: {', '.join(map(str, raw.columns))}). "
+            f"Name it with {setting}=…"
+        )
+    missing = np.flatnonzero(raw[key].isna().to_numpy())
+    if len(missing):
+        raise DataError(f"{source}:{missing[0] + 1}: column {key!r} is missing or null ({len(missing)} such rows)")
+    return raw[key].tolist()
+
+
+def _answers(raw: pd.DataFrame, config: DataConfig, source: str) -> list[str]:
+    if config.answer_key not in raw and "reward_model" in raw:  # verl's rows
+        return [str(_ground_truth(value, f"{source}:{row + 1}")) for row, value in enumerate(raw["reward_model"])]
+    return [str(answer) for answer in _column(raw, config.answer_key, source, "data.answer_key")]
+
+
+def _ground_truth(value: Any, where: str) -> Any:
+    if not isinstance(value, dict) or "ground_truth" not in value:
+        raise DataError(f"{where}: reward_model has no ground_truth")
+    return value["ground_truth"]
+
+
+def _check_ids(ids: list[str], source: str) -> None:
+    first_row: dict[str, int] = {}
+    for row, name in enumerate(ids, 1):
+        if name in first_row:
+            raise DataError(f"{source}:{row}: id {name!r} is a duplicate of row {first_row[name]}")
+        first_row[name] = row
+
+
+def _conversation(value: Any, format_prompt: str | None, where: str) -> list[dict[str, str]]:
+    if isinstance(value, str):
+        if not value.strip():
+            raise DataError(f"{where}: the prompt is empty")
+        return [{"role": "user", "content": format_prompt.replace("{prompt}", value) if format_prompt else value}]
+    messages = list(value) if isinstance(value, list | tuple | np.ndarray) else []
+    if not messages or not all(
+        isinstance(message, dict) and {"role", "content"} <= set(message) for message in messages
+    ):
+        raise DataError(f"{where}: a prompt is text or a list of messages with role and content, this is {value!r:.80}")
+    if not str(messages[-1]["content"]).strip():
+        raise DataError(f"{where}: the prompt is empty")
+    return [{"role": str(message["role"]), "content": str(message["content"])} for message in messages]

@@ -1,0 +1,51 @@
+"""Drawing tokens by key: the uniform of (seed, position) is a hash, so no generator has to be carried or restored.
+
+A row's draws depend on its own seed alone, not on the rows beside it, and the global RNG is never touched.
+"""
+
+import torch
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+_MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+_MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+
+
+def keyed_uniform(seeds: torch.Tensor, position: int) -> torch.Tensor:
+    """The uniform draw in [0, 1) of each row at a position (SplitMix64; Steele et al. 2014).
+
+    seeds: [B] int64. Returns [B] float64.
+    """
+    x = seeds + torch.full_like(seeds, _GOLDEN) * (position + 1)  # integer tensors wrap; Python integers do not
+    x = (x ^ _shift_right(x, 30)) * _MIX_1
+    x = (x ^ _shift_right(x, 27)) * _MIX_2
+    x = x ^ _shift_right(x, 31)
+    return _shift_right(x, 11).to(torch.float64) * 2.0**-53
+
+
+def sample_tokens(
+    logits: torch.Tensor, uniform: torch.Tensor, temperature: float, top_p: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw one token per row by inverting the cumulative distribution; temperature 0 takes the most probable.
+
+    logits: [B, V]; uniform: [B] in [0, 1). Returns tokens [B] int64 and their log-probs [B] float32 under the
+    distribution at this temperature, before top-p is applied.
+    """
+    if temperature == 0:
+        log_probs = torch.log_softmax(logits.float(), -1)
+        tokens = log_probs.argmax(-1)
+        return tokens, log_probs.gather(-1, tokens[:, None])[:, 0]
+    log_probs = torch.log_softmax(logits.float() / temperature, -1)
+    probs = log_probs.double().exp()
+    if top_p < 1:
+        ordered, order = probs.sort(-1, descending=True)
+        dropped = ordered.cumsum(-1) - ordered >= top_p
+        probs = probs.masked_fill(dropped.gather(-1, order.argsort(-1)), 0.0)
+    cumulative = probs.cumsum(-1)
+    tokens = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)[:, 0]
+    tokens = tokens.clamp(max=logits.shape[-1] - 1)
+    return tokens, log_probs.gather(-1, tokens[:, None])[:, 0]
+
+
+def _shift_right(x: torch.Tensor, bits: int) -> torch.Tensor:
+    """Logical shift of signed 64-bit integers."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)

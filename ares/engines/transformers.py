@@ -1,0 +1,112 @@
+"""The reference engine: transformers' own model with a key-value cache, one forward pass per token.
+
+Covered: any causal LM, left-padded batches, keyed draws, removal of finished rows from the batch. Not covered: speed on
+large models (that is what vLLM is for) and models whose cache is not a DynamicCache.
+"""
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
+
+from ares.engines import Completion, Request, SamplingSettings
+from ares.engines.sampling import keyed_uniform, sample_tokens
+
+
+class TransformersEngine:
+    """Samples responses with transformers on one device."""
+
+    def __init__(self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int) -> None:
+        config = AutoConfig.from_pretrained(model_path)
+        with torch.device(device):
+            self.model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
+        self.model.eval().requires_grad_(False)
+        self.device = torch.device(device)
+        self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
+        self.pad_id = pad_id
+        self.version: int | None = None
+
+    def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
+        """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
+        own = dict(self.model.named_parameters())
+        if own.keys() != weights.keys():
+            raise ValueError(f"Weights do not fit the engine's model: {sorted(own.keys() ^ weights.keys())[:5]}")
+        with torch.no_grad():
+            for name, parameter in own.items():
+                parameter.copy_(weights[name])
+        self.version = version
+
+    @torch.no_grad()
+    def generate(self, requests: list[Request], settings: SamplingSettings) -> list[Completion]:
+        """Sample one response per request, in order. Prompts are left-padded to the longest of the call."""
+        assert self.version is not None, "no weights were loaded"
+        batch = len(requests)
+        ids, mask = self._left_padded([request.prompt_token_ids for request in requests])
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        seeds = torch.tensor([request.seed for request in requests], device=self.device)
+        tokens = torch.full((batch, settings.max_tokens), self.pad_id, device=self.device)
+        log_probs = torch.zeros(batch, settings.max_tokens, device=self.device)
+        lengths = torch.full((batch,), settings.max_tokens, device=self.device)
+        stopped = torch.zeros(batch, dtype=torch.bool, device=self.device)
+
+        rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
+        going = torch.ones_like(rows, dtype=torch.bool)
+        cache = DynamicCache(config=self.model.config)
+        step_ids, step_positions = ids, positions
+        for place in range(settings.max_tokens):
+            logits = self.model(
+                input_ids=step_ids,
+                attention_mask=mask,
+                position_ids=step_positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            ).logits[:, -1]
+            drawn, drawn_log_probs = sample_tokens(
+                logits, keyed_uniform(seeds[rows], place), settings.temperature, settings.top_p
+            )
+            tokens[rows, place], log_probs[rows, place] = drawn, drawn_log_probs
+            ended = torch.isin(drawn, self.end_ids) & going
+            lengths[rows[ended]], stopped[rows[ended]] = place + 1, True
+            going &= ~ended
+            if not going.any():
+                break
+            step_ids, step_positions = drawn[:, None], step_positions[:, -1:] + 1
+            mask = torch.nn.functional.pad(mask, (0, 1), value=1)
+            # Dropping rows copies the cache, so wait until a quarter of the batch is finished.
+            if int(going.sum()) <= 0.75 * len(rows):
+                rows, mask, step_ids, step_positions = rows[going], mask[going], step_ids[going], step_positions[going]
+                cache.batch_select_indices(going.nonzero()[:, 0])
+                going = torch.ones_like(rows, dtype=torch.bool)
+        return self._completions(tokens, log_probs, lengths, stopped)
+
+    def _left_padded(self, prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        longest = max(map(len, prompts))
+        ids = np.full((len(prompts), longest), self.pad_id)
+        mask = np.zeros((len(prompts), longest), dtype=np.int64)
+        for row, prompt in enumerate(prompts):
+            ids[row, longest - len(prompt) :] = prompt
+            mask[row, longest - len(prompt) :] = 1
+        return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
+
+    def _completions(
+        self, tokens: torch.Tensor, log_probs: torch.Tensor, lengths: torch.Tensor, stopped: torch.Tensor
+    ) -> list[Completion]:
+        all_tokens = tokens.to("cpu", torch.int32).numpy()
+        all_log_probs = log_probs.cpu().numpy()
+        return [
+            Completion(all_tokens[row, :length], all_log_probs[row, :length], "stop" if stop else "length")
+            for row, (length, stop) in enumerate(zip(lengths.tolist(), stopped.tolist(), strict=True))
+        ]
+
+
+def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Every token at which a response ends: the tokenizer's and the generation configuration's."""
+    from transformers import GenerationConfig
+
+    found = {tokenizer.eos_token_id}
+    try:
+        configured = GenerationConfig.from_pretrained(model_path).eos_token_id
+    except OSError:  # a model without generation_config.json
+        configured = None
+    found |= set(configured) if isinstance(configured, list) else {configured}
+    return {token for token in found if token is not None}

@@ -1,0 +1,161 @@
+"""A causal LM as the learner sees it: hidden states of response tokens, then log-probs without a [tokens, vocab] array.
+
+Rows are moved to the left edge and padded on the right, so causal attention needs no mask and a prompt's left padding
+costs nothing. Not covered: models that transform their logits after the head (they are refused at loading).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig
+
+from algorithms.exact_kl import exact_kl
+from algorithms.logprobs import logprobs_and_entropy
+from ares.config import ModelConfig
+
+
+class ModelError(ValueError):
+    """A model directory cannot be used; the message says what is wrong with it."""
+
+
+@dataclass
+class TokenLogProbs:
+    """Of every response token, row after row: [N] each."""
+
+    log_probs: Tensor
+    entropies: Tensor
+
+
+class LanguageModel:
+    """A transformers causal LM split into decoder and head."""
+
+    def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
+        self.model = model
+        self.decoder = model.get_decoder()
+        self.head = model.get_output_embeddings()
+        self.compute_dtype = compute_dtype
+
+    @classmethod
+    def load(cls, config: ModelConfig, device: torch.device) -> "LanguageModel":
+        """Read weights as float32 (they are trained); the model computes in config.dtype. Raises ModelError."""
+        model = _from_pretrained(AutoModelForCausalLM, config)
+        model.to(device)
+        if config.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.train()
+        else:
+            model.eval()  # no dropout either way: the configuration's rates were set to 0
+        loaded = cls(model, getattr(torch, config.dtype))
+        loaded._check_head(config.path)
+        return loaded
+
+    def frozen(self) -> "LanguageModel":
+        """The same as a reference that is never trained, kept in the type it computes in."""
+        self.model.eval().requires_grad_(False)
+        self.model.to(self.compute_dtype)
+        return self
+
+    def token_log_probs(self, batch: Any, temperature: float) -> TokenLogProbs:
+        """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
+        hidden = self._response_hidden(batch)
+        targets = batch["responses"][batch["response_mask"].bool()]
+        weight = self.head.weight.to(hidden.dtype)
+        log_probs, entropies = logprobs_and_entropy(hidden, weight, targets, self.head.bias, temperature)
+        return TokenLogProbs(log_probs, entropies)
+
+    def exact_kl(self, reference: "LanguageModel", batch: Any, temperature: float) -> Tensor:
+        """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
+        with torch.no_grad():
+            theirs = reference._response_hidden(batch)
+        return exact_kl(self._response_hidden(batch), self.head.weight, theirs, reference.head.weight, temperature)
+
+    def _response_hidden(self, batch: Any) -> Tensor:
+        with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
+            return response_hidden(self.decoder, batch)
+
+    def _check_head(self, path: str) -> None:
+        """Some architectures scale or cap logits after the head; their log-probs would be silently wrong."""
+        ids = torch.arange(4, device=self.head.weight.device)[None]
+        with torch.no_grad():
+            hidden = self.decoder(input_ids=ids, use_cache=False).last_hidden_state
+            expected = self.model(input_ids=ids, use_cache=False).logits
+            found = nn.functional.linear(hidden, self.head.weight, self.head.bias)
+        if not torch.allclose(found.float(), expected.float(), atol=1e-3, rtol=1e-3):
+            raise ModelError(
+                f"{path}: {type(self.model).__name__} transforms its logits after the output head, "
+                "which ares does not reproduce"
+            )
+
+
+class Critic(nn.Module):
+    """A value model: the policy's initial decoder with a linear head that starts at zero."""
+
+    def __init__(self, config: ModelConfig, device: torch.device) -> None:
+        super().__init__()
+        self.decoder = _from_pretrained(AutoModel, config)
+        self.head = nn.Linear(self.decoder.config.hidden_size, 1, bias=False)
+        nn.init.zeros_(self.head.weight)
+        self.decoder.eval()
+        self.to(device)
+
+    def values(self, batch: Any) -> Tensor:
+        """Value before each response token: [N], row after row."""
+        return self.head(response_hidden(self.decoder, batch))[:, 0]
+
+
+def response_hidden(decoder: Any, batch: Any) -> Tensor:
+    """Hidden states that predict the response tokens, row after row: [N, H].
+
+    batch: prompts [B, P] (left-padded), responses [B, L] (right-padded), attention_mask [B, P+L], response_mask [B, L].
+    """
+    mask = batch["attention_mask"].bool()
+    lengths = mask.sum(1)
+    place = torch.arange(int(lengths.max()), device=mask.device)[None]
+    real = place < lengths[:, None]
+    ids = torch.zeros(real.shape, dtype=torch.long, device=mask.device)
+    ids[real] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
+    hidden = decoder(input_ids=ids, use_cache=False).last_hidden_state
+    # The response's tokens are the row's last ones (a response mask may leave some of them out).
+    response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
+    offset = place - (lengths - response)[:, None] + 1  # index of the response token that this position predicts
+    predicts = (offset >= 0) & (offset < response[:, None])
+    wanted = torch.zeros_like(predicts)
+    wanted[predicts] = batch["response_mask"].bool()[_tokens(batch, response)]
+    return hidden[wanted]
+
+
+def _tokens(batch: Any, response: Tensor) -> Tensor:
+    """Which entries of the response columns hold tokens: [B, L]."""
+    columns = torch.arange(batch["responses"].shape[1], device=response.device)[None]
+    return columns < response[:, None]
+
+
+def micro_batches(lengths: Tensor, token_budget: int) -> list[Tensor]:
+    """Rows in batches of similar length whose padded size stays within the budget (one row may exceed it alone)."""
+    order = torch.argsort(lengths, descending=True, stable=True)
+    batches: list[Tensor] = []
+    start = 0
+    while start < len(order):
+        longest = int(lengths[order[start]])
+        rows = max(1, token_budget // max(longest, 1))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches
+
+
+def _from_pretrained(kind: Any, config: ModelConfig) -> Any:
+    try:
+        settings = AutoConfig.from_pretrained(config.path)
+        return kind.from_pretrained(config.path, config=_without_dropout(settings), dtype=torch.float32)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
+
+
+def _without_dropout(settings: PretrainedConfig) -> PretrainedConfig:
+    """Dropout would make a policy's log-probs random: every rate is set to 0."""
+    for name, value in settings.to_dict().items():
+        if isinstance(value, float) and ("dropout" in name or name.endswith("pdrop")):
+            setattr(settings, name, 0.0)
+    return settings

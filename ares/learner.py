@@ -1,0 +1,345 @@
+"""The learner: policy, reference and critic on one device; log-probs before an update, and the update itself.
+
+Covered: padding-free log-probs and entropies, PPO epochs with an exact global batch whatever the micro-batch, KL in the
+loss, the critic of GAE, skipping of non-finite updates, checkpoints. Plain torch and transformers: no Ray, no Prefect.
+Not covered: more than one rank, LoRA.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from algorithms.kl import BucketBeta, bucket_means, bucket_totals, row_coefficients
+from algorithms.losses import compute_kl_loss, compute_policy_loss, compute_value_loss, loss_normalizer
+from algorithms.protocol import DataProto
+from ares.config import Config
+from ares.language_model import Critic, LanguageModel, micro_batches
+from ares.state import bucket_beta
+
+POLICY, OPTIMIZER, CRITIC, LEARNER = "policy.safetensors", "optimizer.safetensors", "critic.safetensors", "learner.json"
+
+
+@dataclass
+class UpdateResult:
+    """What an update reports: metrics, and the state of the β controller where there is one."""
+
+    metrics: dict[str, float]
+    beta: dict[str, Any] | None = None
+
+
+@dataclass
+class _Means:
+    """Token-weighted means over micro-batches."""
+
+    totals: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+
+    def add(self, values: dict[str, float], weight: float) -> None:
+        for name, value in values.items():
+            self.totals[name] = self.totals.get(name, 0.0) + value * weight
+            self.weights[name] = self.weights.get(name, 0.0) + weight
+
+    def merge(self, other: "_Means") -> None:
+        for name, total in other.totals.items():
+            self.totals[name] = self.totals.get(name, 0.0) + total
+            self.weights[name] = self.weights.get(name, 0.0) + other.weights[name]
+
+    def means(self) -> dict[str, float]:
+        return {name: total / max(self.weights[name], 1e-8) for name, total in self.totals.items()}
+
+
+class _MicroBatch:
+    """Rows that pass through the model together; columns beyond the longest response are left off."""
+
+    def __init__(self, rows: DataProto, device: torch.device) -> None:
+        self.rows = rows
+        self.tensors = rows.batch.to(device)
+        full = self.tensors["response_mask"].bool()
+        self._full = full
+        self._keep = int(full.any(0).nonzero().max()) + 1
+        self.mask = self["response_mask"]
+        self.row_kl = torch.zeros(len(full))
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[name][:, : self._keep]
+
+    def columns(self, values: Tensor) -> Tensor:
+        """Values of the response tokens, row after row, as [B, L] with zeros elsewhere; keeps the gradient."""
+        spread = torch.zeros(self._full.shape, device=values.device, dtype=values.dtype)
+        return spread.masked_scatter(self._full, values)[:, : self._keep]
+
+
+class Learner:
+    """One rank's policy with its optimiser; `version` counts the training steps that made its weights."""
+
+    def __init__(self, config: Config) -> None:
+        torch.set_num_threads(config.learner.threads)
+        self.config = config
+        self.device = torch.device(_device(config.learner.device))
+        self.policy = LanguageModel.load(config.model, self.device)
+        kl = config.algorithm.kl
+        self.reference = LanguageModel.load(config.model, self.device).frozen() if kl.placement != "none" else None
+        uses_critic = config.algorithm.advantage.estimator == "gae"
+        self.critic = Critic(config.model, self.device) if uses_critic else None
+        self.optimizer = _adamw(self.policy.model, config.learner.lr, config)
+        self.critic_optimizer = _adamw(self.critic, config.learner.critic_lr, config) if self.critic else None
+        self.version = 0
+        self.optimizer_steps = 0
+
+    # ---- before the update -----------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def experience(self, batch: DataProto) -> DataProto:
+        """Fields that the update needs from the policy as it is: old and reference log-probs, entropies, values.
+
+        batch: prompts [B, P], responses [B, L], attention_mask [B, P+L], response_mask [B, L]. Returns only new fields.
+        """
+        mask = batch.tensor("response_mask").bool()
+        names = ["old_log_probs", "entropies"]
+        names += ["ref_log_probs"] if self.reference else []
+        names += ["values"] if self.critic else []
+        exact_kl = self.config.algorithm.kl.penalty == "full" and self.reference is not None
+        names += ["exact_kl"] if exact_kl else []
+        fields = {name: torch.zeros(mask.shape) for name in names}
+        temperature = self.config.rollout.temperature
+        for rows in micro_batches(batch.tensor("attention_mask").sum(1), self.config.learner.micro_batch_tokens):
+            part = batch[rows].batch.to(self.device)
+            own = self.policy.token_log_probs(part, temperature)
+            found = {"old_log_probs": own.log_probs, "entropies": own.entropies}
+            if self.reference is not None:
+                found["ref_log_probs"] = self.reference.token_log_probs(part, temperature).log_probs
+            if exact_kl and self.reference is not None:
+                found["exact_kl"] = self.policy.exact_kl(self.reference, part, temperature)
+            if self.critic is not None:
+                found["values"] = self.critic.values(part)
+            for name, values in found.items():
+                fields[name][rows] = self._padded(part["response_mask"], values, mask.shape[1])
+        return DataProto.from_dict(tensors=fields)
+
+    def _padded(self, response_mask: Tensor, values: Tensor, length: int) -> Tensor:
+        """Values of the response tokens, row after row, as [rows, length] with zeros elsewhere."""
+        padded = torch.zeros(len(response_mask), length)
+        padded[response_mask.bool().cpu()] = values.float().cpu()
+        return padded
+
+    # ---- the update ------------------------------------------------------------------------------------------------
+
+    def update(self, batch: DataProto, beta: dict[str, Any] | None = None) -> UpdateResult:
+        """PPO epochs over a batch: version k becomes k + 1. `beta` is the state of the β controller before it.
+
+        An optimiser step whose loss or gradient is not finite is left out and counted (actor/skipped_updates).
+        """
+        controller = self._beta_controller(beta)
+        means = _Means()
+        skipped = 0
+        rows_per_update = self.config.learner.global_batch_prompts * self.config.rollout.n
+        for _ in range(self.config.algorithm.policy.epochs):
+            for start in range(0, len(batch), rows_per_update):
+                measured = self._optimizer_step(batch[start : start + rows_per_update], controller)
+                if measured is None:
+                    skipped += 1
+                else:
+                    means.merge(measured)
+        self.version += 1
+        metrics = means.means() | {
+            "actor/lr": self._learning_rate(self.config.learner.lr),
+            "actor/skipped_updates": float(skipped),
+            "actor/optimizer_steps": float(self.optimizer_steps),
+        }
+        return UpdateResult(metrics, controller.state_dict() if controller else None)
+
+    def _optimizer_step(self, batch: DataProto, controller: BucketBeta | None) -> _Means | None:
+        """One step on one global batch; None when there is nothing to learn from or the gradient is not finite."""
+        batch = batch[batch.tensor("response_mask").bool().any(1)]
+        if not len(batch):
+            return None
+        constant = self.config.rollout.max_response_length
+        aggregation = self.config.algorithm.policy.aggregation
+        normalizer = loss_normalizer(batch.tensor("response_mask"), aggregation, constant).to(self.device)
+        averaging = {"loss_avg_mode": aggregation, "normalizer": normalizer, "constant_length": constant}
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.critic_optimizer:
+            self.critic_optimizer.zero_grad(set_to_none=True)
+        row_kls = torch.zeros(len(batch))
+        means = _Means()
+        losses: dict[str, float] = {}
+        for rows in micro_batches(batch.tensor("attention_mask").sum(1), self.config.learner.micro_batch_tokens):
+            part = _MicroBatch(batch[rows], self.device)
+            terms = self._policy_terms(part, controller, averaging, means)
+            if self.critic is not None:
+                terms["critic/vf_loss"] = self._critic_loss(part, normalizer, means)
+            sum(terms.values(), torch.zeros((), device=self.device)).backward()
+            for name, value in terms.items():
+                losses[name] = losses.get(name, 0.0) + float(value.detach())
+            row_kls[rows] = part.row_kl.float().cpu()
+        norms = {"actor/grad_norm": self._clip(self.policy.model)}
+        if self.critic:
+            norms["critic/grad_norm"] = self._clip(self.critic)
+        if not all(math.isfinite(value) for value in (losses | norms).values()):
+            return None
+        means.add(losses | norms, 1.0)
+        _step(self.optimizer, self._learning_rate(self.config.learner.lr))
+        if self.critic_optimizer:
+            _step(self.critic_optimizer, self._learning_rate(self.config.learner.critic_lr))
+        self.optimizer_steps += 1
+        if controller:
+            (difficulty,) = batch.require("difficulty")
+            controller.update(bucket_means(bucket_totals(difficulty, row_kls)))
+        return means
+
+    def _policy_terms(
+        self, part: "_MicroBatch", controller: BucketBeta | None, averaging: dict[str, Any], means: _Means
+    ) -> dict[str, Tensor]:
+        """The surrogate and, where it is in the loss, the KL term of one micro-batch."""
+        settings, kl = self.config.algorithm.policy, self.config.algorithm.kl
+        temperature = self.config.rollout.temperature
+        log_probs = part.columns(self.policy.token_log_probs(part.tensors, temperature).log_probs)
+        loss, metrics = compute_policy_loss(
+            part["old_log_probs"],
+            log_probs,
+            part["advantages"],
+            part.mask,
+            settings.clip_low,
+            settings.clip_high,
+            settings.clip_dual,
+            ratio_level=settings.ratio,
+            importance_weights=part["importance_weights"],
+            **averaging,
+        )
+        means.add({f"actor/{name}": value for name, value in metrics.items()}, float(part.mask.sum()))
+        terms = {"actor/pg_loss": loss}
+        if kl.placement != "loss" or self.reference is None:
+            return terms
+        coefs = part["kl_coefs"]
+        if controller:
+            betas = row_coefficients(controller.betas, *part.rows.require("difficulty"))
+            coefs = coefs * torch.as_tensor(betas, dtype=coefs.dtype, device=self.device)[:, None]
+        if kl.penalty == "full":
+            # The exact KL is already a divergence: as "kl" against zero it passes through unchanged.
+            exact = part.columns(self.policy.exact_kl(self.reference, part.tensors, temperature))
+            pair = exact, torch.zeros_like(exact)
+        else:
+            pair = log_probs, part["ref_log_probs"]
+        estimator = "kl" if kl.penalty == "full" else kl.penalty
+        terms["actor/kl_loss"], part.row_kl = compute_kl_loss(*pair, part.mask, coefs, estimator, **averaging)
+        return terms
+
+    def _critic_loss(self, part: "_MicroBatch", normalizer: Tensor, means: _Means) -> Tensor:
+        assert self.critic is not None
+        predicted = part.columns(self.critic.values(part.tensors))
+        loss, clipped = compute_value_loss(
+            predicted,
+            part["returns"],
+            part["values"],
+            part.mask,
+            self.config.learner.critic_clip,
+            self.config.algorithm.policy.aggregation,
+            normalizer,
+        )
+        mean = float(predicted.detach()[part.mask.bool()].mean())
+        means.add({"critic/vf_clipfrac": clipped, "critic/value_mean": mean}, float(part.mask.sum()))
+        return loss
+
+    def _learning_rate(self, peak: float) -> float:
+        warmup = self.config.learner.warmup_steps
+        return peak * min(1.0, (self.optimizer_steps + 1) / warmup) if warmup else peak
+
+    def _clip(self, model: torch.nn.Module) -> float:
+        return float(torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.learner.max_grad_norm))
+
+    def _beta_controller(self, state: dict[str, Any] | None) -> BucketBeta | None:
+        if state is None:
+            return None
+        kl = self.config.algorithm.kl
+        target = (
+            {str(bucket): value for bucket, value in kl.target.items()} if isinstance(kl.target, dict) else kl.target
+        )
+        controller = BucketBeta(target_kls=target, interval=kl.beta_interval)
+        controller.load_state_dict(state)
+        return controller
+
+    # ---- weights ---------------------------------------------------------------------------------------------------
+
+    def weights(self) -> dict[str, Tensor]:
+        """The policy's weights on the CPU, by name."""
+        return {name: parameter.detach().cpu() for name, parameter in self.policy.model.named_parameters()}
+
+    def save(self, folder: Path) -> None:
+        """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite."""
+        weights = {name: tensor.contiguous() for name, tensor in self.weights().items()}
+        for name, tensor in weights.items():
+            if not torch.isfinite(tensor).all():
+                raise ValueError(f"weight {name} is not finite: this policy must not be checkpointed")
+        save_file(weights, folder / POLICY)
+        save_file(_optimizer_tensors(self.optimizer, self.policy.model), folder / OPTIMIZER)
+        if self.critic and self.critic_optimizer:
+            save_file(
+                {name: p.detach().cpu().contiguous() for name, p in self.critic.named_parameters()}, folder / CRITIC
+            )
+            save_file(_optimizer_tensors(self.critic_optimizer, self.critic), folder / f"critic-{OPTIMIZER}")
+        (folder / LEARNER).write_text(json.dumps({"version": self.version, "optimizer_steps": self.optimizer_steps}))
+
+    def load(self, folder: Path) -> None:
+        """Go back to a checkpoint."""
+        _load_parameters(self.policy.model, load_file(folder / POLICY))
+        _load_optimizer(self.optimizer, self.policy.model, load_file(folder / OPTIMIZER))
+        if self.critic and self.critic_optimizer:
+            _load_parameters(self.critic, load_file(folder / CRITIC))
+            _load_optimizer(self.critic_optimizer, self.critic, load_file(folder / f"critic-{OPTIMIZER}"))
+        counters = json.loads((folder / LEARNER).read_text())
+        self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
+
+
+def _device(wanted: str) -> str:
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return wanted
+
+
+def _adamw(model: torch.nn.Module, lr: float, config: Config) -> torch.optim.AdamW:
+    settings = config.learner
+    return torch.optim.AdamW(model.parameters(), lr=lr, betas=settings.betas, weight_decay=settings.weight_decay)
+
+
+def _step(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.step()
+
+
+def _named_states(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    for name, parameter in model.named_parameters():
+        if parameter in optimizer.state:
+            yield name, optimizer.state[parameter]
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Tensor]:
+    return {
+        f"{key}/{name}": value.detach().cpu().contiguous()
+        for name, state in _named_states(optimizer, model)
+        for key, value in state.items()
+    }
+
+
+def _load_parameters(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
+    optimizer.state.clear()
+    for name, parameter in model.named_parameters():
+        if f"step/{name}" in tensors:
+            optimizer.state[parameter] = {
+                "step": tensors[f"step/{name}"].clone(),
+                "exp_avg": tensors[f"exp_avg/{name}"].to(parameter.device),
+                "exp_avg_sq": tensors[f"exp_avg_sq/{name}"].to(parameter.device),
+            }

@@ -1,0 +1,130 @@
+"""The run state: everything that a step changes besides the weights, in one structure.
+
+Covered: every controller, the data cursor, the counters, the evaluations. What is not in here (and not in the weights
+or the optimiser) does not survive a resume, so nothing adaptive may live anywhere else.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from algorithms.difficulty import DifficultyTracker
+from algorithms.entropy import ThresholdTracker
+from algorithms.kl import (
+    AdaptiveKLController,
+    BucketBeta,
+    FixedKLController,
+    KLController,
+    TokenLevelAdaptiveKLController,
+)
+from ares.config import Config, ConfigError, KlConfig, KlKind, PerBucket
+from ares.data import Cursor
+
+
+@dataclass
+class Evaluation:
+    """One pass over the held-out set."""
+
+    step: int
+    accuracy: float
+    mean_length: float
+
+
+@dataclass
+class Counters:
+    """What the run has spent so far."""
+
+    prompts: int = 0
+    samples: int = 0
+    tokens: int = 0
+    filtered_groups: int = 0
+    unscored_samples: int = 0
+    skipped_updates: int = 0
+
+
+@dataclass
+class RunState:
+    """State after `step` steps; `state_dict` is what COMMIT.json holds."""
+
+    step: int
+    difficulty: DifficultyTracker
+    threshold: ThresholdTracker
+    kl: KLController
+    beta: BucketBeta | None
+    cursor: Cursor
+    counters: Counters = field(default_factory=Counters)
+    evaluations: list[Evaluation] = field(default_factory=list)
+
+    @classmethod
+    def initial(cls, config: Config, train_size: int) -> "RunState":
+        """The state before the bootstrap."""
+        settings, kl = config.algorithm.difficulty, config.algorithm.kl
+        return cls(
+            step=-1,
+            difficulty=DifficultyTracker(
+                alpha_init=_plain(settings.alpha_init),
+                alpha_lr=settings.alpha_lr,
+                alpha_min=settings.alpha_min,
+                alpha_max=settings.alpha_max,
+                target_mode=settings.target_mode,
+                target_ema=settings.target_ema,
+                drop_allpass_entropy_threshold=settings.drop_allpass_entropy_threshold,
+            ),
+            threshold=ThresholdTracker(config.algorithm.entropy.threshold_ema),
+            kl=_kl_controller(kl),
+            beta=bucket_beta(kl) if kl.kind is KlKind.BUCKET_BETA else None,
+            cursor=Cursor(config.train.seed, train_size),
+        )
+
+    @classmethod
+    def restored(cls, config: Config, train_size: int, state: dict[str, Any]) -> "RunState":
+        """The state that a commit holds. Raises ValueError when it does not fit the configuration."""
+        run = cls.initial(config, train_size)
+        run.step = state["step"]
+        for name in ("difficulty", "threshold", "kl", "cursor"):
+            getattr(run, name).load_state_dict(state[name])
+        if run.beta is not None:
+            run.beta.load_state_dict(state["beta"])
+        run.counters = Counters(**state["counters"])
+        run.evaluations = [Evaluation(**evaluation) for evaluation in state["evaluations"]]
+        return run
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as JSON values."""
+        return {
+            "step": self.step,
+            "difficulty": self.difficulty.state_dict(),
+            "threshold": self.threshold.state_dict(),
+            "kl": self.kl.state_dict(),
+            "beta": self.beta.state_dict() if self.beta is not None else None,
+            "cursor": self.cursor.state_dict(),
+            "counters": vars(self.counters).copy(),
+            "evaluations": [vars(evaluation).copy() for evaluation in self.evaluations],
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """What the controllers say."""
+        said = self.difficulty.metrics() | self.threshold.metrics() | self.kl.metrics()
+        return said | (self.beta.metrics() if self.beta is not None else {})
+
+
+def _kl_controller(kl: KlConfig) -> KLController:
+    if kl.kind is KlKind.TOKEN_ADAPTIVE:
+        return TokenLevelAdaptiveKLController(_plain(kl.coef), _plain(kl.target), kl.horizon, kl.mode)
+    if isinstance(kl.coef, dict):
+        raise ConfigError(
+            f"algorithm.kl.coef: kind={kl.kind} has one coefficient; per bucket needs kind=token_adaptive"
+        )
+    if kl.kind is KlKind.ADAPTIVE:
+        if isinstance(kl.target, dict):
+            raise ConfigError("algorithm.kl.target: kind=adaptive has one; one per bucket needs kind=token_adaptive")
+        return AdaptiveKLController(kl.coef, kl.target, kl.horizon)
+    return FixedKLController(kl.coef)
+
+
+def bucket_beta(kl: KlConfig) -> BucketBeta:
+    """The β controller of the KL loss as configured (the learner runs it, the run state keeps it)."""
+    return BucketBeta(target_kls=_plain(kl.target), interval=kl.beta_interval)
+
+
+def _plain(value: float | PerBucket) -> float | dict[str, float]:
+    return {str(bucket): number for bucket, number in value.items()} if isinstance(value, dict) else value
