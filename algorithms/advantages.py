@@ -46,7 +46,7 @@ def compute_grpo_outcome_advantage(
 ) -> tuple[Tensor, Tensor]:
     """GRPO: (Σr − mean_g)/(std_g + eps), std unbiased (DeepSeekMath, arXiv 2402.03300, §4.1.2).
 
-    `norm_by_std=False` is Dr.GRPO (arXiv 2503.20783, §3.2). token_level_rewards, response_mask: [B, L]; index: [B];
+    `norm_by_std=False` is Dr.GRPO (arXiv 2503.20783). token_level_rewards, response_mask: [B, L]; index: [B];
     row_mask: bool [B]. Raises ValueError on a group of one.
     """
     scores = _outcome(token_level_rewards)
@@ -65,7 +65,7 @@ def compute_rloo_outcome_advantage(
     index: Sequence[Any] | np.ndarray,
     row_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """RLOO: each response against the mean of the others, s − (Σ_g − s)/(n − 1) (arXiv 2402.14740, eq. 5).
+    """RLOO: each response against the mean of the others, s − (Σ_g − s)/(n − 1) (Ahmadian et al., arXiv 2402.14740).
 
     token_level_rewards, response_mask: [B, L]; index: [B]; row_mask: bool [B]. Raises ValueError on a group of one.
     """
@@ -78,7 +78,7 @@ def compute_rloo_outcome_advantage(
 def compute_remax_outcome_advantage(
     token_level_rewards: Tensor, reward_baselines: Tensor, response_mask: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """ReMax: Σr minus the reward of the greedy answer to the same prompt (arXiv 2310.10505, eq. 5).
+    """ReMax: Σr minus the reward of the greedy answer to the same prompt (Li et al., arXiv 2310.10505).
 
     token_level_rewards, response_mask: [B, L]; reward_baselines: [B].
     """
@@ -90,7 +90,7 @@ def compute_remax_outcome_advantage(
 def compute_reinforce_plus_plus_outcome_advantage(
     token_level_rewards: Tensor, response_mask: Tensor, gamma: float
 ) -> tuple[Tensor, Tensor]:
-    """REINFORCE++: discounted return, started anew after EOS, whitened over the batch (arXiv 2501.03262, §3).
+    """REINFORCE++: discounted return, started anew after EOS, whitened over the batch (Hu et al., arXiv 2501.03262).
 
     token_level_rewards, response_mask: [B, L].
     """
@@ -106,10 +106,10 @@ def compute_reinforce_plus_plus_outcome_advantage(
 def compute_gae_advantage_return(
     token_level_rewards: Tensor, values: Tensor, response_mask: Tensor, gamma: float, lam: float
 ) -> tuple[Tensor, Tensor]:
-    """Generalised advantage estimation (arXiv 1506.02438, eq. 16), advantages whitened, returns = A + V before whitening.
+    """Generalised advantage estimation (arXiv 1506.02438, eq. 16); returns = A + V, then the advantages are whitened.
 
-    A_t = δ_t + γλ·A_{t+1}, δ_t = r_t + γ·V_{t+1} − V_t, where t + 1 is the next *response* token: padded or foreign
-    positions in between are skipped, so their values never enter (the published code lets them in for λ ≠ 1).
+    A_t = δ_t + γλ·A_{t+1}, δ_t = r_t + γ·V_{t+1} − V_t, where t + 1 is the next *response* token: padded or
+    foreign positions in between are skipped and their values never enter (the published code leaks them for λ ≠ 1).
     token_level_rewards, values, response_mask: [B, L].
     """
     mask = response_mask.to(torch.float32)
@@ -123,7 +123,7 @@ def compute_gae_advantage_return(
 
 
 def _backward_recurrence(inputs: Tensor, carry: Tensor) -> Tensor:
-    """x_t = inputs_t + carry_t·x_{t+1} along the last axis, x beyond the end 0, in ⌈log₂ L⌉ vectorised doublings.
+    """x_t = inputs_t + carry_t·x_{t+1} along the last axis, x beyond the end 0, in log₂ L vectorised doublings.
 
     After a doubling with stride s each position holds the sum over the 2s positions from it on, with the product of the
     carries that leads to them.

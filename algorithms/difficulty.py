@@ -1,4 +1,4 @@
-"""Difficulty buckets, entropy targets and the entropy-reward coefficient of each bucket (AEPO; arXiv 2510.08457, §3.3)."""
+"""Difficulty buckets, HWE targets and the entropy-reward coefficient of each bucket (AEPO; ARES, arXiv 2510.08457)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATISTICS = ("count", "acc", "entropy", "hwe")
 
 
 def difficulty_bucket(accuracy: float) -> str:
-    """Bucket of one prompt by its mean accuracy p: easy p ≥ 2/3, medium 1/3 ≤ p < 2/3, hard p < 1/3 (ARES, §3.1).
+    """Bucket of one prompt by its mean accuracy p: easy p ≥ 2/3, medium 1/3 ≤ p < 2/3, hard p < 1/3 (ARES).
 
     Exact for k of n: 2 of 3 is easy. Raises ValueError outside [0, 1].
     """
@@ -58,7 +58,7 @@ def check_buckets(names: Mapping[str, Any], what: str) -> None:
 
 
 def per_bucket(value: float | Mapping[str, float], what: str) -> dict[str, float]:
-    """A setting for every bucket from one number or a full mapping, copied. Raises ValueError on a NaN or a wrong bucket."""
+    """A setting for every bucket, from one number or one per bucket (copied). Raises ValueError on a NaN or wrong keys."""
     if isinstance(value, Mapping):
         check_buckets(value, what)
     values = {name: float(value[name] if isinstance(value, Mapping) else value) for name in BUCKETS}
@@ -69,11 +69,11 @@ def per_bucket(value: float | Mapping[str, float], what: str) -> dict[str, float
 
 
 class DifficultyTracker:
-    """What the run knows about its prompts: difficulty per prompt, HWE target and coefficient α per bucket (AEPO, §3.3).
+    """What the run knows of its prompts: difficulty per prompt, HWE target and coefficient α per bucket (AEPO).
 
-    α_d ← clip(α_d + lr·δ_d, min, max), δ = mean − target for easy and medium, target − mean for hard (HWE tokens).
-    `target_mode` says which target δ is taken against: "batch" (this batch's own rounded mean, the published code, where δ
-    is a rounding residue and α never adapts), "previous" (the last batch's) or "ema" (T ← (1 − target_ema)·T +
+    α_d ← clip(α_d + lr·δ_d, min, max); δ = mean − target for easy and medium, target − mean for hard (HWE tokens).
+    `target_mode` says which target δ is taken against: "batch" (this batch's own rounded mean, as published, where
+    δ is a rounding residue and α never adapts), "previous" (the last batch's) or "ema" (T ← (1 − target_ema)·T +
     target_ema·mean). In the last two the first batch that shows a bucket is treated as "batch".
     """
 
@@ -106,7 +106,7 @@ class DifficultyTracker:
         self._statistics: dict[str, dict[str, float]] = {}
 
     def update_difficulty_and_skip_gid_set(self, batch: DataProto) -> None:
-        """Take in one scored batch: fields global_id, accuracy, entropies and high_entropy_token_num, one row a response.
+        """Take in one scored batch: global_id, accuracy, entropies and high_entropy_token_num, one row a response.
 
         Buckets that the batch does not show keep their target and α. Raises ValueError naming the field and row on a
         missing, NaN or negative value.
@@ -164,7 +164,7 @@ class DifficultyTracker:
         self.target_high_entropy_token_num_dict[bucket] = int(target) if target == rounded else target
 
     def annotate(self, batch: DataProto) -> None:
-        """Write difficulty, target_high_entropy_token_num and alpha_entropy of each row into the batch, from its global_id.
+        """Write each row's difficulty, target_high_entropy_token_num and alpha_entropy, looked up by its global_id.
 
         Raises ValueError naming a prompt that no update has seen.
         """
@@ -186,14 +186,14 @@ class DifficultyTracker:
         return np.fromiter((gid in self.skip_gid_set for gid in global_id), dtype=bool, count=len(global_id))
 
     def metrics(self) -> dict[str, float]:
-        """`bucket/<bucket>/{alpha,target}` as they stand, {count,acc,entropy,hwe} of the last batch (count: prompts)."""
+        """`bucket/<bucket>/{alpha,target}`; {count,acc,entropy,hwe} of the last batch, count in prompts."""
         values = {f"bucket/{name}/alpha": alpha for name, alpha in self.alpha_entropy_dict.items()}
         values |= {f"bucket/{b}/target": float(t) for b, t in self.target_high_entropy_token_num_dict.items()}
         values |= {f"bucket/{b}/{key}": v for b, stats in self._statistics.items() for key, v in stats.items()}
         return values | {"bucket/skipped": float(len(self.skip_gid_set))}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resume restores, as JSON. Prompt ids are listed, not used as keys, so that an int stays an int."""
+        """Everything a resume restores, as JSON. Prompt ids are listed, not keys, so that an integer stays one."""
         by_bucket: dict[str, list[Any]] = {name: [] for name in BUCKETS}
         for gid, name in self.difficulty_dict_train.items():
             by_bucket[name].append(gid)

@@ -1,4 +1,4 @@
-"""Token entropy, window entropy and high-window-entropy (HWE) tokens (ARES, arXiv 2510.08457, §3; nats everywhere).
+"""Token entropy, window entropy and high-window-entropy (HWE) tokens (ARES, arXiv 2510.08457; nats everywhere).
 
 One definition of entropy serves the threshold and the counts: exact where the learner sees the whole vocabulary,
 top-K plus a tail term where only an engine's log-probabilities are at hand.
@@ -18,7 +18,7 @@ TAIL_FLOOR = 1e-12
 
 
 def token_entropy(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    """Exact entropy of each next-token distribution (ARES, eq. 1; nats).
+    """Exact entropy of each next-token distribution (ARES, token entropy; nats).
 
     logits: [..., V]. Returns [...] float32. Raises ValueError if temperature is not positive.
     """
@@ -30,10 +30,10 @@ def token_entropy(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def topk_entropy(logprobs: Tensor) -> Tensor:
-    """Entropy from an engine's top-K log-probabilities, the rest as one tail symbol (ARES, eq. 1; nats).
+    """Entropy from an engine's top-K log-probabilities, the rest as one tail symbol (ARES, token entropy; nats).
 
-    H = −Σ p ln p − r ln max(r, 1e-12) with r = max(0, 1 − Σp). logprobs: [..., K], −inf where fewer than K were given.
-    Returns [...] in the input's float type. A lower bound of the exact entropy, equal to it when K covers the vocabulary.
+    H = −Σ p ln p − r ln max(r, 1e-12), r = max(0, 1 − Σp). logprobs: [..., K], −inf where fewer than K were given.
+    Returns [...] in the input's float type: a lower bound of the exact entropy, equal to it when K is the vocabulary.
     """
     probs = logprobs.exp()
     listed = -(probs * logprobs.masked_fill(logprobs == -math.inf, 0.0)).sum(-1)
@@ -43,9 +43,9 @@ def topk_entropy(logprobs: Tensor) -> Tensor:
 
 
 def window_entropy(entropy: Tensor, mask: Tensor, window: int = 4) -> Tensor:
-    """Mean entropy of the `window` tokens that follow each token, W_i = mean(H_{i+1..i+w}) (ARES, eq. 2; nats).
+    """Mean entropy of the `window` tokens that follow each token, W_i = mean(H_{i+1..i+w}) (ARES; nats).
 
-    entropy, mask: [B, L]. Returns [B, L], NaN where the token or one of the `window` tokens after it is no response token.
+    entropy, mask: [B, L]. Returns [B, L], NaN unless the token and the `window` after it are response tokens.
     Raises ValueError if window < 1 or the shapes differ.
     """
     _check_pair(entropy, mask)
@@ -69,7 +69,7 @@ def window_entropy(entropy: Tensor, mask: Tensor, window: int = 4) -> Tensor:
 def entropy_percentile_thresholds(
     entropy: Tensor, mask: Tensor, window: int = 4, percentile: float = 95.0
 ) -> np.ndarray:
-    """Per-response percentile of window entropy, from which τ is estimated (ARES, §3.2; nats).
+    """Per-response percentile of window entropy, from which τ is estimated (ARES; nats).
 
     The last tokens, which no full window follows, count with the mean of the row's windows, or with the first token's
     own entropy when the row has no window at all; a row without tokens gives 0. Linear interpolation.
@@ -102,7 +102,7 @@ def entropy_percentile_thresholds(
 
 
 def hwe_mask(entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, trigger: Tensor | None = None) -> Tensor:
-    """High-window-entropy tokens: a full window follows, W_i ≥ τ, and the sampled token is a trigger (ARES, §3.2).
+    """High-window-entropy tokens: a full window follows, W_i ≥ τ, and the sampled token is a trigger (ARES).
 
     entropy, mask: [B, L]; threshold τ in nats; trigger: bool [B, L], or None for every token. Returns bool [B, L].
     Raises ValueError if the threshold is NaN or the trigger's shape differs.
@@ -120,7 +120,7 @@ def hwe_count(hwe: Tensor) -> np.ndarray:
 def soft_cost(
     entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, trigger: Tensor | None = None
 ) -> np.ndarray:
-    """Soft form of the HWE count, Σ_i max(0, W_i − τ) over trigger tokens (ARES code; nats). Returns float64 [B]."""
+    """Soft form of the HWE count, Σ max(0, W_i − τ) over trigger tokens (ARES code; nats). Returns float64 [B]."""
     _check_threshold(threshold)
     excess = (window_entropy(entropy, mask, window) - threshold).nan_to_num(nan=0.0).clamp(min=0.0)
     if trigger is not None:
@@ -134,20 +134,20 @@ def normalize_token(token: str) -> str:
 
 
 def trigger_vocabulary(vocabulary: Sequence[str], triggers: Iterable[str]) -> Tensor:
-    """Which vocabulary entries are trigger tokens: bool [V], True where the normalised entry is a normalised trigger."""
+    """Which vocabulary entries are trigger tokens: bool [V], entries and triggers compared in normalised form."""
     wanted = {normalize_token(trigger) for trigger in triggers}
     return torch.tensor([normalize_token(token) in wanted for token in vocabulary], dtype=torch.bool)
 
 
 def trigger_mask(responses: Tensor, is_trigger: Tensor) -> Tensor:
-    """Trigger positions by the token that was sampled (not the argmax): responses [B, L], is_trigger [V] → bool [B, L]."""
+    """Where the sampled token (not the argmax) is a trigger: responses [B, L], is_trigger [V] → bool [B, L]."""
     return is_trigger.to(responses.device)[responses]
 
 
 class ThresholdTracker:
-    """Global HWE threshold τ: the median of a batch's per-response percentiles, smoothed over steps (ARES, §3.2).
+    """Global HWE threshold τ: the median of a batch's per-response percentiles, smoothed over steps (ARES; nats).
 
-    τ ← decay·τ + (1 − decay)·τ_batch; the first batch initialises it, so no constant ever stands in for it. Nats.
+    τ ← decay·τ + (1 − decay)·τ_batch; the first batch initialises it, so no constant ever stands in for it.
     """
 
     def __init__(self, decay: float = 0.99) -> None:

@@ -1,4 +1,4 @@
-"""Which rollouts are worth a gradient: informative groups (DAPO, arXiv 2503.14476, §3.2) and untruncated responses (§3.4)."""
+"""Which rollouts are worth a gradient: informative groups and untruncated responses (DAPO, arXiv 2503.14476)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 def informative_rows(
     index: Sequence[Any] | np.ndarray, accuracy: np.ndarray, low: float = 0.01, high: float = 0.99
 ) -> np.ndarray:
-    """Rows of the groups with low < mean accuracy < high, both strict (DAPO, eq. 11: neither all right nor all wrong).
+    """Rows of the groups with low < mean accuracy < high, both strict (DAPO, §3.2: neither all right nor all wrong).
 
     index, accuracy: [B]. Returns bool [B], equal within a group. The filter looks at accuracy, not at a shaped reward.
     Raises ValueError on a NaN or missing accuracy, or if low ≥ high.

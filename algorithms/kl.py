@@ -1,8 +1,8 @@
 """KL divergence to the reference policy: estimators, penalties and the controllers of its coefficient.
 
-The KL acts in the reward (`apply_kl_penalty`) or in the loss (`token_coefficients`, algorithms/losses.py), never in both.
-Every controller is driven by statistics of the whole batch, reduced over ranks first (`bucket_totals`), and keeps nothing
-that its `state_dict` does not hold.
+The KL acts in the reward (`apply_kl_penalty`) or in the loss (`token_coefficients` and algorithms/losses.py), never in
+both. Every controller is driven by statistics of the whole batch, reduced over ranks first (`bucket_totals`), and keeps
+nothing that its `state_dict` does not hold.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ DUAL_ASCENT_RATE = 0.01
 def compute_kl(log_probs: Tensor, ref_log_probs: Tensor, kl_penalty: KLKind = "kl") -> Tensor:
     """Per-token estimate of KL(π ‖ π_ref) (nats), d = log π − log π_ref.
 
-    "kl" d (k1); "abs" |d|; "mse" ½d² (k2); "low_var_kl" eˣ − x − 1 with x = clamp(−d, ±20), clamped to ±10 (k3; Schulman,
-    "Approximating KL divergence"); "full" Σ_v π(log π − log π_ref), the exact value.
+    "kl" d (k1); "abs" |d|; "mse" ½d² (k2); "low_var_kl" eˣ − x − 1 with x = clamp(−d, ±20), clamped to ±10 (k3);
+    "full" Σ_v π(log π − log π_ref), the exact value (Schulman, "Approximating KL divergence").
     log_probs, ref_log_probs: [B, L] of the sampled tokens, or [..., V] for "full". Returns [B, L] (or [...]) float32.
     Raises ValueError for an unknown kind, differing shapes, or "full" without a vocabulary axis.
     """
@@ -80,7 +80,10 @@ class FixedKLController:
 
 
 class AdaptiveKLController(FixedKLController):
-    """One coefficient that follows a KL target: coef ← coef·(1 + clip(kl/target − 1, ±0.2)·n/horizon) (Ziegler et al. 2019, §2.2)."""
+    """One coefficient that follows a KL target (Ziegler et al., arXiv 1909.08593, §2.2).
+
+    coef ← coef·(1 + clip(kl/target − 1, ±0.2)·n/horizon).
+    """
 
     def __init__(self, init_kl_coef: float, target_kl: float, horizon: float) -> None:
         super().__init__(init_kl_coef)
@@ -95,10 +98,10 @@ class AdaptiveKLController(FixedKLController):
 
 
 class TokenLevelAdaptiveKLController:
-    """A KL coefficient per difficulty bucket by dual ascent (ARES, §3.4): λ ← max(0, λ + 0.01·(kl − target)), λ₀ = 1.
+    """A KL coefficient per difficulty bucket by dual ascent (ARES): λ ← max(0, λ + 0.01·(kl − target)), λ₀ = 1.
 
-    "compound": coef ← λ·coef, the published code: a constant error compounds until the coefficient explodes, and λ = 0
-    locks it at zero for good. "anchored": coef = λ·coef₀, the dual ascent the paper writes. The first update is the same.
+    "compound": coef ← λ·coef, as published: a constant error compounds until the coefficient explodes, and λ = 0
+    locks it at zero for good. "anchored": coef = λ·coef₀, which does neither. The first update is the same.
     Raises ValueError on a NaN or on an unknown or missing bucket.
     """
 
@@ -180,9 +183,9 @@ def get_kl_controller(config: KLSettings) -> KLController:
 class BucketBeta:
     """β per difficulty bucket for the KL loss, adapted multiplicatively (ARES code, `dynamic_kl_loss`; nats).
 
-    m ← (1−d)·kl + d·m (first: kl); e = m/target − 1; every `interval`-th update, for the buckets it shows and unless
-    |e| < dead_zone: E ← (1−d)·e + d·E, ln β += lr·clip(E, ±clip), β kept in [beta_min, beta_max]. One update is one
-    optimiser step, with bucket means over all ranks.
+    m ← (1−d)·kl + d·m (first: kl); e = m/target − 1; every `interval`-th update, for the buckets it shows and
+    unless |e| < dead_zone: E ← (1−d)·e + d·E, ln β += lr·clip(E, ±clip), β kept in [beta_min, beta_max]. One update
+    is one optimiser step, with bucket means over all ranks.
     """
 
     def __init__(
@@ -271,7 +274,7 @@ def row_coefficients(coefs: Mapping[str, float], difficulty: Sequence[str] | np.
 def second_chance(
     coefficients: np.ndarray, difficulty: Sequence[str] | np.ndarray, accuracy: np.ndarray, factor: float
 ) -> np.ndarray:
-    """Loosen the KL of wrong answers to easy prompts: their coefficient times `factor` (ours, after ARES, §3.4).
+    """Loosen the KL of wrong answers to easy prompts: their coefficient times `factor` (ours, after ARES).
 
     The policy solves an easy prompt at least two times in three, so a wrong sample there is a path to be left, and the
     reference, which may be what holds it there, gets less say. coefficients, accuracy: [B]; factor in [0, 1], 1 is off.
@@ -289,10 +292,10 @@ def token_coefficients(
     relax_scope: RelaxScope = "token",
     window: int = 4,
 ) -> Tensor:
-    """KL coefficient of each token, β_t = ρ·β_d where the policy is meant to explore, β_d elsewhere (ARES, §3.4).
+    """KL coefficient of each token, β_t = ρ·β_d where the policy is meant to explore, β_d elsewhere (ARES, dynamic KL).
 
-    relax_scope "token": at HWE tokens. "window": at the `window` tokens that follow one, those whose entropy made it an HWE
-    token; overlapping windows relax once. coefficients: [B]; hwe_mask: bool [B, L]. Returns [B, L] float32.
+    relax_scope "token": at HWE tokens. "window": at the `window` tokens that follow one, those whose entropy made it
+    an HWE token; overlapping windows relax once. coefficients: [B]; hwe_mask: bool [B, L]. Returns [B, L] float32.
     """
     if relax_scope not in get_args(RelaxScope):
         raise ValueError(f"relax_scope must be one of {get_args(RelaxScope)}, got {relax_scope!r}")
@@ -310,13 +313,15 @@ def token_coefficients(
 def apply_kl_penalty(
     data: DataProto, kl_ctrl: KLController, kl_penalty: KLKind = "kl"
 ) -> tuple[DataProto, dict[str, float]]:
-    """KL as a penalty in the reward: token_level_rewards = token_level_scores − coef·KL(old ‖ ref)·mask; then the controller updates.
+    """KL as a penalty in the reward (Ziegler et al., arXiv 1909.08593, eq. 2); then the controller updates.
 
-    With a token-level controller the coefficient is that of the row's `difficulty` and the update takes bucket means.
+    token_level_rewards = token_level_scores − coef·KL(old ‖ ref)·mask; the KL reported and fed back is the mean over
+    rows of each row's mean. With a token-level controller the coefficient is that of the row's `difficulty` and the
+    update takes bucket means.
     Needs token_level_scores, old_log_probs, ref_log_probs, response_mask [B, L]; "full" reads old_vocab_log_probs and
     ref_vocab_log_probs [B, L, V] instead of the two log-prob fields.
-    Returns the same `data` with token_level_rewards written, and metrics (nats): critic/kl, critic/kl_coef as it was for
-    this batch, and `bucket/<bucket>/{kl,beta,lambda}`.
+    Returns the same `data` with token_level_rewards written, and metrics (nats): critic/kl, critic/kl_coef as it was
+    for this batch, and `bucket/<bucket>/{kl,beta,lambda}`.
     """
     scores, mask = data.tensor("token_level_scores"), data.tensor("response_mask")
     mask = mask.to(scores.dtype)

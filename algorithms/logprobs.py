@@ -1,8 +1,8 @@
 """Log-probabilities and entropy straight from hidden states, without a [tokens, vocabulary] matrix in float32.
 
-The head is applied tile by tile (a block of tokens × a block of the vocabulary), each tile small enough to stay in cache,
-with a running maximum and sum as in FlashAttention's softmax. The backward pass computes each tile again and has the gradient of
-hidden states and head from it at once. A head so small that all its logits fit one tile goes the plain way.
+The head is applied tile by tile (a block of tokens × a block of the vocabulary), each tile small enough to stay in
+cache, with a running maximum and sum as in FlashAttention's softmax. The backward pass computes each tile again and
+takes the gradients of hidden states and head from it at once. Few logits in all go the plain way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Elements of one logits tile. On a CPU a tile should stay in the last-level cache; a GPU needs larger matrices to fill it.
+# Tokens × vocabulary of one tile. On a CPU it should stay in the last-level cache; a GPU needs more to be kept busy.
 CPU_TILE = (512, 4096)
 CUDA_TILE = (4096, 16384)
 # Up to this many logits the plain form is faster, and its few copies of them are small.
@@ -30,8 +30,8 @@ def logprobs_and_entropy(
 ) -> tuple[Tensor, Tensor]:
     """log p(target) and the entropy of p = softmax((hidden·weightᵀ + bias)/temperature), in nats.
 
-    hidden: [N, H]; weight: [V, H]; targets: [N] in [0, V); bias: [V]. Returns ([N], [N]) float32. Gradients reach hidden, weight
-    and bias through the log-probs, and through the entropy only with `entropy_grad` (an entropy bonus needs it).
+    hidden: [N, H]; weight: [V, H]; targets: [N] in [0, V); bias: [V]. Returns ([N], [N]) float32. Gradients reach
+    hidden, weight and bias through the log-probs, and through the entropy only with `entropy_grad` (for a bonus).
     Sums are in float32 whatever the inputs' type; logits are rounded to that type first, as a model's own would be.
     Raises ValueError on shapes that do not fit or a temperature that is not positive.
     """
@@ -87,7 +87,7 @@ class _TiledHead(torch.autograd.Function):
                 inside = (local >= 0) & (local < logits.shape[1])
                 chosen += torch.where(inside, logits.gather(1, local.clamp(0, logits.shape[1] - 1)), 0.0)
                 new_top = torch.maximum(top, logits.amax(1, keepdim=True))
-                # `moment` is Σ e^{z−top}·(z−top): moving the reference rescales it and shifts it by mass·(top−new_top).
+                # `moment` is Σ e^{z−top}·(z−top): a new reference rescales it and shifts it by mass·(top−new_top).
                 shift = (top - new_top).nan_to_num(neginf=0.0) if v == 0 else top - new_top
                 scale = shift.exp()
                 moment = scale * (moment + shift * mass)
@@ -122,7 +122,7 @@ class _TiledHead(torch.autograd.Function):
         scaled_hidden = (hidden * factor).to(hidden.dtype) if not ctx.entropy_grad else hidden
         for v in range(0, vocabulary, vocab_step):
             head = weight[v : v + vocab_step]
-            # One vocabulary block at a time, so that its gradient is summed over all tokens in float32 in a small buffer.
+            # One vocabulary block at a time: its gradient is summed over all tokens in float32, in a small buffer.
             sum_weight = torch.zeros(head.shape, dtype=torch.float32, device=head.device) if want_weight else None
             sum_bias = (
                 torch.zeros(len(head), dtype=torch.float32, device=head.device) if grad_bias is not None else None

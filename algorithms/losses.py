@@ -45,9 +45,9 @@ def average_loss(
     normalizer: Tensor | float | None = None,
 ) -> Tensor:
     """Aggregate a per-token loss: "token" over all tokens (DAPO, eq. 12), "seq" the mean of each sequence's mean (GRPO,
-    eq. 3), "constant" over rows × constant_length (Dr.GRPO, arXiv 2503.20783, §3.2).
+    eq. 3), "constant" over rows × constant_length (Dr.GRPO, arXiv 2503.20783).
 
-    values, mask: [B, L]. Returns a scalar; 0, with zero gradient, when nothing is left. Masked values may hold anything.
+    values, mask: [B, L]. Returns a scalar; 0, with zero gradient, when nothing is left. Masked values may be anything.
     """
     if normalizer is None:
         normalizer = loss_normalizer(mask, mode, constant_length)
@@ -73,12 +73,12 @@ def compute_policy_loss(
     constant_length: int | None = None,
     normalizer: Tensor | float | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
-    """PPO with separate clips and dual clip (arXiv 1707.06347, eq. 7; dual clip 1912.09729, eq. 5; clip-higher DAPO, §3.1).
+    """PPO (arXiv 1707.06347, eq. 7) with separate clips (DAPO, §3.1) and dual clip (Ye et al., arXiv 1912.09729).
 
-    x = clamp(log π − log π_old, ±20); max(−A·eˣ, −A·exp(clamp(x, ln(1−lo), ln(1+hi)))), and for A < 0 at most −A·dual.
-    ratio_level "sequence" is GSPO: x is the mean of a sequence's log-ratios (arXiv 2507.18071, eq. 7; the value of
-    GSPO-token, eq. 13, with per-token advantages). importance_weights: per-token factors without gradient (truncated
-    importance sampling). All tensors [B, L]. Returns the loss and ppo_kl, entropy_loss, pg_clipfrac_higher/lower.
+    x = clamp(log π − log π_old, ±20); max(−A·eˣ, −A·exp(clamp(x, ln(1−lo), ln(1+hi)))), for A < 0 at most −A·dual.
+    ratio_level "sequence" is GSPO: x is the mean of a sequence's log-ratios (arXiv 2507.18071, eq. 7).
+    importance_weights: per-token factors without gradient (truncated importance sampling). All tensors [B, L].
+    Returns the loss and the metrics ppo_kl, entropy_loss, pg_clipfrac_higher, pg_clipfrac_lower.
     """
     if not 0.0 <= clip_ratio_low < 1.0 or clip_ratio_high < 0.0 or clip_ratio_dual <= 1.0:
         raise ValueError(
@@ -125,9 +125,9 @@ def compute_value_loss(
     loss_avg_mode: LossAvgMode = "token",
     normalizer: Tensor | float | None = None,
 ) -> tuple[Tensor, float]:
-    """Clipped critic loss ½·avg(max((v − R)², (clip(v, V ± c) − R)²)) (PPO code, arXiv 2005.12729, §3).
+    """Clipped critic loss ½·avg(max((v − R)², (clip(v, V ± c) − R)²)) (Engstrom et al., arXiv 2005.12729).
 
-    vpreds, returns, values (of the rollout), response_mask: [B, L]. Returns the loss and the fraction of clipped tokens.
+    vpreds, returns, values (at rollout), response_mask: [B, L]. Returns the loss and the fraction of clipped tokens.
     """
     # `minimum`/`maximum` with tensor bounds split the gradient at a tie; `clamp` keeps it, as the recorded numbers do.
     clipped = torch.clamp(vpreds, values - cliprange_value, values + cliprange_value)
@@ -147,7 +147,7 @@ def compute_kl_loss(
     constant_length: int | None = None,
     normalizer: Tensor | float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """KL to the reference as a loss, avg(β_t·KL_t) (GRPO, arXiv 2402.03300, eq. 4; ARES, §3.4 for β per token).
+    """KL to the reference as a loss, avg(β_t·KL_t) (GRPO, arXiv 2402.03300, eq. 4; ARES for β per token).
 
     log_probs, ref_log_probs: [B, L] ([B, L, V] for "full"); response_mask: [B, L]; beta: a number or [B, L].
     Returns the loss and each sequence's mean KL [B] (nats, no gradient), which the β controller is fed with.
@@ -162,11 +162,11 @@ def compute_kl_loss(
 def truncated_importance_weights(
     old_log_probs: Tensor, engine_log_probs: Tensor, response_mask: Tensor, cap: float | None
 ) -> tuple[Tensor, dict[str, float]]:
-    """Weights min(π_learner,old / π_engine, cap) that correct for sampling with another engine's arithmetic (truncated
-    importance sampling; Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training").
+    """Truncated importance sampling: weights min(π_learner,old / π_engine, cap) against the two engines' mismatch.
 
-    All tensors [B, L]; cap None leaves every weight 1 and only measures. Returns the weights [B, L] (1 at masked positions)
-    and metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3 of
+    (Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training".) All tensors [B, L];
+    cap None leaves every weight 1 and only measures. Returns the weights [B, L], 1 at masked positions, and
+    metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3 of
     KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction.
     """
     if cap is not None and cap <= 0:

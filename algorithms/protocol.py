@@ -1,8 +1,8 @@
 """DataProto: one batch of rollouts as it passes from phase to phase, with its fields named and checked.
 
-`batch` holds tensors (a TensorDict, rows first), `non_tensor_batch` one object array per column, `meta_info` facts about
-the batch as a whole. Rows of one prompt are contiguous: group i is rows [i·n, (i+1)·n). Every operation returns a new
-DataProto and leaves its input as it was. On disk: safetensors, parquet and JSON; nothing is pickled.
+`batch` holds tensors (a TensorDict, rows first), `non_tensor_batch` one object array per column, `meta_info` facts
+about the batch as a whole. Rows of one prompt are contiguous: group i is rows [i·n, (i+1)·n). Every operation returns a
+new DataProto and leaves its input as it was. On disk: safetensors, parquet and JSON; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from tensordict import TensorDict
 from torch import Tensor
 
-# Dimensions by name: B rows, P prompt tokens, L response tokens, T = P + L, V vocabulary. A name means one length in a whole batch.
+# Dimensions by name: B rows, P prompt and L response tokens, T = P + L, V vocabulary. A name is one length per batch.
 TENSOR_FIELDS: dict[str, tuple[str, ...]] = {
     "prompts": ("B", "P"),
     "responses": ("B", "L"),
@@ -102,9 +102,10 @@ class DataProto:
 
         Raises ValueError naming the field, its shape and the shape it should have.
         """
+        tensors = set(self.batch.keys())
         sizes: dict[str, tuple[int, str]] = {"B": (len(self), "the batch")}
         for key, names in TENSOR_FIELDS.items():
-            if key not in self.batch.keys():
+            if key not in tensors:
                 continue
             shape = tuple(self.batch[key].shape)
             if len(shape) != len(names):
@@ -123,7 +124,7 @@ class DataProto:
             if key in self.meta_info and len(self.meta_info[key]) != len(self):
                 raise ValueError(f"meta_info {key!r} has {len(self.meta_info[key])} entries for {len(self)} rows")
         for key in required:
-            if key not in self.batch.keys() and key not in self.non_tensor_batch:
+            if key not in tensors and key not in self.non_tensor_batch:
                 raise ValueError(f"field {key!r} is missing (fields: {', '.join(self.fields)})")
 
     def require(self, *keys: str) -> tuple[np.ndarray, ...]:
@@ -135,7 +136,7 @@ class DataProto:
 
     def tensor(self, key: str) -> Tensor:
         """The named tensor. Raises ValueError naming it when it is missing."""
-        if key not in self.batch.keys():
+        if key not in self.batch:
             raise ValueError(f"tensor field {key!r} is missing (tensor fields: {', '.join(self.batch.keys())})")
         return self.batch[key]
 
@@ -168,7 +169,7 @@ class DataProto:
 
         def pick(source: Mapping[str, Any], keys: Iterable[str] | None, kind: str) -> dict[str, Any]:
             names = list(source.keys() if keys is None else keys)
-            if missing := [name for name in names if name not in source.keys()]:
+            if missing := [name for name in names if name not in source]:
                 raise ValueError(f"{kind} field {missing[0]!r} is missing (have: {', '.join(source.keys())})")
             return {name: source[name] for name in names}
 
@@ -220,7 +221,7 @@ class DataProto:
             raise ValueError(f"cannot pad {len(self)} rows to a multiple of {divisor}")
         padding = -len(self) % divisor
         padded = self._take(np.arange(len(self) + padding) % len(self))
-        if padding and "response_mask" in padded.batch.keys():
+        if padding and "response_mask" in padded.batch:
             padded.batch["response_mask"][len(self) :] = 0
         return padded, padding
 
@@ -240,8 +241,8 @@ class DataProto:
             if differing := set(first.fields) ^ set(part.fields):
                 raise ValueError(f"fields {sorted(differing)} are not in every batch")
         tensors = {}
-        for key in first.batch.keys():
-            shapes = {tuple(part.batch[key].shape[1:]) for part in parts}
+        for key, tensor in first.batch.items():
+            shapes = {tuple(tensor.shape[1:])} | {tuple(part.batch[key].shape[1:]) for part in parts[1:]}
             if len(shapes) > 1:
                 raise ValueError(f"tensor field {key!r} differs in shape between batches: {sorted(shapes)}")
             tensors[key] = torch.cat([part.batch[key] for part in parts])
@@ -262,7 +263,8 @@ class DataProto:
     def save(self, directory: str | Path) -> None:
         """Write tensors.safetensors, rows.parquet and meta.json into `directory` (created if absent).
 
-        Raises TypeError naming a column or meta_info entry that is no JSON value. Numpy scalars become Python ones, tuples lists.
+        Raises TypeError naming a column or meta_info entry that is no JSON value. Numpy values become Python ones,
+        tuples lists.
         """
         path = Path(directory)
         path.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The AEPO reward: accuracy plus an entropy term shaped by difficulty (ARES, arXiv 2510.08457, §3.3).
+"""The AEPO reward: accuracy plus an entropy term shaped by difficulty (ARES, arXiv 2510.08457).
 
 An easy, right answer is charged for more high-window-entropy (HWE) tokens than its target, a medium one for straying to
 either side, a hard one is paid for exploring; a wrong answer is paid a little for having explored.
@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from rewards.math import grade_answers
 
 DIFFICULTIES = ("easy", "medium", "hard")
-# One column per difficulty, the last for any other label: margin fraction f, Huber κ, sigmoid temperature τ, cap scale c,
-# and the share of the cap that a wrong answer can earn (0 for an unknown label, which has no entropy score).
+# One entry per difficulty, the last for any other label: margin fraction f, Huber κ, sigmoid temperature τ, cap scale
+# c, and the share of the cap that a wrong answer can earn (0 for an unknown label, which has no entropy score).
 MARGIN_FRACTION = np.array([0.15, 0.25, 0.35, 0.2])
 KAPPA = np.array([2.0, 3.0, 4.0, 2.0])
 TEMPERATURE = np.array([2.0, 2.5, 3.0, 2.0])
@@ -49,7 +49,7 @@ def margin_from_target(target: ArrayLike, frac: ArrayLike, min_margin: float = 1
 
 
 def format_reward(response: str) -> float:
-    r"""1.0 iff the text is `<think>…</think>…\boxed{…}…` from its first character, blanks around < > / ignored, else 0.0.
+    r"""1.0 iff the whole text is `<think>…</think>…\boxed{…}…`, blanks around < > / ignored, else 0.0 (ARES code).
 
     The same language as the published regular expression, by linear search: that expression backtracks for minutes on a
     long response that repeats its parts.
@@ -80,15 +80,15 @@ def entropy_score(
     zero_baseline: bool = False,
     guard_inversion: bool = False,
 ) -> np.ndarray:
-    """Entropy term of the AEPO reward for a whole batch (ARES, §3.3; table and cases in docs/algorithms.md).
+    """Entropy term of the AEPO reward for a whole batch (AEPO, hierarchical entropy reward; docs/algorithms.md).
 
-    With m = max(1, f·max(T, 1)), Δ = N − T, o = max(Δ − m, 0), cap = α·c: right easy −cap·min(1, H(o)/(m+κ)); right medium
-    the same of |Δ| − m; right hard cap·σ(Δ+m) where Δ ≥ −m, else −cap·min(1, ½H(−Δ−m)/(m+κ)); wrong {.6, .8, 1}·cap·σ(o).
-    Any accuracy but 1 is wrong; an unknown difficulty scores 0.
+    With m = max(1, f·max(T, 1)), Δ = N − T, o = max(Δ − m, 0), cap = α·c: right easy −cap·min(1, H(o)/(m+κ)); right
+    medium the same of |Δ| − m; right hard cap·σ(Δ+m) where Δ ≥ −m, else −cap·min(1, ½H(−Δ−m)/(m+κ)); wrong
+    {.6, .8, 1}·cap·σ(o) for easy, medium, hard. Any accuracy but 1 is wrong; an unknown difficulty scores 0.
 
-    zero_baseline: 2σ − 1 in place of σ, so that a wrong answer within the margin earns nothing. guard_inversion: no wrong
-    answer of a bucket may outscore a right one. It keeps cap within 1/(1 + share), where the best wrong answer meets the worst
-    right one, and lifts a partly right answer no higher than that.
+    zero_baseline: 2σ − 1 in place of σ, so that a wrong answer within the margin earns nothing. guard_inversion: no
+    wrong answer of a bucket may outscore a right one. It keeps cap within 1/(1 + share), where the best wrong answer
+    meets the worst right one, and lifts a partly right answer no higher than that.
     All inputs [B] (N and T in HWE tokens, α ≥ 0). Returns float64 [B]. Raises ValueError naming the first bad row.
     """
     labels = np.asarray(difficulty, dtype=object)
@@ -142,13 +142,13 @@ def compute_score(
     zero_baseline: bool = False,
     guard_inversion: bool = False,
 ) -> list[dict[str, float]]:
-    """Score responses: overall = accuracy + entropy term (ARES, §3.3); `format` is reported and never added.
+    """Score responses: overall = accuracy + entropy term (AEPO); `format` is reported and never added.
 
     Each input has `response`; `ground_truth` where accuracy must be graded; optionally difficulty ("easy"),
     high_entropy_token_num (1), target_high_entropy_token_num (1), alpha_entropy (the keyword's), accuracy. A given
-    accuracy counts, 0.0 too; None or absent is graded by math-verify, and a grader that fails gives NaN for accuracy and overall:
-    no score, never zero. format_weight and alpha_length_bonus belong to the published signature and have no effect there
-    or here. Returns overall, accuracy, format and high_entropy_token_num_score per input, in order.
+    accuracy counts, 0.0 too; None or absent is graded by math-verify, and a grader that fails gives NaN for accuracy
+    and overall: no score, never zero. format_weight and alpha_length_bonus belong to the published signature and have
+    no effect there or here. Returns overall, accuracy, format and high_entropy_token_num_score per input, in order.
     Raises ValueError if the inputs are no list or a row lacks a field, or its counts are NaN or negative.
     """
     if not isinstance(reward_inputs, list):

@@ -1,8 +1,8 @@
 """Grading of mathematical answers: the last \\boxed{…} of a response against the ground truth.
 
-Plain numbers and equal strings are decided here, exactly. Everything else goes to math-verify in a worker process, because
-a symbolic comparison can run for ever and its own timeout is a signal that only works on a main thread: a worker that
-overruns is killed and replaced. A failure of the grader is None (no score); a response without an answer is 0.0.
+Plain numbers and equal strings are decided here, exactly. Everything else goes to math-verify in a worker process,
+because a symbolic comparison can run for ever and its own timeout is a signal that only works on a main thread: a
+worker that overruns is killed and replaced. A failure of the grader is None (no score); a response without an answer is 0.0.
 
 Run as a script this file is the worker: one JSON request a line on stdin, one JSON reply a line on stdout.
 """
@@ -53,9 +53,9 @@ def last_boxed(text: str) -> str | None:
 def grade_answers(responses: Sequence[str], ground_truths: Sequence[Any], timeout: float = 10.0) -> list[float | None]:
     """1.0 where the response's last boxed answer equals the ground truth, 0.0 where it does not or there is none.
 
-    None where the grader itself failed or needed more than `timeout` seconds: no score. Ground truths are text (LaTeX, with or
-    without \\boxed{}) or numbers. Raises ValueError if the lists differ in length or a ground truth is empty, RuntimeError if
-    no worker can be started.
+    None where the grader itself failed or needed more than `timeout` seconds: no score. Ground truths are text (LaTeX,
+    with or without \\boxed{}) or numbers. Raises ValueError if the lists differ in length or a ground truth is empty,
+    RuntimeError if no worker can be started.
     """
     if len(responses) != len(ground_truths):
         raise ValueError(f"{len(responses)} responses but {len(ground_truths)} ground truths")
@@ -101,8 +101,8 @@ class _Worker:
     """One grader process and the request it is busy with."""
 
     def __init__(self) -> None:
-        # -P keeps this directory off the import path: its math.py would shadow the standard library's. A session of its own
-        # lets a kill reach whatever the process may have started.
+        # -P keeps this directory off the import path: its math.py would shadow the standard library's. In a session of
+        # its own the worker outlives a Ctrl-C long enough for the pool to end it.
         self.process = subprocess.Popen(
             [sys.executable, "-P", os.path.abspath(__file__)],
             stdin=subprocess.PIPE,

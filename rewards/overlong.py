@@ -1,4 +1,4 @@
-"""Soft overlong punishment (DAPO, arXiv 2503.14476, §3.4, eq. 13): a ramp before the limit in place of a cliff at it."""
+"""Soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13): a ramp before the length limit, not a cliff at it."""
 
 from __future__ import annotations
 
