@@ -1,0 +1,242 @@
+"""Graded arithmetic: the generated task on which a tiny model can be trained within minutes.
+
+Covers: problems of four levels, worked examples of varying quality, and a split whose held-out expressions occur
+nowhere in training. Does not cover: rewards for a run (rewards/), prompts of other tasks, reading data files.
+
+    L1  a+b      L2  a-b or a*b      L3  a*b+c      L4  a*b-c+d
+
+The shapes are fixed and every number is at most two digits long: a model of 120k parameters can learn where to look.
+What makes the task hard is that the worked examples err. A model trained on them errs as often, and what lifts it is a
+choice among habits it already has: work in steps instead of answering at once, check, always box the answer.
+"""
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+LEVELS = (1, 2, 3, 4)
+SUFFIXES = ("=?", " equals?", " is what?", " gives?", " makes?", " is?")
+"""What follows the expression in a prompt. The wording varies, so a prompt is more than its expression."""
+
+STYLES = {"quick": 0.3, "steps": 0.4, "checked": 0.3}
+"""How often a worked example thinks in each style."""
+ERROR_RATE = {1: 0.15, 2: 0.3, 3: 0.35, 4: 0.35}
+"""Error rate of a worked example by level; each of k steps errs at 1/√k of it."""
+QUICK_PENALTY = 1.5
+"""Answering without steps errs this much more often than the level's rate."""
+CHECK_PENALTY = 0.25
+"""A checked step errs at this fraction of an unchecked one: checking repairs most errors."""
+UNBOXED_RATE = 0.08
+"""Worked examples that forget the box, and are therefore wrong whatever their number is."""
+
+WHOLE_WORDS = ("<think>", "</think>", "\\boxed{", *map(str, range(10, 35)))
+"""What a tokenizer for this task should not cut: the marks of the format and the numbers of two digits."""
+
+OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
+LARGEST = 20
+"""The largest number that begins a sum or a difference (the smallest operand is 1)."""
+FACTS_HELDOUT = 0.12
+"""Fraction of the sums and differences of levels 1 and 2 that is held out."""
+EXPRESSION = re.compile(r"\d+(?:[-+*]\d+)+")
+RESPONSE = re.compile(r"<think>.*?</think>\s*\\boxed\{(-?\d+)\}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One prompt: `first`, then operator and operand by turns, worked from left to right."""
+
+    level: int
+    first: int
+    operations: tuple[tuple[str, int], ...]
+    suffix: str
+
+    @property
+    def expression(self) -> str:
+        return str(self.first) + "".join(f"{operator}{operand}" for operator, operand in self.operations)
+
+    @property
+    def prompt(self) -> str:
+        return self.expression + self.suffix
+
+    @property
+    def answer(self) -> int:
+        value = self.first
+        for operator, operand in self.operations:
+            value = OPERATIONS[operator](value, operand)
+        return value
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The one-operation expressions that lead to the answer."""
+        value, steps = self.first, []
+        for operator, operand in self.operations:
+            steps.append(f"{value}{operator}{operand}")
+            value = OPERATIONS[operator](value, operand)
+        return tuple(steps)
+
+
+@dataclass(frozen=True)
+class Split:
+    """`examples` (problem, response) to imitate, `train` to reinforce on, `heldout` to measure on."""
+
+    examples: list[tuple[Problem, str]]
+    train: list[Problem]
+    heldout: list[Problem]
+
+
+def sample_problem(rng: random.Random, level: int) -> Problem:
+    """A problem of the given level (1 to 4). Raises KeyError for another level."""
+    first, operations = _SHAPES[level](rng)
+    return Problem(level, first, operations, rng.choice(SUFFIXES))
+
+
+def worked_example(problem: Problem, rng: random.Random) -> str:
+    """A response `<think> … </think> \\boxed{…}` to imitate: one of three styles, sometimes wrong or without a box."""
+    style = rng.choices(list(STYLES), list(STYLES.values()))[0]
+    rate = ERROR_RATE[problem.level]
+    if style == "quick":
+        value = _misread(problem.answer, rate * QUICK_PENALTY, rng)
+        thought = f"quick: {value}. "
+    else:
+        thought, value = _in_steps(problem, rate / len(problem.operations) ** 0.5, style == "checked", rng)
+    return f"<think> {thought}</think> {_state(value, rng)}"
+
+
+def extract_answer(response: str) -> int | None:
+    """The boxed number of a response in the exact format, else None."""
+    match = RESPONSE.fullmatch(response)
+    return int(match.group(1)) if match else None
+
+
+def is_correct(problem: Problem, response: str) -> bool:
+    """Whether the response has the exact format and boxes the right number."""
+    return extract_answer(response) == problem.answer
+
+
+def expressions_in(text: str) -> set[str]:
+    """Every whole expression in a text: `3*4+5` is one, the `4+5` within it is not."""
+    return set(EXPRESSION.findall(text))
+
+
+def split_problems(rng: random.Random, *, examples: int, train: int, heldout: int) -> Split:
+    """Level-balanced examples, train set and held-out set; counts are totals over the four levels.
+
+    No held-out expression occurs in training, neither in a prompt nor as a step of a thought. There are few one-operation
+    expressions, so each that is held out comes under several suffixes. Longer ones are held out as combinations of steps
+    that were taught. Prompts do not repeat within train or held-out.
+    """
+    facts = {fact for level in (1, 2) for fact in _heldout_facts(level, rng)}
+    reserved = set(facts)
+    measured: list[Problem] = []
+    for level in LEVELS:
+        if level in (1, 2):
+            measured += _distinct(rng, level, heldout // len(LEVELS), lambda problem: problem.expression in facts)
+        else:
+            measured += _distinct(rng, level, heldout // len(LEVELS), lambda problem: facts.isdisjoint(problem.steps))
+    reserved |= {problem.expression for problem in measured}
+
+    taught: list[tuple[Problem, str]] = []
+    reinforced: list[Problem] = []
+    for level in LEVELS:
+        reinforced += _distinct(
+            rng, level, train // len(LEVELS), lambda problem: reserved.isdisjoint((problem.expression, *problem.steps))
+        )
+        taught += _taught(rng, level, examples // len(LEVELS), reserved)
+    rng.shuffle(taught)
+    rng.shuffle(reinforced)
+    rng.shuffle(measured)
+    return Split(taught, reinforced, measured)
+
+
+def _heldout_facts(level: int, rng: random.Random) -> list[str]:
+    """One-operation expressions to hold out. No products: from its neighbours so small a model cannot derive one."""
+    listing = random.Random(0)
+    facts = {sample_problem(listing, level).expression for _ in range(20_000)}
+    return rng.sample(
+        inferable := sorted(fact for fact in facts if "*" not in fact), round(FACTS_HELDOUT * len(inferable))
+    )
+
+
+def _distinct(rng: random.Random, level: int, count: int, allowed: Callable[[Problem], bool]) -> list[Problem]:
+    """Problems with different prompts. Raises ValueError if the level has not enough of them."""
+    chosen: dict[str, Problem] = {}
+    for _ in range(1000 * count):
+        if len(chosen) == count:
+            break
+        problem = sample_problem(rng, level)
+        if allowed(problem):
+            chosen[problem.prompt] = problem
+    if len(chosen) < count:
+        raise ValueError(
+            f"level {level} has only about {len(chosen)} different prompts of this kind, {count} were asked"
+        )
+    return list(chosen.values())
+
+
+def _taught(rng: random.Random, level: int, count: int, reserved: set[str]) -> list[tuple[Problem, str]]:
+    taught: list[tuple[Problem, str]] = []
+    while len(taught) < count:
+        problem = sample_problem(rng, level)
+        response = worked_example(problem, rng)
+        if reserved.isdisjoint(expressions_in(problem.prompt) | expressions_in(response)):
+            taught.append((problem, response))
+    return taught
+
+
+_Shape = tuple[int, tuple[tuple[str, int], ...]]
+
+
+def _addition(rng: random.Random) -> _Shape:
+    return rng.randint(2, LARGEST), (("+", rng.randint(2, 9)),)
+
+
+def _subtraction_or_product(rng: random.Random) -> _Shape:
+    if rng.random() < 0.5:
+        subtrahend = rng.randint(2, 9)
+        return rng.randint(subtrahend, LARGEST), (("-", subtrahend),)
+    first, second = _factors(rng)
+    return first, (("*", second),)
+
+
+def _product_plus(rng: random.Random) -> _Shape:
+    first, second = _factors(rng)
+    return first, (("*", second), ("+", rng.randint(1, 9)))
+
+
+def _product_minus_plus(rng: random.Random) -> _Shape:
+    first, second = _factors(rng)
+    return first, (("*", second), ("-", rng.randint(1, min(9, first * second))), ("+", rng.randint(1, 9)))
+
+
+def _factors(rng: random.Random) -> tuple[int, int]:
+    return rng.randint(2, 5), rng.randint(2, 5)
+
+
+_SHAPES = {1: _addition, 2: _subtraction_or_product, 3: _product_plus, 4: _product_minus_plus}
+
+
+def _misread(value: int, rate: float, rng: random.Random) -> int:
+    """The value, or at the given rate a near miss that is not negative."""
+    if rng.random() >= rate:
+        return value
+    return rng.choice([near for near in (value - 2, value - 1, value + 1, value + 2) if near >= 0])
+
+
+def _in_steps(problem: Problem, rate: float, checked: bool, rng: random.Random) -> tuple[str, int]:
+    thought, value = "steps: ", problem.first
+    for operator, operand in problem.operations:
+        step, right = f"{value}{operator}{operand}", OPERATIONS[operator](value, operand)
+        value = _misread(right, rate, rng)
+        thought += f"{step}={value}. "
+        if checked:
+            again = _misread(right, rate * CHECK_PENALTY, rng)
+            thought += f"{'check' if again == value else 'wait,'} {step}={again}. "
+            value = again
+    return thought, value
+
+
+def _state(value: int, rng: random.Random) -> str:
+    if rng.random() >= UNBOXED_RATE:
+        return f"\\boxed{{{value}}}"
+    return rng.choice([f"{value}", f"answer {value}"])
