@@ -58,7 +58,7 @@ def check_buckets(names: Mapping[str, Any], what: str) -> None:
 
 
 def per_bucket(value: float | Mapping[str, float], what: str) -> dict[str, float]:
-    """A setting for every bucket, from one number or one per bucket (copied). Raises ValueError on a NaN or wrong keys."""
+    """A setting for every bucket, from one number or one each, copied. Raises ValueError on a NaN or wrong keys."""
     if isinstance(value, Mapping):
         check_buckets(value, what)
     values = {name: float(value[name] if isinstance(value, Mapping) else value) for name in BUCKETS}

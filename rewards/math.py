@@ -2,7 +2,8 @@
 
 Plain numbers and equal strings are decided here, exactly. Everything else goes to math-verify in a worker process,
 because a symbolic comparison can run for ever and its own timeout is a signal that only works on a main thread: a
-worker that overruns is killed and replaced. A failure of the grader is None (no score); a response without an answer is 0.0.
+worker that overruns is killed and replaced. A failure of the grader is None (no score); a response without an answer
+is 0.0.
 
 Run as a script this file is the worker: one JSON request a line on stdin, one JSON reply a line on stdout.
 """

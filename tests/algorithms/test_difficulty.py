@@ -1,0 +1,194 @@
+"""Difficulty buckets, targets and the adaptation of alpha."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from algorithms.difficulty import BUCKETS, DifficultyTracker, bucket_index, difficulty_bucket
+from algorithms.protocol import DataProto
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+quick = settings(max_examples=50, deadline=None)
+
+
+@st.composite
+def batch(draw):
+    n = draw(st.integers(1, 4))
+    gids = draw(st.lists(st.integers(0, 12), min_size=1, max_size=8, unique=True))
+    rows = n * len(gids)
+    return {
+        "global_id": np.repeat(gids, n),
+        "accuracy": np.array(draw(st.lists(st.sampled_from([0.0, 1.0]), min_size=rows, max_size=rows))),
+        "entropies": np.array(draw(st.lists(st.floats(0, 3), min_size=rows, max_size=rows))),
+        "high_entropy_token_num": np.array(draw(st.lists(st.integers(0, 60), min_size=rows, max_size=rows))),
+    }
+
+
+def bucket_batch(bucket, counts):
+    accuracy = {"easy": 1.0, "medium": 0.5, "hard": 0.0}[bucket]
+    rows = len(counts)
+    return ["g"] * rows, [accuracy] * rows, [1.0] * rows, counts
+
+
+@given(st.integers(1, 400), st.data())
+def test_buckets_are_exact_for_k_of_n(n, data):
+    k = data.draw(st.integers(0, n))
+    expected = "easy" if 3 * k >= 2 * n else "medium" if 3 * k >= n else "hard"
+    assert difficulty_bucket(k / n) == expected
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, math.nan])
+def test_an_accuracy_outside_the_unit_interval_is_an_error(bad):
+    with pytest.raises(ValueError, match="accuracy"):
+        difficulty_bucket(bad)
+
+
+@quick
+@given(st.lists(batch(), min_size=1, max_size=4), st.randoms(use_true_random=False), st.sampled_from(["batch", "ema"]))
+def test_row_order_does_not_matter(batches, random, mode):
+    one, other = DifficultyTracker(target_mode=mode), DifficultyTracker(target_mode=mode)
+    for rows in batches:
+        one.update(**rows)
+        order = list(range(len(rows["global_id"])))
+        random.shuffle(order)
+        other.update(**{name: column[order] for name, column in rows.items()})
+    assert one.difficulty_dict_train == other.difficulty_dict_train
+    # A mean that ends in .5 may round either way with the order of a floating-point sum; counts are integers and exact.
+    assert one.target_high_entropy_token_num_dict == pytest.approx(other.target_high_entropy_token_num_dict)
+    assert one.alpha_entropy_dict == pytest.approx(other.alpha_entropy_dict)
+
+
+@quick
+@given(st.lists(batch(), min_size=1, max_size=5), st.sampled_from(["batch", "previous", "ema"]))
+def test_absent_buckets_are_untouched_and_alpha_stays_in_bounds(batches, mode):
+    tracker = DifficultyTracker(target_mode=mode, alpha_lr=1.0, alpha_min=0.2, alpha_max=1.4)
+    for rows in batches:
+        before_alpha = dict(tracker.alpha_entropy_dict)
+        before_target = dict(tracker.target_high_entropy_token_num_dict)
+        tracker.update(**rows)
+        shown = {tracker.difficulty_dict_train[gid] for gid in rows["global_id"].tolist()}
+        for bucket in set(BUCKETS) - shown:
+            assert tracker.alpha_entropy_dict[bucket] == before_alpha[bucket]
+            assert tracker.target_high_entropy_token_num_dict.get(bucket) == before_target.get(bucket)
+        assert all(0.2 <= alpha <= 1.4 for alpha in tracker.alpha_entropy_dict.values())
+        assert sum(value for name, value in tracker.metrics().items() if name.endswith("/count")) == len(
+            set(rows["global_id"].tolist())
+        )
+
+
+@pytest.mark.parametrize(("bucket", "sign"), [("easy", 1), ("medium", 1), ("hard", -1)])
+@pytest.mark.parametrize("mode", ["previous", "ema"])
+def test_alpha_adapts_when_the_target_is_not_taken_from_the_same_batch(bucket, sign, mode):
+    """In the published code δ is a rounding residue: counts rise from 10 to 30 and alpha does not move."""
+    published, ours = DifficultyTracker(), DifficultyTracker(target_mode=mode)
+    for mean in (10, 20, 30):
+        published.update(*bucket_batch(bucket, [mean, mean]))
+        ours.update(*bucket_batch(bucket, [mean, mean]))
+    assert published.alpha_entropy_dict[bucket] == 0.5
+    assert sign * (ours.alpha_entropy_dict[bucket] - 0.5) >= 0.5
+
+
+def test_an_ema_target_follows_slowly_and_is_not_rounded():
+    tracker = DifficultyTracker(target_mode="ema", target_ema=0.1)
+    tracker.update(*bucket_batch("easy", [10, 11]))
+    assert tracker.target_high_entropy_token_num_dict == {"easy": 10}
+    tracker.update(*bucket_batch("easy", [13, 13]))
+    assert tracker.target_high_entropy_token_num_dict["easy"] == pytest.approx(10.3)
+    assert tracker.alpha_entropy_dict["easy"] == pytest.approx(0.5 + 0.05 * 0.5 + 0.05 * 3)
+
+
+def test_the_skip_set_takes_solved_prompts_of_low_entropy():
+    rows = (["a", "a", "b", "b", "c", "c"], [1, 1, 1, 1, 1, 0], [0.1, 0.2, 0.9, 0.9, 0.0, 0.0], [1] * 6)
+    off, on = DifficultyTracker(), DifficultyTracker(drop_allpass_entropy_threshold=0.2)
+    off.update(*rows)
+    on.update(*rows)
+    assert off.skip_gid_set == set()
+    assert on.skip_gid_set == {"a"}
+    assert on.is_skipped(["a", "b", "a"]).tolist() == [True, False, True]
+
+
+def test_annotate_writes_each_rows_bucket_values():
+    tracker = DifficultyTracker(alpha_init={"easy": 0.1, "medium": 0.2, "hard": 0.3})
+    data = DataProto.from_dict(
+        non_tensors={
+            "global_id": [7, 7, "x", "x"],
+            "accuracy": [1.0, 1.0, 0.0, 0.0],
+            "entropies": [1.0] * 4,
+            "high_entropy_token_num": [4, 6, 20, 20],
+        }
+    )
+    tracker.update_difficulty_and_skip_gid_set(data)
+    tracker.annotate(data)
+    assert data.non_tensor_batch["difficulty"].tolist() == ["easy", "easy", "hard", "hard"]
+    assert data.non_tensor_batch["target_high_entropy_token_num"].tolist() == [5, 5, 20, 20]
+    assert data.non_tensor_batch["alpha_entropy"].tolist() == [0.1, 0.1, 0.3, 0.3]
+    with pytest.raises(ValueError, match="'unseen'"):
+        tracker.annotate(DataProto.from_dict(non_tensors={"global_id": ["unseen"]}))
+
+
+@quick
+@given(st.lists(batch(), min_size=2, max_size=5), st.integers(1, 4), st.sampled_from(["batch", "previous", "ema"]))
+def test_round_trip_in_the_middle_changes_nothing(batches, cut, mode):
+    settings_ = {"target_mode": mode, "drop_allpass_entropy_threshold": 1.0}
+    straight, first, second = (DifficultyTracker(**settings_) for _ in range(3))
+    for rows in batches:
+        straight.update(**rows)
+    for rows in batches[:cut]:
+        first.update(**rows)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert second.metrics() == first.metrics()
+    for rows in batches[cut:]:
+        second.update(**rows)
+    assert second.state_dict().keys() == straight.state_dict().keys()
+    assert second.difficulty_dict_train == straight.difficulty_dict_train
+    assert second.metrics() == straight.metrics()
+    assert second.skip_gid_set == straight.skip_gid_set
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": {"easy": 0.5, "medium": 0.5}}, "missing buckets"),
+        ({"alpha": {"easy": 0.5, "medium": 0.5, "hard": math.nan}}, "nan"),
+        ({"target": {"other": 3}}, "unknown buckets"),
+        ({"target": {"easy": math.nan}}, "nan"),
+        ({"difficulty": {"easy": [], "medium": [], "hard": [], "x": []}}, "unknown buckets"),
+        ({"extra": 1}, "keys"),
+    ],
+)
+def test_loading_a_wrong_state_is_an_error(change, message):
+    tracker = DifficultyTracker()
+    with pytest.raises(ValueError, match=message):
+        tracker.load_state_dict(tracker.state_dict() | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"accuracy": [None]}, "row 0"),
+        ({"accuracy": [math.nan]}, "accuracy"),
+        ({"high_entropy_token_num": [-1]}, "high_entropy_token_num"),
+        ({"entropies": [1.0, 2.0]}, "entropies"),
+        ({"global_id": [None]}, "global_id"),
+    ],
+)
+def test_bad_columns_are_named(change, message):
+    columns = {"global_id": ["a"], "accuracy": [1.0], "entropies": [1.0], "high_entropy_token_num": [3]} | change
+    with pytest.raises(ValueError, match=message):
+        DifficultyTracker().update(**{name: np.array(column) for name, column in columns.items()})
+
+
+def test_degenerate_inputs():
+    tracker = DifficultyTracker()
+    tracker.update(np.array([]), np.array([]), np.array([]), np.array([]))
+    assert tracker.difficulty_dict_train == {}
+    with pytest.raises(ValueError, match="unknown buckets"):
+        DifficultyTracker(alpha_init={"easy": 1.0, "medium": 1.0, "simple": 1.0})
+    with pytest.raises(ValueError, match="target_mode"):
+        DifficultyTracker(target_mode="median")
+    with pytest.raises(ValueError, match="'simple'"):
+        bucket_index(["easy", "simple"])
+    with pytest.raises(ValueError, match="'accuracy' is missing"):
+        tracker.update_difficulty_and_skip_gid_set(DataProto.from_dict(non_tensors={"global_id": ["a"]}))
