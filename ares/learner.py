@@ -257,11 +257,7 @@ class Learner:
     def _beta_controller(self, state: dict[str, Any] | None) -> BucketBeta | None:
         if state is None:
             return None
-        kl = self.config.algorithm.kl
-        target = (
-            {str(bucket): value for bucket, value in kl.target.items()} if isinstance(kl.target, dict) else kl.target
-        )
-        controller = BucketBeta(target_kls=target, interval=kl.beta_interval)
+        controller = bucket_beta(self.config.algorithm.kl)
         controller.load_state_dict(state)
         return controller
 

@@ -7,7 +7,10 @@ or the optimiser) does not survive a resume, so nothing adaptive may live anywhe
 from dataclasses import dataclass, field
 from typing import Any
 
-from algorithms.difficulty import DifficultyTracker
+import numpy as np
+import pandas as pd
+
+from algorithms.difficulty import DifficultyTracker, difficulty_bucket
 from algorithms.entropy import ThresholdTracker
 from algorithms.kl import (
     AdaptiveKLController,
@@ -100,6 +103,26 @@ class RunState:
             "counters": vars(self.counters).copy(),
             "evaluations": [vars(evaluation).copy() for evaluation in self.evaluations],
         }
+
+    def absorb_sampled(self, rows: pd.DataFrame, kept_slots: list[int]) -> None:
+        """Count one rollout's rows (id, slot, accuracy, token_ids, log_probs) and learn from groups filtering dropped.
+
+        A dropped group's difficulty is known all the same, and one that is always solved may join the skip set. Its
+        exact entropies were never computed: the mean negative log-prob of its samples is an unbiased estimate.
+        """
+        dropped = rows[~rows["slot"].isin(kept_slots) & rows["accuracy"].notna()]
+        groups = rows["slot"].nunique()
+        self.counters.prompts += groups
+        self.counters.samples += len(rows)
+        self.counters.tokens += int(rows["token_ids"].map(len).sum())
+        self.counters.filtered_groups += groups - len(kept_slots)
+        self.counters.unscored_samples += int(rows["accuracy"].isna().sum())
+        for _, group in dropped.groupby("slot", sort=True):
+            name, accuracy = str(group["id"].iloc[0]), float(group["accuracy"].astype(float).mean())
+            self.difficulty.difficulty_dict_train[name] = difficulty_bucket(accuracy)
+            entropy = -float(np.concatenate(group["log_probs"].tolist()).mean())
+            if accuracy == 1.0 and entropy < self.difficulty.drop_allpass_entropy_threshold:
+                self.difficulty.skip_gid_set.add(name)
 
     def metrics(self) -> dict[str, float]:
         """What the controllers say."""

@@ -211,6 +211,12 @@ class RunStore:
                 return commit
         return None
 
+    def prune_checkpoints(self, keep: int) -> None:
+        """Delete all but the newest `keep` committed checkpoints."""
+        folders = sorted((self.directory / "checkpoints").glob("[0-9]*"))
+        for folder in folders[:-keep]:
+            _remove(folder)
+
     @property
     def results(self) -> Path:
         """Where Prefect keeps the results of this run's phases."""

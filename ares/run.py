@@ -1,0 +1,205 @@
+"""A run while it is running: configuration, run directory, problems, actors and state in one place.
+
+Covered: opening a new run or an existing one (checked: same settings, same data, same weights), where a step's
+artifacts lie. Not covered: the order of work (flows/) and the work (tasks/).
+"""
+
+import hashlib
+import logging
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from algorithms.entropy import trigger_vocabulary
+from ares.config import Config, ConfigError, differences, fingerprint, from_dict
+from ares.data import DataError, Problems, load_problems
+from ares.scoring import load_scorer
+from ares.state import RunState
+from ares.store import Commit, RunStore, StoreError
+from ares.workers.cluster import Cluster
+
+logger = logging.getLogger(__name__)
+
+
+def runs_directory() -> Path:
+    """Where runs lie: ARES_RUNS, else `runs` in the working directory."""
+    return Path(os.environ.get("ARES_RUNS", "runs"))
+
+
+class Run:
+    """One run, opened. `state` is the state after the last commit; the flow moves it on."""
+
+    def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train: Problems,
+                 validation: Problems | None, data_digest: str) -> None:  # fmt: skip
+        self.config = config
+        self.store = store
+        self.tokenizer = tokenizer
+        self.train = train
+        self.validation = validation
+        self.cluster = Cluster(config, store)
+        self.state = RunState.initial(config, len(train))
+        self.commit: Commit | None = None
+        self.identity = f"{fingerprint(config)}-{data_digest}"
+        self.scorer = load_scorer(config.reward)
+        self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)
+        self.is_trigger = _triggers(config.algorithm.entropy.trigger_tokens, tokenizer)
+        self.row_of = {name: row for row, name in enumerate(train.frame["id"])}
+
+    @classmethod
+    def open(cls, config: Config, name: str, runs: Path) -> "Run":
+        """Check everything that can be checked, then create the run or take up the existing one.
+
+        Raises ConfigError, DataError or StoreError before anything is spent.
+        """
+        store = RunStore(runs / name)
+        tokenizer = _tokenizer(config.model.path)
+        train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer)
+        validation = None
+        if config.data.validation is not None:
+            held_out = load_problems(config.data.validation, config.data.validation_split, config.data, tokenizer)
+            validation = held_out.first(config.validation.max_prompts)
+        if len(train) < config.rollout.prompts:
+            raise DataError(
+                f"{train.source}: {len(train)} problems are fewer than rollout.prompts={config.rollout.prompts}"
+            )
+        for problems in (train, validation):
+            if problems is not None and problems.overlong:
+                logger.warning(
+                    "%s: %d prompts longer than %d tokens left out",
+                    problems.source, problems.overlong, config.data.max_prompt_length,
+                )  # fmt: skip
+        digests = {
+            "train": train.digest(),
+            "validation": validation.digest() if validation is not None else None,
+            "model": model_digest(config.model.path),
+        }
+        if store.exists():
+            _check_same(store, config, digests)
+        else:
+            store.write_run(_description(config, name, digests))
+        run = cls(config, store, tokenizer, train, validation, f"{digests['train']}-{digests['model']}")
+        run.restore()
+        return run
+
+    def restore(self) -> None:
+        """Go to the state after the last commit."""
+        self.commit = self.store.last_commit()
+        if self.commit is not None:
+            self.state = RunState.restored(self.config, len(self.train), self.commit.state)
+
+    def problems(self, purpose: str) -> Problems:
+        """The data set that a draw's ids belong to: held-out for `validation`, else the train set."""
+        if purpose != "validation":
+            return self.train
+        assert self.validation is not None
+        return self.validation
+
+    def step(self, number: int) -> "Step":
+        """The step of this number; 0 is the bootstrap."""
+        return Step(self, number)
+
+
+class Step:
+    """One step of a run: names its files, keys its phases."""
+
+    def __init__(self, run: Run, number: int) -> None:
+        self.run = run
+        self.number = number
+        self.timings: dict[str, float] = {}
+        """Seconds per phase of this execution."""
+
+    @property
+    def config(self) -> Config:
+        """The run's configuration."""
+        return self.run.config
+
+    def path(self, name: str) -> str:
+        """Path of an artifact of this step, relative to the run directory."""
+        return f"{self.run.store.step_path(self.number)}/{name}"
+
+    def key(self, phase: str, inputs: str) -> str:
+        """Identity of a phase's result: the same run, settings, data, step and inputs give the same key."""
+        parts = (self.run.identity, str(self.number), phase, inputs)
+        return f"{self.number:06d}-{phase}-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24]}"
+
+
+def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | None:
+    if path is None:
+        return None
+    try:
+        words = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"algorithm.entropy.trigger_tokens={path}: {error.strerror}") from error
+    return trigger_vocabulary(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), words)
+
+
+def read_config(store: RunStore) -> Config:
+    """The configuration an existing run was started with."""
+    return from_dict(store.read_run()["config"], str(store.directory / "run.json"))
+
+
+def model_digest(path: str) -> str:
+    """Hash of the weights and tokenizer files of a model directory; the revision of a hub model."""
+    folder = Path(path)
+    if not folder.is_dir():
+        from transformers import AutoConfig
+
+        return str(getattr(AutoConfig.from_pretrained(path), "_commit_hash", None) or path)
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*")):
+        if file.suffix in (".json", ".safetensors", ".bin", ".jinja", ".txt", ".model"):
+            with file.open("rb") as handle:
+                digest.update(f"{file.name}:{hashlib.file_digest(handle, 'sha256').hexdigest()}".encode())
+    return digest.hexdigest()[:16]
+
+
+def _tokenizer(path: str) -> PreTrainedTokenizerBase:
+    try:
+        return AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model.path={path}: no tokenizer can be loaded from there: {error}") from error
+
+
+def _description(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "run": name,
+        "config": config.model_dump(mode="json"),
+        "fingerprint": fingerprint(config),
+        "digests": digests,
+        "code_version": _code_version(),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "mlflow_run_id": None,
+    }
+
+
+def _code_version() -> str:
+    """Commit of the checkout, `+changes` when files differ from it; "unknown" outside one."""
+    here = Path(__file__).resolve().parent
+    try:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
+        changes = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=here, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
+
+
+def _check_same(store: RunStore, config: Config, digests: dict[str, Any]) -> None:
+    description = store.read_run()
+    changed = differences(from_dict(description["config"], str(store.directory / "run.json")), config)
+    if changed:
+        raise StoreError(
+            f"Run {store.name!r} was started with other settings, and they change results:\n  "
+            + "\n  ".join(changed)
+            + "\nTake the old ones, or start another run with --run."
+        )
+    for what, digest in description["digests"].items():
+        if digests[what] != digest:
+            kind = "weights" if what == "model" else "data"
+            raise StoreError(
+                f"Run {store.name!r}: the {what} {kind} changed since it was started ({digest} → {digests[what]})"
+            )

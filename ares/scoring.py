@@ -1,0 +1,91 @@
+"""Accuracy of responses: the built-in graders, and reward functions of the user's own.
+
+Covered: math answers; `path.py:function` with TRL's signature f(completions, **columns) or verl's
+compute_score(data_source, solution_str, ground_truth, extra_info). A sample that cannot be graded has no score (None),
+never zero. Not covered: what accuracy turns into (ares/shaping.py).
+"""
+
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ares.config import ConfigError, RewardConfig
+from rewards.aepo import format_reward
+from rewards.math import grade_answers
+
+Scorer = Callable[[pd.DataFrame], list[float | None]]
+
+
+class RewardError(RuntimeError):
+    """A reward function returned something that is no list of scores."""
+
+
+def load_scorer(config: RewardConfig) -> Scorer:
+    """The function that grades rows (columns of the problem, and `response`). Raises ConfigError."""
+    if config.kind == "math":
+        return lambda rows: grade_answers(rows["response"].tolist(), rows["answer"].tolist(), config.timeout)
+    path, colon, name = config.kind.rpartition(":")
+    if not colon:
+        raise ConfigError(f"reward.kind={config.kind} is neither `math` nor path.py:function")
+    return _user_function(_load_function(Path(path), name), config.kind)
+
+
+def score_rows(scorer: Scorer, rows: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy (None: no score) and format of each row. Raises RewardError when the scorer breaks its contract."""
+    scores = scorer(rows)
+    if not isinstance(scores, list) or len(scores) != len(rows):
+        size = f"{len(scores)} scores" if isinstance(scores, list) else f"a {type(scores).__name__}"
+        raise RewardError(f"The reward function returned {size} for {len(rows)} responses; it must return one each")
+    for row, score in enumerate(scores):
+        if score is not None and not 0.0 <= float(score) <= 1.0:
+            where = f"problem {rows['id'].iloc[row]!r}, sample {rows['sample'].iloc[row]}"
+            raise RewardError(f"The reward function gave {score} to {where}; accuracy lies in [0, 1] (None: no score)")
+    accuracy = pd.array([None if score is None else float(score) for score in scores], dtype="Float64")
+    return rows[["id", "slot", "sample"]].assign(
+        accuracy=accuracy, format=[format_reward(response) for response in rows["response"]]
+    )
+
+
+def _load_function(path: Path, name: str) -> Callable[..., Any]:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.exists():
+        raise ConfigError(f"reward.kind: there is no Python file {path}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ConfigError(f"reward.kind: {path} has no function {name!r}")
+    return function
+
+
+def _user_function(function: Callable[..., Any], where: str) -> Scorer:
+    parameters = inspect.signature(function).parameters
+    if "completions" in parameters:
+        return lambda rows: function(completions=rows["response"].tolist(), **_columns(rows))
+    if "solution_str" in parameters:
+        return lambda rows: [_verl_score(function, row) for row in rows.to_dict("records")]
+    raise ConfigError(
+        f"reward.kind={where}: the function takes neither `completions` (TRL) nor `solution_str` (verl); "
+        f"its parameters are {', '.join(parameters)}"
+    )
+
+
+def _columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
+    """What TRL passes beside the completions: every column of the data set, one entry a completion."""
+    hidden = ("response", "token_ids", "log_probs", "prompt_token_ids")
+    columns: dict[str, list[Any]] = {str(name): rows[name].tolist() for name in rows.columns if name not in hidden}
+    return columns | {"prompts": rows["prompt"].tolist()}
+
+
+def _verl_score(function: Callable[..., Any], row: Mapping[Any, Any]) -> float | None:
+    score = function(
+        data_source=row.get("data_source"),
+        solution_str=row["response"],
+        ground_truth=row["answer"],
+        extra_info=row.get("extra_info"),
+    )
+    return score["score"] if isinstance(score, dict) else score

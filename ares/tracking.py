@@ -1,0 +1,123 @@
+"""MLflow: what a commit says, logged from the commit.
+
+Covered: parameters, metrics with the commit's own timestamp (a replay adds no row), sample tables, the resolved profile,
+catching up after MLflow was away. Not covered: how runs compare; that is what MLflow's page is for.
+"""
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+
+from ares.config import fingerprint, result_settings
+from ares.plot import plot_progress
+from ares.run import Run
+from ares.store import Commit
+
+logger = logging.getLogger(__name__)
+METRICS_PER_CALL = 1000
+
+
+class Tracking:
+    """Brings a run's MLflow entry up to its last commit."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.uri = tracking_uri(run.config.tracking.uri, run.store.directory.parent)
+        self._client: MlflowClient | None = None
+        self._logged = -1
+
+    def catch_up(self) -> None:
+        """Log every commit that is not logged yet. An MLflow that is away is a warning: the next call catches up."""
+        try:
+            client = self._client or self._connect()
+            for step in self.run.store.committed_steps()[self._logged + 1 :]:
+                self._log(client, self.run.store.read_commit(step))
+                self._logged = step
+        except (MlflowException, OSError) as error:
+            logger.warning("MLflow at %s is away, training goes on: %s", self.uri, str(error).splitlines()[0])
+
+    def finish(self) -> None:
+        """Log what is left, with the plot of the run, and close the entry."""
+        self.catch_up()
+        plot_progress(self.run.store)
+        if self._client is None:
+            return
+        try:
+            self._client.log_artifact(self._id, str(self.run.store.directory / "progress.png"))
+            self._client.set_terminated(self._id)
+        except (MlflowException, OSError) as error:
+            logger.warning("MLflow at %s is away, the plot was not logged: %s", self.uri, str(error).splitlines()[0])
+
+    @property
+    def _id(self) -> str:
+        return str(self.run.store.read_run()["mlflow_run_id"])
+
+    def _connect(self) -> MlflowClient:
+        client = MlflowClient(tracking_uri=self.uri)
+        description = self.run.store.read_run()
+        if description["mlflow_run_id"] is None:
+            description["mlflow_run_id"] = self._create(client, description)
+            self.run.store.write_run(description)
+        else:
+            self._logged = _last_logged(client, description["mlflow_run_id"])
+            client.set_terminated(description["mlflow_run_id"], "RUNNING")
+        self._client = client
+        return client
+
+    def _create(self, client: MlflowClient, description: dict[str, Any]) -> str:
+        experiment = client.get_experiment_by_name(self.run.config.tracking.experiment)
+        if experiment is None:
+            local = self.uri.startswith("sqlite:")
+            artifacts = (self.run.store.directory.parent.absolute() / "mlartifacts").as_uri() if local else None
+            experiment_id = client.create_experiment(self.run.config.tracking.experiment, artifact_location=artifacts)
+        else:
+            experiment_id = experiment.experiment_id
+        tags = {
+            "ares.fingerprint": fingerprint(self.run.config),
+            "ares.code_version": description["code_version"],
+            "ares.directory": str(self.run.store.directory.absolute()),
+        }
+        created = client.create_run(experiment_id, run_name=self.run.store.name, tags=tags)
+        params = [Param(key, str(value)[:500]) for key, value in result_settings(self.run.config).items()]
+        client.log_batch(created.info.run_id, params=params[:100])
+        client.log_batch(created.info.run_id, params=params[100:])
+        profile = yaml.safe_dump(self.run.config.model_dump(mode="json"), sort_keys=False)
+        client.log_text(created.info.run_id, profile, "profile.yaml")
+        return str(created.info.run_id)
+
+    def _log(self, client: MlflowClient, commit: Commit) -> None:
+        values = commit.metrics | commit.timings
+        rows = [Metric(name, value, commit.timestamp, commit.step) for name, value in sorted(values.items())]
+        for start in range(0, len(rows), METRICS_PER_CALL):
+            client.log_batch(self._id, metrics=rows[start : start + METRICS_PER_CALL])
+        if "evaluation" in commit.artifacts and self.run.config.tracking.samples:
+            self._log_samples(client, commit)
+        # Last of a commit: where it is set, everything before it has arrived.
+        client.log_batch(self._id, tags=[RunTag("ares.logged_step", str(commit.step))])
+
+    def _log_samples(self, client: MlflowClient, commit: Commit) -> None:
+        """A table of held-out samples and one of training samples with every part of their reward."""
+        count = self.run.config.tracking.samples
+        for name in ("evaluation", "samples"):
+            rows = self.run.store.read_rows(commit.artifacts[name]).head(count)
+            problems = self.run.problems("validation" if name == "evaluation" else "train").frame[["id", "prompt"]]
+            table = rows.merge(problems, on="id", how="left")
+            client.log_dict(
+                self._id, json.loads(table.to_json(orient="split", index=False)), f"{name}/{commit.step:06d}.json"
+            )
+
+
+def tracking_uri(configured: str | None, runs: Path) -> str:
+    """Where metrics go: the profile's server, MLFLOW_TRACKING_URI, else a database beside the runs."""
+    return configured or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute() / 'mlflow.db'}"
+
+
+def _last_logged(client: MlflowClient, run_id: str) -> int:
+    return int(client.get_run(run_id).data.tags.get("ares.logged_step", -1))

@@ -1,0 +1,89 @@
+"""The Ray actors: a learner and an engine, each alone in its process with its own thread count.
+
+They hold no truth: whatever they know can be rebuilt from the run directory (ares/workers/cluster.py does it).
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from transformers import AutoTokenizer
+
+from algorithms.protocol import DataProto
+from ares.config import Config
+from ares.engines import Request, SamplingSettings
+from ares.engines.transformers import TransformersEngine, end_token_ids
+from ares.learner import Learner, UpdateResult
+from ares.store import Ref, RunStore
+
+
+class LearnerActor:
+    """The learner as an actor: reads its batches from the run directory, writes its checkpoints there."""
+
+    def __init__(self, settings: dict[str, Any], run_directory: str) -> None:
+        self.learner = Learner(Config.model_validate(settings))
+        self.store = RunStore(Path(run_directory))
+
+    def version(self) -> int:
+        """Training steps that made the weights held now."""
+        return self.learner.version
+
+    def experience(self, batch: Ref, target: str) -> Ref:
+        """Write a batch to `target` with its log-probs, entropies and values added."""
+        rows = DataProto.load(self.store.folder(batch))
+        return self.store.write_folder(target, rows.union(self.learner.experience(rows)).save)
+
+    def update(self, batch: Ref, beta: dict[str, Any] | None) -> UpdateResult:
+        """One training step."""
+        return self.learner.update(DataProto.load(self.store.folder(batch)), beta)
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The policy's weights (arrays: they cross Ray's object store without a copy)."""
+        return {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
+
+    def save(self, target: str) -> Ref:
+        """Write a checkpoint."""
+        return self.store.write_folder(target, self.learner.save)
+
+    def load(self, checkpoint: Ref) -> None:
+        """Go back to a checkpoint."""
+        self.learner.load(self.store.folder(checkpoint))
+
+
+class EngineActor:
+    """The engine as an actor."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        config = Config.model_validate(settings)
+        torch.set_num_threads(config.rollout.threads)
+        self.tokenizer = AutoTokenizer.from_pretrained(config.model.path)
+        device = "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
+        pad_id = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else 0
+        self.engine = TransformersEngine(
+            config.model.path, config.model.dtype, device, end_token_ids(config.model.path, self.tokenizer), pad_id
+        )
+
+    def version(self) -> int | None:
+        """Version of the weights held now; None before any were loaded."""
+        return self.engine.version
+
+    def load_weights(self, version: int, weights: dict[str, np.ndarray]) -> None:
+        """Take over the weights of a policy version."""
+        self.engine.load_weights(version, {name: torch.tensor(array) for name, array in weights.items()})
+
+    def generate(self, requests: list[Request], settings: SamplingSettings) -> pd.DataFrame:
+        """Sample; one row a request with token_ids, log_probs, finish_reason and the decoded response."""
+        completions = self.engine.generate(requests, settings)
+        texts = self.tokenizer.batch_decode(
+            [completion.token_ids.tolist() for completion in completions], skip_special_tokens=True
+        )
+        return pd.DataFrame(
+            {
+                "response": texts,
+                "token_ids": [completion.token_ids for completion in completions],
+                "log_probs": [completion.log_probs for completion in completions],
+                "finish_reason": [completion.finish_reason for completion in completions],
+            }
+        )

@@ -1,0 +1,20 @@
+"""Settings of Prefect, Ray, MLflow and transformers for every process of ares; import it before any of them."""
+
+import os
+
+_DEFAULTS = {
+    # Nothing calls home unless the user asks for it.
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    # Written one by one, task-run records lock Prefect's SQLite while a step's flow run is being created; the client
+    # then sleeps two seconds before it tries again. In batches they do not meet (docs/design.md).
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "0.5",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+for _name, _value in _DEFAULTS.items():
+    os.environ.setdefault(_name, _value)

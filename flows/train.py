@@ -1,0 +1,228 @@
+"""The flow `ares-train`: bootstrap, then one DAG run per training step, each ending in a commit.
+
+Covered: the order of work, where a resumed run goes on, refill of filtered batches, what runs beside what. Not covered:
+the work itself (tasks/). A run that was killed goes on from its last commit, and the phases of the step in flight whose
+results are kept are not done again.
+"""
+
+import asyncio
+import math
+import time
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+import flows.environment  # noqa: F401 (first: the settings are read at import)
+from ares.config import load
+from ares.display import Display
+from ares.run import Run, Step, runs_directory
+from ares.state import RunState
+from ares.store import Commit, Ref
+from ares.tracking import Tracking
+from tasks.sampling import Draw, Rows, rollout, score
+from tasks.training import (
+    Batch,
+    Evaluated,
+    Samples,
+    checkpoint,
+    evaluate,
+    experience,
+    finished_state,
+    joined_rows,
+    keep_groups,
+    shape_batch,
+    summarise_bootstrap,
+    update,
+    with_evaluation,
+)
+
+RUN: ContextVar[Run] = ContextVar("run")
+"""The run that the step flows of this process belong to: a flow's parameters must be JSON, a run is not."""
+
+
+class FilterExhausted(RuntimeError):
+    """Online filtering found no full batch within algorithm.filter.max_tries rollouts."""
+
+
+@flow(name="ares-train", persist_result=False, validate_parameters=True)
+async def ares_train(profile: str, overrides: list[str] | None = None, run: str | None = None) -> dict[str, Any]:
+    """Train `profile` with dotted `overrides` as run `run`; an existing run is continued from its last commit."""
+    name = run or f"{Path(profile).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    opened = Run.open(load(profile, overrides), name, runs_directory())
+    return await train(opened)
+
+
+async def train(run: Run) -> dict[str, Any]:
+    """Take a run from its last commit to its last step; returns its summary."""
+    with run.store.lock():
+        run.restore()
+        RUN.set(run)
+        display = Display(run)
+        tracking = Tracking(run)
+        try:
+            run.cluster.warm_up()
+            reporting = asyncio.create_task(asyncio.to_thread(tracking.catch_up))
+            with display:
+                if run.commit is None:
+                    await bootstrap.with_options(flow_run_name="bootstrap")()
+                    display.committed()
+                while run.state.step < run.config.train.steps:
+                    await reporting
+                    reporting = asyncio.create_task(asyncio.to_thread(tracking.catch_up))
+                    number = run.state.step + 1
+                    await train_step.with_options(flow_run_name=f"step-{number:06d}")(number)
+                    display.committed()
+                await reporting
+                await asyncio.to_thread(tracking.finish)
+        finally:
+            run.cluster.shut_down()
+    return display.summary()
+
+
+@flow(name="ares-bootstrap", persist_result=False)
+async def bootstrap() -> None:
+    """One pass over the train set: buckets, targets, τ and alpha before the first step; the first evaluation."""
+    step = RUN.get().step(0)
+    config = step.config
+    ids = step.run.train.first(config.bootstrap.max_prompts).frame["id"].tolist()
+    samples = await _sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n)
+    found: list[Batch] = []
+    for ref, scored in zip(samples.rollouts, samples.scores, strict=True):
+        shard = Samples(rollouts=[ref], scores=[scored], slots=[])
+        found.append(await experience(step, shard, f"experience-{len(found):04d}", label=str(len(found))))
+    shaped = await summarise_bootstrap(step, found)
+    evaluated = await _evaluation(step)
+    state = with_evaluation(step.run.store.read_json(shaped.state), evaluated, 0)
+    metrics = shaped.metrics | (evaluated.metrics if evaluated else {})
+    artifacts = {"samples": shaped.samples} | ({"evaluation": evaluated.rows} if evaluated else {})
+    _commit(step, artifacts, state, metrics)
+
+
+@flow(name="ares-train-step", persist_result=False)
+async def train_step(number: int) -> None:
+    """One training step: sample and filter, experience, shape, update, evaluate, commit."""
+    step = RUN.get().step(number)
+    run, config = step.run, step.config
+    samples, state, sampled_metrics = await _training_samples(step)
+    found = await experience(step, samples, "experience")
+    shaped = await shape_batch(step, found, state)
+    after_shaping = run.store.read_json(shaped.state)
+    run.cluster.announce_update(number, shaped.batch, state["beta"])
+    updated = await update(step, shaped.batch)
+
+    due = number % config.validation.every == 0 or number == config.train.steps
+    evaluated = await _evaluation(step) if due else None
+    artifacts = {"batch": shaped.batch, "samples": shaped.samples}
+    if evaluated:
+        artifacts["evaluation"] = evaluated.rows
+    if number % config.train.checkpoint_every == 0 or number == config.train.steps:
+        artifacts["checkpoint"] = (await checkpoint(step)).checkpoint
+    metrics = sampled_metrics | shaped.metrics | updated.metrics | (evaluated.metrics if evaluated else {})
+    _commit(step, artifacts, finished_state(after_shaping, updated, evaluated, number), metrics)
+
+
+async def _training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[str, float]]:
+    """Draw prompts until rollout.prompts groups are worth training on; the state with cursor and counters moved on."""
+    run, config = step.run, step.config
+    state = RunState.restored(config, len(run.train), run.state.state_dict())
+    wanted, filtering = config.rollout.prompts, config.algorithm.filter
+    skip = {run.row_of[name] for name in state.difficulty.skip_gid_set if name in run.row_of}
+    samples = Samples(rollouts=[], scores=[], slots=[])
+    drawn = kept = useful = scored = 0
+    correct = 0.0
+    for attempt in range(1, filtering.max_tries + 1):
+        missing = wanted - kept
+        keep_rate = max(kept / drawn, 0.125) if drawn else 1.0
+        ask = min(wanted, math.ceil(missing / keep_rate))
+        ids = run.train.frame["id"].iloc[state.cursor.take(ask, skip)].tolist()
+        part = await _sample(step, "rollout", ids, step.number - 1, config.rollout.n, len(samples.rollouts), drawn)
+        rows = joined_rows(step, part, "rollout")
+        good = keep_groups(rows, filtering.low, filtering.high, filtering.enabled)
+        samples.rollouts += part.rollouts
+        samples.scores += part.scores
+        samples.slots += good[:missing]
+        drawn += len(ids)
+        kept += len(good[:missing])
+        state.absorb_sampled(rows, good)
+        correct += float(rows["accuracy"].fillna(0.0).astype(float).sum())
+        scored += int(rows["accuracy"].notna().sum())
+        useful += len(good)
+        if kept == wanted:
+            metrics = {
+                "reward/sampled_accuracy": correct / max(scored, 1),
+                "filter/kept_share": useful / drawn,
+                "filter/rollouts": float(attempt),
+                "filter/drawn_prompts": float(drawn),
+            }
+            return samples, state.state_dict(), metrics
+    raise FilterExhausted(
+        f"step {step.number}: after {filtering.max_tries} rollouts ({drawn} prompts) only {kept} of {wanted} groups "
+        f"had an accuracy between {filtering.low} and {filtering.high}. The data is too easy or too hard for this policy: "
+        "change the data, raise rollout.n, or set algorithm.filter.enabled=false."
+    )
+
+
+async def _sample(
+    step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
+    temperature: float | None = None,
+) -> Samples:  # fmt: skip
+    """Roll out shard after shard; each is graded while the next one is generated."""
+    config = step.config
+    size = config.rollout.shard_prompts
+    sampled: list[Rows] = []
+    grading: list[asyncio.Task[Rows]] = []
+    for place in range(0, len(ids), size):
+        shard = first_shard + len(sampled)
+        draw = Draw(
+            version=version,
+            purpose=purpose,
+            shard=shard,
+            first_slot=first_slot + place,
+            ids=ids[place : place + size],
+            n=n,
+            temperature=config.rollout.temperature if temperature is None else temperature,
+            greedy=purpose == "rollout" and config.algorithm.advantage.estimator == "remax",
+        )
+        rows = await rollout(step, draw, label=f"{purpose} {shard}")
+        sampled.append(rows)
+        grading.append(asyncio.create_task(score(step, draw, rows, label=f"{purpose} {shard}")))
+    scores = [await task for task in grading]
+    return Samples(rollouts=[rows.rows for rows in sampled], scores=[rows.rows for rows in scores], slots=[])
+
+
+async def _evaluation(step: Step) -> Evaluated | None:
+    """Accuracy of the policy after the step on the held-out problems; None where there are none."""
+    if step.run.validation is None:
+        return None
+    settings = step.config.validation
+    ids = step.run.validation.frame["id"].tolist()
+    samples = await _sample(step, "validation", ids, step.number, settings.n, temperature=settings.temperature)
+    return await evaluate(step, samples)
+
+
+def _commit(step: Step, artifacts: dict[str, Ref], state: dict[str, Any], metrics: dict[str, float]) -> None:
+    """Finish the step: from here on it is never done again."""
+    run = step.run
+    total = sum(step.timings.values())
+    counters = RunState.restored(run.config, len(run.train), state).counters
+    before = run.state.counters
+    timings = step.timings | {
+        "timing_s/step": total,
+        "perf/throughput": (counters.tokens - before.tokens) / max(total, 1e-9),
+        "perf/total_num_tokens": float(counters.tokens - before.tokens),
+    }
+    commit = Commit(
+        step=step.number,
+        parent=run.commit.digest() if run.commit else None,
+        artifacts=artifacts,
+        state=state,
+        metrics=metrics,
+        timings=timings,
+        timestamp=time.time_ns() // 1_000_000,
+    )
+    run.store.write_commit(commit)
+    run.commit = commit
+    run.state = RunState.restored(run.config, len(run.train), state)
+    run.store.prune_checkpoints(run.config.train.keep_checkpoints)

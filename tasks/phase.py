@@ -1,0 +1,84 @@
+"""A phase: one durable piece of a step, run as a Prefect task whose small result is keyed, kept and checked.
+
+Covered: the key (run, settings, data, step, phase, inputs), results under the run directory, retries, the check that a
+kept result's files are intact. Not covered: what a phase does (the other modules of this room).
+"""
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from prefect.tasks import Task
+from pydantic import BaseModel
+
+from ares.run import Step
+from ares.store import Ref
+
+P = ParamSpec("P")
+R = TypeVar("R", bound=BaseModel)
+
+
+class Phase(Generic[P, R]):
+    """A function `async (step, …inputs) → result` as a phase. Inputs and result are JSON values, models and refs."""
+
+    def __init__(self, name: str, function: Callable[..., Awaitable[R]], retries: int) -> None:
+        self.name = name
+        self.function = function
+        self.task: Task[Any, Any] = Task(
+            function,
+            name=name,
+            retries=retries,
+            # A retry within about 1.5 s of a failure can be overwritten by the CRASHED state of the run before it.
+            retry_delay_seconds=2,
+            persist_result=True,
+            result_serializer="json",
+            cache_key_fn=lambda _, arguments: arguments["step"].key(name, _inputs(arguments)),
+            cache_expiration=timedelta(days=3650),
+        )
+
+    async def __call__(self, step: Step, *inputs: Any, label: str = "") -> R:
+        """Run the phase, or take its kept result when the files it names are intact."""
+        configured = self.task.with_options(
+            result_storage=step.run.store.results.absolute(),
+            task_run_name=f"{self.name}{f' {label}' if label else ''}",
+        )
+        started = time.perf_counter()
+        state = await configured(step, *inputs, return_state=True)
+        result: R = await state.aresult()
+        if state.name == "Cached" and not step.run.store.intact(list(_refs(result))):
+            result = await configured.with_options(refresh_cache=True)(step, *inputs)
+        step.timings[f"timing_s/{self.name}"] = (
+            step.timings.get(f"timing_s/{self.name}", 0.0) + time.perf_counter() - started
+        )
+        return result
+
+
+def phase(name: str, retries: int = 0) -> Callable[[Callable[..., Awaitable[R]]], Phase[Any, R]]:
+    """Make a function a phase. `retries`: how often Prefect tries it again after an error."""
+    return lambda function: Phase(name, function, retries)
+
+
+def _inputs(arguments: dict[str, Any]) -> str:
+    plain = {name: _plain(value) for name, value in arguments.items() if name != "step"}
+    return json.dumps(plain, sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _refs(value: Any) -> Iterator[Ref]:
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _refs(getattr(value, name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _refs(item)

@@ -1,0 +1,84 @@
+"""Phases that sample and grade: rollout and score, one shard at a time."""
+
+import asyncio
+
+import pandas as pd
+from pydantic import BaseModel
+
+from ares.batch import GREEDY
+from ares.engines import Request, SamplingSettings
+from ares.keys import derive_seed
+from ares.run import Step
+from ares.scoring import score_rows
+from ares.store import Ref
+from tasks.phase import phase
+
+
+class Draw(BaseModel):
+    """What a shard samples: problems by id, in slots that are unique within the step."""
+
+    version: int
+    """Policy version that answers."""
+    purpose: str
+    """`rollout`, `bootstrap` or `validation`: part of every draw's key, and the data set the ids belong to."""
+    shard: int
+    first_slot: int
+    ids: list[str]
+    n: int
+    temperature: float
+    greedy: bool = False
+    """One greedy answer more per problem (ReMax's baseline)."""
+
+
+class Rows(BaseModel):
+    """A table of samples."""
+
+    rows: Ref
+    tokens: int = 0
+
+
+@phase("rollout")
+async def rollout(step: Step, draw: Draw) -> Rows:
+    """Sample `draw.n` responses to each problem; rows are sorted by slot and sample."""
+    config = step.config
+    rows = _requested(step, draw)
+    settings = SamplingSettings(draw.temperature, config.rollout.top_p, config.rollout.max_response_length)
+    parts = []
+    for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
+        requests = [Request(prompt, seed) for prompt, seed in zip(part["prompt_token_ids"], part["seed"], strict=True)]
+        how = settings if sampled else SamplingSettings(0.0, 1.0, settings.max_tokens)
+        answers = await step.run.cluster.generate(draw.version, requests, how)
+        parts.append(part[["id", "slot", "sample"]].reset_index(drop=True).join(answers))
+    found = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
+    ref = step.run.store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), found)
+    return Rows(rows=ref, tokens=int(found["token_ids"].map(len).sum()))
+
+
+def _requested(step: Step, draw: Draw) -> pd.DataFrame:
+    problems = step.run.problems(draw.purpose).rows(draw.ids)
+    samples = ([GREEDY] if draw.greedy else []) + list(range(draw.n))
+    # Validation draws the same noise every time, so that two evaluations differ by the policy alone.
+    moment = "held-out" if draw.purpose == "validation" else step.number
+    seed = step.config.train.seed
+    return pd.DataFrame(
+        {
+            "id": name,
+            "slot": draw.first_slot + place,
+            "sample": sample,
+            "prompt_token_ids": prompt,
+            "seed": derive_seed(seed, draw.purpose, moment, draw.first_slot + place, name, sample),
+        }
+        for place, (name, prompt) in enumerate(zip(problems["id"], problems["prompt_token_ids"], strict=True))
+        for sample in samples
+    )
+
+
+@phase("score", retries=2)
+async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
+    """Grade a shard's responses."""
+    rows = step.run.store.read_rows(sampled.rows)
+    problems = step.run.problems(draw.purpose).frame.drop(columns=["prompt_token_ids"])
+    whole = rows.merge(problems, on="id", how="left", validate="many_to_one")
+    scored = await asyncio.to_thread(score_rows, step.run.scorer, whole)
+    ref = step.run.store.write_rows(step.path(f"score-{draw.purpose}-{draw.shard:04d}.parquet"), scored)
+    return Rows(rows=ref)

@@ -1,0 +1,206 @@
+"""Phases between the samples and the next policy: experience, shape, update, evaluate, checkpoint, commit."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel
+
+from algorithms.difficulty import BUCKETS, difficulty_codes
+from algorithms.protocol import DataProto
+from ares.batch import GREEDY, entropy_statistics, mark_hwe, shape, to_batch
+from ares.run import Step
+from ares.state import Counters, Evaluation, RunState
+from ares.store import Ref
+from tasks.phase import phase
+
+
+class Samples(BaseModel):
+    """The shards whose rows make a batch, and the slots of the groups that are trained on."""
+
+    rollouts: list[Ref]
+    scores: list[Ref]
+    slots: list[int]
+
+
+class Batch(BaseModel):
+    """A folder with a DataProto."""
+
+    batch: Ref
+
+
+class Shaped(BaseModel):
+    """What shaping leaves: the batch the update takes, a readable table of its samples, the state, the metrics."""
+
+    batch: Ref
+    samples: Ref
+    state: Ref
+    metrics: dict[str, float]
+
+
+class Updated(BaseModel):
+    """What the update leaves besides new weights."""
+
+    metrics: dict[str, float]
+    beta: dict[str, Any] | None
+
+
+class Evaluated(BaseModel):
+    """Held-out accuracy after a step."""
+
+    rows: Ref
+    accuracy: float
+    mean_length: float
+    metrics: dict[str, float]
+
+
+class Saved(BaseModel):
+    """A weight checkpoint."""
+
+    checkpoint: Ref
+
+
+@phase("experience")
+async def experience(step: Step, samples: Samples, folder: str) -> Batch:
+    """Pad the chosen groups into a batch and have the learner add log-probs and exact entropies."""
+    batch = to_batch(joined_rows(step, samples, "rollout"), step.run.pad_id)
+    inputs = step.run.store.write_folder(step.path(f"inputs/{folder}"), batch.save)
+    version = max(step.number - 1, 0)
+    return Batch(batch=await step.run.cluster.experience(version, inputs, step.path(folder)))
+
+
+@phase("shape")
+async def shape_batch(step: Step, found: Batch, state: dict[str, Any]) -> Shaped:
+    """HWE tokens, difficulty, targets, alpha, rewards, KL and advantages; moves the state on."""
+    run = step.run
+    after = RunState.restored(step.config, len(run.train), state)
+    batch = DataProto.load(run.store.folder(found.batch))
+    metrics = await asyncio.to_thread(shape, batch, after, step.config, run.is_trigger)
+    return Shaped(
+        batch=run.store.write_folder(step.path("batch"), batch.save),
+        samples=run.store.write_rows(step.path("samples.parquet"), _table(batch)),
+        state=run.store.write_json(step.path("state.json"), after.state_dict()),
+        metrics=metrics,
+    )
+
+
+@phase("update")
+async def update(step: Step, batch: Ref) -> Updated:
+    """Train on the batch: the policy before the step becomes the policy after it."""
+    result = await step.run.cluster.update(step.number)
+    return Updated(metrics=result.metrics, beta=result.beta)
+
+
+@phase("evaluate")
+async def evaluate(step: Step, samples: Samples) -> Evaluated:
+    """Accuracy and length on the held-out problems, over all and per bucket of their own accuracy."""
+    rows = joined_rows(step, samples, "validation")
+    scored = rows[rows["accuracy"].notna()]
+    accuracy = scored["accuracy"].astype(float)
+    per_problem = accuracy.groupby(scored["id"]).agg(["mean", "max"])
+    codes = difficulty_codes(per_problem["mean"].to_numpy())
+    length = float(rows["token_ids"].map(len).mean())
+    metrics = {
+        "val/accuracy": float(accuracy.mean()),
+        "val/pass_at_n": float(per_problem["max"].mean()),
+        "val/response_length": length,
+        "val/format": float(rows["format"].mean()),
+        "val/clip_ratio": float((rows["finish_reason"] == "length").mean()),
+    } | {f"val/{bucket}_share": float(np.mean(codes == code)) for code, bucket in enumerate(BUCKETS)}
+    table = rows[["id", "sample", "response", "accuracy", "finish_reason"]]
+    ref = step.run.store.write_rows(step.path("evaluation.parquet"), table)
+    return Evaluated(rows=ref, accuracy=float(accuracy.mean()), mean_length=length, metrics=metrics)
+
+
+@phase("checkpoint")
+async def checkpoint(step: Step) -> Saved:
+    """Write weights and optimiser after the step."""
+    return Saved(checkpoint=await step.run.cluster.save(step.number, f"checkpoints/{step.number:06d}"))
+
+
+@phase("bootstrap")
+async def summarise_bootstrap(step: Step, found: list[Batch]) -> Shaped:
+    """First difficulty of every problem, first targets, τ and alpha, from one pass over the train set."""
+    run = step.run
+    state = RunState.initial(step.config, len(run.train))
+    thresholds, columns = [], []
+    for shard in found:  # τ needs every response before the first HWE token can be counted
+        thresholds.append(entropy_statistics(DataProto.load(run.store.folder(shard.batch)), step.config))
+    threshold = state.threshold.update(np.concatenate(thresholds))
+    for shard in found:
+        batch = DataProto.load(run.store.folder(shard.batch))
+        entropy_statistics(batch, step.config)
+        mark_hwe(batch, threshold, step.config, run.is_trigger)
+        columns.append(_table(batch))
+    table = pd.concat(columns, ignore_index=True)
+    scored = table[table["accuracy"].notna()]
+    state.difficulty.update(
+        scored["id"].to_numpy(),
+        scored["accuracy"].to_numpy(dtype=float),
+        scored["entropies"].to_numpy(dtype=float),
+        scored["high_entropy_token_num"].to_numpy(dtype=float),
+    )
+    state.step = 0
+    tokens = int(table["tokens"].sum())
+    unscored = len(table) - len(scored)
+    state.counters = Counters(table["id"].nunique(), len(table), tokens, unscored_samples=unscored)
+    metrics = state.metrics() | {
+        "bootstrap/accuracy": float(scored["accuracy"].astype(float).mean()),
+        "bootstrap/unscored": float(unscored),
+        "bootstrap/response_length": tokens / len(table),
+    }
+    ref = run.store.write_rows(step.path("samples.parquet"), table)
+    return Shaped(
+        batch=ref, samples=ref, state=run.store.write_json(step.path("state.json"), state.state_dict()), metrics=metrics
+    )
+
+
+def joined_rows(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
+    """Samples with their scores and their problems; with `slots`, only those groups, in that order."""
+    store = step.run.store
+    rows = pd.concat([store.read_rows(ref) for ref in samples.rollouts], ignore_index=True)
+    scores = pd.concat([store.read_rows(ref) for ref in samples.scores], ignore_index=True)
+    whole = rows.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
+    problems = step.run.problems(purpose).frame[["id", "answer", "prompt_token_ids"]]
+    whole = whole.merge(problems, on="id", how="left", validate="many_to_one")
+    greedy = whole[whole["sample"] == GREEDY].set_index("slot")["accuracy"]
+    whole = whole[whole["sample"] != GREEDY]
+    if len(greedy):
+        whole = whole.assign(baseline=whole["slot"].map(greedy.fillna(0.0)).astype(float))
+    chosen = whole[whole["slot"].isin(samples.slots)] if samples.slots else whole
+    return chosen.sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
+
+
+def finished_state(shaped: dict[str, Any], updated: Updated, evaluated: Evaluated | None, step: int) -> dict[str, Any]:
+    """The state to commit: what shaping left, with β from the update and the evaluation of the step."""
+    state = dict(shaped) | {"step": step, "beta": updated.beta}
+    counters = dict(state["counters"])
+    counters["skipped_updates"] += int(updated.metrics["actor/skipped_updates"])
+    state["counters"] = counters
+    return with_evaluation(state, evaluated, step)
+
+
+def with_evaluation(state: dict[str, Any], evaluated: Evaluated | None, step: int) -> dict[str, Any]:
+    """The state with one evaluation more."""
+    if evaluated is None:
+        return state
+    found = vars(Evaluation(step, evaluated.accuracy, evaluated.mean_length))
+    return state | {"evaluations": [*state["evaluations"], found]}
+
+
+def keep_groups(rows: pd.DataFrame, low: float, high: float, enabled: bool) -> list[int]:
+    """Slots of the groups worth training on: at least two scored samples and, when filtering, low < accuracy < high."""
+    scored = rows[rows["accuracy"].notna() & (rows["sample"] != GREEDY)]
+    groups = scored["accuracy"].astype(float).groupby(scored["slot"]).agg(["mean", "count"])
+    keep = groups["count"] >= 2
+    if enabled:
+        keep &= (groups["mean"] > low) & (groups["mean"] < high)
+    return [int(slot) for slot in groups.index[keep]]
+
+
+def _table(batch: DataProto) -> pd.DataFrame:
+    """One readable row a sample, with every part of its reward."""
+    columns = {name: list(values) for name, values in batch.non_tensor_batch.items()}
+    table = pd.DataFrame(columns).rename(columns={"global_id": "id", "uid": "slot"})
+    return table.assign(tokens=batch.tensor("attention_mask")[:, batch.tensor("prompts").shape[1] :].sum(1).numpy())
