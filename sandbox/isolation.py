@@ -1,0 +1,85 @@
+"""What isolation a worker got, whether that is enough, and what to do where it is not."""
+
+import dataclasses
+from typing import Any, Self
+
+from sandbox.worker.confinement import LAYERS
+
+LEVELS = ("none", "standard")
+
+_REMEDIES = {
+    "namespaces": (
+        "allow user namespaces: sysctl -w user.max_user_namespaces=15000; on Debian kernel.unprivileged_userns_clone=1; "
+        "on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; Docker: --security-opt seccomp=unconfined "
+        "--security-opt apparmor=unconfined; Kubernetes: securityContext.seccompProfile.type=Unconfined, or "
+        "capabilities.add=[SYS_ADMIN]"
+    ),
+    "root": "allow mounting in the namespace: Docker: --security-opt apparmor=unconfined --security-opt systempaths=unconfined",
+    "uid": "give the container CAP_SETUID and CAP_SETGID, or run it as an ordinary user",
+    "landlock": "use a kernel from 5.13 on with landlock among its lsm= modules; Docker: a seccomp profile from 20.10.10 on",
+    "seccomp": "use a kernel with CONFIG_SECCOMP_FILTER, on x86-64 or aarch64",
+    "rlimits": "use Linux",
+}
+_PURPOSES = {
+    "namespaces": "no network, own processes, killed as a whole",
+    "root": "a root of read-only libraries and a small /tmp; the machine's files are not there",
+    "uid": "an unprivileged user of its own per worker",
+    "landlock": "files can be opened only below the libraries",
+    "seccomp": "only harmless system calls",
+    "rlimits": "address space, CPU time, file size, open files",
+}
+
+
+class SandboxUnavailable(RuntimeError):
+    """This machine cannot isolate programs as asked. The message names the layer, the error and the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class IsolationReport:
+    """Layers of a worker: those in force, and why the others are missing (layer -> (errno name, message))."""
+
+    applied: tuple[str, ...]
+    missing: dict[str, tuple[str, str]]
+
+    @classmethod
+    def from_worker(cls, report: dict[str, Any]) -> Self:
+        """From the first frame that a worker sends."""
+        return cls(tuple(report["applied"]), {layer: (why[0], why[1]) for layer, why in report["missing"].items()})
+
+    def lacking(self) -> list[str]:
+        """The layers to add to reach the floor: seccomp, rlimits and (Landlock or a root of its own)."""
+        lacking = [layer for layer in ("seccomp", "rlimits") if layer not in self.applied]
+        if "landlock" not in self.applied and "root" not in self.applied:
+            lacking.append("landlock")
+            if "namespaces" not in self.applied:
+                lacking.append("namespaces")
+        return lacking
+
+    def require_floor(self) -> None:
+        """Raise SandboxUnavailable below the floor."""
+        lacking = self.lacking()
+        if not lacking:
+            return
+        lines = [
+            "programs cannot be isolated on this machine (the floor is seccomp + rlimits + (Landlock or a mount namespace)):",
+            *(f"  {self.explain(layer)}" for layer in lacking),
+            "Only where every program is trusted, pass min_isolation='none'.",
+        ]
+        raise SandboxUnavailable("\n".join(lines))
+
+    def explain(self, layer: str) -> str:
+        """One line on a layer: in force, or why not and the remedy."""
+        if layer in self.applied:
+            return f"{layer}: in force ({_PURPOSES[layer]})"
+        if layer == "uid" and layer not in self.missing:
+            return "uid: not needed (the worker is not root)"
+        name, message = self.missing.get(layer, ("", "not tried"))
+        return f"{layer}: missing: {name} {message}. Remedy: {_REMEDIES[layer]}"
+
+    def lines(self) -> list[str]:
+        """One line for every layer."""
+        return [self.explain(layer) for layer in LAYERS]
+
+    def summary(self) -> str:
+        """The layers in force, in one phrase."""
+        return "+".join(self.applied) if self.applied else "no isolation at all"

@@ -1,0 +1,203 @@
+"""A pool of worker processes that judges programs, used alike from a script, a Ray actor and the command line."""
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+from sandbox import isolation
+from sandbox.program import Program, TestOutcome, Verdict, classify
+from sandbox.worker_process import ALL_LAYERS, WorkerLost, WorkerProcess
+
+logger = logging.getLogger(__name__)
+
+
+class PoolClosed(RuntimeError):
+    """The pool was closed, by close() or the end of its `with` block, before the programs were judged."""
+
+
+class _Call:
+    """One call of run() or stream(): its programs are in the pool's queue, its verdicts come back in `results`."""
+
+    def __init__(self) -> None:
+        self.results: queue.SimpleQueue[tuple[int, Verdict | None]] = queue.SimpleQueue()
+        self.cancelled = False
+
+
+class SandboxPool:
+    """Worker processes that judge programs. Usable from several threads, but not from a fork of its process."""
+
+    def __init__(
+        self,
+        num_workers: int = 1,
+        min_isolation: str = "standard",
+        *,
+        fresh_per_test: bool = False,
+        layers: tuple[str, ...] = ALL_LAYERS,
+    ) -> None:
+        """Start the workers. All layers of isolation that this machine offers are applied.
+
+        min_isolation: "standard" raises SandboxUnavailable, with the remedy, where they do not reach the floor; "none"
+        accepts what there is, with a warning and a mark in every verdict. fresh_per_test: as if every program asked
+        for it. layers: those to try, fewer than all only to measure their cost.
+        """
+        if num_workers < 1:
+            raise ValueError("num_workers is at least 1")
+        if min_isolation not in isolation.LEVELS:
+            raise ValueError(f"min_isolation is one of {', '.join(isolation.LEVELS)}, not {min_isolation!r}")
+        self._min_isolation = min_isolation
+        self._fresh_per_test = fresh_per_test
+        self._layers = layers
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._jobs: queue.SimpleQueue[tuple[_Call, int, Program] | None] = queue.SimpleQueue()
+        self._workers: list[WorkerProcess | None] = []
+        try:
+            for _ in range(num_workers):
+                self._workers.append(WorkerProcess(layers))
+                if len(self._workers) == 1:
+                    self.isolation = self._check_isolation(self._workers[0])
+        except BaseException:
+            self._kill_workers()
+            raise
+        self._threads = [
+            threading.Thread(target=self._work, args=(slot,), name=f"sandbox-{slot}", daemon=True)
+            for slot in range(num_workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _check_isolation(self, worker: WorkerProcess | None) -> str:
+        assert worker is not None
+        report = isolation.IsolationReport.from_worker(worker.report)
+        if self._min_isolation == "none":
+            logger.warning("sandbox: min_isolation='none': programs run with %s", report.summary())
+        else:
+            report.require_floor()
+        return f"{self._min_isolation}:{'+'.join(report.applied) or 'nothing'}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, programs: Iterable[Program]) -> list[Verdict]:
+        """Judge programs; verdicts in their order. Raises PoolClosed."""
+        found = dict(self.stream(programs))
+        return [found[index] for index in range(len(found))]
+
+    def stream(self, programs: Iterable[Program]) -> Iterator[tuple[int, Verdict]]:
+        """Judge programs; (index, verdict) as they finish. Raises PoolClosed."""
+        call = _Call()
+        with self._lock:
+            self._check_open()
+            count = 0
+            for index, program in enumerate(programs):
+                self._jobs.put((call, index, program))
+                count = index + 1
+        try:
+            for _ in range(count):
+                index, verdict = call.results.get()
+                if verdict is None:
+                    raise PoolClosed("the pool was closed before all programs were judged")
+                yield index, verdict
+        finally:
+            call.cancelled = True  # an interrupted call leaves no work behind for the next one
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PoolClosed("the pool is closed")
+        if os.getpid() != self._pid:
+            raise RuntimeError("this pool belongs to another process: make one after the fork")
+
+    def close(self) -> None:
+        """End all workers at once. Idempotent."""
+        with self._lock:
+            if self._closed or os.getpid() != self._pid:
+                return
+            self._closed = True
+        for _ in self._threads:
+            self._jobs.put(None)
+        self._kill_workers()
+        for thread in self._threads:
+            thread.join()
+        self._kill_workers()  # those that a thread had just started anew
+        while not self._jobs.empty():
+            job = self._jobs.get()
+            if job is not None:
+                job[0].results.put((job[1], None))
+
+    def _kill_workers(self) -> None:
+        for worker in self._workers:
+            if worker is not None:
+                worker.kill()
+
+    def _work(self, slot: int) -> None:
+        """Body of the thread that drives one worker."""
+        while (job := self._jobs.get()) is not None:
+            call, index, program = job
+            if not call.cancelled:
+                call.results.put((index, None if self._closed else self._judge(slot, program)))
+
+    def _judge(self, slot: int, program: Program) -> Verdict | None:
+        started = time.monotonic()
+        known: dict[int, TestOutcome] = {}
+        usage = {}
+        fault = ""
+        for _ in range(2):  # a failure of the sandbox is retried once, in a fresh worker
+            try:
+                usage = self._worker(slot).judge(program, self._fresh_per_test or program.fresh_per_test, known)
+            except WorkerLost as error:
+                if self._closed:
+                    return None
+                fault = str(error)
+                logger.warning("sandbox: worker %d lost: %s", slot, fault)
+                self._drop_worker(slot)
+                continue
+            failed = [index for index, outcome in known.items() if outcome.verdict == "internal_error"]
+            if not failed:
+                break
+            fault = known[failed[0]].detail
+            for index in failed:
+                del known[index]
+            self._drop_worker(slot)
+        count = len(program.tests) + len(program.stdin_tests or ())
+        outcomes = tuple(
+            known.get(index) or TestOutcome("internal_error", detail=fault[:200]) for index in range(count)
+        )
+        pass_ratio, error_type = classify(outcomes, program.truncated)
+        return Verdict(
+            pass_ratio=pass_ratio,
+            error_type=error_type,
+            tests=outcomes,
+            exec_time=usage.get("cpu", 0.0),
+            wall_time=time.monotonic() - started,
+            peak_rss=usage.get("peak_rss", 0),
+            stdout=usage.get("stdout", ""),
+            stderr=usage.get("stderr", ""),
+            trusted_compare=usage.get("trusted", True),
+            isolation=self.isolation,
+        )
+
+    def _worker(self, slot: int) -> WorkerProcess:
+        worker = self._workers[slot]
+        if worker is None:
+            worker = self._workers[slot] = WorkerProcess(self._layers)
+            applied = f"{self._min_isolation}:{'+'.join(worker.report['applied']) or 'nothing'}"
+            if applied != self.isolation:
+                self._drop_worker(slot)
+                raise WorkerLost(f"a new worker has other isolation: {applied}, not {self.isolation}")
+        return worker
+
+    def _drop_worker(self, slot: int) -> None:
+        worker, self._workers[slot] = self._workers[slot], None
+        if worker is not None:
+            worker.kill()

@@ -1,0 +1,110 @@
+"""What goes into the sandbox and what comes out of it."""
+
+import dataclasses
+from collections.abc import Sequence
+
+ERROR_TYPES = (
+    "internal_error",
+    "syntax_error",
+    "memory",
+    "timeout",
+    "output_limit",
+    "runtime_error",
+    "wrong_answer",
+    "truncated",
+    "accepted",
+)
+"""Classes of a verdict, worst first: a verdict has the worst class among its failing tests."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program with its tests and limits. Raises ValueError when there is nothing to test or a limit is no limit."""
+
+    source: str
+    tests: Sequence[str] = ()
+    """Assert statements, or texts that define HumanEval's `check(candidate)` (then with entry_point)."""
+    setup: str = ""
+    """Run with the tests, after the program: its functions win over the program's, its classes give way to them."""
+    entry_point: str | None = None
+    """The function under test; without it, whatever names the tests use."""
+    stdin_tests: Sequence[tuple[str, str]] | None = None
+    """(input, expected output) pairs: the source runs as a script, once for each."""
+    cpu_seconds: float = 2.0
+    """CPU seconds for each test, and for loading the source."""
+    wall_seconds: float | None = None
+    """Wall-clock backstop for the same; None: 5 × cpu_seconds + 1. For programs that sleep, not for slow machines."""
+    memory_mb: int = 512
+    """MiB of address space beyond the interpreter's own."""
+    fresh_per_test: bool = False
+    """Give every test its own candidate process, so that no state passes between tests."""
+    test_order_seed: int | None = None
+    """Run the tests in an order drawn with this seed, so that answers cannot be keyed to it. None: in the given order."""
+    truncated: bool = False
+    """The response that holds the source was cut off. The program still runs; a failing verdict says `truncated`."""
+
+    def __post_init__(self) -> None:
+        if not self.tests and not self.stdin_tests:
+            raise ValueError("a program needs tests or stdin_tests")
+        if isinstance(self.tests, str):
+            raise ValueError("tests is a sequence of texts, not one text")
+        if (
+            not self.cpu_seconds > 0
+            or self.memory_mb <= 0
+            or (self.wall_seconds is not None and self.wall_seconds <= 0)
+        ):
+            raise ValueError("cpu_seconds, wall_seconds and memory_mb are positive")
+
+    @property
+    def wall_limit(self) -> float:
+        """Wall-clock seconds for each test."""
+        return 5 * self.cpu_seconds + 1 if self.wall_seconds is None else self.wall_seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class TestOutcome:
+    """What one test came to."""
+
+    verdict: str
+    """One of ERROR_TYPES."""
+    cpu: float = 0.0
+    """CPU seconds of the program during the test."""
+    wall: float = 0.0
+    """Wall-clock seconds of the test."""
+    detail: str = ""
+    """At most 200 characters."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What a program's tests came to."""
+
+    pass_ratio: float | None
+    """Accepted tests over all tests; None where the sandbox itself failed, which is no score and never zero."""
+    error_type: str
+    """One of ERROR_TYPES."""
+    tests: tuple[TestOutcome, ...]
+    """Outcomes in the order of Program.tests, then Program.stdin_tests."""
+    exec_time: float = 0.0
+    """CPU seconds of all the program's processes."""
+    wall_time: float = 0.0
+    """Seconds from the worker's taking the program to its verdict."""
+    peak_rss: int = 0
+    """Bytes; the interpreter's own resident memory is included."""
+    stdout: str = ""
+    """At most 64 KiB."""
+    stderr: str = ""
+    """At most 64 KiB."""
+    trusted_compare: bool = True
+    """False where a test compared the program's own objects, and so had to run in their process."""
+    isolation: str = ""
+    """The pool's min_isolation and the layers in force, as `standard:namespaces+root+uid+landlock+seccomp+rlimits`."""
+
+
+def classify(outcomes: Sequence[TestOutcome], truncated: bool) -> tuple[float | None, str]:
+    """(pass_ratio, error_type) of a program with these outcomes."""
+    worst = min((outcome.verdict for outcome in outcomes), key=ERROR_TYPES.index)
+    if worst == "internal_error":
+        return None, worst
+    ratio = sum(outcome.verdict == "accepted" for outcome in outcomes) / len(outcomes)
+    return ratio, "truncated" if truncated and worst != "accepted" else worst

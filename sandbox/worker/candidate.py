@@ -1,0 +1,94 @@
+"""The candidate process: loads the program's source, which it alone has, and serves it; it never sees a test."""
+
+import atexit
+import os
+import random
+import socket
+import sys
+import threading
+import types
+from typing import Any
+
+from . import server, wire
+from .confinement import Confinement
+
+EXIT_OUT_OF_MEMORY = 97
+_RANDOM_SEED = 20240607  # a verdict should not depend on the day
+_RPC = 3  # its number among the descriptors that stay open
+
+
+def main(confinement: Confinement, descriptors: list[int]) -> None:
+    """Body of the forked process. descriptors: stdin, stdout, stderr, connection to the checker. Never returns."""
+    status = 1
+    try:
+        confinement.confine_user(is_checker=False, fds=descriptors)
+        connection = wire.stream_socket(_RPC)
+        request = wire.receive(connection)
+        _prepare_interpreter(request["stdin"])
+        confinement.confine_calls(False, request["memory_bytes"], request["cpu_seconds"])
+        if request["stdin"] is None:
+            _serve_functions(connection, request["source"])
+        else:
+            _run_script(connection, request["source"])
+        status = 0
+    except wire.Disconnected:
+        status = 0
+    except MemoryError:
+        status = EXIT_OUT_OF_MEMORY
+    finally:
+        os._exit(status)
+
+
+def _prepare_interpreter(stdin: str | None) -> None:
+    random.seed(_RANDOM_SEED)
+    sys.argv = ["solution.py"]
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    if stdin is not None:
+        # A file rather than a pipe: nobody has to feed it, and a program may read it in any way.
+        file = os.memfd_create("stdin")
+        with os.fdopen(os.dup(file), "wb") as writer:
+            writer.write(stdin.encode("utf-8", "surrogatepass"))
+        os.lseek(file, 0, os.SEEK_SET)
+        os.dup2(file, 0)
+        os.close(file)
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+
+
+def _load(source: str, module: types.ModuleType) -> dict[str, Any] | None:
+    """Compile and run the source in the module; None, or what went wrong and in which phase."""
+    sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
+    try:
+        code = compile(source, "<solution>", "exec", dont_inherit=True)
+    except BaseException as error:  # noqa: BLE001 - SyntaxError, ValueError (null byte), MemoryError, RecursionError
+        return {"phase": "compile", **server.describe(error)}
+    try:
+        exec(code, module.__dict__)
+    except BaseException as error:  # noqa: BLE001 - whatever the program raises
+        return {"phase": "load", **server.describe(error)}
+    return None
+
+
+def _serve_functions(connection: socket.socket, source: str) -> None:
+    module = types.ModuleType(server.MODULE_NAME)
+    failure = _load(source, module)
+    if failure is not None:
+        wire.send(connection, failure)
+        return
+    program = server.Server(connection, module)
+    wire.send(connection, {"names": program.names()}, wire.MAX_REPLY_BYTES)
+    program.serve()
+
+
+def _run_script(connection: socket.socket, source: str) -> None:
+    """Run the source as a script: to its end, its threads' end and its exit handlers."""
+    failure = _load(source, types.ModuleType("__main__"))
+    if failure is not None and failure["error"][0] == "SystemExit" and failure["message"] in ("", "0", "None"):
+        failure = None
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if failure is not None:
+        sys.stderr.write(f"{failure['error'][0]}: {failure['message']}\n")
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    wire.send(connection, failure or {"finished": True})

@@ -1,0 +1,398 @@
+"""The checker process: has the tests of one program, runs them in its own globals and judges.
+
+It is trusted, but confined all the same: what it decodes came from a candidate. Its own CPU time is limited by a
+profiling timer whose default action ends the process, so not even a comparison that never returns to Python can hang
+it; the pool then sends the rest of the tests to a new checker.
+"""
+
+import ast
+import builtins
+import decimal
+import importlib
+import mmap
+import os
+import random
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+import types
+import zlib
+from typing import Any
+
+from . import proxies, wire
+from .confinement import Confinement
+from .session import MAX_OUTPUT_BYTES, CandidateFailed, Session, Zygote
+
+MAX_TIMEOUTS = 8  # after so many, the program's other tests count as timed out without being run
+_FLUSH_SECONDS = 0.02
+_JOB, _CONTROL = 3, 4  # their numbers among the descriptors that stay open
+_CHECKER_MEMORY_BYTES = 1 << 30
+# Modules that a test may name without importing them. Always the checker's own, whatever the program calls so.
+_MODULES = frozenset(
+    "bisect cmath collections copy datetime decimal fractions functools heapq itertools json math operator random re "
+    "statistics string sys typing".split()
+)
+# A test that uses one of these looks into the program's objects or drives its coroutines.
+_IN_PROCESS_NAMES = frozenset(("asyncio", "inspect", "unittest", "mock", "__code__", "__closure__", "__globals__"))
+
+
+class _Spent(Exception):
+    """The rest of the tests need not run: why is in `outcome` and `detail`."""
+
+    def __init__(self, outcome: str, detail: str) -> None:
+        super().__init__(detail)
+        self.outcome = outcome
+        self.detail = detail
+
+
+def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap) -> None:
+    """Body of the forked process. descriptors: stdin, stdout, stderr, job connection, control. Never returns."""
+    try:
+        confinement.confine_user(is_checker=True, fds=descriptors)
+        job_connection = wire.stream_socket(_JOB)
+        job = wire.receive(job_connection)
+        confinement.confine_calls(True, _CHECKER_MEMORY_BYTES + 2 * job["memory_bytes"], 1 << 20)
+        Checker(
+            job, job_connection, Zygote(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, _CONTROL)), progress
+        ).run()
+    except BaseException as error:  # noqa: BLE001 - a fault of the sandbox: the pool tries a fresh worker
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(line.filename)}:{line.lineno}"
+        wire.send(job_connection, {"fault": f"checker: {type(error).__name__}: {error} at {where}"})
+    finally:
+        os._exit(0)
+
+
+def _is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """A function of which a prompt shows only the head: docstring, pass, `...` or NotImplementedError."""
+    return all(
+        isinstance(line, ast.Pass)
+        or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+        or (isinstance(line, ast.Raise) and "NotImplementedError" in ast.unparse(line))
+        for line in function.body
+    )
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _names_in(constant)
+    return found
+
+
+class Test:
+    """One compiled test text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.code = compile(text, "<test>", "exec", dont_inherit=True)
+        self.names = _names_in(self.code)
+        self.needs_in_process = not self.names.isdisjoint(_IN_PROCESS_NAMES) or "await " in text
+
+
+class Setup:
+    """The prompt's helpers: its functions win over the program's, its classes give way to them.
+
+    Stubs (the head of the function that the program had to write) are no helpers. Objects must live where the program
+    can use them, so a class that the program defines too is the program's.
+    """
+
+    def __init__(self, text: str, entry_point: str | None, program_names: dict[str, Any]) -> None:
+        tree = ast.parse(text)
+        kept: list[ast.stmt] = []
+        self.functions: set[str] = set()
+        for node in tree.body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if _is_stub(node) or node.name == entry_point:
+                    continue
+                self.functions.add(node.name)
+            elif isinstance(node, ast.ClassDef) and node.name in program_names:
+                continue
+            kept.append(node)
+        tree.body = kept
+        self.code = compile(tree, "<setup>", "exec", dont_inherit=True)
+        self.names = _names_in(self.code)
+
+
+class Checker:
+    """Judges one job: a program with its tests."""
+
+    def __init__(self, job: dict[str, Any], connection: socket.socket, zygote: Zygote, progress: mmap.mmap) -> None:
+        self._job = job
+        self._connection = connection
+        self._zygote = zygote
+        self._progress = progress
+        self._session: Session | None = None
+        self._names: dict[str, Any] = {}
+        self._base: dict[str, Any] = {}  # globals that every test starts with
+        self._timeouts = 0
+        self._usage = {"cpu": 0.0, "peak_rss": 0, "trusted": True, "stdout": b"", "stderr": b""}
+        self._outcomes: list[list[Any]] = []
+        self._flushed = time.monotonic()
+
+    def run(self) -> None:
+        """Judge the tests not yet known, in the job's order; report outcomes as they come, then the totals."""
+        random.seed(zlib.crc32(repr(self._job["tests"]).encode()))
+        sys.setrecursionlimit(3000)
+        spent: _Spent | None = None
+        for index in self._job["order"]:
+            struct.pack_into("<i", self._progress, 0, index)
+            started, cpu = time.monotonic(), 0.0
+            if spent is None:
+                try:
+                    outcome, cpu, detail = self._judge(index)
+                except _Spent as error:
+                    spent = error
+            if spent is not None:
+                outcome, detail = spent.outcome, spent.detail
+            self._timeouts += outcome == "timeout"
+            if self._timeouts >= MAX_TIMEOUTS and spent is None:
+                spent = _Spent("timeout", f"not run: {MAX_TIMEOUTS} tests had timed out")
+            now = time.monotonic()
+            self._outcomes.append([index, outcome, cpu, now - started, detail[:200]])
+            if now - self._flushed > _FLUSH_SECONDS:
+                self._flush()
+        self._end_session()
+        report = {name: self._usage[name] for name in ("cpu", "peak_rss", "trusted")}
+        for name in ("stdout", "stderr"):
+            report[name] = self._usage[name].decode("utf-8", "replace")  # type: ignore[attr-defined]
+        wire.send(self._connection, {"outcomes": self._outcomes, "report": report})
+
+    def _flush(self) -> None:
+        wire.send(self._connection, {"outcomes": self._outcomes})
+        self._outcomes = []
+        self._flushed = time.monotonic()
+
+    def _judge(self, index: int) -> tuple[str, float, str]:
+        """(outcome, CPU seconds of the candidate, short detail) of one test."""
+        tests = self._job["tests"]
+        if index >= len(tests):
+            return self._judge_output(*self._job["stdin_tests"][index - len(tests)])
+        try:
+            test = Test(tests[index])
+        except (SyntaxError, ValueError) as error:
+            return "internal_error", 0.0, f"the test does not compile: {error}"
+        if self._job["fresh_per_test"] or (self._session is not None and self._session.failure is not None):
+            self._end_session()
+        session = self._start()
+        if test.needs_in_process:
+            return self._judge_in_process(test)
+        signal.setitimer(signal.ITIMER_PROF, self._job["cpu_seconds"] + 0.05)
+        try:
+            return self._run_test(test, session)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def _run_test(self, test: Test, session: Session) -> tuple[str, float, str]:
+        session.start_clock()
+        session.raised = None
+        outcome, detail = "accepted", ""
+        try:
+            namespace = self._namespace(test, session)
+            exec(test.code, namespace)
+            if self._calls_check(test):
+                namespace["check"](namespace[self._job["entry_point"]])
+        except proxies.NeedsInProcess:
+            return self._judge_in_process(test)
+        except CandidateFailed as failure:
+            outcome, detail = failure.outcome, failure.detail
+        except BaseException as error:  # noqa: BLE001 - a test may end in any exception, and that is its outcome
+            detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            if isinstance(error, MemoryError):
+                outcome = "memory"
+            elif isinstance(error, AssertionError) and error is not session.raised:
+                outcome = "wrong_answer"
+            else:
+                outcome = "runtime_error"
+        if session.failure is not None:  # whatever the test made of it
+            outcome, detail = session.failure.outcome, session.failure.detail
+        used = session.used() if session.usage is None else session.usage["cpu"] - session._cpu_at_start
+        if outcome == "memory":
+            self._end_session()  # the next test shall not find the memory full
+        return outcome, used, detail
+
+    def _calls_check(self, test: Test) -> bool:
+        """HumanEval's form: the text defines check(candidate) and leaves calling it to us."""
+        return self._job["entry_point"] is not None and "def check(" in test.text
+
+    # The candidate
+
+    def _new_session(self, stdin: str | None) -> Session:
+        job = self._job
+        session = Session(self._zygote, job["cpu_seconds"], job["wall_seconds"], job["memory_bytes"])
+        tests = len(job["order"]) if stdin is None else 1
+        backstop = int((tests + 1) * job["cpu_seconds"]) + 2  # of the whole process, should this checker die
+        hello = {"source": job["source"], "memory_bytes": job["memory_bytes"], "cpu_seconds": backstop, "stdin": stdin}
+        session.send(hello)
+        return session
+
+    def _start(self) -> Session:
+        """A session with the program loaded; raises _Spent when it cannot be loaded."""
+        if self._session is not None:
+            return self._session
+        self._session = session = self._new_session(None)
+        try:
+            hello = session.receive()
+        except CandidateFailed as failure:
+            raise _Spent(failure.outcome, failure.detail) from None
+        if "error" in hello:
+            outcome, detail = _load_failure(hello)
+            raise _Spent(outcome, detail)
+        self._names = {
+            name: list(kind)
+            for name, kind in dict(hello.get("names", {})).items()
+            if isinstance(kind, list) and kind and isinstance(kind[0], str)
+        }
+        self._prepare(session)
+        return session
+
+    def _prepare(self, session: Session) -> None:
+        """Globals for the tests: the program's exceptions, then the prompt's helpers."""
+        self._base = {"__name__": "__test__", **session.define_exceptions(self._names)}
+        self._protected: set[str] = set()
+        if not self._job["setup"]:
+            return
+        setup = Setup(self._job["setup"], self._job["entry_point"], self._names)
+        self._protected = setup.functions
+        self._bind(self._base, setup.names - setup.functions, session, shadowing=None)
+        try:
+            exec(setup.code, self._base)
+        except CandidateFailed as failure:
+            raise _Spent(failure.outcome, failure.detail) from None
+        except proxies.NeedsInProcess:
+            raise _Spent("runtime_error", "the setup compares the program's own objects") from None
+        except Exception as error:  # noqa: BLE001 - most often a name that the program does not define
+            raise _Spent("runtime_error", f"in the setup: {type(error).__name__}: {error}") from None
+
+    def _namespace(self, test: Test, session: Session) -> dict[str, Any]:
+        namespace = dict(self._base)
+        entry_point = self._job["entry_point"]
+        shadowing = entry_point
+        if entry_point is None:
+            # `assert sum(10, 15) == 6`: only where a test names nothing else of the program is a built-in's name meant
+            # to be the program's. Otherwise the program could replace the `abs` or `math` that its tests are judged by.
+            theirs = {name for name in test.names if self._is_callable(name)}
+            hidden = {name for name in theirs if self._is_protected(name)}
+            if len(hidden) == 1 and hidden == theirs:
+                (shadowing,) = hidden
+        wanted = test.names | ({entry_point} if entry_point is not None else set())
+        self._bind(namespace, wanted, session, shadowing)
+        return namespace
+
+    def _is_callable(self, name: str) -> bool:
+        return self._names.get(name, ("",))[0] == "callable"
+
+    def _is_protected(self, name: str) -> bool:
+        return hasattr(builtins, name) or name in _MODULES or name in self._protected
+
+    def _bind(self, namespace: dict[str, Any], names: set[str], session: Session, shadowing: str | None) -> None:
+        for name in names:
+            kind, *rest = self._names.get(name, ("",))
+            if self._is_protected(name) and name != shadowing:
+                if name in _MODULES and name not in namespace:
+                    namespace[name] = importlib.import_module(name)
+            elif kind == "callable":
+                value = session._decode(rest[0])
+                if isinstance(value, proxies.Proxy):
+                    value._mark(_makes_own=proxies.looks_like_a_class(name))
+                namespace[name] = value
+            elif kind == "module" and rest[0] in _MODULES:
+                namespace[name] = importlib.import_module(rest[0])
+            elif kind == "data":
+                namespace[name] = session.data(name)
+
+    def _end_session(self) -> None:
+        if self._session is not None:
+            self._add_usage(self._session)
+            self._session = None
+
+    def _add_usage(self, session: Session) -> None:
+        for name, text in zip(("stdout", "stderr"), session.output(), strict=True):
+            self._usage[name] = (self._usage[name] + text)[:MAX_OUTPUT_BYTES]  # type: ignore[operator]
+        assert session.usage is not None
+        self._usage["cpu"] += session.usage["cpu"]
+        self._usage["peak_rss"] = max(self._usage["peak_rss"], session.usage["peak_rss"])  # type: ignore[call-overload]
+
+    def _judge_in_process(self, test: Test) -> tuple[str, float, str]:
+        """Run the test inside a candidate of its own, which sees its text; the answer is marked as not trusted."""
+        self._usage["trusted"] = False
+        self._end_session()
+        session = self._start()
+        session.start_clock()
+        setup = self._job["setup"]
+        outcome, detail = "accepted", ""
+        fields = {"setup": setup, "test": test.text, "entry_point": self._job["entry_point"]}
+        try:
+            reply = session.request("in_process", calls_check=self._calls_check(test), **fields)
+            if "failed" in reply:
+                outcome, detail = "wrong_answer", "AssertionError"
+        except CandidateFailed as failure:
+            outcome, detail = failure.outcome, failure.detail
+        except BaseException as error:  # noqa: BLE001 - the program's own
+            outcome = "memory" if isinstance(error, MemoryError) else "runtime_error"
+            detail = f"{type(error).__name__}: {error}"
+        used = session.used()
+        self._end_session()
+        return outcome, used, detail
+
+    # Programs that read stdin and write stdout
+
+    def _judge_output(self, stdin: str, expected: str) -> tuple[str, float, str]:
+        session = self._new_session(stdin)
+        outcome, detail = "accepted", ""
+        try:
+            reply = session.receive()
+            if "error" in reply:
+                outcome, detail = _load_failure(reply)
+        except CandidateFailed as failure:
+            # Leaving by os._exit(0) is a script's right; what it wrote decides.
+            session.stop()
+            assert session.usage is not None
+            if session.usage["status"] != 0:
+                outcome, detail = failure.outcome, failure.detail
+        session.stop()
+        limit = max(MAX_OUTPUT_BYTES, 2 * len(expected.encode("utf-8", "surrogatepass")) + 4096)
+        if session.stdout_bytes() > limit:
+            outcome, detail = "output_limit", f"more than {limit} bytes of output"
+        elif outcome == "accepted":
+            written = os.pread(session._stdout, limit, 0).decode("utf-8", "replace")
+            if not same_output(written, expected):
+                outcome, detail = "wrong_answer", "the output differs"
+        assert session.usage is not None
+        used = session.usage["cpu"]
+        self._add_usage(session)
+        return outcome, used, detail
+
+
+def _load_failure(reply: dict[str, Any]) -> tuple[str, str]:
+    names, message = reply["error"], str(reply.get("message", ""))
+    detail = f"{names[0] if isinstance(names, list) and names else '?'}: {message}"
+    if "MemoryError" in names:
+        return "memory", detail
+    if reply.get("phase") == "compile":
+        return "syntax_error", detail
+    return "runtime_error", detail
+
+
+def same_output(written: str, expected: str) -> bool:
+    """Whether two outputs agree, up to trailing blanks, trailing empty lines and the spelling of decimal numbers."""
+    ours, theirs = ([line.rstrip() for line in text.rstrip().splitlines()] for text in (written, expected))
+    return len(ours) == len(theirs) and all(a == b or _same_tokens(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def _same_tokens(ours: str, theirs: str) -> bool:
+    pairs = list(zip(ours.split(), theirs.split(), strict=False))
+    if len(pairs) != len(ours.split()) or len(pairs) != len(theirs.split()):
+        return False
+    return all(a == b or _same_number(a, b) for a, b in pairs)
+
+
+def _same_number(ours: str, theirs: str) -> bool:
+    try:
+        return decimal.Decimal(ours) == decimal.Decimal(theirs)
+    except decimal.InvalidOperation:
+        return False

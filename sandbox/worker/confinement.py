@@ -1,0 +1,229 @@
+"""What confines the processes of one worker: which layers are in force, which are missing and why.
+
+`Confinement.enter()` applies what holds for the whole worker (namespaces, the new root), once. The zygote then forks
+checkers and candidates, and each calls `confine_*` on itself before it reads anything.
+"""
+
+import dataclasses
+import errno
+import fcntl
+import os
+import resource
+import signal
+from collections.abc import Callable
+
+from . import kernel, landlock, namespaces, seccomp
+
+# In the order of application; `uid` is the change to an unprivileged user when the worker is root.
+LAYERS = ("namespaces", "root", "uid", "landlock", "seccomp", "rlimits")
+_NOBODY = 65534
+_MAX_FILE_BYTES = 16 << 20
+_MAX_OPEN_FILES = 64
+_MAX_THREADS = 64
+
+
+@dataclasses.dataclass
+class Confinement:
+    """Layers of one worker. applied: names from LAYERS; missing: layer -> (errno name, message)."""
+
+    applied: list[str] = dataclasses.field(default_factory=list)
+    missing: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    pids: namespaces.PidNamespaces | None = None
+    uids: tuple[int, int] | None = None  # of candidates, of checkers
+    _ruleset_candidate: int = -1
+    _ruleset_checker: int = -1
+    _readable: list[str] = dataclasses.field(default_factory=list)
+    _filters: dict[int | None, bytes] = dataclasses.field(default_factory=dict)
+
+    def enter(self, wanted: set[str]) -> None:
+        """Apply the worker-wide layers among those wanted and note which are missing.
+
+        Forks when it enters a PID namespace: the caller goes on in the child, which is the first process there.
+        """
+        self._readable = namespaces.library_paths()
+        own_uids = _uids_of_worker()
+        if "namespaces" in wanted:
+            self._try("namespaces", self._enter_namespaces)
+        if "root" in wanted and "namespaces" in self.applied:
+            self._try("root", namespaces.enter_new_root)
+        elif "root" in wanted:
+            self.missing["root"] = ("EPERM", "needs namespaces")
+        if "uid" in wanted and os.geteuid() == 0:
+            self.uids = own_uids
+            self._try("uid", self._check_uids)
+        if "landlock" in wanted:
+            self._try("landlock", self._create_rulesets)
+        if "seccomp" in wanted:
+            self._try("seccomp", self._check_seccomp)
+        if "rlimits" in wanted:
+            self.applied.append("rlimits")
+
+    def _try(self, layer: str, apply: Callable[[], None]) -> None:
+        try:
+            apply()
+        except OSError as error:
+            name = errno.errorcode.get(error.errno or 0, type(error).__name__)
+            where = f" ({error.filename})" if error.filename else ""
+            self.missing[layer] = (name, f"{error.strerror or error}{where}")
+        else:
+            self.applied.append(layer)
+
+    def _enter_namespaces(self) -> None:
+        if os.geteuid() == 0:
+            try:
+                namespaces.enter_plain_namespaces()
+            except PermissionError:
+                # A root without CAP_SYS_ADMIN (a container's): a user namespace, but never one mapped to real root.
+                _become(_uids_of_worker()[0])
+                self.applied.append("uid")
+                kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # the change of user gave /proc/self to root
+                namespaces.enter_user_namespace()
+        else:
+            namespaces.enter_user_namespace()
+        _continue_as_first_process()
+        self.pids = namespaces.PidNamespaces()
+
+    def _check_uids(self) -> None:
+        """Find a uid that this user namespace maps, trying the change in a child."""
+        assert self.uids is not None
+        for uids in (self.uids, (_NOBODY, _NOBODY)):
+            child = os.fork()
+            if child == 0:
+                try:
+                    _become(uids[0])
+                    _become_status = 0
+                except OSError as error:
+                    _become_status = error.errno or 1
+                os._exit(_become_status)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if status == 0:
+                self.uids = uids
+                return
+        self.uids = None
+        raise OSError(status, os.strerror(status), "setresuid")
+
+    def _check_seccomp(self) -> None:
+        programs = [self._filter(is_checker) for is_checker in (False, True)]  # also kept for all later forks
+        child = os.fork()
+        if child == 0:
+            try:
+                kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+                seccomp.install(programs[0])
+                os._exit(0)
+            except OSError as error:
+                os._exit(error.errno or 1)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status != 0:
+            raise OSError(status, os.strerror(status), "seccomp")
+
+    def _create_rulesets(self) -> None:
+        writable = ["/tmp"] if "root" in self.applied else []
+        self._ruleset_candidate = landlock.create_ruleset(self._readable, writable)
+        self._ruleset_checker = landlock.create_ruleset(self._readable, [])
+
+    def _filter(self, is_checker: bool) -> bytes:
+        # A candidate is process 1 of its own PID namespace where there is one; a checker signals nobody.
+        pid = None if is_checker else 1 if self.pids is not None else os.getpid()
+        if pid not in self._filters:
+            self._filters[pid] = seccomp.build_filter(pid, may_receive_fds=is_checker)
+        return self._filters[pid]
+
+    def prepare_candidate(self) -> None:
+        """Called by the zygote before it forks a candidate: an empty /tmp and a PID namespace of its own."""
+        if "root" in self.applied and namespaces.renew_tmp() and self._ruleset_candidate >= 0:
+            os.close(self._ruleset_candidate)
+            self._ruleset_candidate = landlock.create_ruleset(self._readable, ["/tmp"])
+        if self.pids is not None:
+            self.pids.child_apart()
+
+    def prepare_checker(self) -> None:
+        """Called by the zygote before it forks a checker."""
+        if self.pids is not None:
+            self.pids.children_here()
+
+    def confine_user(self, is_checker: bool, fds: list[int]) -> None:
+        """First half, before any input is read: user, capabilities, files. Of the open files only fds stay, as 0, 1, …"""
+        ruleset = self._ruleset_checker if is_checker else self._ruleset_candidate
+        _keep_only([*fds, ruleset] if ruleset >= 0 else fds)
+        if self.uids is not None:
+            _become(self.uids[is_checker])
+        elif "namespaces" in self.applied:
+            kernel.drop_capabilities()
+        # After the change of user, which clears it. Without PID namespaces nothing else ends an orphan.
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        if ruleset >= 0:
+            landlock.restrict(len(fds))
+            os.close(len(fds))
+
+    def confine_calls(self, is_checker: bool, memory_bytes: int, cpu_seconds: int) -> None:
+        """Second half, before any foreign text runs: resource limits and the system-call filter."""
+        if "rlimits" in self.applied:
+            _limit_resources(memory_bytes, cpu_seconds, threads_are_countable=self.uids is not None)
+        if "seccomp" in self.applied:
+            seccomp.install(self._filter(is_checker))
+
+
+def _uids_of_worker() -> tuple[int, int]:
+    """Two users that no other worker shares: RLIMIT_NPROC counts per user, and users may signal their own."""
+    base = 2_000_000_000 + 2 * (os.getpid() % 70_000_000)
+    return base, base + 1
+
+
+def _keep_only(fds: list[int]) -> None:
+    aside = [fcntl.fcntl(fd, fcntl.F_DUPFD, 64) for fd in fds]  # first out of the way of the numbers to be given
+    for number, fd in enumerate(aside):
+        os.dup2(fd, number)
+    os.closerange(len(fds), 4096)
+
+
+def _become(uid: int) -> None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def _continue_as_first_process() -> None:
+    """Go on as the first process of the new PID namespace; the parent only waits for it."""
+    child = os.fork()
+    if child:
+        os.closerange(0, 4096)
+        os.waitpid(child, 0)
+        os._exit(0)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _limit_resources(memory_bytes: int, cpu_seconds: int, threads_are_countable: bool) -> None:
+    # Address space, not RLIMIT_DATA, which misses shared mappings. On top of what the zygote already has mapped.
+    address_space = _mapped_bytes() + memory_bytes
+    limits = {
+        resource.RLIMIT_AS: address_space,
+        # The first process of a PID namespace ignores SIGXCPU, so soft = hard: the kernel sends SIGKILL.
+        resource.RLIMIT_CPU: cpu_seconds,
+        resource.RLIMIT_FSIZE: _MAX_FILE_BYTES,
+        resource.RLIMIT_NOFILE: _MAX_OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+    }
+    if threads_are_countable:
+        limits[resource.RLIMIT_NPROC] = _MAX_THREADS
+    for kind, limit in limits.items():
+        hard = resource.getrlimit(kind)[1]
+        value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+_mapped_at_start = 0
+
+
+def note_mapped_memory() -> None:
+    """Remember the size of this process's address space, which forked processes start with; /proc is gone later."""
+    global _mapped_at_start
+    with open("/proc/self/statm") as file:
+        _mapped_at_start = int(file.read().split()[0]) * resource.getpagesize()
+
+
+def _mapped_bytes() -> int:
+    return _mapped_at_start

@@ -1,0 +1,100 @@
+"""Thin wrappers over the Linux calls that Python does not offer. Every failure is an OSError that names the call."""
+
+import ctypes
+import os
+
+from . import syscalls
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
+MNT_DETACH = 2
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_NO_NEW_PRIVS = 38
+
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_LINUX_CAPABILITY_VERSION_3 = 0x20080522
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), what)
+    return result
+
+
+def system_call(name: str, *args: int) -> int:
+    """Make a raw system call by name; pointers are passed as addresses."""
+    number = syscalls.number(name)
+    if number is None:
+        raise OSError(38, "this machine has no such system call", name)
+    return _check(_libc.syscall(ctypes.c_long(number), *map(ctypes.c_void_p, args)), name)
+
+
+def prctl(option: int, value: int) -> None:
+    """prctl(option, value, 0, 0, 0)."""
+    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option})")
+
+
+def unshare(flags: int) -> None:
+    """Leave the named namespaces for new ones."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def setns(fd: int, kind: int) -> None:
+    """Enter the namespace behind fd (for a PID namespace: the namespace of future children)."""
+    _check(_libc.setns(fd, kind), "setns")
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    """mount(2)."""
+    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
+    _check(_libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3]), f"mount {target}")
+
+
+def unmount(target: str) -> None:
+    """Detach a mount, now for new uses and wholly when the last user is gone."""
+    _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
+
+
+def make_read_only(path: str) -> None:
+    """Make a mount, with all mounts below it, read-only, nosuid and nodev.
+
+    mount_setattr only adds flags, so it also works in a user namespace, where a plain remount must repeat the flags
+    that the parent locked; older kernels (before 5.12) get that remount, of the top mount alone.
+    """
+    attributes = (ctypes.c_uint64 * 4)(0x1 | 0x2 | 0x4, 0, 0, 0)
+    target = ctypes.create_string_buffer(os.fsencode(path))
+    try:
+        size = ctypes.sizeof(attributes)
+        where = (_AT_FDCWD, ctypes.addressof(target), _AT_RECURSIVE, ctypes.addressof(attributes), size)
+        system_call("mount_setattr", *where)
+    except OSError:
+        locked = os.statvfs(path).f_flag & (MS_NOEXEC | 1024 | 2048)
+        mount(None, path, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | locked)
+
+
+def pivot_root_here() -> None:
+    """Make the current directory, a mount point, the root, and drop the old root."""
+    here = ctypes.create_string_buffer(b".")
+    system_call("pivot_root", ctypes.addressof(here), ctypes.addressof(here))
+    unmount(".")
+    os.chdir("/")
+
+
+def drop_capabilities() -> None:
+    """Clear the effective, permitted and inheritable capability sets."""
+    header = (ctypes.c_uint32 * 2)(_LINUX_CAPABILITY_VERSION_3, 0)
+    data = (ctypes.c_uint32 * 6)()
+    system_call("capset", ctypes.addressof(header), ctypes.addressof(data))

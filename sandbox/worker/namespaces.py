@@ -1,0 +1,124 @@
+"""Namespaces of a worker: no network, its own PIDs, a root of read-only libraries and a small /tmp.
+
+Entered once per worker. As root, plain namespaces; otherwise inside a user namespace. Every candidate then gets a PID
+namespace of its own, nested in the worker's, so that killing it kills all it started.
+"""
+
+import os
+
+from . import kernel
+
+TMP_BYTES = 16 << 20
+TMP_INODES = 1024
+_INNER_ID = 1000  # of the one mapped user in a user namespace; not 0, which some programs treat specially
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+_EVERYTHING = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
+
+
+def library_paths() -> list[str]:
+    """Directories and files that a Python program needs to read: shared libraries, the standard library, time zones."""
+    stdlib = os.path.dirname(os.__file__)
+    paths = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", os.path.dirname(stdlib), *_DEVICES]
+    with open("/proc/self/maps") as maps:
+        libraries = {
+            line.split(maxsplit=5)[5].strip() for line in maps if line.rstrip().endswith(".so") or ".so." in line
+        }
+    paths += sorted(os.path.dirname(library) for library in libraries if library.startswith("/"))
+    kept: list[str] = []
+    for path in paths:
+        real = os.path.realpath(path)
+        if os.path.exists(real) and not any(real == other or real.startswith(other + "/") for other in kept):
+            kept.append(real)
+    return kept
+
+
+def enter_user_namespace() -> None:
+    """All namespaces, inside a new user namespace that maps only the caller. Raises OSError where they are refused."""
+    uid, gid = os.geteuid(), os.getegid()
+    kernel.unshare(kernel.CLONE_NEWUSER | _EVERYTHING)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{_INNER_ID} {uid} 1"),
+        ("gid_map", f"{_INNER_ID} {gid} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def enter_plain_namespaces() -> None:
+    """All namespaces but the user's. Raises OSError without CAP_SYS_ADMIN."""
+    kernel.unshare(_EVERYTHING)
+
+
+def _place_for_root(sources: list[str]) -> str:
+    """An existing directory to mount the new root on, that hides none of the sources."""
+    for place in ("/mnt", "/media", "/srv", "/opt", "/run", "/tmp", "/var/tmp"):
+        if os.path.isdir(place) and not any((source + "/").startswith(place + "/") for source in sources):
+            return place
+    raise FileNotFoundError(2, "no directory to mount the new root on", "/mnt")
+
+
+def enter_new_root() -> None:
+    """Make a read-only tmpfs with the libraries bound into it the root, and drop the old one.
+
+    Raises OSError where mounting is refused; the process then still sees the old root.
+    """
+    sources = library_paths()
+    place = _place_for_root(sources)
+    # Mounts made here must not travel back to the machine.
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,nr_inodes=1k,mode=755")
+    for source in sources:
+        target = place + source
+        if os.path.isdir(source):
+            os.makedirs(target, exist_ok=True)
+            kernel.mount(source, target, None, kernel.MS_BIND | kernel.MS_REC)
+            kernel.make_read_only(target)
+        else:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+            kernel.mount(source, target, None, kernel.MS_BIND)
+    for link in ("/lib", "/lib64", "/usr/lib64"):
+        if os.path.islink(link) and not os.path.lexists(place + link):
+            os.makedirs(os.path.dirname(place + link), exist_ok=True)
+            os.symlink(os.readlink(link), place + link)
+    for name in ("/tmp", "/proc"):
+        os.makedirs(place + name, exist_ok=True)
+    os.chdir(place)
+    kernel.pivot_root_here()
+    kernel.mount(
+        None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
+    )
+    mount_tmp()
+
+
+def mount_tmp() -> None:
+    """An empty, size-limited /tmp."""
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    kernel.mount("tmpfs", "/tmp", "tmpfs", flags, f"size={TMP_BYTES},nr_inodes={TMP_INODES},mode=1777")
+
+
+def renew_tmp() -> bool:
+    """Replace /tmp if anything was written to it; True when it was replaced."""
+    if not os.listdir("/tmp"):
+        return False
+    kernel.unmount("/tmp")
+    mount_tmp()
+    return True
+
+
+class PidNamespaces:
+    """Where this process's next children live: in its own PID namespace, or each in a fresh one below it."""
+
+    def __init__(self) -> None:
+        """Must be made by the first process of the worker's PID namespace: setns() refuses it to any other."""
+        self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
+    def children_here(self) -> None:
+        """The next fork stays in this namespace."""
+        kernel.setns(self._own, kernel.CLONE_NEWPID)
+
+    def child_apart(self) -> None:
+        """The next fork is the first process of a new namespace."""
+        kernel.setns(self._own, kernel.CLONE_NEWPID)  # unshare() works once, until setns() takes it back
+        kernel.unshare(kernel.CLONE_NEWPID)

@@ -1,0 +1,90 @@
+"""Length-prefixed JSON frames over stream sockets: pool and checker, checker and candidate."""
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+_LENGTH = struct.Struct("<I")
+MAX_JOB_BYTES = 256 << 20
+MAX_REPLY_BYTES = 32 << 20  # of one frame written by a candidate
+
+
+class Disconnected(EOFError):
+    """The other side closed the connection, or died."""
+
+
+class FrameTooLarge(ValueError):
+    """A frame announces, or would need, more bytes than its reader accepts."""
+
+
+class Malformed(ValueError):
+    """A frame that is no JSON, or not of the expected shape."""
+
+
+def stream_socket(fd: int) -> socket.socket:
+    """The socket behind a descriptor; with its kind given, Python need not ask the kernel, which a filter refuses."""
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
+
+
+def encode_frame(message: Any, limit: int = MAX_JOB_BYTES) -> bytes:
+    """A message as one frame. Raises FrameTooLarge above limit bytes."""
+    body = json.dumps(message, separators=(",", ":"), check_circular=False).encode()
+    if len(body) > limit:
+        raise FrameTooLarge(f"a frame of {len(body)} bytes, the limit is {limit}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def send(connection: socket.socket, message: Any, limit: int = MAX_JOB_BYTES) -> None:
+    """Send one message. Raises Disconnected when the reader is gone."""
+    frame = encode_frame(message, limit)
+    try:
+        connection.sendall(frame)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise Disconnected from error
+
+
+def _receive_exactly(connection: socket.socket, size: int, wait: Callable[[], None] | None) -> bytes:
+    pieces = []
+    while size:
+        if wait is not None:
+            wait()
+        try:
+            piece = connection.recv(min(size, 1 << 20))
+        except ConnectionResetError as error:
+            raise Disconnected from error
+        if not piece:
+            raise Disconnected
+        pieces.append(piece)
+        size -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def receive(connection: socket.socket, limit: int = MAX_JOB_BYTES, wait: Callable[[], None] | None = None) -> Any:
+    """Receive one message; `wait` is called before each read and returns when there is something to read.
+
+    Raises Disconnected, FrameTooLarge (before reading the body), Malformed, or whatever `wait` raises.
+    """
+    (size,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size, wait))
+    if size > limit:
+        raise FrameTooLarge(f"a frame of {size} bytes, the limit is {limit}")
+    body = _receive_exactly(connection, size, wait)
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"not JSON: {error}"[:200]) from error
+
+
+def receive_within(connection: socket.socket, seconds: float) -> Any:
+    """Receive one message of a trusted sender within so many seconds of wall time. Raises TimeoutError, Disconnected."""
+    deadline = time.monotonic() + seconds
+
+    def wait() -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"no frame within {seconds:.1f} s")
+        connection.settimeout(left)
+
+    return receive(connection, wait=wait)

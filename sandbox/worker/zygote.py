@@ -1,0 +1,131 @@
+"""The zygote: a warm interpreter that forks a checker and candidates for every job, and never reads a job itself.
+
+Because it never reads one, nothing it forks can hold the tests of a program but the checker that read them. It watches
+the job connection only for its end: when the pool is gone, so is everything here.
+"""
+
+import gc
+import json
+import mmap
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+from . import candidate, checker, confinement, wire
+
+# Imported before the first fork, so that a program pays for none of them.
+_WARM = (
+    "abc array ast asyncio base64 bisect builtins calendar cmath collections collections.abc contextlib copy dataclasses "
+    "datetime decimal enum fractions functools hashlib heapq inspect io itertools json math numbers operator queue random "
+    "re statistics string textwrap threading time traceback typing unicodedata uuid warnings zlib"
+).split()
+
+
+def main(connection: socket.socket) -> None:
+    """Body of the worker process: confine, report, then one job after another until the pool hangs up."""
+    settings = wire.receive(connection)
+    started = time.monotonic()
+    for name in _WARM:
+        __import__(name)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    confinement.note_mapped_memory()
+    layers = confinement.Confinement()
+    layers.enter(set(settings["layers"]))
+    sys.path[:] = [path for path in sys.path if path != settings["package_root"]]
+    os.environ.clear()
+    zygote = Zygote(connection, layers)
+    gc.collect()
+    gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
+    report = {"applied": layers.applied, "missing": layers.missing, "seconds": time.monotonic() - started}
+    wire.send(connection, report)
+    zygote.serve()
+
+
+class Zygote:
+    """Forks, kills and reaps; knows programs only as pids."""
+
+    def __init__(self, connection: socket.socket, layers: confinement.Confinement) -> None:
+        self._connection = connection
+        self._layers = layers
+        self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        self._progress = mmap.mmap(-1, mmap.PAGESIZE)  # shared: the test a checker is at, should it die there
+        self._candidate = 0
+
+    def serve(self) -> None:
+        """One job at a time; returns when the pool is gone."""
+        ready = select.poll()
+        ready.register(self._connection, select.POLLIN)
+        while True:
+            if any(event & select.POLLHUP for _, event in ready.poll()):
+                return
+            self._judge()
+
+    def _judge(self) -> None:
+        """Fork a checker for the job that waits in the connection, and serve it until it ends."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._layers.prepare_checker()
+        child = os.fork()
+        if child == 0:
+            null = self._null
+            checker.main(self._layers, [null, null, null, self._connection.fileno(), theirs.fileno()], self._progress)
+        theirs.close()
+        events = select.poll()
+        events.register(ours, select.POLLIN)
+        events.register(self._connection, 0)  # only for its end
+        while True:
+            for fd, event in events.poll():
+                if fd == self._connection.fileno() and event & select.POLLHUP:
+                    self._abandon(child)
+            message = ours.recv(64)
+            if message == b"spawn":
+                self._spawn(ours)
+            elif message == b"kill":
+                ours.send(json.dumps(self._kill()).encode())
+            else:
+                break
+        ours.close()
+        if self._candidate:
+            self._kill()
+        _, status, usage = os.wait4(child, 0)
+        if status != 0:
+            (index,) = struct.unpack_from("<i", self._progress, 0)
+            died = {"status": status, "test": index, "cpu": usage.ru_utime + usage.ru_stime}
+            wire.send(self._connection, {"died": died})
+
+    def _spawn(self, control: socket.socket) -> None:
+        if self._candidate:
+            self._kill()
+        ours, theirs = socket.socketpair()
+        # Files rather than pipes: nobody need drain them, and RLIMIT_FSIZE caps them.
+        outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
+        self._layers.prepare_candidate()
+        child = os.fork()
+        if child == 0:
+            self._progress.close()
+            candidate.main(self._layers, [self._null, *outputs, theirs.fileno()])
+        self._candidate = child
+        socket.send_fds(control, [str(child).encode()], [ours.fileno(), *outputs])
+        for end in (ours, theirs):
+            end.close()
+        for fd in outputs:
+            os.close(fd)
+
+    def _kill(self) -> dict[str, Any]:
+        if not self._candidate:
+            return {"status": 0, "cpu": 0.0, "peak_rss": 0}
+        os.kill(self._candidate, signal.SIGKILL)
+        _, status, usage = os.wait4(self._candidate, 0)
+        self._candidate = 0
+        return {"status": status, "cpu": usage.ru_utime + usage.ru_stime, "peak_rss": usage.ru_maxrss * 1024}
+
+    def _abandon(self, child: int) -> None:
+        """The pool is gone: end everything below."""
+        for pid in (child, self._candidate):
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+        os._exit(0)

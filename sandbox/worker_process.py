@@ -1,0 +1,149 @@
+"""One worker process, seen from the pool: start, judge one job, notice its death."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from sandbox.program import Program, TestOutcome
+from sandbox.worker import confinement, wire
+
+_PACKAGE_ROOT = str(Path(__file__).resolve().parent)
+_START_SECONDS = 60.0  # generous: a hundred workers may start at once
+_GRACE_SECONDS = 10.0
+# The empty environment but for this: with random string hashes the order of a set, and so a program's answer, would
+# differ from run to run. -I would ignore it, so -P -s, which with -S and our own environment isolate as much.
+_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
+_BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import socket; from worker import zygote;"
+    "zygote.main(socket.socket(fileno=int(sys.argv[2])))"
+)
+
+
+class WorkerLost(RuntimeError):
+    """The worker process died, hung or broke its protocol; it must be started anew."""
+
+
+class WorkerProcess:
+    """A worker process. Used by one thread at a time."""
+
+    def __init__(self, layers: tuple[str, ...]) -> None:
+        """Start a worker that tries to apply these layers. Raises WorkerLost when it does not come up."""
+        started = time.monotonic()
+        ours, theirs = socket.socketpair()
+        interpreter = getattr(sys, "_base_executable", None) or sys.executable
+        command = [interpreter, "-P", "-s", "-S", "-c", _BOOT, _PACKAGE_ROOT, str(theirs.fileno())]
+        self._stderr = os.memfd_create("worker-stderr")  # a file rather than a pipe, which would have to be drained
+        # exec, never a fork of the caller, whose memory holds the tests, the weights and the user's credentials.
+        self._process = subprocess.Popen(
+            command,
+            env=_ENVIRONMENT,
+            cwd="/",
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._stderr,
+            start_new_session=True,  # a Ctrl-C in the terminal is the pool's to handle
+        )
+        theirs.close()
+        self._connection = ours
+        self.report: dict[str, Any]
+        try:
+            wire.send(ours, {"layers": list(layers), "package_root": _PACKAGE_ROOT})
+            self.report = wire.receive_within(ours, _START_SECONDS)
+        except (wire.Disconnected, TimeoutError, OSError) as error:
+            raise WorkerLost(f"the worker did not start: {self._last_words() or error!r}") from error
+        self.start_seconds = time.monotonic() - started
+
+    @property
+    def pid(self) -> int:
+        """The pid of the worker's outermost process, which leads its process group."""
+        return self._process.pid
+
+    def _last_words(self) -> str:
+        text = os.pread(self._stderr, 1 << 16, 0).decode(errors="replace").strip()[-500:]
+        self.kill()
+        return text
+
+    def kill(self) -> None:
+        """End the worker and everything below it. Idempotent."""
+        if self._process.returncode is None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                self._process.kill()
+            self._process.wait()
+            self._connection.close()
+            os.close(self._stderr)
+
+    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome]) -> dict[str, Any]:
+        """Judge a program; outcomes are added to `known` as they arrive, so that a lost worker loses no verdict.
+
+        Returns the report of the checker. Raises WorkerLost.
+        """
+        count = len(program.tests) + len(program.stdin_tests or ())
+        order = list(range(count))
+        if program.test_order_seed is not None:
+            random.Random(program.test_order_seed).shuffle(order)
+        usage: dict[str, Any] = {"cpu": 0.0, "peak_rss": 0, "trusted": True, "stdout": "", "stderr": ""}
+        while True:
+            job = {
+                "source": program.source,
+                "tests": list(program.tests),
+                "stdin_tests": [list(pair) for pair in program.stdin_tests or ()],
+                "setup": program.setup,
+                "entry_point": program.entry_point,
+                "cpu_seconds": program.cpu_seconds,
+                "wall_seconds": program.wall_limit,
+                "memory_bytes": program.memory_mb << 20,
+                "fresh_per_test": fresh_per_test,
+                "order": [index for index in order if index not in known],
+            }
+            try:
+                wire.send(self._connection, job)
+                while True:
+                    message = self._receive(program)
+                    for index, verdict, cpu, wall, detail in message.get("outcomes", ()):
+                        known[index] = TestOutcome(verdict, cpu, wall, detail)
+                    if "report" in message:
+                        usage.update(message["report"])
+                        return usage
+                    if "fault" in message:
+                        raise WorkerLost(message["fault"])
+                    if "died" in message:
+                        # The checker fell in a test of its own; the others go to a new one.
+                        index, outcome = _post_mortem(message["died"])
+                        if index in known:
+                            raise WorkerLost(f"the checker died between tests: {outcome.detail}")
+                        known[index] = outcome
+                        if len(known) == count:
+                            return usage
+                        break
+            except (wire.Disconnected, wire.Malformed, wire.FrameTooLarge, OSError) as error:
+                raise WorkerLost(f"{type(error).__name__}: {error}") from error
+
+    def _receive(self, program: Program) -> dict[str, Any]:
+        # A frame comes at least after every slow test: loading, the test, and the checker's own share of it.
+        patience = 3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS
+        message = wire.receive_within(self._connection, patience)
+        if not isinstance(message, dict):
+            raise wire.Malformed("not an object")
+        return message
+
+
+def _post_mortem(died: dict[str, Any]) -> tuple[int, TestOutcome]:
+    status = died["status"]
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if number == signal.SIGPROF:
+        return died["test"], TestOutcome("timeout", detail="the test itself took more CPU time than the limit")
+    if number == signal.SIGKILL:
+        return died["test"], TestOutcome("memory", detail="the test itself ran out of memory")
+    return died["test"], TestOutcome("internal_error", detail=f"the checker died with status {status:#x}")
+
+
+ALL_LAYERS = confinement.LAYERS

@@ -1,0 +1,70 @@
+"""Judges programs in a process of its own, under another user or with system calls refused.
+
+    python driver.py REPOSITORY < request.json > reply.json
+
+Standard library and `sandbox` only, so that any interpreter the user can execute will do. The request:
+{"programs": [...], "pool": {...}, "refuse": [names of system calls that shall fail with EPERM]}.
+"""
+
+import ctypes
+import dataclasses
+import json
+import logging
+import os
+import struct
+import sys
+
+sys.path.insert(0, sys.argv[1])
+
+from sandbox import Program, SandboxPool, SandboxUnavailable
+from sandbox.worker import kernel, seccomp, syscalls
+
+_REFUSABLE = {"unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "landlock": (444, 444)}
+_CLONE_NEWUSER = 0x10000000
+
+
+def refuse(names: list[str]) -> None:
+    """Let system calls fail with EPERM here and in all children, as a container's own filter does."""
+    column, _ = syscalls.machine()
+    program = [(0x20, 0, 0, 0)]
+    for name in names:
+        program += [(0x15, 0, 1, _REFUSABLE[name][column]), (0x06, 0, 0, 0x00050001)]
+    program.append((0x06, 0, 0, 0x7FFF0000))
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    seccomp.install(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
+
+
+def drop_capability(number: int) -> None:
+    """Take one capability from this process and its children, as a container does."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    data = (ctypes.c_uint32 * 6)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.capget(header, data) == 0
+    for word in range(3):
+        data[word] &= ~(1 << number)
+    assert libc.prctl(24, number, 0, 0, 0) == 0  # PR_CAPBSET_DROP
+    assert libc.capset(header, data) == 0
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    for number in request.get("drop_capabilities", ()):
+        drop_capability(number)
+    if request.get("refuse"):
+        refuse(request["refuse"])
+    options = dict(request["pool"])
+    if "layers" in options:
+        options["layers"] = tuple(options["layers"])
+    reply: dict[str, object] = {"uid": os.getuid(), "pid": os.getpid()}
+    try:
+        with SandboxPool(**options) as pool:
+            reply["isolation"] = pool.isolation
+            reply["verdicts"] = [dataclasses.asdict(v) for v in pool.run(Program(**p) for p in request["programs"])]
+    except SandboxUnavailable as error:
+        reply["unavailable"] = str(error)
+    json.dump(reply, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

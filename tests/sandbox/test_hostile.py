@@ -1,0 +1,151 @@
+"""Hostile programs, in each configuration: the right verdict, and nothing read, written, reached or left behind."""
+
+import dataclasses
+import json
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox import Program
+from sandbox_configurations import CONFIGURATIONS, REPOSITORY, ROOT, Configuration, judge, require
+
+OWN = Path(__file__).with_name("hostile")
+SHARED = REPOSITORY.parent / "shared" / "sandbox" / "hostile"
+CPU_SECONDS = 0.5
+
+
+class Listeners:
+    """Loopback TCP and UDP and an abstract unix socket; `reached` says who was contacted."""
+
+    def __init__(self) -> None:
+        self.reached: list[str] = []
+        self._sockets: list[socket.socket] = []
+        for name, family, kind, address in (
+            ("tcp", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 47011)),
+            ("udp", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 47011)),
+            ("unix stream", socket.AF_UNIX, socket.SOCK_STREAM, "\0sbx_probe"),
+            ("unix datagram", socket.AF_UNIX, socket.SOCK_DGRAM, "\0sbx_probe_datagram"),
+        ):
+            server = socket.socket(family, kind)
+            if family == socket.AF_INET and kind == socket.SOCK_STREAM:
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(address)
+            if kind == socket.SOCK_STREAM:
+                server.listen()
+            self._sockets.append(server)
+            threading.Thread(target=self._watch, args=(name, server, kind), daemon=True).start()
+
+    def _watch(self, name: str, server: socket.socket, kind: socket.SocketKind) -> None:
+        try:
+            if kind == socket.SOCK_STREAM:
+                server.accept()
+            else:
+                server.recv(16)
+        except OSError:
+            return
+        self.reached.append(name)
+
+    def close(self) -> None:
+        for server in self._sockets:
+            server.close()
+
+
+@dataclasses.dataclass
+class Bait:
+    """What a hostile program must not get at."""
+
+    secret: str
+    secret_file: Path
+    host_dir: Path
+    listeners: Listeners
+
+
+@pytest.fixture(scope="module")
+def bait(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bait]:
+    folder = tmp_path_factory.mktemp("bait")
+    for parent in (folder, *folder.parents):  # readable by the unprivileged configurations too
+        if parent.stat().st_uid == os.getuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o755)
+    secret = f"SECRET-{secrets.token_hex(16)}"
+    secret_file = folder / "secret.txt"
+    secret_file.write_text(secret)
+    host_dir = folder / "host"
+    host_dir.mkdir()
+    host_dir.chmod(0o777)
+    listeners = Listeners()
+    yield Bait(secret, secret_file, host_dir, listeners)
+    listeners.close()
+
+
+def read_manifest(folder: Path) -> list[dict[str, Any]]:
+    manifest = folder / "manifest.json"
+    return json.loads(manifest.read_text()) if manifest.exists() else []
+
+
+def as_program(folder: Path, entry: dict[str, Any], bait: Bait, **changes: Any) -> Program:
+    source = (folder / entry["file"]).read_text(errors="surrogateescape")
+    source = source.replace("@SECRET_FILE@", str(bait.secret_file)).replace("@HOST_DIR@", str(bait.host_dir))
+    options = {"cpu_seconds": CPU_SECONDS, "wall_seconds": 4 * CPU_SECONDS, **entry.get("program", {}), **changes}
+    stdin_tests = [tuple(pair) for pair in entry.get("stdin_tests", ())] or None
+    return Program(source=source, tests=entry.get("tests", []), stdin_tests=stdin_tests, **options)
+
+
+def processes() -> set[str]:
+    """Pids of the processes that are a worker, or were forked by one."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"worker import zygote" in command:
+            found.add(folder.name)
+    return found
+
+
+def check(entry: dict[str, Any], verdict: dict[str, Any], bait: Bait) -> list[str]:
+    """What is wrong with a verdict; empty when nothing is."""
+    wrong = []
+    if verdict["error_type"] not in entry["expect"]:
+        details = [test["detail"] for test in verdict["tests"]]
+        wrong.append(f"{entry['file']}: {verdict['error_type']}, expected {entry['expect']} {details}")
+    if "pass_ratio" in entry and verdict["pass_ratio"] != pytest.approx(entry["pass_ratio"]):
+        wrong.append(f"{entry['file']}: pass_ratio {verdict['pass_ratio']}, expected {entry['pass_ratio']}")
+    if bait.secret in json.dumps(verdict):
+        wrong.append(f"{entry['file']}: the secret is in the verdict")
+    if "LEAK:" in json.dumps([verdict["stdout"], verdict["stderr"]]):
+        wrong.append(f"{entry['file']}: it got through: {verdict['stdout'][:200]}")
+    return wrong
+
+
+def judge_all(configuration: Configuration, folder: Path, bait: Bait) -> None:
+    entries = [entry for entry in read_manifest(folder) if configuration.name not in entry.get("except", ())]
+    if not entries:
+        pytest.skip(f"no hostile programs at {folder}")
+    before = processes()
+    # Answers keyed by the order of calls are stopped by a candidate for every test.
+    programs = [as_program(folder, entry, bait, fresh_per_test="expect_pass_fresh" in entry) for entry in entries]
+    reply = judge(configuration, programs, env={"ARES_SECRET_TOKEN": bait.secret})
+    assert reply["isolation"].startswith(configuration.min_isolation + ":")
+    wrong = []
+    for entry, verdict in zip(entries, reply["verdicts"], strict=True):
+        wrong += check(entry, verdict, bait)
+        if "expect_pass_fresh" in entry and verdict["pass_ratio"] != pytest.approx(entry["expect_pass_fresh"]):
+            wrong.append(f"{entry['file']}: pass_ratio {verdict['pass_ratio']} with a candidate per test")
+    assert not wrong, "\n".join(wrong)
+    assert list(bait.host_dir.iterdir()) == []
+    assert bait.listeners.reached == []
+    assert processes() <= before
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("folder", [SHARED, OWN], ids=["shared", "own"])
+def test_hostile_programs_get_nothing(configuration: Configuration, folder: Path, bait: Bait) -> None:
+    require(configuration)
+    judge_all(configuration, folder, bait)
