@@ -125,23 +125,20 @@ class DifficultyTracker:
         entropy = _column("entropies", entropies, len(inverse))
         counts = _column("high_entropy_token_num", high_entropy_token_num, len(inverse))
         acc, ent, hwe = (
-            np.bincount(inverse, weights=values, minlength=len(gids)) / rows_per_gid
-            for values in (accuracy, entropy, counts)
+            _group_sum(values, inverse, len(gids)) / rows_per_gid for values in (accuracy, entropy, counts)
         )
         codes = difficulty_codes(acc)
         labels = np.array(BUCKETS, dtype=object)[codes]
         self.difficulty_dict_train.update(zip(gids, labels, strict=True))
 
-        per_code = np.bincount(codes, minlength=len(BUCKETS))
-        means = {
-            name: np.bincount(codes, weights=values, minlength=len(BUCKETS)) / np.maximum(per_code, 1)
-            for name, values in (("acc", acc), ("entropy", ent), ("hwe", hwe))
-        }
         self._statistics = {}
-        for code in np.flatnonzero(per_code):
-            bucket = BUCKETS[code]
-            self._adapt(bucket, float(means["hwe"][code]))
-            self._statistics[bucket] = {"count": float(per_code[code])} | {k: float(v[code]) for k, v in means.items()}
+        for code in np.flatnonzero(np.bincount(codes)):
+            members, bucket = codes == code, BUCKETS[code]
+            count = int(members.sum())
+            # An exact sum: a mean that ends in .5 must round the same way in whatever order the rows came.
+            means = {k: math.fsum(v[members]) / count for k, v in (("acc", acc), ("entropy", ent), ("hwe", hwe))}
+            self._adapt(bucket, means["hwe"])
+            self._statistics[bucket] = {"count": float(count)} | means
 
         if self.drop_allpass_entropy_threshold >= 0:
             solved = (acc == 1.0) & (ent < self.drop_allpass_entropy_threshold)
@@ -237,6 +234,12 @@ def _group(global_id: Sequence[Any] | np.ndarray) -> tuple[list[Any], np.ndarray
     position: dict[Any, int] = {}
     inverse = np.fromiter((position.setdefault(gid, len(position)) for gid in ids), dtype=np.int64, count=len(ids))
     return list(position), inverse, np.bincount(inverse, minlength=len(position))
+
+
+def _group_sum(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """Sum per group [groups], to the last bit independent of the order of the rows."""
+    order = np.lexsort((values, group))
+    return np.bincount(group[order], weights=values[order], minlength=groups)
 
 
 def _column(name: str, values: Sequence[Any] | np.ndarray, rows: int) -> np.ndarray:

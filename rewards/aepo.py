@@ -37,7 +37,8 @@ def huber_penalty(x: ArrayLike, kappa: ArrayLike) -> np.ndarray:
 
 def sigmoid_saturate(x: ArrayLike, temp: ArrayLike) -> np.ndarray:
     """σ(x) = 1/(1 + exp(−x/max(temp, 1e-6))), without overflow for any x (ARES code)."""
-    scaled = np.asarray(x, dtype=np.float64) / np.maximum(np.asarray(temp, dtype=np.float64), MIN_TEMPERATURE)
+    x = np.clip(np.asarray(x, dtype=np.float64), -1e300, 1e300)
+    scaled = x / np.maximum(np.asarray(temp, dtype=np.float64), MIN_TEMPERATURE)
     # exp of a non-positive number only; the two branches are one function.
     decay = np.exp(-np.abs(scaled))
     return np.where(scaled >= 0, 1.0, decay) / (1.0 + decay)

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from algorithms import entropy as ent
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from algorithms import entropy as ent
 
 quick = settings(max_examples=50, deadline=None)
 
@@ -51,7 +52,11 @@ def slow_threshold(entropy, mask, window, percentile):
 def test_window_entropy_is_the_mean_of_the_following_tokens(batch, window):
     entropy, mask = batch
     torch.testing.assert_close(
-        ent.window_entropy(entropy, mask, window), slow_windows(entropy, mask, window), equal_nan=True, atol=1e-6, rtol=1e-6
+        ent.window_entropy(entropy, mask, window),
+        slow_windows(entropy, mask, window),
+        equal_nan=True,
+        atol=1e-6,
+        rtol=1e-6,
     )
 
 
@@ -92,7 +97,9 @@ def test_hwe_count_does_not_increase_with_the_threshold(batch, threshold, more):
 def test_a_window_does_not_reach_over_foreign_tokens():
     entropy = torch.ones(1, 8)
     mask = torch.tensor([[1, 1, 1, 0, 1, 1, 1, 1]])
-    assert (~ent.window_entropy(entropy, mask, 2).isnan()).tolist() == [[True, False, False, False, True, True, False, False]]
+    assert (~ent.window_entropy(entropy, mask, 2).isnan()).tolist() == [
+        [True, False, False, False, True, True, False, False]
+    ]
 
 
 def test_triggers_match_the_sampled_token():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from algorithms import entropy as ent
 from algorithms.difficulty import BUCKETS, DifficultyTracker
 from algorithms.filtering import informative_rows

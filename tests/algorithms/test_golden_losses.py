@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from algorithms import advantages as adv
 from algorithms.losses import average_loss, compute_policy_loss, compute_value_loss
 

@@ -1,6 +1,7 @@
 """The AEPO reward and soft overlong punishment against recorded numbers."""
 
 import pytest
+
 from rewards import aepo
 from rewards.overlong import soft_overlong
 

@@ -1,0 +1,168 @@
+"""Advantage estimators."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms import advantages as adv
+
+quick = settings(max_examples=50, deadline=None)
+seeds = st.integers(0, 2**31)
+GROUPED = [
+    adv.compute_grpo_outcome_advantage,
+    lambda *a, **k: adv.compute_grpo_outcome_advantage(*a, norm_by_std=False, **k),
+    adv.compute_rloo_outcome_advantage,
+]
+grouped = pytest.mark.parametrize("estimator", GROUPED, ids=["grpo", "dr_grpo", "rloo"])
+
+
+@st.composite
+def rollout(draw, max_groups=4, max_n=5, max_length=6):
+    """Rewards at the last token of ragged responses, groups shuffled."""
+    groups, n, length = draw(st.integers(1, max_groups)), draw(st.integers(2, max_n)), draw(st.integers(1, max_length))
+    generator = torch.Generator().manual_seed(draw(seeds))
+    rows = groups * n
+    order = torch.randperm(rows, generator=generator)
+    uid = [f"p{i}" for i in (torch.arange(rows)[order] // n).tolist()]
+    lengths = torch.randint(1, length + 1, (rows,), generator=generator)
+    mask = (torch.arange(length) < lengths[:, None]).float()
+    rewards = torch.zeros(rows, length)
+    rewards[torch.arange(rows), lengths - 1] = torch.randn(rows, generator=generator)
+    return rewards, mask, uid
+
+
+def first_token(advantages):
+    return advantages[:, 0]
+
+
+@grouped
+@quick
+@given(batch=rollout())
+def test_group_advantages(estimator, batch):
+    rewards, mask, uid = batch
+    advantages, returns = estimator(rewards, mask, uid)
+    assert torch.equal(advantages, returns)
+    assert (advantages[mask == 0] == 0).all()
+    for group in set(uid):
+        rows = torch.tensor([u == group for u in uid])
+        assert first_token(advantages)[rows].sum().abs() < 1e-4
+    shifted = torch.zeros_like(rewards)
+    shifted[:, 0] = 3.0
+    torch.testing.assert_close(estimator(rewards + shifted, mask, uid)[0], advantages, atol=1e-4, rtol=1e-4)
+
+    order = torch.randperm(len(uid), generator=torch.Generator().manual_seed(0))
+    permuted, _ = estimator(rewards[order], mask[order], [uid[i] for i in order.tolist()])
+    torch.testing.assert_close(permuted, advantages[order], atol=1e-5, rtol=1e-5)
+
+
+@grouped
+@pytest.mark.parametrize("reward", [0.0, 0.1, 1 / 3, 1e6])
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_equal_rewards_give_exactly_zero(estimator, reward, n):
+    """In float32 the mean of three 0.1 is not 0.1, and std + 1e-6 blows the residue up to 1e-2."""
+    rewards = torch.full((n, 1), reward)
+    assert estimator(rewards, torch.ones(n, 1), ["a"] * n)[0].abs().max() == 0
+
+
+@grouped
+def test_rows_left_out_change_nothing_for_the_others(estimator):
+    generator = torch.Generator().manual_seed(1)
+    rewards, mask = torch.randn(6, 3, generator=generator), torch.ones(6, 3)
+    uid = ["a", "a", "a", "b", "b", "b"]
+    kept = torch.tensor([True, False, True, False, True, False])
+    advantages, _ = estimator(rewards, mask, uid, row_mask=kept)
+    pair, _ = estimator(rewards[[0, 2]], mask[:2], ["a", "a"])
+    torch.testing.assert_close(advantages[[0, 2]], pair)
+    assert (advantages[~kept] == 0).all()
+    assert (advantages[3:] == 0).all()  # one row is left of group b: it compares with nothing
+
+
+@grouped
+def test_a_group_of_one_is_an_error(estimator):
+    with pytest.raises(ValueError, match="'b' has one response"):
+        estimator(torch.ones(3, 2), torch.ones(3, 2), ["a", "b", "a"])
+    with pytest.raises(ValueError, match="index has 2"):
+        estimator(torch.ones(3, 2), torch.ones(3, 2), ["a", "a"])
+
+
+def test_remax_takes_the_greedy_reward_off():
+    mask = torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+    advantages, _ = adv.compute_remax_outcome_advantage(
+        torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0.25, 1.0]), mask
+    )
+    assert advantages.tolist() == [[0.75, 0.75], [0.0, 0.0]]
+    with pytest.raises(ValueError, match="reward_baselines"):
+        adv.compute_remax_outcome_advantage(torch.ones(2, 2), torch.ones(3), mask)
+
+
+def slow_gae(rewards, values, mask, gamma, lam):
+    """The recursion over the response tokens alone."""
+    advantages, returns = torch.zeros_like(rewards), torch.zeros_like(rewards)
+    for b in range(len(rewards)):
+        positions = mask[b].nonzero().flatten().tolist()
+        last, next_value = 0.0, 0.0
+        for t in reversed(positions):
+            delta = rewards[b, t] + gamma * next_value - values[b, t]
+            last = delta + gamma * lam * last
+            advantages[b, t], returns[b, t] = last, last + values[b, t]
+            next_value = values[b, t]
+    return adv.masked_whiten(advantages, mask) * mask, returns
+
+
+@quick
+@given(seeds, st.integers(1, 5), st.integers(1, 17), st.floats(0.5, 1), st.floats(0, 1))
+def test_gae_skips_padded_and_foreign_positions(seed, rows, length, gamma, lam):
+    """The published code lets padded values in for λ ≠ 1; here the padding is NaN."""
+    generator = torch.Generator().manual_seed(seed)
+    rewards, values = (torch.randn(rows, length, generator=generator) for _ in range(2))
+    mask = (torch.rand(rows, length, generator=generator) < 0.7).float()
+    expected = slow_gae(rewards, values, mask, gamma, lam)
+    poisoned = values.masked_fill(mask == 0, math.nan)
+    result = adv.compute_gae_advantage_return(rewards.masked_fill(mask == 0, math.nan), poisoned, mask, gamma, lam)
+    for got, want in zip(result, expected, strict=True):
+        torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
+
+
+@quick
+@given(seeds, st.integers(1, 5), st.integers(1, 17), st.floats(0, 1))
+def test_reinforce_plus_plus_starts_anew_after_the_end(seed, rows, length, gamma):
+    generator = torch.Generator().manual_seed(seed)
+    rewards = torch.randn(rows, length, generator=generator)
+    mask = (torch.rand(rows, length, generator=generator) < 0.7).float()
+    returns, running = torch.zeros_like(rewards), torch.zeros(rows)
+    for t in reversed(range(length)):
+        running = rewards[:, t] + gamma * running
+        returns[:, t] = running
+        running = running * mask[:, t]
+    advantages, got = adv.compute_reinforce_plus_plus_outcome_advantage(rewards, mask, gamma)
+    torch.testing.assert_close(got, returns * mask, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(advantages, adv.masked_whiten(returns, mask) * mask, atol=1e-4, rtol=1e-4)
+
+
+@quick
+@given(seeds)
+def test_whitening_gives_mean_zero_and_variance_one(seed):
+    values = 7.0 + 3.0 * torch.randn(4, 9, generator=torch.Generator().manual_seed(seed))
+    mask = torch.ones(4, 9)
+    mask[:, 7:] = 0
+    white = adv.masked_whiten(values, mask)
+    assert adv.masked_mean(white, mask).abs() < 1e-5
+    assert adv.masked_var(white, mask) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_degenerate_batches():
+    empty = torch.zeros(0, 3)
+    for estimator in GROUPED:
+        assert estimator(empty, empty, [])[0].shape == (0, 3)
+    nothing = torch.zeros(2, 3)
+    for result in (
+        adv.compute_gae_advantage_return(torch.ones(2, 3), torch.ones(2, 3), nothing, 1.0, 0.95),
+        adv.compute_reinforce_plus_plus_outcome_advantage(torch.ones(2, 3), nothing, 1.0),
+        adv.compute_grpo_outcome_advantage(torch.ones(2, 3), nothing, ["a", "a"]),
+    ):
+        assert all((value == 0).all() for value in result)
+    one = torch.tensor([[1.0, 0.0]])
+    assert adv.compute_gae_advantage_return(one, one, one, 1.0, 0.95)[0].isfinite().all()

@@ -1,0 +1,269 @@
+"""KL estimators, penalties, controllers and the coefficient of each token."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms import kl
+from algorithms.difficulty import BUCKETS
+from algorithms.protocol import DataProto
+
+quick = settings(max_examples=50, deadline=None)
+seeds = st.integers(0, 2**31)
+kls = st.dictionaries(st.sampled_from(BUCKETS), st.floats(-0.5, 3), max_size=3)
+
+
+def logprobs(seed, *shape):
+    return -5.0 * torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def penalty_batch(seed=0, rows=6, length=5, **extra):
+    mask = torch.ones(rows, length)
+    mask[:, length - 1] = 0
+    tensors = {
+        "token_level_scores": logprobs(seed, rows, length),
+        "old_log_probs": logprobs(seed + 1, rows, length),
+        "ref_log_probs": logprobs(seed + 2, rows, length),
+        "response_mask": mask,
+    }
+    difficulty = [BUCKETS[i % 3] for i in range(rows)]
+    return DataProto.from_dict(tensors | extra, {"difficulty": difficulty})
+
+
+def controllers():
+    return [
+        kl.FixedKLController(0.1),
+        kl.AdaptiveKLController(0.1, 0.05, 100),
+        kl.TokenLevelAdaptiveKLController(0.1, 0.05, 100, "compound"),
+        kl.TokenLevelAdaptiveKLController(0.1, 0.05, 100, "anchored"),
+    ]
+
+
+def feed(controller, means, n=8):
+    if isinstance(controller, kl.BucketBeta):
+        controller.update(means)
+    elif isinstance(controller, kl.TokenLevelAdaptiveKLController):
+        controller.update(means, dict.fromkeys(means, n))
+    else:
+        controller.update(sum(means.values()), n)
+
+
+@quick
+@given(seeds)
+def test_the_estimators_are_distances_where_they_claim_to_be(seed):
+    own, ref = logprobs(seed, 3, 7), logprobs(seed + 1, 3, 7)
+    assert (kl.compute_kl(own, ref, "low_var_kl") >= 0).all()
+    assert (kl.compute_kl(own, ref, "abs") >= 0).all()
+    assert (kl.compute_kl(own, ref, "mse") >= 0).all()
+    for kind in ("kl", "abs", "mse", "low_var_kl"):
+        assert kl.compute_kl(own, own, kind).abs().max() == 0
+
+
+@quick
+@given(seeds)
+def test_the_sampled_estimators_agree_with_the_full_one_in_expectation(seed):
+    generator = torch.Generator().manual_seed(seed)
+    own, ref = (torch.log_softmax(0.5 * torch.randn(1, 1, 8, generator=generator), -1) for _ in range(2))
+    full = kl.compute_kl(own, ref, "full").item()
+    assert full >= -1e-6
+    for kind in ("kl", "low_var_kl"):
+        expectation = (own.exp() * kl.compute_kl(own[0], ref[0], kind)[None]).sum().item()
+        assert expectation == pytest.approx(full, abs=1e-4)
+
+
+def test_full_kl_wants_a_vocabulary_and_ignores_banned_tokens():
+    with pytest.raises(ValueError, match=r"\[\.\.\., V\]"):
+        kl.compute_kl(torch.zeros(2, 3), torch.zeros(2, 3), "full")
+    own = torch.tensor([[[math.log(0.5), math.log(0.5), -math.inf]]], requires_grad=True)
+    ref = torch.tensor([[[math.log(0.25), math.log(0.75), -math.inf]]])
+    value = kl.compute_kl(own, ref, "full")
+    value.sum().backward()
+    assert value.item() == pytest.approx(0.5 * math.log(2) + 0.5 * math.log(2 / 3))
+    assert own.grad.isfinite().all()
+    with pytest.raises(ValueError, match="unknown KL kind"):
+        kl.compute_kl(own, ref, "k3")
+
+
+@pytest.mark.parametrize("kind", ["kl", "abs", "mse", "low_var_kl"])
+@pytest.mark.parametrize("controller", [kl.FixedKLController(0.0), kl.TokenLevelAdaptiveKLController(0.0, 0.1)])
+def test_a_coefficient_of_zero_leaves_the_scores(kind, controller):
+    data = penalty_batch()
+    scores = data.batch["token_level_scores"].clone()
+    data, _ = kl.apply_kl_penalty(data, controller, kind)
+    assert torch.equal(data.batch["token_level_rewards"], scores)
+
+
+def test_a_token_level_controller_gives_each_row_its_buckets_coefficient():
+    """`token_adaptive` crashes in the published code, which has one `kl_coef` where this controller has three."""
+    data = penalty_batch()
+    coefs = {"easy": 0.1, "medium": 0.2, "hard": 0.4}
+    controller = kl.TokenLevelAdaptiveKLController(coefs, 0.5, mode="anchored")
+    data, metrics = kl.apply_kl_penalty(data, controller)
+    difference = kl.compute_kl(data.batch["old_log_probs"], data.batch["ref_log_probs"]) * data.batch["response_mask"]
+    expected = data.batch["token_level_scores"] - torch.tensor([0.1, 0.2, 0.4] * 2)[:, None] * difference
+    torch.testing.assert_close(data.batch["token_level_rewards"], expected)
+    row_kl = difference.sum(-1) / 4
+    assert metrics["bucket/hard/kl"] == pytest.approx(row_kl[2::3].mean().item(), abs=1e-6)
+    assert metrics["bucket/hard/beta"] == 0.4
+    assert metrics["critic/kl_coef"] == pytest.approx(0.7 / 3)
+    assert controller.lambdas["hard"] == pytest.approx(1 + 0.01 * (metrics["bucket/hard/kl"] - 0.5))
+
+
+def test_padding_never_reaches_the_rewards():
+    data = penalty_batch()
+    data.batch["old_log_probs"][:, -1] = math.nan
+    data, metrics = kl.apply_kl_penalty(data, kl.FixedKLController(0.1), "low_var_kl")
+    assert data.batch["token_level_rewards"].isfinite().all()
+    assert math.isfinite(metrics["critic/kl"])
+
+
+def test_full_kl_in_the_reward_reads_the_vocabulary_fields():
+    own, ref = (torch.log_softmax(logprobs(s, 6, 5, 9), -1) for s in (5, 6))
+    data = penalty_batch(old_vocab_log_probs=own, ref_vocab_log_probs=ref)
+    data, _ = kl.apply_kl_penalty(data, kl.FixedKLController(1.0), "full")
+    expected = data.batch["token_level_scores"] - kl.compute_kl(own, ref, "full") * data.batch["response_mask"]
+    torch.testing.assert_close(data.batch["token_level_rewards"], expected)
+    with pytest.raises(ValueError, match="'old_vocab_log_probs' is missing"):
+        kl.apply_kl_penalty(penalty_batch(), kl.FixedKLController(1.0), "full")
+
+
+@quick
+@given(st.floats(0.001, 2), st.floats(0.01, 1), st.sampled_from(BUCKETS))
+def test_lambda_rises_above_the_target(error, target, bucket):
+    controller = kl.TokenLevelAdaptiveKLController(0.1, target, mode="anchored")
+    controller.update({bucket: target + error}, {bucket: 3})
+    assert controller.lambdas[bucket] > 1
+    assert [controller.lambdas[b] for b in BUCKETS if b != bucket] == [1.0, 1.0]
+
+
+def test_anchored_coefficients_neither_explode_nor_lock_at_zero():
+    """2,000 updates of KL 0.5 above a target of 0.1, then below it: compound reaches inf, or 0 and stays there."""
+    compound, anchored = (kl.TokenLevelAdaptiveKLController(0.01, 0.1, mode=mode) for mode in ("compound", "anchored"))
+    for _ in range(500):
+        compound.update({"easy": 0.6}, {"easy": 1})
+        anchored.update({"easy": 0.6}, {"easy": 1})
+    assert compound.kl_coefs["easy"] > 1e100
+    assert anchored.kl_coefs["easy"] == pytest.approx(0.01 * (1 + 500 * 0.01 * 0.5))
+
+    compound, anchored = (kl.TokenLevelAdaptiveKLController(0.01, 2.0, mode=mode) for mode in ("compound", "anchored"))
+    for _ in range(100):
+        compound.update({"easy": 0.0}, {"easy": 1})
+        anchored.update({"easy": 0.0}, {"easy": 1})
+    for _ in range(100):
+        compound.update({"easy": 4.0}, {"easy": 1})
+        anchored.update({"easy": 4.0}, {"easy": 1})
+    assert compound.kl_coefs["easy"] == 0.0
+    assert anchored.kl_coefs["easy"] > 0.01
+
+
+def test_a_controller_copies_what_it_is_given():
+    coefs, targets = ({"easy": 0.1, "medium": 0.1, "hard": 0.1} for _ in range(2))
+    controller = kl.TokenLevelAdaptiveKLController(coefs, targets)
+    controller.update({"easy": 5.0}, {})
+    assert coefs == {"easy": 0.1, "medium": 0.1, "hard": 0.1}
+    coefs["easy"] = targets["easy"] = 9.0
+    assert controller.target_kls["easy"] == 0.1
+
+
+@quick
+@given(st.lists(kls, min_size=1, max_size=8), st.integers(0, 8))
+def test_round_trip_in_the_middle_changes_nothing(steps, cut):
+    for straight, first, second in zip(
+        [*controllers(), kl.BucketBeta(interval=2)],
+        [*controllers(), kl.BucketBeta(interval=2)],
+        [*controllers(), kl.BucketBeta(interval=2)],
+        strict=True,
+    ):
+        for means in steps:
+            feed(straight, means)
+        for means in steps[:cut]:
+            feed(first, means)
+        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        for means in steps[cut:]:
+            feed(second, means)
+        assert second.state_dict() == straight.state_dict()
+        assert second.metrics() == straight.metrics()
+
+
+@pytest.mark.parametrize("controller", [*controllers(), kl.BucketBeta()])
+def test_nan_and_unknown_buckets_are_errors_and_change_nothing(controller):
+    before = controller.state_dict()
+    if not isinstance(controller, kl.FixedKLController):
+        with pytest.raises(ValueError, match="'other'"):
+            feed(controller, {"easy": 0.1, "other": 1.0})
+    if type(controller) is not kl.FixedKLController:
+        with pytest.raises(ValueError, match="nan"):
+            feed(controller, {"easy": 0.1, "hard": math.nan})
+    assert controller.state_dict() == before
+    poisoned = json.loads(json.dumps(before).replace("0.1", "NaN").replace("1.0", "NaN"))
+    with pytest.raises(ValueError, match="nan"):
+        controller.load_state_dict(poisoned)
+    with pytest.raises(ValueError, match="keys"):
+        controller.load_state_dict(before | {"other": 1})
+
+
+def test_missing_buckets_are_errors():
+    with pytest.raises(ValueError, match="missing buckets"):
+        kl.TokenLevelAdaptiveKLController({"easy": 0.1}, 0.1)
+    state = kl.TokenLevelAdaptiveKLController(0.1, 0.1).state_dict()
+    del state["lambdas"]["hard"]
+    with pytest.raises(ValueError, match="missing buckets"):
+        kl.TokenLevelAdaptiveKLController(0.1, 0.1).load_state_dict(state)
+
+
+def test_get_kl_controller():
+    settings_ = {"kl_coef": 0.1, "kl_target": 0.2, "kl_horizon": 100, "kl_mode": "anchored"}
+    kinds = {
+        "fixed": kl.FixedKLController,
+        "adaptive": kl.AdaptiveKLController,
+        "token_adaptive": kl.TokenLevelAdaptiveKLController,
+    }
+    for kind, expected in kinds.items():
+        assert type(kl.get_kl_controller(SimpleNamespace(kl_type=kind, **settings_))) is expected
+    assert kl.get_kl_controller(SimpleNamespace(kl_type="fixed", kl_coef=0.3)).kl_coef == 0.3
+    with pytest.raises(ValueError, match="'adaptve'"):
+        kl.get_kl_controller(SimpleNamespace(kl_type="adaptve", **settings_))
+    with pytest.raises(ValueError, match="token_adaptive"):
+        kl.get_kl_controller(SimpleNamespace(kl_type="fixed", kl_coef={"easy": 0.1}))
+
+
+def test_bucket_beta_is_the_same_however_the_batch_is_spread_over_ranks():
+    """In the published code each rank adapts its own β from its own rows, and the ranks drift apart."""
+    generator = np.random.default_rng(0)
+    whole, ranks = kl.BucketBeta(interval=1), [kl.BucketBeta(interval=1) for _ in range(2)]
+    for _ in range(20):
+        difficulty = np.array(BUCKETS, dtype=object)[generator.integers(0, 3, 12)]
+        values = generator.random(12) * 0.1
+        whole.update(kl.bucket_means(kl.bucket_totals(difficulty, values)))
+        parts = [kl.bucket_totals(difficulty[part], values[part]) for part in (slice(0, 5), slice(5, 12))]
+        for rank in ranks:
+            rank.update(kl.bucket_means(sum(parts)))
+    assert ranks[0].betas == ranks[1].betas
+    assert ranks[0].betas == pytest.approx(whole.betas, rel=1e-12)
+    assert whole.betas != kl.BucketBeta().betas
+
+
+def test_hwe_tokens_get_the_relaxed_coefficient():
+    rows = kl.row_coefficients({"easy": 1.0, "medium": 2.0, "hard": 4.0}, ["hard", "easy"])
+    hwe = torch.tensor([[0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]]).bool()
+    token = kl.token_coefficients(rows, hwe, 0.5)
+    assert token.tolist() == [[4, 2, 2, 4, 4, 4, 4], [1] * 7]
+    window = kl.token_coefficients(rows, hwe, 0.5, "window", window=2)
+    assert window.tolist() == [[4, 4, 2, 2, 2, 4, 4], [1] * 7]
+    with pytest.raises(ValueError, match="relax_scope"):
+        kl.token_coefficients(rows, hwe, 0.5, "row")
+
+
+def test_second_chance_loosens_wrong_easy_rows_only():
+    rows, difficulty = np.ones(4), ["easy", "easy", "hard", "medium"]
+    accuracy = np.array([0.0, 1.0, 0.0, 0.0])
+    assert kl.second_chance(rows, difficulty, accuracy, 0.25).tolist() == [0.25, 1, 1, 1]
+    assert kl.second_chance(rows, difficulty, accuracy, 1.0).tolist() == [1] * 4
+    with pytest.raises(ValueError, match="second-chance"):
+        kl.second_chance(rows, difficulty, accuracy, 1.5)

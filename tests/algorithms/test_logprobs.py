@@ -1,0 +1,110 @@
+"""Log-probs and entropy from hidden states: the tiled form against the plain one."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms import logprobs
+
+
+def problem(seed, rows=23, width=8, vocabulary=53, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    tensors = [
+        torch.randn(*shape, generator=generator).to(dtype)
+        for shape in ((rows, width), (vocabulary, width), (vocabulary,))
+    ]
+    targets = torch.randint(0, vocabulary, (rows,), generator=generator)
+    weights = torch.randn(2, rows, generator=generator)
+    return [tensor.requires_grad_(True) for tensor in tensors], targets, weights
+
+
+def evaluate(tensors, targets, weights, temperature, entropy_grad):
+    hidden, head, bias = tensors
+    logps, entropies = logprobs.logprobs_and_entropy(hidden, head, targets, bias, temperature, entropy_grad)
+    loss = (weights[0] * logps).sum()
+    if entropy_grad:
+        loss = loss + (weights[1] * entropies).sum()
+    return [logps.detach(), entropies.detach(), *torch.autograd.grad(loss, tensors)]
+
+
+def tiled(monkeypatch, tile=(7, 11)):
+    monkeypatch.setattr(logprobs, "PLAIN_LIMIT", 0)
+    monkeypatch.setattr(logprobs, "CPU_TILE", tile)
+
+
+@pytest.mark.parametrize("entropy_grad", [False, True])
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.mark.parametrize("tile", [(7, 11), (23, 53), (1, 1), (64, 64)])
+def test_tiles_give_the_plain_values_and_gradients(monkeypatch, temperature, entropy_grad, tile):
+    arguments = (*problem(0, dtype=torch.float32), temperature, entropy_grad)
+    plain = evaluate(*arguments)
+    tiled(monkeypatch, tile)
+    for got, want in zip(evaluate(*arguments), plain, strict=True):
+        torch.testing.assert_close(got, want, atol=2e-5, rtol=2e-5)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**31))
+def test_values_are_those_of_a_softmax(seed):
+    (hidden, head, bias), targets, _ = problem(seed)
+    logps, entropies = logprobs.logprobs_and_entropy(hidden, head, targets, bias, 0.7)
+    reference = torch.log_softmax((hidden @ head.T + bias) / 0.7, -1)
+    torch.testing.assert_close(logps.double(), reference.gather(-1, targets[:, None])[:, 0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(entropies.double(), -(reference.exp() * reference).sum(-1), atol=1e-5, rtol=1e-5)
+
+
+def test_large_logits_do_not_overflow(monkeypatch):
+    tiled(monkeypatch)
+    hidden = torch.full((3, 4), 1e3)
+    head = torch.randn(53, 4, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([0, 1, 2])
+    logps, entropies = logprobs.logprobs_and_entropy(hidden, head, targets)
+    assert logps.isfinite().all()
+    assert (entropies >= 0).all()
+    reference = torch.log_softmax(hidden.double() @ head.double().T, -1)
+    torch.testing.assert_close(
+        logps.double(), reference.gather(-1, torch.tensor([[0], [1], [2]]))[:, 0], rtol=1e-5, atol=1e-2
+    )
+
+
+def test_bf16_sums_in_float32(monkeypatch):
+    """Gradients of the head over 4,096 tokens: tiles summed in bf16 would lose a per cent, float32 sums do not."""
+    tensors, targets, weights = problem(1, rows=4096, vocabulary=40, dtype=torch.bfloat16)
+    plain = evaluate(tensors, targets, weights, 1.0, False)
+    tiled(monkeypatch, (64, 16))
+    result = evaluate(tensors, targets, weights, 1.0, False)
+    assert result[0].dtype == result[1].dtype == torch.float32
+    torch.testing.assert_close(result[0], plain[0], atol=1e-5, rtol=1e-5)
+    for got, want in zip(result[2:], plain[2:], strict=True):
+        assert got.dtype == torch.bfloat16
+        error = (got.float() - want.float()).norm() / want.float().norm()
+        assert error < 5e-3
+
+
+def test_frozen_head_and_no_grad(monkeypatch):
+    (hidden, head, _), targets, _ = problem(2, dtype=torch.float32)
+    head = head.detach()
+    expected = torch.autograd.grad(logprobs.logprobs_and_entropy(hidden, head, targets)[0].sum(), hidden)[0]
+    tiled(monkeypatch)
+    logps, entropies = logprobs.logprobs_and_entropy(hidden, head, targets)
+    assert not entropies.requires_grad
+    torch.testing.assert_close(torch.autograd.grad(logps.sum(), hidden)[0], expected, atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        assert not logprobs.logprobs_and_entropy(hidden, head, targets)[0].requires_grad
+
+
+def test_shapes_are_checked():
+    hidden, head = torch.ones(3, 4), torch.ones(5, 4)
+    logps, entropies = logprobs.logprobs_and_entropy(hidden[:0], head, torch.zeros(0, dtype=torch.long))
+    assert logps.shape == entropies.shape == (0,)
+    for change in (
+        {"hidden": torch.ones(3, 5)},
+        {"targets": torch.zeros(2, dtype=torch.long)},
+        {"bias": torch.ones(4)},
+    ):
+        arguments = {"hidden": hidden, "weight": head, "targets": torch.zeros(3, dtype=torch.long)} | change
+        with pytest.raises(ValueError, match=next(iter(change))):
+            logprobs.logprobs_and_entropy(**arguments)
+    with pytest.raises(ValueError, match="temperature"):
+        logprobs.logprobs_and_entropy(hidden, head, torch.zeros(3, dtype=torch.long), temperature=0.0)

@@ -1,0 +1,190 @@
+"""DataProto: fields, row operations and storage."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms.protocol import DataProto
+
+
+def batch(rows=6):
+    return DataProto.from_dict(
+        {
+            "prompts": torch.arange(rows * 2).reshape(rows, 2),
+            "responses": torch.arange(rows * 3).reshape(rows, 3),
+            "attention_mask": torch.ones(rows, 5, dtype=torch.long),
+            "response_mask": torch.ones(rows, 3),
+            "entropies": torch.rand(rows, 3),
+        },
+        {
+            "uid": [f"p{i // 2}" for i in range(rows)],
+            "global_id": list(range(rows)),
+            "accuracy": [0.5] * rows,
+            "entropies": np.linspace(0, 1, rows),
+            "ground_truth": [[1, 2]] * rows,
+        },
+        {"high_entropy_threshold": 1.5, "video_fps": 2, "global_token_num": list(range(rows))},
+    )
+
+
+def same(a, b):
+    assert set(a.fields) == set(b.fields)
+    for key, tensor in a.batch.items():
+        assert tensor.dtype == b.batch[key].dtype
+        assert torch.equal(tensor, b.batch[key])
+    for key, column in a.non_tensor_batch.items():
+        assert column.tolist() == b.non_tensor_batch[key].tolist()
+        assert [type(x) for x in column] == [type(x) for x in b.non_tensor_batch[key]]
+    assert a.meta_info == b.meta_info
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"responses": torch.zeros(4)}, r"'responses' must be \[B, L\], got shape \[4\]"),
+        ({"responses": torch.zeros(4, 3), "response_mask": torch.zeros(4, 2)}, "'response_mask' has L=2"),
+        (
+            {"prompts": torch.zeros(4, 2), "responses": torch.zeros(4, 3), "attention_mask": torch.zeros(4, 6)},
+            "'attention_mask' has 6",
+        ),
+        ({"responses": torch.zeros(4, 3), "values": torch.zeros(3, 3)}, "differ in rows"),
+        ({"values": 3.0}, "'values' must be a tensor"),
+    ],
+)
+def test_a_misshaped_field_is_named(tensors, message):
+    with pytest.raises(ValueError, match=message):
+        DataProto.from_dict(tensors)
+
+
+def test_a_missing_field_is_named():
+    data = batch()
+    data.validate(required=["responses", "uid"])
+    with pytest.raises(ValueError, match="'advantages' is missing"):
+        data.validate(required=["advantages"])
+    with pytest.raises(ValueError, match="'old_log_probs' is missing"):
+        data.tensor("old_log_probs")
+    with pytest.raises(ValueError, match="'difficulty' is missing"):
+        data.require("uid", "difficulty")
+    with pytest.raises(ValueError, match="'difficulty' has 2 rows"):
+        DataProto(data.batch, {"difficulty": ["easy", "hard"]})
+    with pytest.raises(ValueError, match="global_token_num"):
+        DataProto.from_dict({"responses": torch.zeros(2, 3)}, meta_info={"global_token_num": [1]})
+
+
+def test_rows_by_slice_indices_mask_and_number():
+    data = batch()
+    assert data[1:3].non_tensor_batch["global_id"].tolist() == [1, 2]
+    assert data[[4, 0]].batch["prompts"][:, 0].tolist() == [8, 0]
+    assert data[torch.tensor([True, False] * 3)].meta_info["global_token_num"] == [0, 2, 4]
+    assert len(data[-1]) == 1
+    assert data[-1].non_tensor_batch["global_id"].tolist() == [5]
+    assert len(data[[]]) == 0
+    with pytest.raises(IndexError):
+        data[6]
+    assert data.reorder([5, 4, 3, 2, 1, 0]).non_tensor_batch["uid"].tolist() == ["p2", "p2", "p1", "p1", "p0", "p0"]
+    with pytest.raises(ValueError, match="permutation"):
+        data.reorder([0, 0, 1, 2, 3, 4])
+
+
+def test_repeat_keeps_groups_contiguous():
+    data = batch(2)
+    assert data.repeat(3).non_tensor_batch["global_id"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert data.repeat(2, interleave=False).non_tensor_batch["global_id"].tolist() == [0, 1, 0, 1]
+    with pytest.raises(ValueError, match="repeat_times"):
+        data.repeat(0)
+
+
+def test_select_and_union():
+    data = batch()
+    left, right = data.select(["responses"], ["uid"], []), data.select(["prompts"], ["uid", "accuracy"])
+    together = left.union(right)
+    assert set(together.fields) == {"responses", "prompts", "uid", "accuracy"}
+    with pytest.raises(ValueError, match="'nothing' is missing"):
+        data.select(["nothing"])
+    changed = data.select(["responses"])
+    changed.batch["responses"] = changed.batch["responses"] + 1
+    with pytest.raises(ValueError, match="'responses' differs"):
+        data.union(changed)
+    with pytest.raises(ValueError, match="cannot unite"):
+        data.union(batch(4))
+
+
+def test_union_takes_nan_for_equal():
+    a = DataProto.from_dict({"values": torch.tensor([[math.nan]])}, {"accuracy": [math.nan]})
+    b = DataProto.from_dict({"values": torch.tensor([[math.nan]])}, {"accuracy": [math.nan]})
+    assert len(a.union(b)) == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 5))
+def test_chunks_and_padding_are_undone_by_concat_and_unpad(rows, divisor):
+    data = batch(rows)
+    padded, padding = data.pad_to_divisor(divisor)
+    assert len(padded) % divisor == 0
+    assert padding < divisor
+    assert padded.batch["response_mask"][rows:].sum() == 0
+    assert data.batch["response_mask"].all()
+    same(padded.unpad(padding), data)
+    same(DataProto.concat(padded.chunk(divisor)), padded)
+
+
+def test_concat_names_what_disagrees():
+    data = batch()
+    with pytest.raises(ValueError, match="'accuracy'"):
+        DataProto.concat([data, data.select(non_tensor_batch_keys=["uid", "global_id", "entropies", "ground_truth"])])
+    other = batch()
+    other.meta_info["video_fps"] = 3
+    with pytest.raises(ValueError, match="'video_fps'"):
+        DataProto.concat([data, other])
+    with pytest.raises(ValueError, match="divide"):
+        data.chunk(4)
+
+
+def test_save_and_load(tmp_path):
+    data = DataProto.from_dict(
+        {
+            "responses": torch.arange(6).reshape(3, 2),
+            "old_log_probs": torch.randn(3, 2).bfloat16(),
+            "hwe_mask": torch.ones(3, 2).bool(),
+        },
+        {
+            "uid": ["a", "b", None],
+            "ground_truth": ["42", 42, {"cases": ["assert f(1)"], "n": 1}],
+            "global_id": np.array([1, 2, 3]),
+            "accuracy": [1.0, None, math.inf],
+            "prompt": [[{"role": "user", "content": "hé"}], [], []],
+            "truncated": [True, False, None],
+            "nothing": [None] * 3,
+        },
+        {"high_entropy_threshold": 0.25, "global_token_num": [1, 2, 3], "note": None},
+    )
+    data.save(tmp_path / "batch")
+    assert sorted(path.name for path in (tmp_path / "batch").iterdir()) == [
+        "meta.json",
+        "rows.parquet",
+        "tensors.safetensors",
+    ]
+    loaded = DataProto.load(tmp_path / "batch")
+    data.non_tensor_batch["global_id"] = np.array([1, 2, 3], dtype=object)
+    same(loaded, data)
+
+
+def test_save_and_load_without_rows_or_fields(tmp_path):
+    for name, data in (
+        ("empty", DataProto()),
+        ("no_rows", batch()[[]]),
+        ("no_columns", batch().select(non_tensor_batch_keys=[])),
+    ):
+        data.save(tmp_path / name)
+        same(DataProto.load(tmp_path / name), data)
+
+
+def test_what_is_no_data_is_not_saved(tmp_path):
+    with pytest.raises(TypeError, match="'callback'"):
+        DataProto.from_dict(non_tensors={"callback": [print]}).save(tmp_path)
+    with pytest.raises(TypeError, match="meta_info"):
+        DataProto.from_dict(non_tensors={"uid": ["a"]}, meta_info={"lock": object()}).save(tmp_path)

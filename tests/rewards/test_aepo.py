@@ -1,0 +1,187 @@
+"""Properties of the AEPO reward."""
+
+import math
+import re
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewards import aepo
+from rewards.overlong import soft_overlong
+
+quick = settings(max_examples=100, deadline=None)
+bucket = st.sampled_from(["easy", "medium", "hard"])
+label = st.sampled_from(["easy", "medium", "hard", "Easy", ""])
+count = st.floats(0, 1e6) | st.integers(0, 200).map(float)
+alpha = st.floats(0, 2)
+switches = st.fixed_dictionaries({"zero_baseline": st.booleans(), "guard_inversion": st.booleans()})
+
+
+def score(accuracy, n, t, a, difficulty, **kwargs):
+    return float(aepo.entropy_score([accuracy], [n], [t], [a], [difficulty], **kwargs)[0])
+
+
+def cap(a, difficulty):
+    return a * (1.2 if difficulty == "hard" else 1.0)
+
+
+@quick
+@given(st.sampled_from([0.0, 0.5, 1.0]), count, count, alpha, label, switches)
+def test_the_score_stays_within_the_cap(accuracy, n, t, a, difficulty, kwargs):
+    value = score(accuracy, n, t, a, difficulty, **kwargs)
+    assert math.isfinite(value)
+    assert abs(value) <= cap(a, difficulty) + 1e-12
+    if difficulty not in ("easy", "medium", "hard"):
+        assert value == 0
+
+
+@quick
+@given(count, count, count, alpha, switches)
+def test_easy_and_right_does_not_rise_with_the_count(n, more, t, a, kwargs):
+    assert score(1.0, n + more, t, a, "easy", **kwargs) <= score(1.0, n, t, a, "easy", **kwargs)
+    margin = max(1.0, 0.15 * max(t, 1.0))
+    if n <= t + margin:
+        assert score(1.0, n, t, a, "easy", **kwargs) == 0
+
+
+@quick
+@given(st.integers(0, 1000), st.integers(0, 1000), alpha, switches)
+def test_medium_and_right_is_symmetric_around_the_target(t, delta, a, kwargs):
+    delta = min(delta, t)
+    assert score(1.0, t + delta, t, a, "medium", **kwargs) == score(1.0, t - delta, t, a, "medium", **kwargs)
+
+
+@quick
+@given(count, count, count, alpha, bucket, switches)
+def test_wrong_does_not_fall_with_the_count(n, more, t, a, difficulty, kwargs):
+    assert score(0.0, n + more, t, a, difficulty, **kwargs) >= score(0.0, n, t, a, difficulty, **kwargs) >= 0
+
+
+@quick
+@given(st.sampled_from([0.0, 1.0]), count, count, alpha, bucket, st.floats(0, 1), st.booleans())
+def test_linear_in_alpha(accuracy, n, t, a, difficulty, factor, zero_baseline):
+    whole = score(accuracy, n, t, a, difficulty, zero_baseline=zero_baseline)
+    assert score(accuracy, n, t, factor * a, difficulty, zero_baseline=zero_baseline) == pytest.approx(
+        factor * whole, abs=1e-9
+    )
+
+
+@quick
+@given(st.lists(st.tuples(st.sampled_from([0.0, 1.0]), count, count, alpha, label), min_size=1, max_size=8), switches)
+def test_a_batch_is_its_rows(rows, kwargs):
+    inputs = [
+        {
+            "response": "<think>a</think>\\boxed{1}",
+            "accuracy": accuracy,
+            "high_entropy_token_num": n,
+            "target_high_entropy_token_num": t,
+            "alpha_entropy": a,
+            "difficulty": difficulty,
+        }
+        for accuracy, n, t, a, difficulty in rows
+    ]
+    together = aepo.compute_score(inputs, **kwargs)
+    assert together == [aepo.compute_score([row], **kwargs)[0] for row in inputs]
+    assert [s["overall"] for s in together] == [s["accuracy"] + s["high_entropy_token_num_score"] for s in together]
+
+
+@quick
+@given(count, count, count, count, alpha, alpha, bucket, st.floats(0, 1, exclude_max=True), st.booleans())
+def test_the_guard_keeps_wrong_below_right(n1, t1, n2, t2, a1, a2, difficulty, accuracy, zero_baseline):
+    """Published, hard, α = .5: right with N=0 and T=100 gives .515, wrong with N=1000 gives .600."""
+    kwargs = {"guard_inversion": True, "zero_baseline": zero_baseline}
+    right = 1.0 + score(1.0, n1, t1, a1, difficulty, **kwargs)
+    assert score(0.0, n2, t2, a2, difficulty, **kwargs) <= right + 1e-12
+    partly = accuracy + score(accuracy, n2, t2, a2, difficulty, **kwargs)
+    assert partly <= max(accuracy, right) + 1e-12
+
+
+def test_the_published_inversion_and_its_guard():
+    def pair(**kwargs):
+        return 1 + score(1.0, 0, 100, 0.5, "hard", **kwargs), score(0.0, 1000, 100, 0.5, "hard", **kwargs)
+
+    right, wrong = pair()
+    assert right == pytest.approx(0.515, abs=1e-3)
+    assert wrong == pytest.approx(0.600, abs=1e-3)
+    right, wrong = pair(guard_inversion=True)
+    assert wrong <= 0.5 <= right
+
+
+@pytest.mark.parametrize("difficulty", ["easy", "medium", "hard"])
+def test_zero_baseline_pays_nothing_for_a_short_wrong_answer(difficulty):
+    assert score(0.0, 5, 10, 0.5, difficulty) > 0
+    assert score(0.0, 5, 10, 0.5, difficulty, zero_baseline=True) == 0
+    assert score(0.0, 500, 10, 0.5, difficulty, zero_baseline=True) > 0.2
+
+
+def test_no_overflow():
+    x = np.array([-1e308, -750.0, 0.0, 750.0, 1e308])
+    with np.errstate(all="raise", under="ignore"):
+        assert aepo.sigmoid_saturate(x, 1e-9)[[0, 2, 4]].tolist() == [0.0, 0.5, 1.0]
+        assert np.isfinite(aepo.huber_penalty(x, 2.0)).all()
+        assert np.isfinite(
+            aepo.entropy_score([0, 1, 1], [1e300] * 3, [0] * 3, [2] * 3, ["hard", "easy", "medium"])
+        ).all()
+
+
+@pytest.mark.parametrize("value", [math.nan, -1, math.inf, "many", None])
+@pytest.mark.parametrize("field", ["high_entropy_token_num", "target_high_entropy_token_num", "alpha_entropy"])
+def test_a_bad_number_is_named(field, value):
+    row = {"response": "", "accuracy": 1.0}
+    with pytest.raises(ValueError, match=field):
+        aepo.compute_score([row, row | {field: value}])
+
+
+def test_bad_inputs():
+    assert aepo.compute_score([]) == []
+    with pytest.raises(ValueError, match="list"):
+        aepo.compute_score({"response": ""})
+    with pytest.raises(ValueError, match="row 0: field 'response'"):
+        aepo.compute_score([{"accuracy": 1.0}])
+    with pytest.raises(ValueError, match="row 0: field 'ground_truth'"):
+        aepo.compute_score([{"response": "\\boxed{1}"}])
+    with pytest.raises(ValueError, match="row 0: accuracy is NaN"):
+        aepo.compute_score([{"response": "", "accuracy": math.nan}])
+
+
+def test_missing_accuracy_is_graded_and_a_failed_grader_is_no_score(monkeypatch):
+    rows = [{"response": f"\\boxed{{{n}}}", "ground_truth": "1/2", "accuracy": None} for n in ("\\frac12", "3", "hang")]
+    monkeypatch.setattr(aepo, "grade_answers", lambda responses, truths: [1.0, 0.0, None])
+    scores = aepo.compute_score(rows)
+    assert [s["accuracy"] for s in scores[:2]] == [1.0, 0.0]
+    assert math.isnan(scores[2]["accuracy"])
+    assert math.isnan(scores[2]["overall"])
+
+
+PUBLISHED_FORMAT = re.compile(r"<think>.*</think>.*\\boxed\{.*\}.*", re.DOTALL)
+piece = st.sampled_from(
+    ["<think>", "</think>", "\\boxed{", "}", "x", " ", "\n", "<", ">", "/", " < / think > ", "think"]
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(piece, max_size=14).map("".join))
+def test_format_accepts_the_published_language(response):
+    expected = PUBLISHED_FORMAT.fullmatch(re.sub(r"\s*(<|>|/)\s*", r"\1", response)) is not None
+    assert aepo.format_reward(response) == float(expected)
+
+
+@pytest.mark.parametrize("response", ["<think>" + "</think>\\boxed{" * 20000, " " * 200000 + "x"])
+def test_format_takes_linear_time(response):
+    start = time.perf_counter()
+    assert aepo.format_reward(response) == 0.0
+    assert time.perf_counter() - start < 1.0
+
+
+@quick
+@given(st.lists(st.integers(0, 300), min_size=1), st.integers(0, 200), st.integers(0, 200))
+def test_soft_overlong_falls_from_zero_to_minus_one(lengths, room, cache):
+    values = soft_overlong(sorted(lengths), room + cache, cache)
+    assert (np.diff(values) <= 0).all()
+    assert (values <= 0).all()
+    assert (values >= -1).all()
+    with pytest.raises(ValueError, match="cache"):
+        soft_overlong(lengths, cache, cache + 1)

@@ -1,0 +1,106 @@
+"""Answer grading: exact where it can be, by math-verify in a killable process elsewhere."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from rewards import math as grading
+
+
+def boxed(*answers):
+    return [f"so it is \\boxed{{{answer}}}" for answer in answers]
+
+
+def worker_ids():
+    return [worker.process.pid for worker in grading._pool().workers]
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("\\boxed{1} then \\boxed{ 2 }", " 2 "),
+        ("\\boxed{\\frac{1}{2}}.", "\\frac{1}{2}"),
+        ("\\boxed{\\{1,2\\}}", "\\{1,2\\}"),
+        ("\\boxed{}", ""),
+        ("\\boxed{1", None),
+        ("\\boxed 1", None),
+        ("", None),
+    ],
+)
+def test_the_last_boxed_content(text, content):
+    assert grading.last_boxed(text) == content
+
+
+def test_plain_numbers_need_no_process(monkeypatch):
+    monkeypatch.setattr(grading, "_pool", lambda: pytest.fail("a process was asked"))
+    answers = boxed("42", "42.0", "-0.50", "+7", "43", "1e5", "")
+    truths = ["42", 42, "-.5", 7.0, "42", "1e5", "3"]
+    assert grading.grade_answers([*answers, "42", "\\boxed{42"], [*truths, "42", "42"]) == [1, 1, 1, 1, 0, 1, 0, 0, 0]
+
+
+def test_thousands_of_plain_answers_a_second():
+    responses, truths = boxed(*range(20000)), [str(i) for i in range(20000)]
+    start = time.perf_counter()
+    assert set(grading.grade_answers(responses, truths)) == {1.0}
+    assert time.perf_counter() - start < 2.0
+
+
+def test_math_verify_decides_the_rest_and_an_endless_answer_is_no_score():
+    responses = boxed("\\frac{1}{2}", "x^2+2x+1", "9^{9^{9^{9}}}", "\\frac{1}{3}", "{2,1}", "paris", "London")
+    truths = ["0.5", "(x+1)^2", "3", "0.5", "$\\{1,2\\}$", "Paris", "Paris"]
+    start = time.perf_counter()
+    assert grading.grade_answers(responses, truths, timeout=2.0) == [1, 1, None, 0, 1, 1, 0]
+    assert time.perf_counter() - start < 60
+    first = worker_ids()
+    assert grading.grade_answers(boxed("\\frac{2}{4}"), ["0.5"]) == [1.0]
+    assert worker_ids() == first
+
+
+def test_a_dead_worker_is_replaced_and_its_request_is_not_lost():
+    assert grading.grade_answers(boxed("\\frac{2}{4}"), ["0.5"]) == [1.0]
+    for worker in grading._pool().workers:
+        worker.process.kill()
+        worker.process.wait()
+    assert grading.grade_answers(boxed("\\frac{2}{4}"), ["0.5"]) == [1.0]
+
+
+def test_it_works_off_the_main_thread():
+    grades = []
+    threads = [
+        threading.Thread(target=lambda: grades.append(grading.grade_answers(boxed("\\frac{2}{4}"), ["0.5"])))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert grades == [[1.0]] * 3
+
+
+def test_close_leaves_no_process():
+    grading.grade_answers(boxed("\\frac{2}{4}"), ["0.5"])
+    pids = worker_ids()
+    assert pids
+    grading.close_graders()
+    assert not any(map(alive, pids))
+
+
+def test_bad_inputs():
+    assert grading.grade_answers([], []) == []
+    with pytest.raises(ValueError, match="1 responses but 2"):
+        grading.grade_answers(["a"], ["1", "2"])
+    for truth in (None, "", "  ", "\\boxed{}"):
+        with pytest.raises(ValueError, match="row 0"):
+            grading.grade_answers(["a"], [truth])
+    with pytest.raises(ValueError, match="timeout"):
+        grading.grade_answers(["a"], ["1"], timeout=0)
