@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sandbox import Program
-from sandbox_configurations import CONFIGURATIONS, REPOSITORY, ROOT, Configuration, judge, require
+from sandbox_configurations import CONFIGURATIONS, REPOSITORY, Configuration, judge, require
 
 OWN = Path(__file__).with_name("hostile")
 SHARED = REPOSITORY.parent / "shared" / "sandbox" / "hostile"

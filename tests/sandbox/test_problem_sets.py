@@ -1,0 +1,111 @@
+"""Honest programs: canonical solutions are accepted, and mutants get the verdict that plain execution gives them."""
+
+import io
+import json
+import os
+import random
+import select
+import signal
+import tokenize
+from collections.abc import Callable
+
+import pytest
+from problem_sets import humaneval, mbpp
+
+from sandbox import Program, SandboxPool
+
+SWAPS = {
+    "+": "-", "-": "+", "*": "+", "//": "*", "/": "//", "%": "//", "<": "<=", "<=": "<", ">": ">=", ">=": ">",
+    "==": "!=", "!=": "==", "and": "or", "or": "and", "True": "False", "False": "True", "not": "", "min": "max",
+    "max": "min", "0": "1", "1": "2", "2": "1", "[": "(", "append": "extend", "len": "sum", "return": "yield",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("load", "count"), [(humaneval, 164), (mbpp, 974)], ids=["humaneval", "mbpp"])
+def test_every_canonical_solution_is_accepted(load: Callable[[], list[Program]], count: int) -> None:
+    programs = load()
+    with SandboxPool(num_workers=2) as pool:
+        verdicts = pool.run(programs)
+    rejected = [(index, v.error_type, v.tests) for index, v in enumerate(verdicts) if v.error_type != "accepted"]
+    assert rejected == []
+    assert len(verdicts) == count
+    untrusted = [index for index, verdict in enumerate(verdicts) if not verdict.trusted_compare]
+    assert untrusted == []
+
+
+def mutate(source: str, rng: random.Random) -> str | None:
+    """The source with one token swapped; None where no token can be."""
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    places = [token for token in tokens if token.string in SWAPS and token.type in (1, 2, 54)]
+    if not places:
+        return None
+    token = rng.choice(places)
+    lines = source.splitlines(keepends=True)
+    row, column = token.start
+    line = lines[row - 1]
+    lines[row - 1] = line[:column] + SWAPS[token.string] + line[column + len(token.string) :]
+    return "".join(lines)
+
+
+def run_plainly(program: Program) -> list[bool] | None:
+    """Which tests pass in one process of their own, executed one after the other; None when that takes too long."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+        passed = []
+        for test in program.tests:
+            namespace: dict[str, object] = {"__name__": "plain"}
+            try:
+                exec(program.source, namespace)
+                exec(program.setup if not program.entry_point else "", namespace)
+                exec(test, namespace)
+                if program.entry_point:
+                    namespace["check"](namespace[program.entry_point])  # type: ignore[operator]
+                passed.append(True)
+            except BaseException:  # noqa: BLE001 - that is the verdict
+                passed.append(False)
+        os.write(writer, json.dumps(passed).encode())
+        os._exit(0)
+    os.close(writer)
+    ready, _, _ = select.select([reader], [], [], 3)
+    if not ready:
+        os.kill(child, signal.SIGKILL)
+    text = os.read(reader, 1 << 16) if ready else b""
+    os.close(reader)
+    os.waitpid(child, 0)
+    return json.loads(text) if text else None
+
+
+def check_mutants(load: Callable[[], list[Program]], count: int) -> None:
+    rng = random.Random(7)
+    programs = []
+    for original in rng.sample(load(), count):
+        source = mutate(original.source.replace("\r\n", "\n"), rng)
+        if source is not None:
+            programs.append(Program(**{**vars(original), "source": source, "cpu_seconds": 1.0, "fresh_per_test": True}))
+    with SandboxPool(num_workers=2) as pool:
+        verdicts = pool.run(programs)
+    compared, differing = 0, []
+    for program, verdict in zip(programs, verdicts, strict=True):
+        plain = run_plainly(program)
+        if plain is None:  # an endless loop: the sandbox must have noticed too
+            assert verdict.error_type in ("timeout", "memory"), (program.source, verdict)
+            continue
+        compared += 1
+        judged = [outcome.verdict == "accepted" for outcome in verdict.tests]
+        if judged != plain:
+            differing.append((program.source, program.tests, plain, [(t.verdict, t.detail) for t in verdict.tests]))
+    assert differing == []
+    assert compared > 0.9 * len(programs)
+
+
+@pytest.mark.parametrize("load", [humaneval, mbpp], ids=["humaneval", "mbpp"])
+def test_one_token_mutants_agree_with_plain_execution(load: Callable[[], list[Program]]) -> None:
+    check_mutants(load, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("load", "count"), [(humaneval, 164), (mbpp, 900)], ids=["humaneval", "mbpp"])
+def test_many_mutants_agree_with_plain_execution(load: Callable[[], list[Program]], count: int) -> None:
+    check_mutants(load, count)
