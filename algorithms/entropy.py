@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 TAIL_FLOOR = 1e-12
@@ -59,10 +58,11 @@ def window_entropy(entropy: Tensor, mask: Tensor, window: int = 4) -> Tensor:
     valid = mask.bool()
     # Padded positions may hold anything, NaN too; they must not reach a sum.
     clean = entropy.masked_fill(~valid, 0.0)
-    means = F.avg_pool1d(clean[:, None, 1:], window, stride=1)[:, 0]
-    present = F.avg_pool1d(valid[:, None, 1:].to(clean.dtype), window, stride=1)[:, 0]
-    complete = valid[:, :starts] & (present > 1.0 - 0.5 / window)
-    result[:, :starts] = means.masked_fill(~complete, math.nan)
+    total, complete = torch.zeros_like(clean[:, :starts]), valid[:, :starts].clone()
+    for offset in range(1, window + 1):
+        total += clean[:, offset : offset + starts]
+        complete &= valid[:, offset : offset + starts]
+    result[:, :starts] = torch.where(complete, total / window, math.nan)
     return result
 
 
@@ -83,13 +83,13 @@ def entropy_percentile_thresholds(
     valid = mask.detach().bool().cpu().numpy()
     count = valid.sum(1)
     defined = ~np.isnan(windows)
-    total = np.where(defined, windows, 0.0).sum(1, dtype=np.float64)
     n_windows = defined.sum(1)
+    total = np.where(defined, windows, 0.0).sum(1, dtype=np.float64)
     first = np.take_along_axis(entropy.detach().cpu().numpy(), valid.argmax(1)[:, None], 1)[:, 0]
-    fill = np.where(n_windows > 0, total / np.maximum(n_windows, 1), first)
-    filled = np.where(defined, windows, fill[:, None].astype(windows.dtype))
+    fill = np.where(n_windows > 0, total / np.maximum(n_windows, 1), first).astype(windows.dtype)
     # Padding sorts to the end, so that one sort serves rows of every length.
-    ordered = np.sort(np.where(valid, filled, np.inf), axis=1)
+    padding = np.where(valid, fill[:, None], np.inf).astype(windows.dtype, copy=False)
+    ordered = np.sort(np.where(defined, windows, padding), axis=1)
     position = percentile / 100.0 * np.maximum(count - 1, 0)
     lower = np.floor(position).astype(np.int64)
     upper = np.minimum(lower + 1, np.maximum(count - 1, 0))
