@@ -373,6 +373,14 @@ def load(profile: str, overrides: list[Override] | None = None) -> Config:
     return _validate(settings, " ← ".join(chain))
 
 
+def override(config: Config, overrides: list[Override]) -> Config:
+    """A configuration with dotted overrides laid over it. Raises ConfigError."""
+    settings = config.model_dump(mode="json")
+    for each in overrides:
+        _lay_over(settings, each)
+    return _validate(settings, "overrides")
+
+
 def from_dict(settings: dict[str, Any], source: str) -> Config:
     """A configuration read back from `source` (a run.json), validated like a profile."""
     return _validate(settings, source)

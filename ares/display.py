@@ -38,6 +38,7 @@ class Display:
             f"[bold]{self.run.store.name}[/]  {config.model.path}  {len(self.run.train)} problems, {held_out}, "
             f"{config.rollout.prompts} × {config.rollout.n} samples a step, engine {config.rollout.engine}",
             highlight=False,
+            soft_wrap=True,
         )
         if self.run.commit is None:
             self.console.print("bootstrap: one pass over the train set …", style="dim")
@@ -69,7 +70,7 @@ class Display:
         line += f"  {t['timing_s/step']:.1f}s"
         if "val/accuracy" in m:
             line += f"  [bold green]held-out {m['val/accuracy']:.3f}[/]"
-        self.progress.console.print(line, highlight=False)
+        self.progress.console.print(line, highlight=False, soft_wrap=True)
         self.progress.update(self.bar, completed=commit.step)
 
     def summary(self) -> dict[str, Any]:
@@ -83,9 +84,12 @@ class Display:
                 f"[bold]held-out accuracy {first.accuracy:.3f} → {last.accuracy:.3f}[/] "
                 f"({last.accuracy - first.accuracy:+.3f}) in {self.run.state.step} steps",
                 highlight=False,
+                soft_wrap=True,
             )
         self.console.print(
-            f"{steps} steps in {seconds:.0f} s; plot: {self.run.store.directory / 'progress.png'}", highlight=False
+            f"{steps} steps in {seconds:.0f} s; plot: {self.run.store.directory / 'progress.png'}",
+            highlight=False,
+            soft_wrap=True,
         )
         return {
             "run": self.run.store.name,

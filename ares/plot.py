@@ -1,4 +1,4 @@
-"""The picture of a run: accuracy, the controllers and the lengths over its steps, as progress.png in the run directory."""
+"""The picture of a run: accuracy, controllers and entropy over its steps, as progress.png in the run directory."""
 
 from pathlib import Path
 

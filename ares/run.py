@@ -80,6 +80,7 @@ class Run:
         }
         if store.exists():
             _check_same(store, config, digests)
+            store.write_run(store.read_run() | {"config": config.model_dump(mode="json")})
         else:
             store.write_run(_description(config, name, digests))
         run = cls(config, store, tokenizer, train, validation, f"{digests['train']}-{digests['model']}")

@@ -1,7 +1,7 @@
 """MLflow: what a commit says, logged from the commit.
 
-Covered: parameters, metrics with the commit's own timestamp (a replay adds no row), sample tables, the resolved profile,
-catching up after MLflow was away. Not covered: how runs compare; that is what MLflow's page is for.
+Covered: parameters, metrics with the commit's own timestamp (a replay adds no row), sample tables, the resolved
+profile, catching up after MLflow was away. Not covered: how runs compare; that is what MLflow's page is for.
 """
 
 import json

@@ -15,11 +15,11 @@ from typing import Any
 from prefect import flow
 
 import flows.environment  # noqa: F401 (first: the settings are read at import)
-from ares.config import load
+from ares.config import ConfigError, load, override
 from ares.display import Display
-from ares.run import Run, Step, runs_directory
+from ares.run import Run, Step, read_config, runs_directory
 from ares.state import RunState
-from ares.store import Commit, Ref
+from ares.store import Commit, Ref, RunStore
 from ares.tracking import Tracking
 from tasks.sampling import Draw, Rows, rollout, score
 from tasks.training import (
@@ -46,12 +46,34 @@ class FilterExhausted(RuntimeError):
     """Online filtering found no full batch within algorithm.filter.max_tries rollouts."""
 
 
-@flow(name="ares-train", persist_result=False, validate_parameters=True)
-async def ares_train(profile: str, overrides: list[str] | None = None, run: str | None = None) -> dict[str, Any]:
+_prepared: dict[str, Run] = {}
+"""Runs the command line has opened and checked, by name, for the flow that it starts next."""
+
+
+def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -> str:
+    """Open and check a run before anything is started; returns its name. Raises what `Run.open` raises.
+
+    Without a profile, the existing run's own settings are taken.
+    """
+    if profile is not None:
+        config = load(profile, overrides)
+    elif run is not None:
+        config = override(read_config(RunStore(runs_directory() / run)), overrides or [])
+    else:
+        raise ConfigError("Name a profile to start a run, or the run to continue")
+    name = run or f"{Path(str(profile)).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    _prepared[name] = Run.open(config, name, runs_directory())
+    return name
+
+
+@flow(name="ares-train", persist_result=False)
+async def ares_train(
+    profile: str | None = None, overrides: list[str] | None = None, run: str | None = None
+) -> dict[str, Any]:
     """Train `profile` with dotted `overrides` as run `run`; an existing run is continued from its last commit."""
-    name = run or f"{Path(profile).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    opened = Run.open(load(profile, overrides), name, runs_directory())
-    return await train(opened)
+    name = run if run in _prepared else prepare(profile, overrides, run)
+    assert name is not None
+    return await train(_prepared.pop(name))
 
 
 async def train(run: Run) -> dict[str, Any]:
@@ -159,8 +181,8 @@ async def _training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[s
             return samples, state.state_dict(), metrics
     raise FilterExhausted(
         f"step {step.number}: after {filtering.max_tries} rollouts ({drawn} prompts) only {kept} of {wanted} groups "
-        f"had an accuracy between {filtering.low} and {filtering.high}. The data is too easy or too hard for this policy: "
-        "change the data, raise rollout.n, or set algorithm.filter.enabled=false."
+        f"had an accuracy between {filtering.low} and {filtering.high}. The data is too easy or too hard for this "
+        "policy: change the data, raise rollout.n, or set algorithm.filter.enabled=false."
     )
 
 

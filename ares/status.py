@@ -1,0 +1,99 @@
+"""Reading a run from outside: where it stands, what its samples were worth and why. Nothing here writes."""
+
+import fcntl
+from typing import Any
+
+import pandas as pd
+from rich.table import Table
+
+from algorithms.difficulty import BUCKETS
+from ares.run import read_config, runs_directory
+from ares.store import RunStore, StoreError
+
+REWARD_PARTS = ("accuracy", "reward_entropy_score", "reward_overlong")
+
+
+def run_status(name: str) -> dict[str, Any]:
+    """run, state (new, running, stopped, finished), step, steps, evaluations, and the buckets' last figures."""
+    store = RunStore(runs_directory() / name)
+    config = read_config(store)
+    commit = store.last_commit()
+    step = commit.step if commit else -1
+    if _is_locked(store):
+        state = "running"
+    elif commit is None:
+        state = "new"
+    else:
+        state = "finished" if step >= config.train.steps else "stopped"
+    return {
+        "run": name,
+        "state": state,
+        "step": max(step, 0),
+        "steps": config.train.steps,
+        "evaluations": commit.state["evaluations"] if commit else [],
+        "buckets": {bucket: _bucket(commit.metrics if commit else {}, bucket) for bucket in BUCKETS},
+    }
+
+
+def samples_table(name: str, step: int) -> Table:
+    """The samples of a step, one line each."""
+    rows = _samples(name, step)
+    parts = [part for part in REWARD_PARTS if part in rows]
+    columns = ["id", "slot", "sample", "difficulty", "high_entropy_token_num", *parts, "reward", "tokens", "truncated"]
+    table = Table(title=f"{name}, step {step}: {len(rows)} samples")
+    shown = [column for column in columns if column in rows]
+    for column in shown:
+        table.add_column(column)
+    for row in rows[shown].to_dict("records"):
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table
+
+
+def sample_report(name: str, step: int, problem: str, sample: int) -> str:
+    """Prompt, response, verdict and every part of the reward of one sample."""
+    store = RunStore(runs_directory() / name)
+    rows = _samples(name, step)
+    found = rows[(rows["id"] == problem) & (rows["sample"] == sample)]
+    if found.empty:
+        raise StoreError(f"Run {name!r} has no sample {sample} of problem {problem!r} in step {step}")
+    row = found.iloc[0]
+    response = _response(store, step, int(row["slot"]), sample)
+    lines = [f"problem {problem}, sample {sample}, step {step}", "", response, ""]
+    lines += [f"{key:32s} {value}" for key, value in row.items() if key not in ("id", "sample", "slot")]
+    if "reward" in row:
+        parts = [(part, float(row[part])) for part in REWARD_PARTS if part in row and pd.notna(row[part])]
+        lines += ["", "reward = " + " + ".join(f"{part} {value:+.4f}" for part, value in parts)]
+    return "\n".join(lines)
+
+
+def _response(store: RunStore, step: int, slot: int, sample: int) -> str:
+    for path in sorted((store.directory / store.step_path(step)).glob("rollout-[rb]*.parquet")):
+        rows = pd.read_parquet(path, columns=["slot", "sample", "response"])
+        found = rows[(rows["slot"] == slot) & (rows["sample"] == sample)]
+        if not found.empty:
+            return str(found["response"].iloc[0])
+    raise StoreError(f"The responses of step {step} are gone from {store.directory}")
+
+
+def _samples(name: str, step: int) -> pd.DataFrame:
+    store = RunStore(runs_directory() / name)
+    store.read_run()
+    if step not in store.committed_steps():
+        raise StoreError(f"Run {name!r} has no committed step {step}")
+    return store.read_rows(store.read_commit(step).artifacts["samples"])
+
+
+def _bucket(metrics: dict[str, float], bucket: str) -> dict[str, float]:
+    prefix = f"bucket/{bucket}/"
+    return {key.removeprefix(prefix): value for key, value in metrics.items() if key.startswith(prefix)}
+
+
+def _is_locked(store: RunStore) -> bool:
+    try:
+        with (store.directory / "lock").open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

@@ -1,0 +1,197 @@
+"""The command `ares`.
+
+Covered: train, resume, status, inspect, warmstart, doctor, and the sandbox's own commands. Modules that take seconds to
+import are imported by the command that needs them, so that `ares --help` answers at once. A known error meets the user
+here, once, without a trace.
+"""
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from rich.console import Console
+
+import flows.environment  # noqa: F401 (first: libraries read their settings at import)
+from ares.config import Config, ConfigError, fingerprint, load, profile_names
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+                  help="RL post-training of reasoning and code LLMs as a resumable, per-step DAG.")  # fmt: skip
+console = Console()
+errors = Console(stderr=True)
+
+RunName = Annotated[str, typer.Argument(help="Name of a run (its folder in the directory of runs).")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="Dotted overrides: algorithm.kl.kind=token_adaptive train.steps=40")
+]
+
+
+@app.command()
+def train(
+    profile: Annotated[str, typer.Argument(help="A profile's name or the path of a YAML file.")],
+    overrides: Overrides = None,
+    run: Annotated[str | None, typer.Option(help="Name of the run. An existing run is continued.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved profile and stop.")] = False,
+) -> None:
+    """Train a profile, or continue a run that was started with it."""
+    config = load(profile, overrides)
+    if dry_run:
+        console.print(_resolved(config), markup=False, highlight=False, end="")
+        return
+    _train(profile, overrides or [], run)
+
+
+@app.command()
+def resume(
+    run: RunName,
+    overrides: Overrides = None,
+) -> None:
+    """Continue a run with the settings it was started with (train.steps=… makes it longer)."""
+    _train(None, overrides or [], run)
+
+
+@app.command()
+def status(
+    run: RunName,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Where a run stands."""
+    from ares.status import run_status
+
+    found = run_status(run)
+    if as_json:
+        sys.stdout.write(json.dumps(found) + "\n")
+        return
+    console.print(
+        f"[bold]{found['run']}[/]  {found['state']}  step {found['step']} of {found['steps']}", highlight=False
+    )
+    for evaluation in found["evaluations"]:
+        console.print(
+            f"  step {evaluation['step']:5d}  held-out accuracy {evaluation['accuracy']:.3f}  "
+            f"mean length {evaluation['mean_length']:.1f}",
+            highlight=False,
+        )
+    for bucket, values in found["buckets"].items():
+        console.print(
+            f"  {bucket:7s} " + "  ".join(f"{k} {v:.4g}" for k, v in values.items()), highlight=False, soft_wrap=True
+        )
+
+
+@app.command()
+def inspect(
+    run: RunName,
+    step: Annotated[int, typer.Option(help="Step; 0 is the bootstrap.")],
+    problem: Annotated[
+        str | None, typer.Option("--id", help="Problem; without it the step's samples are listed.")
+    ] = None,
+    sample: Annotated[int, typer.Option(help="Sample number within the problem.")] = 0,
+) -> None:
+    """One sample with every part of its reward, or the list of a step's samples."""
+    from ares.status import sample_report, samples_table
+
+    if problem is None:
+        console.print(samples_table(run, step))
+    else:
+        console.print(sample_report(run, step, problem, sample), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def warmstart(
+    task: Annotated[str, typer.Argument(help="tiny-math")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write; default: the one its profile reads.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of weights and examples.")] = 0,
+) -> None:
+    """Build a tiny model and its problems from nothing (about a minute and a half on one core)."""
+    from rich.progress import Progress
+
+    from ares.tiny.warmstart import warmstart as build
+
+    if task != "tiny-math":
+        raise ConfigError(f"There is no warm start {task!r} (warm starts: tiny-math)")
+    target = out or Path(__file__).resolve().parent.parent / "ares/tiny/checkpoints/math"
+    with Progress(console=console) as progress:
+        bar = progress.add_task("warm start", total=None)
+        report = build(
+            target, seed=seed, progress=lambda done, total, loss: progress.update(bar, completed=done, total=total)
+        )
+    console.print(
+        f"{target}: held-out accuracy {report.heldout.accuracy:.3f} at temperature 1", highlight=False, soft_wrap=True
+    )
+
+
+@app.command()
+def doctor() -> None:
+    """What is installed, which engine and isolation this machine gives, its GPU and disk."""
+    from ares.doctor import findings
+
+    problems = 0
+    for finding in findings():
+        mark = "[green]ok [/]" if finding.good else "[red]!! [/]"
+        problems += not finding.good
+        console.print(f"{mark} {finding.subject:14s} {finding.text}", highlight=False, soft_wrap=True)
+    raise typer.Exit(1 if problems else 0)
+
+
+@app.command()
+def profiles() -> None:
+    """The shipped profiles."""
+    from ares.config import PROFILES
+
+    for name in profile_names():
+        first = (PROFILES / f"{name}.yaml").read_text().splitlines()[0].lstrip("# ")
+        console.print(f"[bold]{name:14s}[/] {first}", highlight=False, soft_wrap=True)
+
+
+def _resolved(config: Config) -> str:
+    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return f"# fingerprint {fingerprint(config)}\n{text}"
+
+
+def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
+    import asyncio
+
+    from flows.train import ares_train, prepare
+
+    # Wrong input is found here, before Prefect, Ray or MLflow are started; the flow takes the opened run.
+    name = prepare(profile, overrides, run)
+    # What goes wrong is told once, by `main`; Prefect would print it a second and a third time.
+    logging.getLogger("prefect").setLevel(logging.CRITICAL)
+    asyncio.run(ares_train(profile, overrides, name))
+
+
+def known_errors() -> tuple[type[BaseException], ...]:
+    """Errors whose message is written for the user; their modules are only looked at when they are loaded."""
+    places = {
+        "ares.config": ["ConfigError"],
+        "ares.data": ["DataError"],
+        "ares.store": ["StoreError"],
+        "ares.language_model": ["ModelError"],
+        "ares.scoring": ["RewardError"],
+        "ares.workers.cluster": ["WorkerError"],
+        "flows.train": ["FilterExhausted"],
+        "sandbox": ["SandboxUnavailable"],
+    }
+    loaded = {module: names for module, names in places.items() if module in sys.modules}
+    return tuple(getattr(sys.modules[module], name) for module, names in loaded.items() for name in names)
+
+
+def main() -> None:
+    """Entry point: known errors are printed and end with exit code 2."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        errors.print("interrupted; the same command goes on from the last commit")
+        raise SystemExit(130) from None
+    except Exception as error:
+        if not isinstance(error, known_errors()):
+            raise
+        errors.print("[red]error:[/] ", end="")
+        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()
