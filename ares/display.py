@@ -16,7 +16,7 @@ class Display:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.console = Console()
+        self.console = Console(highlight=False, soft_wrap=True)
         self.started = time.perf_counter()
         self.first_step = max(run.state.step, 0)
         self.progress = Progress(
@@ -37,7 +37,6 @@ class Display:
         self.console.print(
             f"[bold]{self.run.store.name}[/]  {config.model.path}  {len(self.run.train)} problems, {held_out}, "
             f"{config.rollout.prompts} × {config.rollout.n} samples a step, engine {config.rollout.engine}",
-            highlight=False,
             soft_wrap=True,
         )
         if self.run.commit is None:
@@ -70,7 +69,7 @@ class Display:
         line += f"  {t['timing_s/step']:.1f}s"
         if "val/accuracy" in m:
             line += f"  [bold green]held-out {m['val/accuracy']:.3f}[/]"
-        self.progress.console.print(line, highlight=False, soft_wrap=True)
+        self.progress.console.print(line)
         self.progress.update(self.bar, completed=commit.step)
 
     def summary(self) -> dict[str, Any]:
@@ -83,12 +82,10 @@ class Display:
             self.console.print(
                 f"[bold]held-out accuracy {first.accuracy:.3f} → {last.accuracy:.3f}[/] "
                 f"({last.accuracy - first.accuracy:+.3f}) in {self.run.state.step} steps",
-                highlight=False,
                 soft_wrap=True,
             )
         self.console.print(
             f"{steps} steps in {seconds:.0f} s; plot: {self.run.store.directory / 'progress.png'}",
-            highlight=False,
             soft_wrap=True,
         )
         return {

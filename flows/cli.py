@@ -20,8 +20,8 @@ from ares.config import Config, ConfigError, fingerprint, load, profile_names
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="RL post-training of reasoning and code LLMs as a resumable, per-step DAG.")  # fmt: skip
-console = Console()
-errors = Console(stderr=True)
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, soft_wrap=True)
 
 RunName = Annotated[str, typer.Argument(help="Name of a run (its folder in the directory of runs).")]
 Overrides = Annotated[
@@ -39,7 +39,7 @@ def train(
     """Train a profile, or continue a run that was started with it."""
     config = load(profile, overrides)
     if dry_run:
-        console.print(_resolved(config), markup=False, highlight=False, end="")
+        console.print(_resolved(config), markup=False, end="")
         return
     _train(profile, overrides or [], run)
 
@@ -65,19 +65,14 @@ def status(
     if as_json:
         sys.stdout.write(json.dumps(found) + "\n")
         return
-    console.print(
-        f"[bold]{found['run']}[/]  {found['state']}  step {found['step']} of {found['steps']}", highlight=False
-    )
+    console.print(f"[bold]{found['run']}[/]  {found['state']}  step {found['step']} of {found['steps']}")
     for evaluation in found["evaluations"]:
         console.print(
             f"  step {evaluation['step']:5d}  held-out accuracy {evaluation['accuracy']:.3f}  "
             f"mean length {evaluation['mean_length']:.1f}",
-            highlight=False,
         )
     for bucket, values in found["buckets"].items():
-        console.print(
-            f"  {bucket:7s} " + "  ".join(f"{k} {v:.4g}" for k, v in values.items()), highlight=False, soft_wrap=True
-        )
+        console.print(f"  {bucket:7s} " + "  ".join(f"{k} {v:.4g}" for k, v in values.items()))
 
 
 @app.command()
@@ -95,7 +90,7 @@ def inspect(
     if problem is None:
         console.print(samples_table(run, step))
     else:
-        console.print(sample_report(run, step, problem, sample), markup=False, highlight=False, soft_wrap=True)
+        console.print(sample_report(run, step, problem, sample), markup=False)
 
 
 @app.command()
@@ -117,9 +112,7 @@ def warmstart(
         report = build(
             target, seed=seed, progress=lambda done, total, loss: progress.update(bar, completed=done, total=total)
         )
-    console.print(
-        f"{target}: held-out accuracy {report.heldout.accuracy:.3f} at temperature 1", highlight=False, soft_wrap=True
-    )
+    console.print(f"{target}: held-out accuracy {report.heldout.accuracy:.3f} at temperature 1")
 
 
 @app.command()
@@ -131,7 +124,7 @@ def doctor() -> None:
     for finding in findings():
         mark = "[green]ok [/]" if finding.good else "[red]!! [/]"
         problems += not finding.good
-        console.print(f"{mark} {finding.subject:14s} {finding.text}", highlight=False, soft_wrap=True)
+        console.print(f"{mark} {finding.subject:14s} {finding.text}")
     raise typer.Exit(1 if problems else 0)
 
 
@@ -142,7 +135,7 @@ def profiles() -> None:
 
     for name in profile_names():
         first = (PROFILES / f"{name}.yaml").read_text().splitlines()[0].lstrip("# ")
-        console.print(f"[bold]{name:14s}[/] {first}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]{name:14s}[/] {first}")
 
 
 def _resolved(config: Config) -> str:
@@ -189,7 +182,7 @@ def main() -> None:
         if not isinstance(error, known_errors()):
             raise
         errors.print("[red]error:[/] ", end="")
-        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        errors.print(str(error), markup=False)
         raise SystemExit(2) from None
 
 

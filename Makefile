@@ -1,0 +1,33 @@
+# `make train` on a bare machine: everything is set up, then a tiny model learns. `make test`: is it sound?
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Tests and training are repeatable only with a fixed number of threads; small models are faster with one.
+export OMP_NUM_THREADS := 1
+export HF_HUB_OFFLINE ?= 1
+
+.PHONY: setup train test test-all check up clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml ares/setup.sh
+	PYTHON=$(PYTHON) VENV=$(VENV) bash ares/setup.sh
+	touch $@
+
+train: $(READY)
+	$(BIN)/ares train tiny-math --run tiny-math
+
+test: $(READY)
+	$(BIN)/pytest -m "not slow and not gpu"
+
+test-all: $(READY)
+	$(BIN)/pytest
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
