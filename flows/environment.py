@@ -10,9 +10,10 @@ _DEFAULTS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     # Written one by one, task-run records lock Prefect's SQLite while a step's flow run is being created; the client
-    # then sleeps two seconds before it tries again. In batches they do not meet (docs/design.md).
+    # then sleeps two seconds before it tries again. In batches they do not meet. The interval is cut to whole seconds
+    # where it is used: below 1 the server would spin.
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "0.5",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "TOKENIZERS_PARALLELISM": "false",
 }
