@@ -13,13 +13,24 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.config import JsonDict
 
 PROFILES = Path(__file__).resolve().parent.parent / "profiles"
 BUCKETS = ("easy", "medium", "hard")
 Bucket = Literal["easy", "medium", "hard"]
-PerBucket = dict[Bucket, float]
+
+
+def _every_bucket(values: dict[Bucket, float]) -> dict[Bucket, float]:
+    missing = [bucket for bucket in BUCKETS if bucket not in values]
+    if missing:
+        raise ValueError(f"no value for {', '.join(missing)}: name every bucket, or give one number for all")
+    return values
+
+
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+PerBucket = Annotated[dict[Bucket, NonNegative], AfterValidator(_every_bucket)]
 
 NO_EFFECT: JsonDict = {"affects_results": False}
 """Marks a field that may differ between a run and its resumption: it changes where or how often, never what."""
@@ -108,7 +119,7 @@ class BootstrapConfig(Strict):
 class DifficultyConfig(Strict):
     """Difficulty buckets, their targets and entropy coefficients (AEPO)."""
 
-    alpha_init: float | PerBucket = 0.5
+    alpha_init: NonNegative | PerBucket = 0.5
     """Entropy coefficient at the start, one or per bucket."""
     alpha_lr: float = Field(0.05, ge=0)
     """Step of alpha per unit of deviation (HWE tokens) from the target."""
@@ -122,6 +133,12 @@ class DifficultyConfig(Strict):
     """Weight of the new batch in the target's moving average (target_mode=ema)."""
     drop_allpass_entropy_threshold: float = -1.0
     """Leave out problems that are always solved with a mean entropy below this (nats); below 0: never."""
+
+    @model_validator(mode="after")
+    def _alpha_has_a_range(self) -> "DifficultyConfig":
+        if self.alpha_min > self.alpha_max:
+            raise ValueError(f"alpha_min ({self.alpha_min}) is above alpha_max ({self.alpha_max})")
+        return self
 
 
 class EntropyConfig(Strict):
@@ -175,9 +192,9 @@ class KlConfig(Strict):
     """fixed, adaptive: one coefficient; token_adaptive: dual ascent per bucket; bucket_beta: EMA per bucket (loss)."""
     penalty: Literal["kl", "abs", "mse", "low_var_kl", "full"] = "low_var_kl"
     """Estimator of the token KL (k1, |k1|, k2, k3, or the exact sum over the vocabulary)."""
-    coef: float | PerBucket = 1e-2
-    """Initial coefficient, one or per bucket (token_adaptive, bucket_beta)."""
-    target: float | PerBucket = 0.1
+    coef: NonNegative | PerBucket = 1e-2
+    """Initial coefficient, one or per bucket (token_adaptive)."""
+    target: NonNegative | PerBucket = 0.1
     """KL that adaptive controllers steer to (nats a token), one or per bucket."""
     horizon: float = Field(10000.0, gt=0)
     """Samples over which the adaptive coefficient may change by its full range."""
@@ -201,6 +218,17 @@ class KlConfig(Strict):
                 "penalty=full needs the whole distribution of both policies, which the reward does not hold: "
                 "set placement=loss"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _numbers_fit_the_controller(self) -> "KlConfig":
+        if isinstance(self.coef, dict) and self.kind is not KlKind.TOKEN_ADAPTIVE:
+            raise ValueError(f"kind={self.kind} has one coef; one per bucket needs kind=token_adaptive")
+        if isinstance(self.target, dict) and self.kind is KlKind.ADAPTIVE:
+            raise ValueError("kind=adaptive has one target; one per bucket needs kind=token_adaptive or bucket_beta")
+        targets = self.target.values() if isinstance(self.target, dict) else [self.target]
+        if self.kind in (KlKind.ADAPTIVE, KlKind.BUCKET_BETA) and not all(targets):
+            raise ValueError(f"kind={self.kind} divides by the target: it must be above 0 (got {self.target})")
         return self
 
 
@@ -228,6 +256,12 @@ class FilterConfig(Strict):
     """… and below this."""
     max_tries: int = Field(20, ge=1)
     """Rollouts drawn for one batch before the run stops with an error."""
+
+    @model_validator(mode="after")
+    def _low_is_below_high(self) -> "FilterConfig":
+        if self.low >= self.high:
+            raise ValueError(f"low ({self.low}) must be below high ({self.high}), or no group is ever kept")
+        return self
 
 
 class PolicyLossConfig(Strict):
@@ -278,7 +312,7 @@ class LearnerConfig(Strict):
     """AdamW's learning rate after warm-up; constant."""
     warmup_steps: int = Field(0, ge=0)
     """Optimiser steps over which the rate rises linearly."""
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
     """AdamW's moving averages."""
     weight_decay: float = Field(0.01, ge=0)
     """AdamW's decoupled decay."""
@@ -355,6 +389,15 @@ class Config(Strict):
             raise ValueError(
                 f"learner.global_batch_prompts ({self.learner.global_batch_prompts}) must divide "
                 f"rollout.prompts ({self.rollout.prompts})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _overlong_cache_fits(self) -> "Config":
+        cache, limit = self.algorithm.overlong.soft_punish_cache, self.rollout.max_response_length
+        if cache > limit:
+            raise ValueError(
+                f"algorithm.overlong.soft_punish_cache ({cache}) is longer than rollout.max_response_length ({limit})"
             )
         return self
 
