@@ -1,8 +1,8 @@
 """One batch through entropy → HWE → difficulty → reward → KL → advantages, vectorised and sample by sample.
 
 Covers the driver's arithmetic of a step, from per-token entropies on; not the model, not the grading.
-The comparison is the style of the published code, a Python loop over samples and tokens, written from the same equations
-and run on a slice of the batch (its cost is linear in the samples). Both must give the same numbers.
+The comparison is the style of the published code, a Python loop over samples and tokens, written from the same
+equations and run on a slice of the batch (its cost is linear in the samples). Both must give the same numbers.
 
     python benchmarks/algorithms_batch.py [--rows 4096] [--tokens 1024] [--threads 2] [--loop-rows 128]
 """
@@ -171,13 +171,13 @@ def _score(accuracy: float, n: float, t: float, alpha: float, bucket: str) -> fl
 @contextmanager
 def stopwatch(times: dict[str, float]) -> Iterator[Callable[[str], object]]:
     """A function that ends the running stage and starts the named one."""
-    running = {"name": "", "since": time.perf_counter()}
+    running, since = "", time.perf_counter()
 
     def stage(name: str) -> None:
-        now = time.perf_counter()
-        if running["name"]:
-            times[str(running["name"])] = now - float(running["since"])
-        running["name"], running["since"] = name, time.perf_counter()
+        nonlocal running, since
+        if running:
+            times[running] = time.perf_counter() - since
+        running, since = name, time.perf_counter()
 
     yield stage
 
@@ -191,9 +191,11 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
-    best, stages = math.inf, {}
+    best = math.inf
+    stages: dict[str, float] = {}
     for _ in range(5):
-        data, times = make_batch(arguments.rows, arguments.tokens), {}
+        data = make_batch(arguments.rows, arguments.tokens)
+        times: dict[str, float] = {}
         start = time.perf_counter()
         with stopwatch(times) as stage:
             vectorised(data, stage)

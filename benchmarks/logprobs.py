@@ -1,8 +1,8 @@
 """Peak memory and time of log-prob + entropy from hidden states, against the naive form, in one run.
 
-Forward and backward through hidden states and head. Each case has a process of its own, one after the other, so that no peak
-hides behind an earlier one. "Peak" is what the call adds to its inputs, the two gradients included. On a CPU the time is CPU
-seconds and the peak that of the resident set; on CUDA they are the device's.
+Forward and backward through hidden states and head. Each case has a process of its own, one after the other, so that
+no peak hides behind an earlier one. "Peak" is what the call adds to its inputs, the two gradients included. On a CPU
+the time is CPU seconds and the peak that of the resident set; on CUDA they are the device's.
 
     python benchmarks/logprobs.py [--tokens 4096] [--vocabulary 151936] [--width 896] [--threads 1] [--device cpu]
 """
@@ -119,7 +119,8 @@ def main() -> None:
 
     print(
         f"{arguments.tokens} tokens, vocabulary {arguments.vocabulary}, width {arguments.width}, "
-        f"{arguments.device}, {arguments.threads} threads; goal: ≤ {GOAL_MEMORY:.0%} of the peak, ≤ {GOAL_TIME}× the time"
+        f"{arguments.device}, {arguments.threads} threads; "
+        f"goal: ≤ {GOAL_MEMORY:.0%} of the peak, ≤ {GOAL_TIME}× the time"
     )
     print(f"{'':10}{'form':8}{'seconds':>9}{'peak GB':>9}{'time':>8}{'peak':>8}   mean logp, entropy, |dh|, |dW|")
     for dtype in ("float32", "bfloat16"):

@@ -108,8 +108,9 @@ def entropy_score(
         bucket[labels == name] = code
     kappa, temp, share = KAPPA[bucket], TEMPERATURE[bucket], WRONG_SHARE[bucket]
     cap = alpha * CAP_SCALE[bucket]
+    highest_cap = 1.0 / (1.0 + share)
     if guard_inversion:
-        cap = np.minimum(cap, 1.0 / (1.0 + share))
+        cap = np.minimum(cap, highest_cap)
 
     margin = margin_from_target(t, MARGIN_FRACTION[bucket])
     delta = n - t
@@ -124,7 +125,7 @@ def entropy_score(
 
     wrong = share * cap * saturate(excess)
     if guard_inversion:
-        wrong = np.minimum(wrong, np.maximum(1.0 - cap - acc, 0.0))
+        wrong = np.minimum(wrong, np.maximum(1.0 - highest_cap - acc, 0.0))
     hard = np.where(delta >= -margin, cap * saturate(delta + margin), penalty(-delta - margin, 0.5))
     right = np.select(
         [bucket == EASY, bucket == MEDIUM, bucket == HARD],
@@ -164,7 +165,7 @@ def compute_score(
         np.where(graded, accuracy, 0.0),
         [row.get("high_entropy_token_num", 1) for row in reward_inputs],
         [row.get("target_high_entropy_token_num", 1) for row in reward_inputs],
-        [row.get("alpha_entropy", alpha_entropy) for row in reward_inputs],
+        [alpha_entropy if row.get("alpha_entropy") is None else row["alpha_entropy"] for row in reward_inputs],
         [row.get("difficulty", "easy") for row in reward_inputs],
         zero_baseline=zero_baseline,
         guard_inversion=guard_inversion,

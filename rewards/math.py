@@ -32,6 +32,8 @@ PLAIN_NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})")
 BOXED = "\\boxed{"
 START_TIMEOUT = 120.0
 MAX_WORKERS = 4
+# Seconds after which a request counts as held up, and the queue behind it gets another worker.
+SLOW = 0.5
 WORKER_MEMORY = 4 << 30
 # An answer longer than this is a derivation: parsing it costs seconds, and it equals no ground truth.
 MAX_ANSWER = 4096
@@ -117,6 +119,7 @@ class _Worker:
         self.buffer = b""
         self.ready = False
         self.job: int | None = None
+        self.started = time.monotonic()
         self.deadline = time.monotonic() + START_TIMEOUT
 
     def send(self, job: int, request: tuple[str, str], timeout: float) -> bool:
@@ -126,7 +129,8 @@ class _Worker:
             self.stdin.flush()
         except BrokenPipeError:
             return False
-        self.job, self.deadline = job, time.monotonic() + timeout
+        self.job, self.started = job, time.monotonic()
+        self.deadline = self.started + timeout
         return True
 
     def receive(self) -> list[bytes] | None:
@@ -178,16 +182,19 @@ class _Pool:
                     pending.appendleft(job)
                     self._drop(worker)
             starting = sum(not worker.ready for worker in self.workers)
-            # One process answers hundreds of requests a second, so a short queue does not pay for starting another.
-            wanted = min(limit, 1 + len(pending) // 64)
+            # One process answers hundreds of requests a second, so a short queue does not pay for starting another,
+            # unless it is held up by a request that may never end.
+            now = time.monotonic()
+            slow = sum(worker.job is not None and now - worker.started > SLOW for worker in self.workers)
+            wanted = min(limit, 1 + slow + len(pending) // 64)
             while pending and len(self.workers) < wanted and starting < wanted:
                 self.workers.append(_Worker())
                 starting += 1
-            self._collect(grades, requests)
+            self._collect(grades, requests, SLOW if pending else float("inf"))
         return grades
 
-    def _collect(self, grades: list[float | None], requests: Sequence[tuple[str, str]]) -> None:
-        """Wait for a reply or the earliest deadline, and settle both."""
+    def _collect(self, grades: list[float | None], requests: Sequence[tuple[str, str]], patience: float) -> None:
+        """Wait for a reply or the earliest deadline, `patience` seconds at most, and settle both."""
         waiting = [worker for worker in self.workers if worker.job is not None or not worker.ready]
         if not waiting:
             return
@@ -195,7 +202,7 @@ class _Pool:
             for worker in waiting:
                 selector.register(worker.stdout, selectors.EVENT_READ, worker)
             earliest = min(worker.deadline for worker in waiting)
-            events = selector.select(max(0.0, earliest - time.monotonic()))
+            events = selector.select(min(patience, max(0.0, earliest - time.monotonic())))
         for key, _ in events:
             worker = key.data
             lines = worker.receive()

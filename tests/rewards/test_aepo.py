@@ -127,7 +127,7 @@ def test_no_overflow():
         ).all()
 
 
-@pytest.mark.parametrize("value", [math.nan, -1, math.inf, "many", None])
+@pytest.mark.parametrize("value", [math.nan, -1, math.inf, "many"])
 @pytest.mark.parametrize("field", ["high_entropy_token_num", "target_high_entropy_token_num", "alpha_entropy"])
 def test_a_bad_number_is_named(field, value):
     row = {"response": "", "accuracy": 1.0}
