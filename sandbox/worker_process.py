@@ -118,7 +118,7 @@ class WorkerProcess:
                     if "died" in message:
                         # The checker fell in a test of its own; the others go to a new one.
                         index, outcome = _post_mortem(message["died"])
-                        if index in known:
+                        if index < 0 or index in known:
                             raise WorkerLost(f"the checker died between tests: {outcome.detail}")
                         known[index] = outcome
                         if len(known) == count:

@@ -41,9 +41,6 @@ def main(confinement: Confinement, descriptors: list[int]) -> None:
 
 def _prepare_interpreter(stdin: str | None) -> None:
     random.seed(_RANDOM_SEED)
-    sys.argv = ["solution.py"]
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     if stdin is not None:
         # A file rather than a pipe: nobody has to feed it, and a program may read it in any way.
         file = os.memfd_create("stdin")

@@ -1,13 +1,17 @@
-"""The checker process: has the tests of one program, runs them in its own globals and judges.
+"""The checker process: has the tests of a program, runs them in its own globals and judges.
 
 It is trusted, but confined all the same: what it decodes came from a candidate. Its own CPU time is limited by a
 profiling timer whose default action ends the process, so not even a comparison that never returns to Python can hang
 it; the pool then sends the rest of the tests to a new checker.
+
+A checker goes on to the next program only while all that it ran were plain asserts, which leave no trace in it (no
+import, no definition, no attribute set, no module named). Nothing is ever forked from a checker.
 """
 
 import ast
 import builtins
 import decimal
+import dis
 import importlib
 import mmap
 import os
@@ -29,7 +33,8 @@ from .session import MAX_OUTPUT_BYTES, CandidateFailed, Session, Zygote
 MAX_TIMEOUTS = 8  # after so many, the program's other tests count as timed out without being run
 _FLUSH_SECONDS = 0.02
 _JOB, _CONTROL = 3, 4  # their numbers among the descriptors that stay open
-_CHECKER_MEMORY_BYTES = 1 << 30
+_CHECKER_MEMORY_BYTES = 2 << 30
+_MAX_JOBS = 200  # of one checker, so that its memory stays flat
 # Modules that a test may name without importing them. Always the checker's own, whatever the program calls so.
 _MODULES = frozenset(
     "bisect cmath collections copy datetime decimal fractions functools heapq itertools json math operator random re "
@@ -52,12 +57,17 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap) 
     """Body of the forked process. descriptors: stdin, stdout, stderr, job connection, control. Never returns."""
     try:
         confinement.confine_user(is_checker=True, fds=descriptors)
+        confinement.confine_calls(True, _CHECKER_MEMORY_BYTES, 1 << 20)
         job_connection = wire.stream_socket(_JOB)
-        job = wire.receive(job_connection)
-        confinement.confine_calls(True, _CHECKER_MEMORY_BYTES + 2 * job["memory_bytes"], 1 << 20)
-        Checker(
-            job, job_connection, Zygote(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, _CONTROL)), progress
-        ).run()
+        zygote = Zygote(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, _CONTROL))
+        sys.setrecursionlimit(3000)  # a decoder goes deeper than the values it decodes
+        for _ in range(_MAX_JOBS):
+            checker = Checker(wire.receive(job_connection), job_connection, zygote, progress)
+            checker.run()
+            if not checker.is_clean:
+                break
+    except wire.Disconnected:
+        pass  # the pool is gone
     except BaseException as error:  # noqa: BLE001 - a fault of the sandbox: the pool tries a fresh worker
         line = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(line.filename)}:{line.lineno}"
@@ -82,6 +92,22 @@ def _names_in(code: types.CodeType) -> set[str]:
         if isinstance(constant, types.CodeType):
             found |= _names_in(constant)
     return found
+
+
+_TRACE_LEAVING = frozenset(
+    dis.opmap[name]
+    for name in ("IMPORT_NAME", "STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "MAKE_FUNCTION")
+)
+_TRACE_LEAVING_NAMES = _MODULES | {"eval", "exec", "compile", "open", "setattr", "delattr", "globals", "locals", "vars", "print"}
+
+
+def leaves_no_trace(code: types.CodeType) -> bool:
+    """Whether running it cannot change anything outside its own globals."""
+    return (
+        _TRACE_LEAVING.isdisjoint(code.co_code[::2])
+        and _TRACE_LEAVING_NAMES.isdisjoint(code.co_names)
+        and not any(name.startswith("__") for name in code.co_names)
+    )
 
 
 class Test:
@@ -132,12 +158,12 @@ class Checker:
         self._timeouts = 0
         self._usage = {"cpu": 0.0, "peak_rss": 0, "trusted": True, "stdout": b"", "stderr": b""}
         self._outcomes: list[list[Any]] = []
+        self.is_clean = not job["setup"]  # whether this process may judge another program afterwards
         self._flushed = time.monotonic()
 
     def run(self) -> None:
         """Judge the tests not yet known, in the job's order; report outcomes as they come, then the totals."""
         random.seed(zlib.crc32(repr(self._job["tests"]).encode()))
-        sys.setrecursionlimit(3000)
         spent: _Spent | None = None
         for index in self._job["order"]:
             struct.pack_into("<i", self._progress, 0, index)
@@ -157,6 +183,7 @@ class Checker:
             if now - self._flushed > _FLUSH_SECONDS:
                 self._flush()
         self._end_session()
+        struct.pack_into("<i", self._progress, 0, -1)
         report = {name: self._usage[name] for name in ("cpu", "peak_rss", "trusted")}
         for name in ("stdout", "stderr"):
             report[name] = self._usage[name].decode("utf-8", "replace")  # type: ignore[attr-defined]
@@ -181,6 +208,7 @@ class Checker:
         session = self._start()
         if test.needs_in_process:
             return self._judge_in_process(test)
+        self.is_clean = self.is_clean and leaves_no_trace(test.code)
         signal.setitimer(signal.ITIMER_PROF, self._job["cpu_seconds"] + 0.05)
         try:
             return self._run_test(test, session)

@@ -57,6 +57,9 @@ class Confinement:
             self._try("seccomp", self._check_seccomp)
         if "rlimits" in wanted:
             self.applied.append("rlimits")
+        # Both are inherited by every fork: no privilege by exec, no look into memory by processes of the same user.
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
 
     def _try(self, layer: str, apply: Callable[[], None]) -> None:
         try:
@@ -149,10 +152,9 @@ class Confinement:
             _become(self.uids[is_checker])
         elif "namespaces" in self.applied:
             kernel.drop_capabilities()
-        # After the change of user, which clears it. Without PID namespaces nothing else ends an orphan.
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        if self.pids is None:
+            # After the change of user, which clears it. With a PID namespace an orphan ends with the namespace.
+            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         if ruleset >= 0:
             landlock.restrict(len(fds))
             os.close(len(fds))
