@@ -525,8 +525,21 @@ def _explain(problem: Any) -> str:
         return f"{where} is unknown ({known})"
     if problem["type"] == "missing":
         return f"{where} is missing"
+    where = _field_name(problem["loc"])
     message = problem["msg"].removeprefix("Value error, ")
     return f"{where or 'profile'}: {message}" + (f" (got {problem['input']!r})" if where else "")
+
+
+def _field_name(location: tuple[Any, ...]) -> str:
+    """The dotted name of a field, without the branches of a union that pydantic appends to it."""
+    section: Any = Config
+    names: list[str] = []
+    for part in location:
+        if part not in getattr(section, "model_fields", {}):
+            break
+        names.append(part)
+        section = section.model_fields[part].annotation
+    return ".".join(names)
 
 
 def _flat(section: BaseModel, prefix: str) -> list[tuple[str, Any]]:

@@ -82,6 +82,12 @@ def test_a_bad_value_is_an_error_that_names_the_field(wrong: str, field: str) ->
     assert field in refusal("tiny-math", wrong)
 
 
+def test_an_error_in_a_field_of_several_types_names_the_field_and_no_type_of_python() -> None:
+    said = refusal("tiny-math", "algorithm.difficulty.alpha_init={easy: 1}")
+    assert "algorithm.difficulty.alpha_init: no value for medium, hard" in said
+    assert "function" not in said
+
+
 def test_every_error_of_a_profile_is_told_at_once(profile: Any) -> None:
     said = refusal(profile("model: {}\nrollout: {n: 0}\nfoo: 1\n"))
     assert "model.path is missing" in said
