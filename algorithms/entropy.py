@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 TAIL_FLOOR = 1e-12
+# Rows that are worked on together: their intermediate results stay in cache, and no fresh memory is asked for.
+ROW_BLOCK = 256
 
 
 def token_entropy(logits: Tensor, temperature: float = 1.0) -> Tensor:
@@ -77,6 +79,12 @@ def entropy_percentile_thresholds(
     """
     if not 0.0 <= percentile <= 100.0:
         raise ValueError(f"percentile must lie in [0, 100], got {percentile}")
+    _check_pair(entropy, mask)
+    blocks = zip(entropy.split(ROW_BLOCK), mask.split(ROW_BLOCK), strict=True)
+    return np.concatenate([_percentiles(h, m, window, percentile) for h, m in blocks])
+
+
+def _percentiles(entropy: Tensor, mask: Tensor, window: int, percentile: float) -> np.ndarray:
     windows = window_entropy(entropy, mask, window).detach().cpu().numpy()
     if windows.size == 0:
         return np.zeros(len(windows))
@@ -108,7 +116,9 @@ def hwe_mask(entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, t
     Raises ValueError if the threshold is NaN or the trigger's shape differs.
     """
     _check_threshold(threshold)
-    high = window_entropy(entropy, mask, window) >= threshold
+    _check_pair(entropy, mask)
+    blocks = zip(entropy.split(ROW_BLOCK), mask.split(ROW_BLOCK), strict=True)
+    high = torch.cat([window_entropy(h, m, window) >= threshold for h, m in blocks])
     return high if trigger is None else high & _check_trigger(trigger, high)
 
 

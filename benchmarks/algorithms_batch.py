@@ -4,7 +4,7 @@ Covers the driver's arithmetic of a step, from per-token entropies on; not the m
 The comparison is the style of the published code, a Python loop over samples and tokens, written from the same
 equations and run on a slice of the batch (its cost is linear in the samples). Both must give the same numbers.
 
-    python benchmarks/algorithms_batch.py [--rows 4096] [--tokens 1024] [--threads 2] [--loop-rows 128]
+    python benchmarks/algorithms_batch.py [--rows 4096] [--tokens 1024] [--threads 1] [--loop-rows 128]
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=4096)
     parser.add_argument("--tokens", type=int, default=1024)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--loop-rows", type=int, default=128)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
