@@ -62,13 +62,13 @@ def load_problems(source: str, split: str, config: DataConfig, tokenizer: PreTra
         raise DataError(f"{source}: no rows")
     prompts = _column(raw, config.prompt_key, source, "data.prompt_key")
     answers = _answers(raw, config, source)
-    ids = (
-        [str(value) for value in raw[config.id_key]] if config.id_key in raw else [str(row) for row in range(len(raw))]
-    )
-    _check_ids(ids, source)
+    names = _column(raw, config.id_key, source, "data.id_key") if config.id_key in raw else range(len(raw))
+    ids = [str(name) for name in names]
+    _check_ids(ids, raw.index, source)
 
     conversations = [
-        _conversation(value, config.format_prompt, f"{source}:{row + 1}") for row, value in enumerate(prompts)
+        _conversation(value, config.format_prompt, f"{source}:{line}")
+        for line, value in zip(raw.index, prompts, strict=True)
     ]
     texts = [
         tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
@@ -126,9 +126,15 @@ class Cursor:
 
 
 def _read(source: str, split: str) -> pd.DataFrame:
+    """The rows as they are; the index is the number by which errors name a row: its line, or its place from 1 on."""
     path = Path(source)
     if path.suffix in (".jsonl", ".json"):
         return _read_jsonl(path)
+    frame = _read_table(path, source, split)
+    return frame.set_axis(range(1, len(frame) + 1))
+
+
+def _read_table(path: Path, source: str, split: str) -> pd.DataFrame:
     if path.suffix == ".parquet":
         try:
             return pd.read_parquet(path)
@@ -145,15 +151,15 @@ def _read(source: str, split: str) -> pd.DataFrame:
 
 
 def _read_jsonl(path: Path) -> pd.DataFrame:
-    rows = []
+    rows: dict[int, dict[str, Any]] = {}
     try:
         with path.open(encoding="utf-8") as handle:
             for number, line in enumerate(handle, 1):
                 if line.strip():
-                    rows.append(_json_row(line, f"{path}:{number}"))
+                    rows[number] = _json_row(line, f"{path}:{number}")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
-    return pd.DataFrame(rows)
+    return pd.DataFrame(list(rows.values()), index=list(rows))
 
 
 def _json_row(line: str, where: str) -> dict[str, Any]:
@@ -174,14 +180,21 @@ def _column(raw: pd.DataFrame, key: str, source: str, setting: str) -> list[Any]
         )
     missing = np.flatnonzero(raw[key].isna().to_numpy())
     if len(missing):
-        raise DataError(f"{source}:{missing[0] + 1}: column {key!r} is missing or null ({len(missing)} such rows)")
+        raise DataError(
+            f"{source}:{raw.index[missing[0]]}: column {key!r} is missing or null ({len(missing)} such rows)"
+        )
     return raw[key].tolist()
 
 
 def _answers(raw: pd.DataFrame, config: DataConfig, source: str) -> list[str]:
     if config.answer_key not in raw and "reward_model" in raw:  # verl's rows
-        return [str(_ground_truth(value, f"{source}:{row + 1}")) for row, value in enumerate(raw["reward_model"])]
-    return [str(answer) for answer in _column(raw, config.answer_key, source, "data.answer_key")]
+        answers = [str(_ground_truth(value, f"{source}:{line}")) for line, value in raw["reward_model"].items()]
+    else:
+        answers = [str(answer) for answer in _column(raw, config.answer_key, source, "data.answer_key")]
+    for line, answer in zip(raw.index, answers, strict=True):
+        if not answer.strip():
+            raise DataError(f"{source}:{line}: the answer is empty")
+    return answers
 
 
 def _ground_truth(value: Any, where: str) -> Any:
@@ -190,9 +203,9 @@ def _ground_truth(value: Any, where: str) -> Any:
     return value["ground_truth"]
 
 
-def _check_ids(ids: list[str], source: str) -> None:
+def _check_ids(ids: list[str], lines: pd.Index, source: str) -> None:
     first_row: dict[str, int] = {}
-    for row, name in enumerate(ids, 1):
+    for row, name in zip(lines, ids, strict=True):
         if name in first_row:
             raise DataError(f"{source}:{row}: id {name!r} is a duplicate of row {first_row[name]}")
         first_row[name] = row
@@ -205,9 +218,12 @@ def _conversation(value: Any, format_prompt: str | None, where: str) -> list[dic
         return [{"role": "user", "content": format_prompt.replace("{prompt}", value) if format_prompt else value}]
     messages = list(value) if isinstance(value, list | tuple | np.ndarray) else []
     if not messages or not all(
-        isinstance(message, dict) and {"role", "content"} <= set(message) for message in messages
+        isinstance(message, dict) and all(isinstance(message.get(key), str) for key in ("role", "content"))
+        for message in messages
     ):
-        raise DataError(f"{where}: a prompt is text or a list of messages with role and content, this is {value!r:.80}")
-    if not str(messages[-1]["content"]).strip():
+        raise DataError(
+            f"{where}: a prompt is text or a list of messages whose role and content are text, this is {value!r:.80}"
+        )
+    if not messages[-1]["content"].strip():
         raise DataError(f"{where}: the prompt is empty")
-    return [{"role": str(message["role"]), "content": str(message["content"])} for message in messages]
+    return [{"role": message["role"], "content": message["content"]} for message in messages]
