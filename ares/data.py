@@ -198,7 +198,7 @@ def _answers(raw: pd.DataFrame, config: DataConfig, source: str) -> list[str]:
 
 
 def _ground_truth(value: Any, where: str) -> Any:
-    if not isinstance(value, dict) or "ground_truth" not in value:
+    if not isinstance(value, dict) or value.get("ground_truth") is None:  # parquet fills absent keys with null
         raise DataError(f"{where}: reward_model has no ground_truth")
     return value["ground_truth"]
 

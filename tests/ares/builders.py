@@ -109,7 +109,7 @@ def shaped(learner: Learner, sampled: pd.DataFrame) -> DataProto:
 
 
 def handmade(entropies: list[list[float]], accuracies: list[list[float | None]], **tensors: torch.Tensor) -> DataProto:
-    """A batch with these token entropies (one list a row), as a learner would have measured them; log-probs are equal."""
+    """A batch with these token entropies (one list a row), as a learner measures them; log-probs are equal."""
     sampled = rows(accuracies, lengths=_grouped([len(row) for row in entropies], accuracies))
     batch = to_batch(sampled, PAD)
     width = batch.tensor("responses").shape[1]
