@@ -123,6 +123,10 @@ class RunStore:
         """Whether every artifact is there with the content that was written."""
         return all(_tree_hash(self.directory / ref.path) == ref.sha256 for ref in refs)
 
+    def discard(self, ref: Ref) -> None:
+        """Delete an artifact that nothing refers to."""
+        _remove(self.directory / ref.path)
+
     def _checked(self, ref: Ref) -> Path:
         path = self.directory / ref.path
         found = _tree_hash(path)

@@ -8,6 +8,7 @@ here, once, without a trace.
 import json
 import logging
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -144,15 +145,20 @@ def _resolved(config: Config) -> str:
 
 
 def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
-    import asyncio
+    from flows.local_server import local_api
 
-    from flows.train import ares_train, prepare
+    with local_api() as server, ExitStack() as stack:  # starting while the libraries are imported and the data is read
+        import asyncio
 
-    # Wrong input is found here, before Prefect, Ray or MLflow are started; the flow takes the opened run.
-    name = prepare(profile, overrides, run)
-    # What goes wrong is told once, by `main`; Prefect would print it a second and a third time.
-    logging.getLogger("prefect").setLevel(logging.CRITICAL)
-    asyncio.run(ares_train(profile, overrides, name))
+        from flows.train import ares_train, prepare
+
+        # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
+        name = prepare(profile, overrides, run)
+        if server:
+            stack.enter_context(server.connected())
+        # What goes wrong is told once, by `main`; Prefect would print it a second and a third time.
+        logging.getLogger("prefect").setLevel(logging.CRITICAL)
+        asyncio.run(ares_train(profile, overrides, name))
 
 
 def known_errors() -> tuple[type[BaseException], ...]:
@@ -165,6 +171,7 @@ def known_errors() -> tuple[type[BaseException], ...]:
         "ares.scoring": ["RewardError"],
         "ares.workers.cluster": ["WorkerError"],
         "flows.train": ["FilterExhausted"],
+        "flows.local_server": ["ServerError"],
         "sandbox": ["SandboxUnavailable"],
     }
     loaded = {module: names for module, names in places.items() if module in sys.modules}

@@ -65,9 +65,11 @@ class Saved(BaseModel):
 async def experience(step: Step, samples: Samples, folder: str) -> Batch:
     """Pad the chosen groups into a batch and have the learner add log-probs and exact entropies."""
     batch = to_batch(joined_rows(step, samples, "rollout"), step.run.pad_id)
-    inputs = step.run.store.write_folder(step.path(f"inputs/{folder}"), batch.save)
+    inputs = step.run.store.write_folder(step.path(f"inputs-{folder}"), batch.save)
     version = max(step.number - 1, 0)
-    return Batch(batch=await step.run.cluster.experience(version, inputs, step.path(folder)))
+    whole = await step.run.cluster.experience(version, inputs, step.path(folder))
+    step.run.store.discard(inputs)  # the learner's folder holds it all
+    return Batch(batch=whole)
 
 
 @phase("shape")

@@ -5,7 +5,7 @@ nowhere in training. Does not cover: rewards for a run (rewards/), prompts of ot
 
     L1  a+b      L2  a-b or a*b      L3  a*b+c      L4  a*b-c+d
 
-The shapes are fixed and every number is at most two digits long: a model of 120k parameters can learn where to look.
+The shapes are fixed and numbers have at most two digits: a model of 120k parameters can learn where to look.
 What makes the task hard is that the worked examples err. A model trained on them errs as often, and what lifts it is a
 choice among habits it already has: work in steps instead of answering at once, check, always box the answer.
 """
@@ -30,14 +30,16 @@ CHECK_PENALTY = 0.25
 UNBOXED_RATE = 0.08
 """Worked examples that forget the box, and are therefore wrong whatever their number is."""
 
-WHOLE_WORDS = ("<think>", "</think>", "\\boxed{", *map(str, range(10, 35)))
-"""What a tokenizer for this task should not cut: the marks of the format and the numbers of two digits."""
+WHOLE_WORDS = ("<think>", "</think>", "\\boxed{")
+"""The marks of the format: a tokenizer for this task should not cut them."""
 
 OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 LARGEST = 20
 """The largest number that begins a sum or a difference (the smallest operand is 1)."""
-FACTS_HELDOUT = 0.12
-"""Fraction of the sums and differences of levels 1 and 2 that is held out."""
+FACTORS = (2, 5)
+HELDOUT_FACTS = 9
+"""Sums, and differences, that are held out; under six suffixes each they give 54 prompts a level."""
+
 EXPRESSION = re.compile(r"\d+(?:[-+*]\d+)+")
 RESPONSE = re.compile(r"<think>.*?</think>\s*\\boxed\{(-?\d+)\}", re.DOTALL)
 
@@ -122,8 +124,8 @@ def expressions_in(text: str) -> set[str]:
 def split_problems(rng: random.Random, *, examples: int, train: int, heldout: int) -> Split:
     """Level-balanced examples, train set and held-out set; counts are totals over the four levels.
 
-    No held-out expression occurs in training, neither in a prompt nor as a step of a thought. There are few one-operation
-    expressions, so each that is held out comes under several suffixes. Longer ones are held out as combinations of steps
+    No held-out expression occurs in training, neither in a prompt nor as a step of a thought. One-operation expressions
+    are few, so each that is held out comes under several suffixes. Longer ones are held out as combinations of steps
     that were taught. Prompts do not repeat within train or held-out.
     """
     facts = {fact for level in (1, 2) for fact in _heldout_facts(level, rng)}
@@ -149,13 +151,20 @@ def split_problems(rng: random.Random, *, examples: int, train: int, heldout: in
     return Split(taught, reinforced, measured)
 
 
-def _heldout_facts(level: int, rng: random.Random) -> list[str]:
-    """One-operation expressions to hold out. No products: from its neighbours so small a model cannot derive one."""
-    listing = random.Random(0)
-    facts = {sample_problem(listing, level).expression for _ in range(20_000)}
-    return rng.sample(
-        inferable := sorted(fact for fact in facts if "*" not in fact), round(FACTS_HELDOUT * len(inferable))
-    )
+def _heldout_facts(level: int, rng: random.Random) -> set[str]:
+    """One-operation expressions to hold out: sums for level 1, differences for level 2.
+
+    Each lies amid taught ones, so that a model which has understood digits and carries can answer it. No products are
+    held out: so small a model cannot derive one from others.
+    """
+    operator = {1: "+", 2: "-"}[level]
+    pairs = [(first, second) for second in range(2, 10) for first in range(2 if level == 1 else second, LARGEST + 1)]
+    heldout: list[tuple[int, int]] = []
+    for first, second in rng.sample(pairs, len(pairs)):
+        around = {(first + i, second + j) for i in (-1, 0, 1) for j in (-1, 0, 1)}
+        if len(heldout) < HELDOUT_FACTS and around.issubset(pairs) and around.isdisjoint(heldout):
+            heldout.append((first, second))
+    return {f"{first}{operator}{second}" for first, second in heldout}
 
 
 def _distinct(rng: random.Random, level: int, count: int, allowed: Callable[[Problem], bool]) -> list[Problem]:
@@ -210,7 +219,7 @@ def _product_minus_plus(rng: random.Random) -> _Shape:
 
 
 def _factors(rng: random.Random) -> tuple[int, int]:
-    return rng.randint(2, 5), rng.randint(2, 5)
+    return rng.randint(*FACTORS), rng.randint(*FACTORS)
 
 
 _SHAPES = {1: _addition, 2: _subtraction_or_product, 3: _product_plus, 4: _product_minus_plus}
