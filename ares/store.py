@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -152,9 +153,10 @@ class RunStore:
                 _remove(target)
             os.replace(temporary, target)
             _fsync(target.parent)
-        except OSError as error:
-            _remove(temporary)
-            raise StoreError(f"{target}: cannot be written: {error.strerror or error}. {_remedy(error)}") from error
+        except (OSError, SafetensorError) as error:
+            raise StoreError(f"{target}: cannot be written: {error}. {_remedy(error)}") from error
+        finally:
+            _remove(temporary)  # there only when something failed
         return Ref(path=path, sha256=digest, bytes=size)
 
     # ---- the run and its commits -----------------------------------------------------------------------------------
@@ -280,7 +282,10 @@ def _fsync(path: Path) -> None:
         os.close(handle)
 
 
-def _remedy(error: OSError) -> str:
+def _remedy(error: Exception) -> str:
+    """What to do about an error of the file system; safetensors tells its number in words only."""
+    told = re.search(r"os error (\d+)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
     remedies = {28: "The disk is full: free some space and start the run again; the last commit is intact."}
     remedies |= {30: "The file system is read-only.", 13: "Check who owns the directory."}
-    return remedies.get(error.errno or 0, "")
+    return remedies.get(number or 0, "")
