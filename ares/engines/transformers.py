@@ -30,6 +30,11 @@ class TransformersEngine:
         own = dict(self.model.named_parameters())
         if own.keys() != weights.keys():
             raise ValueError(f"Weights do not fit the engine's model: {sorted(own.keys() ^ weights.keys())[:5]}")
+        for name, parameter in own.items():  # before the first is copied: copy_ would stretch a row over a matrix
+            if weights[name].shape != parameter.shape:
+                raise ValueError(
+                    f"Weight {name} is {list(weights[name].shape)}, the engine's model has {list(parameter.shape)}"
+                )
         with torch.no_grad():
             for name, parameter in own.items():
                 parameter.copy_(weights[name])
