@@ -43,6 +43,8 @@ def logprobs_and_entropy(
         raise ValueError(f"bias must be [{weight.shape[0]}], got {tuple(bias.shape)}")
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
+    if bias is not None:
+        bias = bias.to(hidden.dtype)
     if hidden.shape[0] * weight.shape[0] <= PLAIN_LIMIT:
         return _plain(hidden, weight, targets, bias, temperature, entropy_grad)
     logps, entropies = _TiledHead.apply(hidden, weight, targets, bias, temperature, entropy_grad)

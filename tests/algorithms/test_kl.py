@@ -143,7 +143,7 @@ def test_lambda_rises_above_the_target(error, target, bucket):
 
 
 def test_anchored_coefficients_neither_explode_nor_lock_at_zero():
-    """2,000 updates of KL 0.5 above a target of 0.1, then below it: compound reaches inf, or 0 and stays there."""
+    """500 updates of KL 0.5 above a target of 0.1; 100 below a target of 2 and 100 above it."""
     compound, anchored = (kl.TokenLevelAdaptiveKLController(0.01, 0.1, mode=mode) for mode in ("compound", "anchored"))
     for _ in range(500):
         compound.update({"easy": 0.6}, {"easy": 1})

@@ -1,6 +1,8 @@
 """Answer grading: exact where it can be, by math-verify in a killable process elsewhere."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -93,6 +95,30 @@ def test_close_leaves_no_process():
     assert pids
     grading.close_graders()
     assert not any(map(alive, pids))
+
+
+GRADE_AND_REPORT = """
+import sys, time
+from rewards.math import _pool, grade_answers
+assert grade_answers(["\\\\boxed{\\\\frac12}"], ["0.5"]) == [1.0]
+print(_pool().workers[0].process.pid, flush=True)
+if sys.argv[1] == "wait":
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("ending", ["exit", "kill"])
+def test_no_worker_outlives_its_parent(ending):
+    command = [sys.executable, "-c", GRADE_AND_REPORT, "wait" if ending == "kill" else "go"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        if ending == "kill":
+            parent.kill()
+    deadline = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(pid)
 
 
 def test_bad_inputs():
