@@ -39,7 +39,8 @@ for name in zygote._WARM: __import__(name)
 import gc; gc.collect(); gc.freeze()
 connection = socket.socket(fileno=int(sys.argv[2]))
 while True:
-    job = wire.receive(connection)
+    try: job = wire.receive(connection)
+    except wire.Disconnected: break
     child = os.fork()
     if child == 0:
         passed, namespace = [], {"__name__": "solution"}
@@ -140,9 +141,9 @@ LAYERS = {
     "split, no isolation": (),
     "+ rlimits, seccomp": ("rlimits", "seccomp"),
     "+ Landlock": ("rlimits", "seccomp", "landlock"),
-    "+ uid": ("rlimits", "seccomp", "landlock", "uid"),
-    "+ namespaces": ("rlimits", "seccomp", "landlock", "uid", "namespaces"),
-    "all layers (standard)": ("rlimits", "seccomp", "landlock", "uid", "namespaces", "root"),
+    "+ namespaces": ("rlimits", "seccomp", "landlock", "namespaces"),
+    "+ own root": ("rlimits", "seccomp", "landlock", "namespaces", "root"),
+    "+ uid: all layers (standard)": ("rlimits", "seccomp", "landlock", "namespaces", "root", "uid"),
 }
 
 
@@ -181,11 +182,13 @@ def main() -> None:
             assert accepted == count, (name, accepted, count)
             rates[name].append(count / seconds)
             latencies[name] += waits
-    start = pools["all layers (standard)"]
+    start = pools["+ uid: all layers (standard)"]
     start_ms = [1000 * worker.start_seconds for worker in start._workers if worker is not None]
     names = list(runs)
     a1, a2, bare = names[:3]
-    print(f"{len(programs)} MBPP programs × 3 asserts, {workers} workers, {arguments.rounds} rounds, {os.cpu_count()} CPUs")
+    print(
+        f"{len(programs)} MBPP programs × 3 asserts, {workers} workers, {arguments.rounds} rounds, {os.cpu_count()} CPUs"
+    )
     print("| design | programs/s | p50 ms | p95 ms | × a1 | × a2 | cost over zygote |")
     print("|---|---|---|---|---|---|---|")
     for name in names:
@@ -194,7 +197,7 @@ def main() -> None:
         cost = statistics.median(y / x for x, y in zip(rates[name], rates[bare], strict=True))
         rate = statistics.median(rates[name])
         print(f"| {name} | {rate:.1f} | {p50:.1f} | {p95:.1f} | {ratios[0]:.1f} | {ratios[1]:.1f} | {cost:.2f} |")
-    split, everything = (rates[name] for name in ("split, no isolation", "all layers (standard)"))
+    split, everything = (rates[name] for name in ("split, no isolation", "+ uid: all layers (standard)"))
     isolation = statistics.median(x / y for x, y in zip(split, everything, strict=True)) - 1
     print(f"isolation on top of the split: {100 * isolation:.0f} %; worker start: {min(start_ms):.0f} ms")
     for closing in (*pools.values(), fresh, *zygotes):

@@ -15,10 +15,13 @@ _REMEDIES = {
         "capabilities.add=[SYS_ADMIN]"
     ),
     "root": "allow mounting in the namespace: Docker: --security-opt apparmor=unconfined --security-opt systempaths=unconfined",
-    "uid": "give the container CAP_SETUID and CAP_SETGID, or run it as an ordinary user",
+    "uid": "give the container CAP_SETUID and CAP_SETGID and install Python where every user can read it, or run "
+    "as an ordinary user",
     "landlock": "use a kernel from 5.13 on with landlock among its lsm= modules; Docker: a seccomp profile from 20.10.10 on",
     "seccomp": "use a kernel with CONFIG_SECCOMP_FILTER, on x86-64 or aarch64",
     "rlimits": "use Linux",
+    "cgroup": "optional; delegate a memory cgroup: systemd-run --user --scope -p Delegate=memory, or cgroup v2 with a "
+    "writable /sys/fs/cgroup in the container",
 }
 _PURPOSES = {
     "namespaces": "no network, own processes, killed as a whole",
@@ -27,6 +30,7 @@ _PURPOSES = {
     "landlock": "files can be opened only below the libraries",
     "seccomp": "only harmless system calls",
     "rlimits": "address space, CPU time, file size, open files",
+    "cgroup": "memory of the whole worker, kernel memory included",
 }
 
 
@@ -78,7 +82,7 @@ class IsolationReport:
 
     def lines(self) -> list[str]:
         """One line for every layer."""
-        return [self.explain(layer) for layer in LAYERS]
+        return [self.explain(layer) for layer in (*LAYERS, "cgroup")]
 
     def summary(self) -> str:
         """The layers in force, in one phrase."""

@@ -1,5 +1,6 @@
 """One worker process, seen from the pool: start, judge one job, notice its death."""
 
+import errno
 import os
 import random
 import signal
@@ -10,12 +11,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sandbox.cgroup import MemoryCgroup
 from sandbox.program import Program, TestOutcome
 from sandbox.worker import confinement, wire
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent)
 _START_SECONDS = 60.0  # generous: a hundred workers may start at once
 _GRACE_SECONDS = 10.0
+_HANG_UP_SECONDS = 1.0
 # The empty environment but for this: with random string hashes the order of a set, and so a program's answer, would
 # differ from run to run. -I would ignore it, so -P -s, which with -S and our own environment isolate as much.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
@@ -52,13 +55,26 @@ class WorkerProcess:
         )
         theirs.close()
         self._connection = ours
+        self._cgroup: MemoryCgroup | None = None
         self.report: dict[str, Any]
         try:
+            refusal = self._enter_cgroup() if "cgroup" in layers else None  # before the worker forks anything
             wire.send(ours, {"layers": list(layers), "package_root": _PACKAGE_ROOT})
             self.report = wire.receive_within(ours, _START_SECONDS)
+            if self._cgroup is not None:
+                self.report["applied"].append("cgroup")
+            elif refusal is not None:
+                self.report["missing"]["cgroup"] = refusal
         except (wire.Disconnected, TimeoutError, OSError) as error:
             raise WorkerLost(f"the worker did not start: {self._last_words() or error!r}") from error
         self.start_seconds = time.monotonic() - started
+
+    def _enter_cgroup(self) -> tuple[str, str] | None:
+        try:
+            self._cgroup = MemoryCgroup.create(self.pid)
+        except OSError as error:
+            return errno.errorcode.get(error.errno or 0, "OSError"), f"{error.strerror} ({error.filename})"
+        return None
 
     @property
     def pid(self) -> int:
@@ -72,14 +88,17 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the worker and everything below it. Idempotent."""
-        if self._process.returncode is None:
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                self._process.kill()
+        if self._process.returncode is not None:
+            return
+        self._connection.close()  # the zygote then ends and reaps all below it, and its parent reaps it
+        try:
+            self._process.wait(_HANG_UP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-            self._connection.close()
-            os.close(self._stderr)
+        os.close(self._stderr)
+        if self._cgroup is not None:
+            self._cgroup.remove()
 
     def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome]) -> dict[str, Any]:
         """Judge a program; outcomes are added to `known` as they arrive, so that a lost worker loses no verdict.
@@ -105,6 +124,8 @@ class WorkerProcess:
                 "order": [index for index in order if index not in known],
             }
             try:
+                if self._cgroup is not None:
+                    self._cgroup.limit(job["memory_bytes"])
                 wire.send(self._connection, job)
                 while True:
                     message = self._receive(program)
@@ -146,4 +167,4 @@ def _post_mortem(died: dict[str, Any]) -> tuple[int, TestOutcome]:
     return died["test"], TestOutcome("internal_error", detail=f"the checker died with status {status:#x}")
 
 
-ALL_LAYERS = confinement.LAYERS
+ALL_LAYERS = (*confinement.LAYERS, "cgroup")

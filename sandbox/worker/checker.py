@@ -96,9 +96,28 @@ def _names_in(code: types.CodeType) -> set[str]:
 
 _TRACE_LEAVING = frozenset(
     dis.opmap[name]
-    for name in ("IMPORT_NAME", "STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "MAKE_FUNCTION")
+    for name in (
+        "IMPORT_NAME",
+        "STORE_ATTR",
+        "DELETE_ATTR",
+        "STORE_GLOBAL",
+        "DELETE_GLOBAL",
+        "LOAD_BUILD_CLASS",
+        "MAKE_FUNCTION",
+    )
 )
-_TRACE_LEAVING_NAMES = _MODULES | {"eval", "exec", "compile", "open", "setattr", "delattr", "globals", "locals", "vars", "print"}
+_TRACE_LEAVING_NAMES = _MODULES | {
+    "eval",
+    "exec",
+    "compile",
+    "open",
+    "setattr",
+    "delattr",
+    "globals",
+    "locals",
+    "vars",
+    "print",
+}
 
 
 def leaves_no_trace(code: types.CodeType) -> bool:

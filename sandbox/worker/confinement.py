@@ -87,23 +87,24 @@ class Confinement:
         self.pids = namespaces.PidNamespaces()
 
     def _check_uids(self) -> None:
-        """Find a uid that this user namespace maps, trying the change in a child."""
-        assert self.uids is not None
+        """Find a uid that this user namespace maps and that can still import, trying each in a child."""
+        error = 0
         for uids in (self.uids, (_NOBODY, _NOBODY)):
             child = os.fork()
             if child == 0:
                 try:
+                    assert uids is not None
                     _become(uids[0])
-                    _become_status = 0
-                except OSError as error:
-                    _become_status = error.errno or 1
-                os._exit(_become_status)
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            if status == 0:
+                    os.listdir(os.path.dirname(os.__file__))
+                except OSError as refusal:
+                    error = refusal.errno or 1
+                os._exit(error)
+            error = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if error == 0:
                 self.uids = uids
                 return
         self.uids = None
-        raise OSError(status, os.strerror(status), "setresuid")
+        raise OSError(error, os.strerror(error), "setresuid, then reading the standard library")
 
     def _check_seccomp(self) -> None:
         programs = [self._filter(is_checker) for is_checker in (False, True)]  # also kept for all later forks
@@ -150,7 +151,7 @@ class Confinement:
         _keep_only([*fds, ruleset] if ruleset >= 0 else fds)
         if self.uids is not None:
             _become(self.uids[is_checker])
-        elif "namespaces" in self.applied:
+        else:  # of the user namespace, or of a root that cannot change its user
             kernel.drop_capabilities()
         if self.pids is None:
             # After the change of user, which clears it. With a PID namespace an orphan ends with the namespace.

@@ -97,4 +97,4 @@ def drop_capabilities() -> None:
     """Clear the effective, permitted and inheritable capability sets."""
     header = (ctypes.c_uint32 * 2)(_LINUX_CAPABILITY_VERSION_3, 0)
     data = (ctypes.c_uint32 * 6)()
-    system_call("capset", ctypes.addressof(header), ctypes.addressof(data))
+    _check(_libc.capset(header, data), "capset")

@@ -127,7 +127,6 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "seccomp": (317, 277),
     "mount_setattr": (442, 442),
     "pivot_root": (155, 41),
-    "capset": (126, 91),
 }
 
 _CONDITIONAL = (
@@ -150,7 +149,6 @@ _WORKER_ONLY = (
     "seccomp",
     "mount_setattr",
     "pivot_root",
-    "capset",
 )
 ALLOWED = tuple(name for name in NUMBERS if name not in _CONDITIONAL and name not in _WORKER_ONLY)
 

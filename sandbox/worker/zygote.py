@@ -132,4 +132,5 @@ class Zygote:
         for pid in (child, self._candidate):
             if pid:
                 os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
         os._exit(0)

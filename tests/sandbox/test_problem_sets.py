@@ -37,7 +37,9 @@ def test_every_canonical_solution_is_accepted(load: Callable[[], list[Program]],
 def mutate(source: str, first_line: int, rng: random.Random) -> str | None:
     """The source with one token swapped, from first_line on; None where no token can be."""
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
-    places = [token for token in tokens if token.string in SWAPS and token.type in (1, 2, 54) and token.start[0] >= first_line]
+    places = [
+        token for token in tokens if token.string in SWAPS and token.type in (1, 2, 54) and token.start[0] >= first_line
+    ]
     if not places:
         return None
     token = rng.choice(places)

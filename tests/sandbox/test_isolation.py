@@ -1,0 +1,171 @@
+"""Layers: what is in force in each configuration, and the refusal where it is not enough."""
+
+import logging
+import os
+import struct
+from typing import Any
+
+import pytest
+from sandbox_configurations import CAP_SYS_ADMIN, OPTED_OUT, OTHER_UID, REFUSED, ROOT, USERNS, Configuration, judge
+
+from sandbox import IsolationReport, Program, SandboxPool, SandboxUnavailable
+from sandbox.worker import seccomp, syscalls
+
+GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
+
+
+@pytest.mark.parametrize(
+    ("configuration", "layers"),
+    [
+        (ROOT, "standard:namespaces+root+uid+landlock+seccomp+rlimits"),
+        (USERNS, "standard:namespaces+root+landlock+seccomp+rlimits"),
+        (REFUSED, "standard:landlock+seccomp+rlimits"),
+        (OPTED_OUT, "none:landlock+seccomp+rlimits"),
+        # A container's root: without CAP_SYS_ADMIN it changes its user first, and gets a user namespace where it may.
+        (Configuration("container root", uid=0, drop_capabilities=(CAP_SYS_ADMIN,)), "standard:uid+namespaces+root"),
+        (Configuration("refused root", uid=0, refuse=("unshare", "mount")), "standard:"),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_layers_in_force(configuration: Configuration, layers: str) -> None:
+    reply = judge(configuration, [GOOD] * 3)
+    assert reply["isolation"].startswith(layers)
+    for verdict in reply["verdicts"]:
+        assert (verdict["error_type"], verdict["isolation"]) == ("accepted", reply["isolation"])
+
+
+def test_below_the_floor_is_refused_with_layer_errno_and_remedy() -> None:
+    shut = Configuration("nothing", uid=OTHER_UID, refuse=("unshare", "landlock"))
+    message = judge(shut, [GOOD])["unavailable"]
+    assert "landlock: missing: EPERM" in message
+    assert "namespaces: missing: EPERM" in message
+    assert "sysctl" in message
+    assert "Kubernetes" in message
+    assert "min_isolation='none'" in message
+
+
+def test_the_opt_out_warns_once_and_marks_every_verdict() -> None:
+    shut = Configuration("nothing", uid=OTHER_UID, refuse=("unshare", "landlock"), min_isolation="none")
+    reply = judge(shut, [GOOD] * 4, num_workers=2)
+    assert reply["stderr"].count("min_isolation='none'") == 1
+    assert {verdict["isolation"] for verdict in reply["verdicts"]} == {"none:seccomp+rlimits"}
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(ValueError, match="standard"):
+        SandboxPool(min_isolation="strictest")
+
+
+def test_the_floor_without_a_filter(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(SandboxUnavailable, match="seccomp: missing"):
+        SandboxPool(layers=("rlimits", "landlock"))
+    with caplog.at_level(logging.WARNING), SandboxPool(min_isolation="none", layers=()) as pool:
+        assert pool.run([GOOD])[0].isolation == "none:nothing"
+
+
+def test_unknown_machines_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "6.1", "v", "riscv64")))
+    with pytest.raises(syscalls.UnsupportedMachine, match="riscv64"):
+        seccomp.build_filter(1)
+    report = IsolationReport(("rlimits", "root"), {"seccomp": ("UnsupportedMachine", "no table for 'riscv64'")})
+    with pytest.raises(SandboxUnavailable, match="riscv64"):
+        report.require_floor()
+
+
+def run_filter(program: bytes, data: bytes) -> int:
+    """What the kernel would answer: classic BPF over a struct seccomp_data."""
+    instructions = list(struct.iter_unpack("HBBI", program))
+    at = accumulator = 0
+    while True:
+        code, if_true, if_false, value = instructions[at]
+        at += 1
+        if code == 0x20:
+            (accumulator,) = struct.unpack_from("<I", data, value)
+        elif code == 0x54:
+            accumulator &= value
+        elif code == 0x05:
+            at += value
+        elif code == 0x06:
+            return value
+        else:
+            holds = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}[code]
+            at += if_true if holds else if_false
+
+
+ALLOW, EPERM, ENOSYS, ENOTTY, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x00050019, 0x80000000
+X86_64, AARCH64 = (0, 0xC000003E), (1, 0xC00000B7)
+NEVER = {  # name: numbers
+    "execve": (59, 221), "ptrace": (101, 117), "socket": (41, 198), "connect": (42, 203), "bind": (49, 200),
+    "mount": (165, 40), "unshare": (272, 97), "setns": (308, 268), "bpf": (321, 280), "io_uring_setup": (425, 425),
+    "process_vm_readv": (310, 270), "memfd_create": (319, 279), "prctl": (157, 167), "keyctl": (250, 219),
+    "sendmsg": (46, 211), "pidfd_open": (434, 434), "userfaultfd": (323, 282), "symlinkat": (266, 36),
+    "execveat": (322, 281), "perf_event_open": (298, 241), "open_by_handle_at": (304, 265), "setuid": (105, 146),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", [X86_64, AARCH64], ids=["x86_64", "aarch64"])
+def test_the_filter_of_both_machines(machine: tuple[int, int]) -> None:
+    column, arch = machine
+    program = seccomp.build_filter(77, machine=machine)
+
+    def ask(call: str | int, *arguments: int, arch: int = arch) -> int:
+        number = call if isinstance(call, int) else syscalls.number(call, column)
+        return run_filter(program, struct.pack("<IIQ6Q", number, arch, 0, *(*arguments, *[0] * 6)[:6]))
+
+    for name in syscalls.ALLOWED:
+        if syscalls.number(name, column) is not None:
+            assert ask(name, 2**64 - 1, 2**64 - 1, 2**64 - 1, 2**64 - 1) == ALLOW, name
+    allowed = {syscalls.number(name, column) for name in syscalls.ALLOWED}
+    conditional = {syscalls.number(name, column) for name in syscalls._CONDITIONAL}
+    for number in set(range(600)) - allowed - conditional:
+        assert ask(number) == EPERM, number
+    for name, numbers in NEVER.items():
+        assert ask(numbers[column]) == EPERM, name
+    assert ask("read", arch=0x40000003) == KILL  # the 32-bit table
+    assert ask(0x40000000) == EPERM  # the x32 table
+    assert ask("clone", 0x3D0F00) == ALLOW  # a thread
+    assert ask("clone", 0x1200011) == EPERM  # a process
+    assert ask("clone", 0x3D0F00 | 0x10000000) == EPERM  # a thread in a new user namespace
+    assert ask("clone3", 0) == ENOSYS
+    assert (ask("kill", 77), ask("kill", 78), ask("kill", 2**64 - 1), ask("kill", 0)) == (ALLOW, EPERM, EPERM, EPERM)
+    assert (ask("fcntl", 1, 4), ask("fcntl", 1, 8), ask("fcntl", 1, 10)) == (ALLOW, EPERM, EPERM)  # F_SETOWN, F_SETSIG
+    assert (ask("ioctl", 0, 0x5421), ask("ioctl", 0, 0x5412)) == (ALLOW, ENOTTY)  # TIOCSTI
+    assert (ask("prlimit64", 0, 7, 0), ask("prlimit64", 0, 7, 1 << 40), ask("prlimit64", 9, 7, 0)) == (
+        ALLOW,
+        EPERM,
+        EPERM,
+    )
+    assert (ask("socketpair", 1, 1 | 0x80000), ask("socketpair", 1, 2), ask("socketpair", 2, 1)) == (
+        ALLOW,
+        EPERM,
+        EPERM,
+    )
+    assert (ask("sendto", 3, 0, 0, 0, 0), ask("sendto", 3, 0, 0, 0, 1 << 40)) == (ALLOW, EPERM)
+    assert ask("recvmsg") == EPERM
+
+
+def outcome_of(source: str, configuration: Configuration) -> Any:
+    (verdict,) = judge(configuration, [Program(source=source, tests=["assert f() is None"])])["verdicts"]
+    return verdict["error_type"], verdict["stdout"]
+
+
+@pytest.mark.parametrize("configuration", [ROOT, USERNS, REFUSED], ids=lambda c: c.name)
+def test_honest_use_of_the_system_works(configuration: Configuration) -> None:
+    """Threads, asyncio, temporary files (where there is a /tmp), subnormal imports and the clock."""
+    source = """
+import asyncio, hashlib, json, os, tempfile, threading, time, uuid, zoneinfo, multiprocessing, ssl, sqlite3, queue
+import concurrent.futures
+def f():
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda v: v * v, range(4))) == [0, 1, 4, 9]
+    async def g():
+        await asyncio.sleep(0.01)
+        return 1
+    assert asyncio.run(g()) == 1
+    assert len(hashlib.sha256(b'x').hexdigest()) == 64
+    assert sqlite3.connect(':memory:').execute('select 1').fetchone() == (1,)
+    assert time.time() > 1e9 and os.getpid() > 0 and os.urandom(4)
+"""
+    if configuration is not REFUSED:
+        source += "    with tempfile.NamedTemporaryFile('w') as file:\n        file.write('x')\n"
+    assert outcome_of(source, configuration) == ("accepted", "")

@@ -1,0 +1,257 @@
+"""What goes wrong around the programs: nothing hangs, survives or gets lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sandbox_configurations import REFUSED, REPOSITORY, ROOT, USERNS, Configuration, judge, require
+
+from sandbox import PoolClosed, Program, SandboxPool
+from sandbox.worker_process import WorkerLost, WorkerProcess
+
+GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
+SLOW = Program(source="import time\ndef f(x):\n time.sleep(0.3)\n return x + 1", tests=["assert f(1) == 2"])
+
+
+def descendants(pid: int) -> set[int]:
+    found: set[int] = set()
+    todo = [pid]
+    while todo:
+        try:
+            children = [int(child) for child in Path(f"/proc/{todo[0]}/task/{todo[0]}/children").read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            children = []
+        todo = todo[1:] + children
+        found.update(children)
+    return found
+
+
+def alive(pids: set[int]) -> set[int]:
+    def lives(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    return {pid for pid in pids if lives(pid)}
+
+
+def wait_until_gone(pids: set[int], seconds: float = 5.0) -> set[int]:
+    deadline = time.monotonic() + seconds
+    while alive(pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return alive(pids)
+
+
+def test_a_closed_pool_leaves_no_process() -> None:
+    pool = SandboxPool(num_workers=2)
+    pids = {pid for worker in pool._workers if worker for pid in {worker.pid, *descendants(worker.pid)}}
+    assert len(pids) >= 2
+    pool.run([GOOD] * 4)
+    pids |= {pid for worker in pool._workers if worker for pid in descendants(worker.pid)}
+    pool.close()
+    assert alive(pids) == set()
+    with pytest.raises(PoolClosed):
+        pool.run([GOOD])
+
+
+@pytest.mark.parametrize("depth", ["outermost", "all"])
+def test_killed_workers_lose_no_verdict(depth: str) -> None:
+    with SandboxPool(num_workers=2) as pool:
+        stream = pool.stream([SLOW] * 8)
+        found = dict([next(stream)])
+        for worker in list(pool._workers):
+            assert worker is not None
+            for pid in {worker.pid} if depth == "outermost" else descendants(worker.pid) | {worker.pid}:
+                os.kill(pid, signal.SIGKILL)
+        found.update(stream)
+        assert sorted(found) == list(range(8))
+        assert {verdict.error_type for verdict in found.values()} == {"accepted"}
+
+
+def test_a_sandbox_failure_is_retried_once_and_is_never_a_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, calls = WorkerProcess.judge, []
+
+    def fail(self: WorkerProcess, program: Program, *rest: object) -> object:
+        calls.append(program)
+        if len(calls) in (1, 3, 4):
+            raise WorkerLost("by the test")
+        return original(self, program, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(WorkerProcess, "judge", fail)
+    with SandboxPool(num_workers=1) as pool:
+        assert [(v.error_type, v.pass_ratio) for v in pool.run([GOOD])] == [("accepted", 1.0)]
+        assert [(v.error_type, v.pass_ratio) for v in pool.run([GOOD])] == [("internal_error", None)]
+        assert len(calls) == 4
+        assert pool.run([GOOD])[0].error_type == "accepted"
+
+
+def test_a_checker_that_its_own_test_exhausts_keeps_the_other_verdicts() -> None:
+    tests = ["assert f(1) == 2", "assert len(str(7 ** (10 ** 7 + f(1)))) == 1", "assert f(2) == 3"]
+    with SandboxPool(num_workers=1) as pool:
+        (verdict,) = pool.run([Program(source=GOOD.source, tests=tests, cpu_seconds=0.5)])
+    assert [outcome.verdict for outcome in verdict.tests] == ["accepted", "timeout", "accepted"]
+
+
+SPAWN = """
+import sys
+sys.path.insert(0, {repository!r})
+from sandbox import Program, SandboxPool
+pool = SandboxPool(num_workers=2)
+print("ready", flush=True)
+try:
+    with pool:
+        pool.run([Program(source="def f():\\n while True: pass", tests=["assert f()"] * 4, cpu_seconds=5)] * 20)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def start_pool_process() -> tuple["subprocess.Popen[str]", set[int]]:
+    script = SPAWN.format(repository=str(REPOSITORY))
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    pids = descendants(process.pid)
+    assert len(pids) >= 2
+    return process, pids
+
+
+def test_a_killed_pool_leaves_no_process() -> None:
+    process, pids = start_pool_process()
+    process.kill()
+    process.wait()
+    assert wait_until_gone(pids) == set()
+
+
+def test_ctrl_c_ends_the_call_and_all_workers() -> None:
+    process, pids = start_pool_process()
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=10)
+    assert output == "interrupted\n"
+    assert time.monotonic() - started < 5
+    assert wait_until_gone(pids) == set()
+
+
+def test_an_abandoned_stream_leaves_the_pool_usable() -> None:
+    with SandboxPool(num_workers=1) as pool:
+        stream = pool.stream([SLOW] * 50)
+        next(stream)
+        stream.close()
+        started = time.monotonic()
+        assert pool.run([GOOD])[0].error_type == "accepted"
+        assert time.monotonic() - started < 5
+
+
+def test_closing_from_another_thread_ends_a_running_call() -> None:
+    pool = SandboxPool(num_workers=1)
+    threading.Timer(0.3, pool.close).start()
+    with pytest.raises(PoolClosed):
+        pool.run([SLOW] * 50)
+
+
+def test_several_threads_get_their_own_verdicts_in_order() -> None:
+    wrong: list[object] = []
+
+    def use(pool: SandboxPool, number: int) -> None:
+        programs = [
+            Program(source=f"def f(): return {number * 1000 + n % 30}", tests=[f"assert f() == {number * 1000 + n}"])
+            for n in range(40)
+        ]
+        verdicts = pool.run(programs)
+        expected = ["accepted" if n < 30 else "wrong_answer" for n in range(40)]
+        if [verdict.error_type for verdict in verdicts] != expected:
+            wrong.append(verdicts)
+
+    with SandboxPool(num_workers=2) as pool:
+        threads = [threading.Thread(target=use, args=(pool, number)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+    assert wrong == []
+
+
+def test_a_pool_is_not_for_a_fork_of_its_process() -> None:
+    with SandboxPool(num_workers=1) as pool:
+        child = os.fork()
+        if child == 0:
+            try:
+                pool.run([GOOD])
+            except RuntimeError:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert pool.run([GOOD])[0].error_type == "accepted"
+
+
+@pytest.mark.parametrize("configuration", [ROOT, USERNS], ids=lambda c: c.name)
+def test_a_full_tmp_is_empty_again_for_the_next_program(configuration: Configuration) -> None:
+    fill = (
+        "import os\n"
+        "try:\n os.makedirs('/tmp/' + '/'.join('d' * 50 for _ in range(40)))\n"
+        " for n in range(5000):\n  open(f'/tmp/{n}', 'wb').write(b'x' * 9000)\nexcept OSError: pass\n"
+        "os.chmod\ndef f(): return len(os.listdir('/tmp')) > 100"
+    )
+    use = "import os\nseen = os.listdir('/tmp')\nopen('/tmp/a', 'w').write('a' * 10**6)\ndef f(): return seen == []"
+    programs = [Program(source=source, tests=["assert f()"]) for source in (fill, use, use, fill, use)]
+    verdicts = judge(configuration, programs, num_workers=1)["verdicts"]
+    assert [verdict["error_type"] for verdict in verdicts] == ["accepted"] * 5
+
+
+def test_a_timeout_ends_close_to_its_limit() -> None:
+    spin = Program(source="def f():\n while True: pass", tests=["assert f()"], cpu_seconds=0.5)
+    nap = Program(source="import time\ndef f(): time.sleep(60)", tests=["assert f()"], cpu_seconds=0.5, wall_seconds=1)
+    with SandboxPool(num_workers=1) as pool:
+        spinning, sleeping = pool.run([spin, nap])
+    assert spinning.error_type == sleeping.error_type == "timeout"
+    assert 0.5 <= spinning.tests[0].cpu <= 0.8
+    assert 1 <= sleeping.wall_time <= 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("configuration", [USERNS, REFUSED], ids=lambda c: c.name)
+def test_ten_thousand_programs_unprivileged(configuration: Configuration) -> None:
+    require(configuration)
+    reply = judge(configuration, [GOOD] * 10_000)
+    assert {verdict["error_type"] for verdict in reply["verdicts"]} == {"accepted"}
+
+
+@pytest.mark.slow
+def test_ten_thousand_programs_leave_memory_and_descriptors_flat() -> None:
+    def footprint(pool: SandboxPool) -> tuple[int, int]:
+        """(resident pages, open files) of the pool and the processes of its workers that live on."""
+        pages = files = 0
+        for pid in (
+            os.getpid(),
+            *(pid for worker in pool._workers if worker for pid in (worker.pid, *descendants(worker.pid))),
+        ):
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            files += len(os.listdir(f"/proc/{pid}/fd"))
+        return pages, files
+
+    kinds = [
+        GOOD,
+        Program(source="def f(x): return [0] * 10**6", tests=["assert f(1) == 2"]),
+        Program(source="import os\nos._exit(3)", tests=["assert f(1) == 2"]),
+        Program(
+            source="open('/tmp/x', 'w').write('x' * 10**5)\ndef f(x): return x", tests=["import re\nassert f(1) == 1"]
+        ),
+    ]
+    with SandboxPool(num_workers=2) as pool:
+        pool.run(kinds * 100)
+        before = footprint(pool)
+        verdicts = pool.run(kinds * 2500)
+        after = footprint(pool)
+    expected = ["accepted", "wrong_answer", "runtime_error", "accepted"]
+    assert [verdict.error_type for verdict in verdicts] == expected * 2500
+    verdict_pages = 10_000 * 4096 // 4096  # the verdicts themselves: at most a page each
+    assert after[0] - before[0] < 5000 + verdict_pages
+    assert after[1] <= before[1] + 8

@@ -1,0 +1,233 @@
+"""What programs and tests may look like, and which verdict they get."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sandbox import ERROR_TYPES, Program, SandboxPool, Verdict
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[SandboxPool]:
+    with SandboxPool(num_workers=1) as pool:
+        yield pool
+
+
+def judge(pool: SandboxPool, source: str, *tests: str, **options: Any) -> Verdict:
+    (verdict,) = pool.run([Program(source=source, tests=tests, **{"cpu_seconds": 0.5, **options})])
+    return verdict
+
+
+def test_fields_of_an_accepted_verdict(pool: SandboxPool) -> None:
+    source = "import sys\nprint('out')\nprint('err', file=sys.stderr)\ndef f(x): return x + 1"
+    verdict = judge(pool, source, "assert f(1) == 2", "assert f(2) == 3")
+    assert (verdict.pass_ratio, verdict.error_type, verdict.trusted_compare) == (1.0, "accepted", True)
+    assert [outcome.verdict for outcome in verdict.tests] == ["accepted", "accepted"]
+    assert (verdict.stdout, verdict.stderr) == ("out\n", "err\n")
+    assert 0 < verdict.exec_time < 0.5
+    assert 0 < verdict.wall_time
+    assert 5 << 20 < verdict.peak_rss < 100 << 20
+    assert verdict.isolation.startswith("standard:")
+    assert "seccomp" in verdict.isolation
+
+
+@pytest.mark.parametrize(
+    ("source", "test", "expected"),
+    [
+        ("def f(): return 1", "assert f() == 2", "wrong_answer"),
+        ("def f(): return 1 / 0", "assert f() == 2", "runtime_error"),
+        ("def f(): assert False", "assert f() == 2", "runtime_error"),
+        ("def f(): raise AssertionError", "assert f() == 2", "runtime_error"),
+        ("raise SystemExit(0)", "assert f() == 2", "runtime_error"),
+        ("def f(: pass", "assert f() == 2", "syntax_error"),
+        ("def f(): return eval('(')", "assert f() == 2", "runtime_error"),
+        ("def f():\n while True: pass", "assert f() == 2", "timeout"),
+        ("while True: pass", "assert f() == 2", "timeout"),
+        ("def f(): return [0] * 10**9", "assert f() == 2", "memory"),
+        ("def f(): return 'x' * (40 << 20)", "assert f() == 2", "runtime_error"),
+        ("import os\ndef f(): os.abort()", "assert f() == 2", "runtime_error"),
+        ("import ctypes\ndef f(): ctypes.string_at(0)", "assert f() == 2", "runtime_error"),
+        ("def g(): return 1", "assert f() == 2", "runtime_error"),
+    ],
+)  # fmt: skip
+def test_error_types(pool: SandboxPool, source: str, test: str, expected: str) -> None:
+    assert judge(pool, source, test).error_type == expected
+
+
+def test_the_worst_class_among_the_failing_tests_is_the_programs(pool: SandboxPool) -> None:
+    source = "def f(x):\n if x == 0: return 1\n if x == 1: return 1 / 0\n while True: pass"
+    order = ["assert f(0) == 0", "assert f(1) == 0", "assert f(2) == 0"]
+    assert [judge(pool, source, *order[:n]).error_type for n in (1, 2, 3)] == [
+        "wrong_answer",
+        "runtime_error",
+        "timeout",
+    ]
+    assert ERROR_TYPES[0] == "internal_error"
+
+
+def test_a_truncated_response_still_runs(pool: SandboxPool) -> None:
+    failing = judge(pool, "def f(): return (", "assert f() == 1", truncated=True)
+    assert (failing.error_type, failing.pass_ratio, failing.tests[0].verdict) == ("truncated", 0.0, "syntax_error")
+    passing = judge(pool, "def f(): return 1", "assert f() == 1", truncated=True)
+    assert (passing.error_type, passing.pass_ratio) == ("accepted", 1.0)
+
+
+def test_a_test_that_does_not_compile_is_no_score(pool: SandboxPool) -> None:
+    verdict = judge(pool, "def f(): return 1", "assert f() == 1", "assert f( == 1")
+    assert (verdict.error_type, verdict.pass_ratio) == ("internal_error", None)
+    assert "does not compile" in verdict.tests[1].detail
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        {"tests": []},
+        {"tests": "assert f()"},
+        {"tests": ["assert 1"], "cpu_seconds": 0},
+        {"tests": ["assert 1"], "memory_mb": -1},
+    ],
+)
+def test_a_program_without_tests_or_limits_is_refused(program: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="test|positive"):
+        Program(source="", **program)
+
+
+def test_output_is_capped(pool: SandboxPool) -> None:
+    verdict = judge(pool, "print('é' * 100_000)\ndef f(): return 1", "assert f() == 1")
+    assert verdict.error_type == "accepted"
+    assert 32_000 < len(verdict.stdout) <= 65536
+
+
+HELPERS = '''
+def helper(x):
+    """The prompt's own."""
+    return x * 2
+
+def f(x):
+    """Double x with helper."""
+'''
+
+
+def test_helpers_of_the_prompt_are_not_the_programs_to_change(pool: SandboxPool) -> None:
+    source = "def helper(x): return 0\ndef f(x): return 0"
+    check = "def check(candidate):\n    assert candidate(3) == helper(3)"
+    assert judge(pool, source, check, setup=HELPERS, entry_point="f").error_type == "wrong_answer"
+    honest = "def helper(x): return x * 2\ndef f(x): return helper(x)"
+    assert judge(pool, honest, check, setup=HELPERS, entry_point="f").error_type == "accepted"
+
+
+def test_setup_classes_are_the_programs_and_its_objects_cross(pool: SandboxPool) -> None:
+    node = "class Node:\n    def __init__(self, value, next=None):\n        self.value, self.next = value, next\n"
+    source = (
+        node + "def total(n): return 0 if n is None else n.value + total(n.next)\ndef push(n, v): return Node(v, n)"
+    )
+    verdict = judge(pool, source, "assert total(push(head, 5)) == 8", "assert head.next.value == 1",
+                    setup=node + "head = Node(2, Node(1))")  # fmt: skip
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", True)
+
+
+@pytest.mark.parametrize(
+    ("source", "test"),
+    [
+        ("def sum(a, b): return a + b", "assert sum(10, 5) == 15"),
+        ("def f(x): x.sort()", "v = [3, 1]\nf(v)\nassert v == [1, 3]"),
+        ("def f(m): m[0][0] = 9", "m = [[1], [2]]\nrow = m[0]\nf(m)\nassert row == [9]"),
+        ("def f(x): x.append(1); return x", "v = []\nassert f(v) is v and v == [1]"),
+        ("def f(g, x): return g(x) + g(x)", "assert f(lambda v: v * 3, 2) == 12"),
+        ("def f(n):\n for i in range(n): yield i * i", "assert list(f(4)) == [0, 1, 4, 9]"),
+        ("def f():\n i = 0\n while True:\n  yield i\n  i += 1", "import itertools\nassert list(itertools.islice(f(), 3)) == [0, 1, 2]"),
+        ("class Bad(ValueError): pass\ndef f(): raise Bad('x')", "try:\n f()\nexcept Bad as e:\n assert str(e) == 'x'\nelse:\n assert False"),
+        ("def f(): raise KeyError('k')", "try:\n f()\n assert False\nexcept KeyError: pass"),
+        ("from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(): return P(1, 2)", "assert f() == (1, 2) and f().x == 1"),
+        ("from collections import Counter\ndef f(s): return Counter(s)", "assert f('aab') == {'a': 2, 'b': 1}"),
+        ("import math\ndef f(x): return x * math.pi", "assert math.isclose(f(1), 3.14159265, rel_tol=1e-6)"),
+        ("def f(a, b): return a @ b if 0 else (a, b)", "assert f({1: {2, 3}}, b'x') == ({1: {2, 3}}, b'x')"),
+        ("TABLE = {i: i * i for i in range(1000)}", "assert TABLE[31] == 961"),
+        ("class Stack(list):\n def push(self, v): self.append(v)", "s = Stack()\ns.push(3)\nassert s == [3] and len(s) == 1"),
+        ("class V:\n def __init__(self, x): self.x = x\n def __str__(self): return f'V{self.x}'", "assert str(V(3)) == 'V3'"),
+        ("def f(kind): return [v for v in (1, 'a') if not isinstance(v, kind)]", "assert f(int) == ['a']"),
+        ("import enum\nclass C(enum.IntEnum):\n A = 1\ndef f(): return C.A", "assert f() == 1"),
+        ("def f(x): return x", "assert f(float('inf')) > 1e300 and f(2**200) == 2**200 and f(-(2**63)) == -(2**63)"),
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n x: 'int'\ndef f(): return P(3)", "assert f().x == 3"),
+    ],
+)  # fmt: skip
+def test_what_honest_programs_do_is_accepted_and_trusted(pool: SandboxPool, source: str, test: str) -> None:
+    verdict = judge(pool, source, test)
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", True), verdict.tests
+
+
+@pytest.mark.parametrize(
+    ("source", "test"),
+    [
+        ("class V:\n def __init__(self, x): self.x = x\n def __eq__(self, o): return self.x == o.x\n"
+         " def __add__(self, o): return V(self.x + o.x)", "assert V(1) + V(2) == V(3)"),
+        ("async def f(x): return x + 1", "import asyncio\nassert asyncio.run(f(1)) == 2"),
+        ("def f(x): return x", "class Own: pass\no = Own()\nassert f(o) is o"),
+    ],
+)  # fmt: skip
+def test_tests_of_the_programs_own_objects_are_marked(pool: SandboxPool, source: str, test: str) -> None:
+    verdict = judge(pool, source, test)
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", False), verdict.tests
+
+
+def test_scripts_are_judged_by_their_output(pool: SandboxPool) -> None:
+    pairs = [("1 2\n", "3\n"), ("5 6\n", "11"), ("1 1\n", "3\n")]
+    source = "a, b = map(int, input().split())\nprint(a + b)"
+    (verdict,) = pool.run([Program(source=source, stdin_tests=pairs)])
+    assert [outcome.verdict for outcome in verdict.tests] == ["accepted", "accepted", "wrong_answer"]
+    assert verdict.stdout == "3\n11\n2\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import sys\nsys.exit(0)", "wrong_answer"),
+        ("import sys\nprint(6)\nsys.exit(0)", "accepted"),
+        ("import sys\nprint(6)\nsys.exit(3)", "runtime_error"),
+        ("import sys, os\nprint(6, flush=True)\nos._exit(0)", "accepted"),
+        ("print('6.000  ')", "accepted"),
+        ("if __name__ == '__main__':\n print(6)", "accepted"),
+        ("import threading\nthreading.Thread(target=lambda: print(6)).start()", "accepted"),
+        ("import atexit\natexit.register(lambda: print(6))", "accepted"),
+        ("while True: print('x' * 1000)", "output_limit"),
+        ("print(open(0).read().strip())", "accepted"),
+        ("import sys\nprint(sys.stdin.buffer.readline().decode().strip())", "accepted"),
+    ],
+)
+def test_scripts_end_in_their_own_ways(pool: SandboxPool, source: str, expected: str) -> None:
+    (verdict,) = pool.run([Program(source=source, stdin_tests=[("6\n", "6\n")], cpu_seconds=1)])
+    assert verdict.error_type == expected, verdict
+
+
+def test_a_candidate_per_test_shares_no_state(pool: SandboxPool) -> None:
+    source = "calls = []\ndef f(x):\n calls.append(x)\n return len(calls)"
+    tests = ["assert f(0) == 1"] * 3
+    assert judge(pool, source, *tests).pass_ratio == pytest.approx(1 / 3)
+    assert judge(pool, source, *tests, fresh_per_test=True).pass_ratio == 1.0
+    with SandboxPool(num_workers=1, fresh_per_test=True) as fresh:
+        assert judge(fresh, source, *tests).pass_ratio == 1.0
+
+
+def test_shuffled_tests_keep_their_places_in_the_verdict(pool: SandboxPool) -> None:
+    source = "answers = iter(range(8))\ndef f(x): return next(answers)"
+    tests = [f"assert f({n}) == {n}" for n in range(8)]
+    assert judge(pool, source, *tests).pass_ratio == 1.0
+    assert judge(pool, source, *tests, test_order_seed=1).pass_ratio < 1.0
+    honest = [outcome.verdict for outcome in judge(pool, "def f(x): return x % 7", *tests, test_order_seed=1).tests]
+    assert honest == ["accepted"] * 7 + ["wrong_answer"]
+
+
+def test_many_timeouts_do_not_stall_the_worker(pool: SandboxPool) -> None:
+    tests = ["assert f() == 1"] * 40
+    verdict = judge(pool, "def f():\n while True: pass", *tests, cpu_seconds=0.1)
+    assert verdict.error_type == "timeout"
+    assert len(verdict.tests) == 40
+    assert verdict.wall_time < 20
+
+
+def test_the_same_program_gets_the_same_answer_from_sets_and_random(pool: SandboxPool) -> None:
+    source = "import random\nprint(list({'a', 'b', 'c', 'd', 'e'}), random.random())\ndef f(): return 1"
+    with SandboxPool(num_workers=1) as other:
+        outputs = {judge(pool, source, "assert f() == 1").stdout, judge(other, source, "assert f() == 1").stdout}
+    assert len(outputs) == 1
