@@ -116,6 +116,10 @@ class RunStore:
         except SafetensorError as error:
             raise DamagedArtifact(f"{self.directory / ref.path}: {error}") from error
 
+    def read_tensors_of(self, folder: Ref, name: str) -> dict[str, torch.Tensor]:
+        """Read one tensor file of a folder artifact. Raises DamagedArtifact."""
+        return load_file(self._checked(folder) / name)
+
     def folder(self, ref: Ref) -> Path:
         """The path of a folder artifact, its content checked. Raises DamagedArtifact."""
         return self._checked(ref)

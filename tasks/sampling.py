@@ -41,7 +41,7 @@ class Rows(BaseModel):
 async def rollout(step: Step, draw: Draw) -> Rows:
     """Sample `draw.n` responses to each problem; rows are sorted by slot and sample."""
     config = step.config
-    rows = _requested(step, draw)
+    rows = requested(step, draw)
     settings = SamplingSettings(draw.temperature, config.rollout.top_p, config.rollout.max_response_length)
     parts = []
     for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
@@ -54,7 +54,8 @@ async def rollout(step: Step, draw: Draw) -> Rows:
     return Rows(rows=ref, tokens=int(found["token_ids"].map(len).sum()))
 
 
-def _requested(step: Step, draw: Draw) -> pd.DataFrame:
+def requested(step: Step, draw: Draw) -> pd.DataFrame:
+    """One row per response to sample: id, slot, sample, prompt_token_ids, and the key of its draws."""
     problems = step.run.problems(draw.purpose).rows(draw.ids)
     samples = ([GREEDY] if draw.greedy else []) + list(range(draw.n))
     # Validation draws the same noise every time, so that two evaluations differ by the policy alone.

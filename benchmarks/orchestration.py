@@ -1,0 +1,116 @@
+"""What orchestration, persistence and tracking cost a step: the same steps with and without them.
+
+With: the flow as users run it (Prefect API, phases, run directory, MLflow). Without: the same actors and the same plain
+functions called one after the other, nothing written. Both train the same steps and must end in the same weights.
+
+    python -m benchmarks.orchestration [STEPS]
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import flows.environment  # noqa: F401 (first: libraries read their settings at import)
+
+HOME = tempfile.mkdtemp(prefix="ares-benchmark-")
+os.environ["ARES_RUNS"] = HOME
+os.environ["PREFECT_HOME"] = f"{HOME}/prefect"
+
+import numpy as np
+import pandas as pd
+import ray
+import torch
+
+import tasks.sampling
+from algorithms.protocol import DataProto
+from ares.batch import shape, to_batch
+from ares.config import load
+from ares.engines import Request, SamplingSettings
+from ares.learner import UpdateResult
+from ares.run import Run
+from ares.scoring import score_rows
+from ares.state import RunState
+from ares.store import RunStore
+from ares.workers.actors import EngineActor, LearnerActor
+from flows.local_server import local_api
+from flows.train import ares_train, prepare
+from tasks.training import keep_groups
+
+SETTINGS = ["bootstrap.max_prompts=48", "bootstrap.n=2", "validation.every=1000", "train.checkpoint_every=1000",
+            "validation.max_prompts=8", "algorithm.filter.enabled=false"]  # fmt: skip
+
+
+class BareLearner(LearnerActor):
+    """The learner, its batches handed over in memory."""
+
+    def bare_experience(self, batch: DataProto) -> DataProto:
+        return batch.union(self.learner.experience(batch))
+
+    def bare_update(self, batch: DataProto) -> UpdateResult:
+        return self.learner.update(batch)
+
+
+def conducted(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Seconds of each step of the real flow, and the weights it ends with."""
+    name = prepare("tiny-math", [*SETTINGS, f"train.steps={steps}"], "conducted")
+    with local_api() as server:
+        assert server is not None
+        with server.connected():
+            asyncio.run(ares_train("tiny-math", None, name))
+    store = RunStore(Path(HOME) / name)
+    commits = [store.read_commit(step) for step in store.committed_steps()]
+    stamps = [commit.timestamp / 1000 for commit in commits]
+    weights = store.read_tensors_of(commits[-1].artifacts["checkpoint"], "policy.safetensors")
+    return list(np.diff(stamps)), weights
+
+
+def bare(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """The same without Prefect, run directory and MLflow."""
+    config = load("tiny-math", [*SETTINGS, f"train.steps={steps}"])
+    run = Run.open(config, "conducted", Path(HOME))
+    run.state = RunState.restored(config, len(run.train), run.store.read_commit(0).state)
+    settings = config.model_dump(mode="json")
+    ray.init(num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
+    learner = ray.remote(BareLearner).options(num_cpus=1).remote(settings, str(run.store.directory.absolute()))
+    engine = ray.remote(EngineActor).options(num_cpus=1).remote(settings)
+    ray.get([learner.version.remote(), engine.version.remote()])
+    state = run.state
+    seconds = []
+    for number in range(1, steps + 1):
+        started = time.perf_counter()
+        ray.get(engine.load_weights.remote(number - 1, learner.weights.remote()))
+        ids = run.train.frame["id"].iloc[state.cursor.take(config.rollout.prompts, set())].tolist()
+        draw = tasks.sampling.Draw(version=number - 1, purpose="rollout", shard=0, first_slot=0, ids=ids,
+                                   n=config.rollout.n, temperature=config.rollout.temperature)  # fmt: skip
+        rows = tasks.sampling.requested(run.step(number), draw)
+        requests = [Request(*pair) for pair in zip(rows["prompt_token_ids"], rows["seed"], strict=True)]
+        how = SamplingSettings(draw.temperature, config.rollout.top_p, config.rollout.max_response_length)
+        rows = rows.join(ray.get(engine.generate.remote(requests, how)))
+        rows = rows.merge(run.train.frame.drop(columns="prompt_token_ids"), on="id")
+        rows = rows.merge(score_rows(run.scorer, rows).drop(columns="id"), on=["slot", "sample"])
+        assert len(keep_groups(rows, 0.0, 1.0, enabled=False)) == config.rollout.prompts
+        batch = ray.get(learner.bare_experience.remote(to_batch(rows, run.pad_id)))
+        shape(batch, state, config)
+        ray.get(learner.bare_update.remote(batch))
+        seconds.append(time.perf_counter() - started)
+    weights = {name: torch.tensor(array) for name, array in ray.get(learner.weights.remote()).items()}
+    return seconds, weights
+
+
+def main() -> None:
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    with_all, weights = conducted(steps)
+    without, expected = bare(steps)
+    assert all(torch.equal(weights[name], expected[name]) for name in expected), "the two did not train the same"
+    table = pd.DataFrame({"with": with_all[1:], "without": without[1:]}) * 1000
+    print((table.describe(percentiles=[0.5, 0.9]).loc[["mean", "50%", "90%"]]).round(0).to_string())
+    print(
+        f"orchestration, persistence and tracking: {table['with'].median() - table['without'].median():.0f} ms a step"
+    )
+
+
+if __name__ == "__main__":
+    main()
