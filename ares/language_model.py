@@ -69,7 +69,8 @@ class LanguageModel:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
         with torch.no_grad():
             theirs = reference._response_hidden(batch)
-        return exact_kl(self._response_hidden(batch), self.head.weight, theirs, reference.head.weight, temperature)
+        own = _bias_as_column(self._response_hidden(batch), self.head)
+        return exact_kl(*own, *_bias_as_column(theirs, reference.head), temperature)
 
     def _response_hidden(self, batch: Any) -> Tensor:
         with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
@@ -130,6 +131,13 @@ def _tokens(batch: Any, response: Tensor) -> Tensor:
     """Which entries of the response columns hold tokens: [B, L]."""
     columns = torch.arange(batch["responses"].shape[1], device=response.device)[None]
     return columns < response[:, None]
+
+
+def _bias_as_column(hidden: Tensor, head: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Hidden states and head weight whose product holds the head's bias too, where it has one."""
+    if head.bias is None:
+        return hidden, head.weight
+    return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat([head.weight, head.bias[:, None]], 1)
 
 
 def micro_batches(lengths: Tensor, token_budget: int) -> list[Tensor]:

@@ -1,0 +1,77 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from algorithms import exact_kl as module
+from algorithms.exact_kl import exact_kl
+from algorithms.kl import compute_kl
+
+
+def inputs(tokens: int, hidden: int, vocabulary: int, seed: int = 0, scale: float = 1.0) -> list[Tensor]:
+    """hidden, weight, ref_hidden, ref_weight"""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = [(tokens, hidden), (vocabulary, hidden)] * 2
+    return [scale * torch.randn(size, generator=generator) for size in sizes]
+
+
+def naive(hidden: Tensor, weight: Tensor, ref_hidden: Tensor, ref_weight: Tensor, temperature: float) -> Tensor:
+    """The definition in double precision."""
+    own = torch.log_softmax((hidden.double() @ weight.double().T) / temperature, -1)
+    reference = torch.log_softmax((ref_hidden.double() @ ref_weight.double().T) / temperature, -1)
+    return (own.exp() * (own - reference)).sum(-1)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
+@pytest.mark.parametrize("chunk", [1, 3 * 50, 1 << 24])
+def test_value_and_gradient_are_those_of_the_definition(
+    temperature: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_ELEMENTS", chunk)
+    tensors = inputs(11, 16, 50)
+    upstream = torch.linspace(-1, 2, 11)
+    leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+    found = exact_kl(*leaves, temperature)
+    (found * upstream).sum().backward()
+    expected_leaves = [tensor.double().requires_grad_() for tensor in tensors]
+    expected = naive(*expected_leaves, temperature)
+    (expected * upstream.double()).sum().backward()
+    torch.testing.assert_close(found.double(), expected, atol=1e-4, rtol=1e-4)
+    for leaf, wanted in zip(leaves[:2], expected_leaves[:2], strict=True):
+        assert leaf.grad is not None
+        torch.testing.assert_close(leaf.grad.double(), wanted.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_no_gradient_reaches_the_reference() -> None:
+    leaves = [tensor.requires_grad_() for tensor in inputs(5, 8, 20)]
+    exact_kl(*leaves).sum().backward()
+    assert leaves[2].grad is None
+    assert leaves[3].grad is None
+
+
+@given(seed=st.integers(0, 1000), scale=st.floats(0.01, 3), temperature=st.floats(0.3, 3))
+@settings(max_examples=30, deadline=None)
+def test_it_is_never_negative_and_agrees_with_the_estimator_over_the_vocabulary(
+    seed: int, scale: float, temperature: float
+) -> None:
+    hidden, weight, ref_hidden, ref_weight = inputs(4, 8, 20, seed, scale)
+    found = exact_kl(hidden, weight, ref_hidden, ref_weight, temperature)
+    assert (found > -1e-5).all()
+    own, reference = (
+        torch.log_softmax(h @ w.T / temperature, -1) for h, w in ((hidden, weight), (ref_hidden, ref_weight))
+    )
+    torch.testing.assert_close(found, compute_kl(own[None], reference[None], "full")[0], atol=1e-5, rtol=1e-4)
+
+
+def test_a_policy_is_at_distance_zero_from_itself_and_moves_nowhere() -> None:
+    hidden, weight, _, _ = inputs(5, 8, 20)
+    hidden.requires_grad_()
+    found = exact_kl(hidden, weight, hidden.detach(), weight)
+    found.sum().backward()
+    torch.testing.assert_close(found, torch.zeros(5))
+    torch.testing.assert_close(hidden.grad, torch.zeros(5, 8), atol=1e-6, rtol=0)
+
+
+def test_no_tokens_give_no_values() -> None:
+    assert exact_kl(*inputs(0, 8, 20)).shape == (0,)

@@ -1,0 +1,188 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from builders import MODEL, PAD, rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensordict import TensorDict
+from transformers import Gemma2Config, Gemma2ForCausalLM, PhiConfig, PhiForCausalLM
+
+from ares.batch import to_batch
+from ares.config import ModelConfig
+from ares.language_model import Critic, LanguageModel, ModelError, micro_batches
+
+CPU = torch.device("cpu")
+# Groups differ in prompt length, rows in response length; one row has a single token.
+LENGTHS = [[1, 8, 3, 5], [4, 2, 8, 6], [7, 7, 1, 8]]
+
+
+@pytest.fixture(scope="module")
+def policy() -> LanguageModel:
+    return LanguageModel.load(ModelConfig(path=str(MODEL)), CPU)
+
+
+@pytest.fixture(scope="module")
+def biased(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model whose output head has a bias."""
+    path = tmp_path_factory.mktemp("phi")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = PhiForCausalLM(
+            PhiConfig(vocab_size=320, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
+        )
+        model.lm_head.bias.data.normal_()
+    model.save_pretrained(path)
+    return str(path)
+
+
+def batch() -> TensorDict:
+    return to_batch(rows([[1, 0, 1, 0]] * 3, LENGTHS), PAD).batch.to(CPU)
+
+
+def naive(model: Any, batch: TensorDict, temperature: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Log-probs of the response tokens, entropies, and whole distributions, one unpadded row at a time."""
+    log_probs, entropies, whole = [], [], []
+    for row in range(len(batch)):
+        prompt = int(batch["attention_mask"][row, : batch["prompts"].shape[1]].sum())
+        ids = torch.cat([batch["prompts"][row], batch["responses"][row]])[batch["attention_mask"][row].bool()]
+        found = torch.log_softmax(model(input_ids=ids[None], use_cache=False).logits[0] / temperature, -1)
+        found = found[prompt - 1 : -1]
+        learnt = batch["response_mask"][row, : len(found)].bool()
+        log_probs.append(found.gather(-1, ids[prompt:, None])[learnt, 0])
+        entropies.append(-(found.exp() * found).sum(-1)[learnt])
+        whole.append(found[learnt])
+    return torch.cat(log_probs), torch.cat(entropies), torch.cat(whole)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_log_probs_and_entropies_are_those_of_the_models_own_logits(policy: LanguageModel, temperature: float) -> None:
+    found = policy.token_log_probs(batch(), temperature)
+    log_probs, entropies, _ = naive(policy.model, batch(), temperature)
+    torch.testing.assert_close(found.log_probs, log_probs, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found.entropies, entropies, atol=1e-4, rtol=1e-4)
+
+
+def test_a_response_mask_leaves_tokens_out_and_shifts_none(policy: LanguageModel) -> None:
+    partial = batch()
+    partial["response_mask"][0] = 0
+    partial["response_mask"][1, 2:4] = 0
+    partial["response_mask"][5, 0] = 0
+    found = policy.token_log_probs(partial, 1.0)
+    torch.testing.assert_close(found.log_probs, naive(policy.model, partial, 1.0)[0], atol=1e-4, rtol=1e-4)
+
+
+def test_gradients_of_log_probs_are_those_of_the_models_own_logits(policy: LanguageModel) -> None:
+    def gradients(log_probs: torch.Tensor) -> list[torch.Tensor]:
+        policy.model.zero_grad()
+        (log_probs * torch.linspace(-1, 1, len(log_probs))).sum().backward()
+        return [parameter.grad.clone() for parameter in policy.model.parameters()]
+
+    found = gradients(policy.token_log_probs(batch(), 0.8).log_probs)
+    expected = gradients(naive(policy.model, batch(), 0.8)[0])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-3)
+
+
+def test_the_exact_kl_is_the_sum_over_the_vocabulary_with_the_policys_gradient(policy: LanguageModel) -> None:
+    own = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU)
+    with torch.no_grad():
+        for parameter in own.model.parameters():
+            parameter.mul_(1.05)
+    reference = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU).frozen()
+    found = own.exact_kl(reference, batch(), 0.8)
+    ours, theirs = naive(own.model, batch(), 0.8)[2], naive(reference.model, batch(), 0.8)[2].detach()
+    expected = (ours.exp() * (ours - theirs)).sum(-1)
+    assert float(expected.mean()) > 1e-3
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
+    (one,) = torch.autograd.grad(found.sum(), own.head.weight)
+    (other,) = torch.autograd.grad(expected.sum(), own.head.weight)
+    torch.testing.assert_close(one, other, atol=2e-3, rtol=2e-3)
+
+
+def test_a_heads_bias_counts_in_log_probs_and_in_the_exact_kl(biased: str) -> None:
+    own = LanguageModel.load(ModelConfig(path=biased), CPU)
+    reference = LanguageModel.load(ModelConfig(path=biased), CPU).frozen()
+    with torch.no_grad():
+        own.head.bias.mul_(2.0)
+    log_probs, _, ours = naive(own.model, batch(), 1.0)
+    theirs = naive(reference.model, batch(), 1.0)[2]
+    torch.testing.assert_close(own.token_log_probs(batch(), 1.0).log_probs, log_probs, atol=1e-4, rtol=1e-4)
+    expected = (ours.exp() * (ours - theirs)).sum(-1)
+    found = own.exact_kl(reference, batch(), 1.0)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    (one,) = torch.autograd.grad(found.sum(), own.head.bias)
+    (other,) = torch.autograd.grad(expected.sum(), own.head.bias)
+    torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_dropout_is_off_so_that_a_policys_log_probs_are_a_number(checkpointing: bool, tmp_path: Path) -> None:
+    shutil.copytree(MODEL, tmp_path / "model")
+    settings = json.loads((tmp_path / "model" / "config.json").read_text()) | {"attention_dropout": 0.5}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
+    wild = LanguageModel.load(ModelConfig(path=str(tmp_path / "model"), gradient_checkpointing=checkpointing), CPU)
+    calm = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU)
+    found = wild.token_log_probs(batch(), 1.0).log_probs
+    torch.testing.assert_close(found, calm.token_log_probs(batch(), 1.0).log_probs)
+
+
+def test_a_frozen_reference_takes_no_gradient() -> None:
+    reference = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU).frozen()
+    assert not reference.token_log_probs(batch(), 1.0).log_probs.requires_grad
+
+
+@pytest.mark.parametrize("path", ["a bias", "none"])
+def test_bfloat16_computes_about_the_same(path: str, biased: str) -> None:
+    where = biased if path == "a bias" else str(MODEL)
+    exact = LanguageModel.load(ModelConfig(path=where), CPU).token_log_probs(batch(), 1.0)
+    rounded = LanguageModel.load(ModelConfig(path=where, dtype="bfloat16"), CPU)
+    assert rounded.model.dtype == torch.float32  # the weights that are trained
+    torch.testing.assert_close(rounded.token_log_probs(batch(), 1.0).log_probs, exact.log_probs, atol=0.3, rtol=0.05)
+    frozen = rounded.frozen().token_log_probs(batch(), 1.0)
+    torch.testing.assert_close(frozen.log_probs, exact.log_probs, atol=0.3, rtol=0.05)
+
+
+def test_a_model_that_caps_its_logits_is_refused(tmp_path: Path) -> None:
+    config = Gemma2Config(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16, final_logit_softcapping=0.5,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        Gemma2ForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="Gemma2ForCausalLM transforms its logits"):
+        LanguageModel.load(ModelConfig(path=str(tmp_path)), CPU)
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"model_type": "no such"}', '{"model_type": "qwen2"}'])
+def test_a_folder_that_is_no_model_is_an_error_that_names_it(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ModelError, match=f"model.path={tmp_path}: not a model"):
+        LanguageModel.load(ModelConfig(path=str(tmp_path)), CPU)
+
+
+def test_the_critic_starts_at_zero_and_gives_one_value_a_response_token() -> None:
+    critic = Critic(ModelConfig(path=str(MODEL)), CPU)
+    values = critic.values(batch())
+    assert values.tolist() == [0.0] * sum(map(sum, LENGTHS))
+    torch.nn.init.ones_(critic.head.weight)
+    values = critic.values(batch())
+    # The value before the first response token is a function of the prompt alone: the same for the whole group.
+    first = torch.tensor([0, *map(sum, LENGTHS)]).cumsum(0)[:-1]
+    for start, lengths in zip(first.tolist(), LENGTHS, strict=True):
+        places = torch.tensor([0, *lengths]).cumsum(0)[:-1] + start
+        torch.testing.assert_close(values[places], values[places[:1]].expand(len(places)))
+
+
+@given(lengths=st.lists(st.integers(1, 50), min_size=1, max_size=40), budget=st.integers(1, 200))
+@settings(deadline=None)
+def test_micro_batches_hold_every_row_once_within_the_budget(lengths: list[int], budget: int) -> None:
+    found = micro_batches(torch.tensor(lengths), budget)
+    assert sorted(torch.cat(found).tolist()) == list(range(len(lengths)))
+    for part in found:
+        longest = max(lengths[row] for row in part.tolist())
+        assert len(part) * longest <= budget or len(part) == 1
