@@ -1,0 +1,2 @@
+def check(candidate): return True
+def f(x): return 0
