@@ -149,7 +149,7 @@ class Learner:
                     means.merge(measured)
         self.version += 1
         metrics = means.means() | {
-            "actor/lr": self._learning_rate(self.config.learner.lr),
+            "actor/lr": self._learning_rate(self.config.learner.lr, max(self.optimizer_steps, 1)),
             "actor/skipped_updates": float(skipped),
             "actor/optimizer_steps": float(self.optimizer_steps),
         }
@@ -185,10 +185,10 @@ class Learner:
         if not all(math.isfinite(value) for value in (losses | norms).values()):
             return None
         means.add(losses | norms, 1.0)
-        _step(self.optimizer, self._learning_rate(self.config.learner.lr))
-        if self.critic_optimizer:
-            _step(self.critic_optimizer, self._learning_rate(self.config.learner.critic_lr))
         self.optimizer_steps += 1
+        _step(self.optimizer, self._learning_rate(self.config.learner.lr, self.optimizer_steps))
+        if self.critic_optimizer:
+            _step(self.critic_optimizer, self._learning_rate(self.config.learner.critic_lr, self.optimizer_steps))
         if controller:
             (difficulty,) = batch.require("difficulty")
             controller.update(bucket_means(bucket_totals(difficulty, row_kls)))
@@ -213,6 +213,9 @@ class Learner:
             importance_weights=part["importance_weights"],
             **averaging,
         )
+        # The entropy is averaged as the loss is, every other figure over tokens.
+        share = loss_normalizer(part.mask, averaging["loss_avg_mode"], averaging["constant_length"])
+        means.add({"actor/entropy_loss": metrics.pop("entropy_loss")}, float(share))
         means.add({f"actor/{name}": value for name, value in metrics.items()}, float(part.mask.sum()))
         terms = {"actor/pg_loss": loss}
         if kl.placement != "loss" or self.reference is None:
@@ -247,9 +250,10 @@ class Learner:
         means.add({"critic/vf_clipfrac": clipped, "critic/value_mean": mean}, float(part.mask.sum()))
         return loss
 
-    def _learning_rate(self, peak: float) -> float:
+    def _learning_rate(self, peak: float, step: int) -> float:
+        """Rate of an optimiser step; the first is 1."""
         warmup = self.config.learner.warmup_steps
-        return peak * min(1.0, (self.optimizer_steps + 1) / warmup) if warmup else peak
+        return peak * min(1.0, step / warmup) if warmup else peak
 
     def _clip(self, model: torch.nn.Module) -> float:
         return float(torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.learner.max_grad_norm))
@@ -270,15 +274,17 @@ class Learner:
     def save(self, folder: Path) -> None:
         """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite."""
         weights = {name: tensor.contiguous() for name, tensor in self.weights().items()}
-        for name, tensor in weights.items():
-            if not torch.isfinite(tensor).all():
-                raise ValueError(f"weight {name} is not finite: this policy must not be checkpointed")
+        critic = {}
+        if self.critic:
+            critic = {name: p.detach().cpu().contiguous() for name, p in self.critic.named_parameters()}
+        for what, tensors in (("policy", weights), ("critic", critic)):
+            for name, tensor in tensors.items():
+                if not torch.isfinite(tensor).all():
+                    raise ValueError(f"weight {name} is not finite: this {what} must not be checkpointed")
         save_file(weights, folder / POLICY)
         save_file(_optimizer_tensors(self.optimizer, self.policy.model), folder / OPTIMIZER)
         if self.critic and self.critic_optimizer:
-            save_file(
-                {name: p.detach().cpu().contiguous() for name, p in self.critic.named_parameters()}, folder / CRITIC
-            )
+            save_file(critic, folder / CRITIC)
             save_file(_optimizer_tensors(self.critic_optimizer, self.critic), folder / f"critic-{OPTIMIZER}")
         (folder / LEARNER).write_text(json.dumps({"version": self.version, "optimizer_steps": self.optimizer_steps}))
 
