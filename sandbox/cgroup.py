@@ -41,7 +41,7 @@ class MemoryCgroup:
 
     @classmethod
     def create(cls, pid: int) -> Self:
-        """Make a cgroup and move a process, with all it will fork, into it. Raises OSError where that is not allowed."""
+        """Make a cgroup and move a process, with all it will fork, into it. Raises OSError where it may not."""
         parent, limit_name = _parent()
         _remove_stale(parent)
         folder = parent / f"{_NAME}-{os.getpid()}-{next(_serial)}"

@@ -9,15 +9,17 @@ LEVELS = ("none", "standard")
 
 _REMEDIES = {
     "namespaces": (
-        "allow user namespaces: sysctl -w user.max_user_namespaces=15000; on Debian kernel.unprivileged_userns_clone=1; "
-        "on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; Docker: --security-opt seccomp=unconfined "
+        "allow user namespaces: sysctl -w user.max_user_namespaces=15000; on Debian "
+        "kernel.unprivileged_userns_clone=1; on Ubuntu "
+        "kernel.apparmor_restrict_unprivileged_userns=0; Docker: --security-opt seccomp=unconfined "
         "--security-opt apparmor=unconfined; Kubernetes: securityContext.seccompProfile.type=Unconfined, or "
         "capabilities.add=[SYS_ADMIN]"
     ),
-    "root": "allow mounting in the namespace: Docker: --security-opt apparmor=unconfined --security-opt systempaths=unconfined",
+    "root": "allow mounting in the namespace: Docker: --security-opt apparmor=unconfined "
+    "--security-opt systempaths=unconfined",
     "uid": "give the container CAP_SETUID and CAP_SETGID and install Python where every user can read it, or run "
     "as an ordinary user",
-    "landlock": "use a kernel from 5.13 on with landlock among its lsm= modules; Docker: a seccomp profile from 20.10.10 on",
+    "landlock": "use a kernel from 5.13 on with landlock among its lsm= modules; Docker: from 20.10.10 on",
     "seccomp": "use a kernel with CONFIG_SECCOMP_FILTER, on x86-64 or aarch64",
     "rlimits": "use Linux",
     "cgroup": "optional; delegate a memory cgroup: systemd-run --user --scope -p Delegate=memory, or cgroup v2 with a "
@@ -65,7 +67,7 @@ class IsolationReport:
         if not lacking:
             return
         lines = [
-            "programs cannot be isolated on this machine (the floor is seccomp + rlimits + (Landlock or a mount namespace)):",
+            "programs cannot be isolated here (the floor is seccomp + rlimits + (Landlock or a mount namespace)):",
             *(f"  {self.explain(layer)}" for layer in lacking),
             "Only where every program is trusted, pass min_isolation='none'.",
         ]

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
 
 from sandbox import isolation
 from sandbox.program import Program, TestOutcome, Verdict, classify
@@ -20,6 +20,21 @@ class PoolClosed(RuntimeError):
     """The pool was closed, by close() or the end of its `with` block, before the programs were judged."""
 
 
+class Worker(Protocol):
+    """What a pool drives: a process on this machine, or a rented machine. Used by one thread at a time."""
+
+    report: dict[str, Any]
+    """`applied` and `missing` layers of isolation."""
+
+    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome]) -> dict[str, Any]:
+        """Judge a program, adding outcomes to `known`; usage, as cpu, peak_rss, …. Raises WorkerLost."""
+        ...
+
+    def kill(self) -> None:
+        """End it. Idempotent."""
+        ...
+
+
 class _Call:
     """One call of run() or stream(): its programs are in the pool's queue, its verdicts come back in `results`."""
 
@@ -30,6 +45,9 @@ class _Call:
 
 class SandboxPool:
     """Worker processes that judge programs. Usable from several threads, but not from a fork of its process."""
+
+    _ATTEMPTS = 2  # a failure of the sandbox is retried once, in a fresh worker
+    _RETRY_SECONDS = 0.0
 
     def __init__(
         self,
@@ -56,12 +74,14 @@ class SandboxPool:
         self._closed = False
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[tuple[_Call, int, Program] | None] = queue.SimpleQueue()
-        self._workers: list[WorkerProcess | None] = []
+        self._workers: list[Worker | None] = []
         try:
             for _ in range(num_workers):
-                self._workers.append(WorkerProcess(layers))
+                worker = self._start_worker()
+                self._workers.append(worker)
                 if len(self._workers) == 1:
-                    self.isolation = self._check_isolation(self._workers[0])
+                    self._check_isolation(worker.report)
+                    self.isolation = self._isolation_of(worker.report)
         except BaseException:
             self._kill_workers()
             raise
@@ -72,14 +92,18 @@ class SandboxPool:
         for thread in self._threads:
             thread.start()
 
-    def _check_isolation(self, worker: WorkerProcess | None) -> str:
-        assert worker is not None
-        report = isolation.IsolationReport.from_worker(worker.report)
+    def _start_worker(self) -> Worker:
+        return WorkerProcess(self._layers)
+
+    def _check_isolation(self, report: dict[str, Any]) -> None:
+        found = isolation.IsolationReport.from_worker(report)
         if self._min_isolation == "none":
-            logger.warning("sandbox: min_isolation='none': programs run with %s", report.summary())
+            logger.warning("sandbox: min_isolation='none': programs run with %s", found.summary())
         else:
-            report.require_floor()
-        return f"{self._min_isolation}:{'+'.join(report.applied) or 'nothing'}"
+            found.require_floor()
+
+    def _isolation_of(self, report: dict[str, Any]) -> str:
+        return f"{self._min_isolation}:{'+'.join(report['applied']) or 'nothing'}"
 
     def __enter__(self) -> Self:
         return self
@@ -150,9 +174,11 @@ class SandboxPool:
     def _judge(self, slot: int, program: Program) -> Verdict | None:
         started = time.monotonic()
         known: dict[int, TestOutcome] = {}
-        usage = {}
+        usage: dict[str, Any] = {}
         fault = ""
-        for _ in range(2):  # a failure of the sandbox is retried once, in a fresh worker
+        for attempt in range(self._ATTEMPTS):
+            if attempt:
+                time.sleep(self._RETRY_SECONDS)
             try:
                 usage = self._worker(slot).judge(program, self._fresh_per_test or program.fresh_per_test, known)
             except WorkerLost as error:
@@ -187,14 +213,14 @@ class SandboxPool:
             isolation=self.isolation,
         )
 
-    def _worker(self, slot: int) -> WorkerProcess:
+    def _worker(self, slot: int) -> Worker:
         worker = self._workers[slot]
         if worker is None:
-            worker = self._workers[slot] = WorkerProcess(self._layers)
-            applied = f"{self._min_isolation}:{'+'.join(worker.report['applied']) or 'nothing'}"
-            if applied != self.isolation:
+            worker = self._workers[slot] = self._start_worker()
+            found = self._isolation_of(worker.report)
+            if found != self.isolation:
                 self._drop_worker(slot)
-                raise WorkerLost(f"a new worker has other isolation: {applied}, not {self.isolation}")
+                raise WorkerLost(f"a new worker has other isolation: {found}, not {self.isolation}")
         return worker
 
     def _drop_worker(self, slot: int) -> None:

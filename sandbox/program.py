@@ -39,7 +39,7 @@ class Program:
     fresh_per_test: bool = False
     """Give every test its own candidate process, so that no state passes between tests."""
     test_order_seed: int | None = None
-    """Run the tests in an order drawn with this seed, so that answers cannot be keyed to it. None: in the given order."""
+    """Run the tests in an order drawn with this seed, so that answers cannot be keyed to it. None: as given."""
     truncated: bool = False
     """The response that holds the source was cut off. The program still runs; a failing verdict says `truncated`."""
 

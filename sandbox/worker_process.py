@@ -125,7 +125,7 @@ class WorkerProcess:
             }
             try:
                 if self._cgroup is not None:
-                    self._cgroup.limit(job["memory_bytes"])
+                    self._cgroup.limit(program.memory_mb << 20)
                 wire.send(self._connection, job)
                 while True:
                     message = self._receive(program)

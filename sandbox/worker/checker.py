@@ -8,10 +8,7 @@ A checker goes on to the next program only while all that it ran were plain asse
 import, no definition, no attribute set, no module named). Nothing is ever forked from a checker.
 """
 
-import ast
 import builtins
-import decimal
-import dis
 import importlib
 import mmap
 import os
@@ -22,26 +19,20 @@ import struct
 import sys
 import time
 import traceback
-import types
 import zlib
 from typing import Any
 
 from . import proxies, wire
 from .confinement import Confinement
+from .outputs import same_output
 from .session import MAX_OUTPUT_BYTES, CandidateFailed, Session, Zygote
+from .texts import MODULES, Setup, Test, leaves_no_trace
 
 MAX_TIMEOUTS = 8  # after so many, the program's other tests count as timed out without being run
 _FLUSH_SECONDS = 0.02
 _JOB, _CONTROL = 3, 4  # their numbers among the descriptors that stay open
 _CHECKER_MEMORY_BYTES = 2 << 30
 _MAX_JOBS = 200  # of one checker, so that its memory stays flat
-# Modules that a test may name without importing them. Always the checker's own, whatever the program calls so.
-_MODULES = frozenset(
-    "bisect cmath collections copy datetime decimal fractions functools heapq itertools json math operator random re "
-    "statistics string sys typing".split()
-)
-# A test that uses one of these looks into the program's objects or drives its coroutines.
-_IN_PROCESS_NAMES = frozenset(("asyncio", "inspect", "unittest", "mock", "__code__", "__closure__", "__globals__"))
 
 
 class _Spent(Exception):
@@ -76,93 +67,6 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap) 
         os._exit(0)
 
 
-def _is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """A function of which a prompt shows only the head: docstring, pass, `...` or NotImplementedError."""
-    return all(
-        isinstance(line, ast.Pass)
-        or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
-        or (isinstance(line, ast.Raise) and "NotImplementedError" in ast.unparse(line))
-        for line in function.body
-    )
-
-
-def _names_in(code: types.CodeType) -> set[str]:
-    found = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found |= _names_in(constant)
-    return found
-
-
-_TRACE_LEAVING = frozenset(
-    dis.opmap[name]
-    for name in (
-        "IMPORT_NAME",
-        "STORE_ATTR",
-        "DELETE_ATTR",
-        "STORE_GLOBAL",
-        "DELETE_GLOBAL",
-        "LOAD_BUILD_CLASS",
-        "MAKE_FUNCTION",
-    )
-)
-_TRACE_LEAVING_NAMES = _MODULES | {
-    "eval",
-    "exec",
-    "compile",
-    "open",
-    "setattr",
-    "delattr",
-    "globals",
-    "locals",
-    "vars",
-    "print",
-}
-
-
-def leaves_no_trace(code: types.CodeType) -> bool:
-    """Whether running it cannot change anything outside its own globals."""
-    return (
-        _TRACE_LEAVING.isdisjoint(code.co_code[::2])
-        and _TRACE_LEAVING_NAMES.isdisjoint(code.co_names)
-        and not any(name.startswith("__") for name in code.co_names)
-    )
-
-
-class Test:
-    """One compiled test text."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.code = compile(text, "<test>", "exec", dont_inherit=True)
-        self.names = _names_in(self.code)
-        self.needs_in_process = not self.names.isdisjoint(_IN_PROCESS_NAMES) or "await " in text
-
-
-class Setup:
-    """The prompt's helpers: its functions win over the program's, its classes give way to them.
-
-    Stubs (the head of the function that the program had to write) are no helpers. Objects must live where the program
-    can use them, so a class that the program defines too is the program's.
-    """
-
-    def __init__(self, text: str, entry_point: str | None, program_names: dict[str, Any]) -> None:
-        tree = ast.parse(text)
-        kept: list[ast.stmt] = []
-        self.functions: set[str] = set()
-        for node in tree.body:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                if _is_stub(node) or node.name == entry_point:
-                    continue
-                self.functions.add(node.name)
-            elif isinstance(node, ast.ClassDef) and node.name in program_names:
-                continue
-            kept.append(node)
-        tree.body = kept
-        self.code = compile(tree, "<setup>", "exec", dont_inherit=True)
-        self.names = _names_in(self.code)
-
-
 class Checker:
     """Judges one job: a program with its tests."""
 
@@ -175,7 +79,7 @@ class Checker:
         self._names: dict[str, Any] = {}
         self._base: dict[str, Any] = {}  # globals that every test starts with
         self._timeouts = 0
-        self._usage = {"cpu": 0.0, "peak_rss": 0, "trusted": True, "stdout": b"", "stderr": b""}
+        self._usage: dict[str, Any] = {"cpu": 0.0, "peak_rss": 0, "trusted": True, "stdout": b"", "stderr": b""}
         self._outcomes: list[list[Any]] = []
         self.is_clean = not job["setup"]  # whether this process may judge another program afterwards
         self._flushed = time.monotonic()
@@ -205,7 +109,7 @@ class Checker:
         struct.pack_into("<i", self._progress, 0, -1)
         report = {name: self._usage[name] for name in ("cpu", "peak_rss", "trusted")}
         for name in ("stdout", "stderr"):
-            report[name] = self._usage[name].decode("utf-8", "replace")  # type: ignore[attr-defined]
+            report[name] = self._usage[name].decode("utf-8", "replace")
         wire.send(self._connection, {"outcomes": self._outcomes, "report": report})
 
     def _flush(self) -> None:
@@ -334,20 +238,20 @@ class Checker:
         return self._names.get(name, ("",))[0] == "callable"
 
     def _is_protected(self, name: str) -> bool:
-        return hasattr(builtins, name) or name in _MODULES or name in self._protected
+        return hasattr(builtins, name) or name in MODULES or name in self._protected
 
     def _bind(self, namespace: dict[str, Any], names: set[str], session: Session, shadowing: str | None) -> None:
         for name in names:
             kind, *rest = self._names.get(name, ("",))
             if self._is_protected(name) and name != shadowing:
-                if name in _MODULES and name not in namespace:
+                if name in MODULES and name not in namespace:
                     namespace[name] = importlib.import_module(name)
             elif kind == "callable":
                 value = session._decode(rest[0])
                 if isinstance(value, proxies.Proxy):
                     value._mark(_makes_own=proxies.looks_like_a_class(name))
                 namespace[name] = value
-            elif kind == "module" and rest[0] in _MODULES:
+            elif kind == "module" and rest[0] in MODULES:
                 namespace[name] = importlib.import_module(rest[0])
             elif kind == "data":
                 namespace[name] = session.data(name)
@@ -359,10 +263,10 @@ class Checker:
 
     def _add_usage(self, session: Session) -> None:
         for name, text in zip(("stdout", "stderr"), session.output(), strict=True):
-            self._usage[name] = (self._usage[name] + text)[:MAX_OUTPUT_BYTES]  # type: ignore[operator]
+            self._usage[name] = (self._usage[name] + text)[:MAX_OUTPUT_BYTES]
         assert session.usage is not None
         self._usage["cpu"] += session.usage["cpu"]
-        self._usage["peak_rss"] = max(self._usage["peak_rss"], session.usage["peak_rss"])  # type: ignore[call-overload]
+        self._usage["peak_rss"] = max(self._usage["peak_rss"], session.usage["peak_rss"])
 
     def _judge_in_process(self, test: Test) -> tuple[str, float, str]:
         """Run the test inside a candidate of its own, which sees its text; the answer is marked as not trusted."""
@@ -423,23 +327,3 @@ def _load_failure(reply: dict[str, Any]) -> tuple[str, str]:
     if reply.get("phase") == "compile":
         return "syntax_error", detail
     return "runtime_error", detail
-
-
-def same_output(written: str, expected: str) -> bool:
-    """Whether two outputs agree, up to trailing blanks, trailing empty lines and the spelling of decimal numbers."""
-    ours, theirs = ([line.rstrip() for line in text.rstrip().splitlines()] for text in (written, expected))
-    return len(ours) == len(theirs) and all(a == b or _same_tokens(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
-def _same_tokens(ours: str, theirs: str) -> bool:
-    pairs = list(zip(ours.split(), theirs.split(), strict=False))
-    if len(pairs) != len(ours.split()) or len(pairs) != len(theirs.split()):
-        return False
-    return all(a == b or _same_number(a, b) for a, b in pairs)
-
-
-def _same_number(ours: str, theirs: str) -> bool:
-    try:
-        return decimal.Decimal(ours) == decimal.Decimal(theirs)
-    except decimal.InvalidOperation:
-        return False

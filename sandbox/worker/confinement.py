@@ -146,7 +146,7 @@ class Confinement:
             self.pids.children_here()
 
     def confine_user(self, is_checker: bool, fds: list[int]) -> None:
-        """First half, before any input is read: user, capabilities, files. Of the open files only fds stay, as 0, 1, …"""
+        """First half, before any input is read: user, capabilities, files. Only fds stay open, as 0, 1, …"""
         ruleset = self._ruleset_checker if is_checker else self._ruleset_candidate
         _keep_only([*fds, ruleset] if ruleset >= 0 else fds)
         if self.uids is not None:

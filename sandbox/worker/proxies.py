@@ -176,7 +176,22 @@ def _refuse(symbol: str) -> Callable[..., Any]:
     return method
 
 
-_OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split()
+_OPERATORS = [
+    "add",
+    "sub",
+    "mul",
+    "matmul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "divmod",
+    "pow",
+    "lshift",
+    "rshift",
+    "and",
+    "xor",
+    "or",
+]
 for _name in ("lt", "le", "gt", "ge", "neg", "pos", "abs", "invert", "round", "floor", "ceil", "trunc", "index"):
     setattr(Proxy, f"__{_name}__", _refuse(_name))
 for _name in _OPERATORS:

@@ -104,7 +104,7 @@ class Server:
         return function
 
     def names(self) -> dict[str, Any]:
-        """What the program defined at its top level: name -> kind of object, with a reference where it can be called."""
+        """What the program defined at its top level: name -> kind, with a reference where it can be called."""
         found: dict[str, Any] = {}
         for name, value in list(vars(self._module).items()):
             if not isinstance(name, str) or name.startswith("__"):

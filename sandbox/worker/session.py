@@ -28,7 +28,7 @@ _BUILTIN_EXCEPTIONS = {
 
 
 class CandidateFailed(BaseException):
-    """The candidate is dead, too slow or talks nonsense. A BaseException: a test's `except Exception` must not eat it."""
+    """The candidate is dead, too slow or talks nonsense. Not for a test's `except Exception` to eat."""
 
     def __init__(self, outcome: str, detail: str) -> None:
         super().__init__(detail)

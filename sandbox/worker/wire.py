@@ -78,7 +78,7 @@ def receive(connection: socket.socket, limit: int = MAX_JOB_BYTES, wait: Callabl
 
 
 def receive_within(connection: socket.socket, seconds: float) -> Any:
-    """Receive one message of a trusted sender within so many seconds of wall time. Raises TimeoutError, Disconnected."""
+    """Receive one message of a trusted sender within so many wall seconds. Raises TimeoutError, Disconnected."""
     deadline = time.monotonic() + seconds
 
     def wait() -> None:

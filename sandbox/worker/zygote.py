@@ -20,10 +20,34 @@ from . import candidate, checker, confinement, wire
 
 # What programs import most, before the first fork, so that none of them pays for it. No more than that: every page of
 # this process makes every fork dearer.
-_WARM = (
-    "array bisect collections collections.abc contextlib copy dataclasses datetime decimal enum fractions functools heapq "
-    "io itertools json math operator random re statistics string sys threading time typing"
-).split()
+_WARM = [
+    "array",
+    "bisect",
+    "collections",
+    "collections.abc",
+    "contextlib",
+    "copy",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "enum",
+    "fractions",
+    "functools",
+    "heapq",
+    "io",
+    "itertools",
+    "json",
+    "math",
+    "operator",
+    "random",
+    "re",
+    "statistics",
+    "string",
+    "sys",
+    "threading",
+    "time",
+    "typing",
+]
 
 
 def main(connection: socket.socket) -> None:

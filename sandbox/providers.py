@@ -1,0 +1,156 @@
+"""Where programs are judged: on this machine, or on rented ones, behind the interface of SandboxPool.
+
+On a rented machine the very same sandbox runs: its source is uploaded once per machine, and each program with its
+tests travels as one file. An outage is retried on a fresh machine, and then is no score.
+"""
+
+import base64
+import dataclasses
+import io
+import json
+import logging
+import secrets
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sandbox.isolation import SandboxUnavailable
+from sandbox.pool import SandboxPool
+from sandbox.program import Program, TestOutcome
+from sandbox.remote_machines import E2BMachine, Machine, MorphMachine, Outage
+from sandbox.worker_process import WorkerLost
+
+logger = logging.getLogger(__name__)
+
+MACHINES: dict[str, Callable[[], Machine]] = {"e2b": E2BMachine, "morph": MorphMachine}
+_FOLDER = "/tmp/ares-sandbox"
+_CHUNK = 90_000  # one argument of a command may have 128 KiB
+_SETUP_SECONDS = 60.0
+_OVERHEAD_SECONDS = 30.0
+
+
+def open_sandbox(provider: str = "local", num_workers: int = 1, min_isolation: str = "standard") -> SandboxPool:
+    """A pool at a provider: local, e2b or morph. Raises SandboxUnavailable, ValueError, ImportError (SDK missing).
+
+    At a rented provider the machine is the isolation, and min_isolation has no say.
+    """
+    if provider == "local":
+        return SandboxPool(num_workers, min_isolation)
+    if provider not in MACHINES:
+        raise ValueError(f"unknown sandbox provider {provider!r} (known: local, {', '.join(MACHINES)})")
+    return RemotePool(provider, MACHINES[provider], num_workers)
+
+
+def _package() -> bytes:
+    """This package, zipped."""
+    root = Path(__file__).resolve().parent
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(root.rglob("*.py")):
+            archive.write(path, Path("sandbox") / path.relative_to(root))
+    return buffer.getvalue()
+
+
+class RemoteWorker:
+    """One rented machine that judges programs, as a pool's worker."""
+
+    def __init__(self, start: Callable[[], Machine]) -> None:
+        """Rent a machine and put the sandbox on it. Raises WorkerLost on an outage."""
+        try:
+            self._machine = start()
+        except Outage as error:
+            raise WorkerLost(str(error)) from error
+        try:
+            self._upload("package.zip", _package())
+            command = f"cd {_FOLDER} && python3 -m zipfile -e package.zip . && python3 -m sandbox.remote_job"
+            layers = json.loads(self._machine.execute(command, _SETUP_SECONDS))["applied"]
+        except (Outage, ValueError, KeyError) as error:
+            self.kill()
+            raise WorkerLost(f"setting up: {error}") from error
+        self.report: dict[str, Any] = {"applied": layers.split("+"), "missing": {}}
+
+    def _upload(self, name: str, content: bytes) -> None:
+        text = base64.b64encode(content).decode()
+        path = f"{_FOLDER}/{name}"
+        self._machine.execute(f"umask 077; mkdir -p {_FOLDER}; : > {path}.b64", _SETUP_SECONDS)
+        for start in range(0, len(text), _CHUNK):
+            chunk = text[start : start + _CHUNK]
+            self._machine.execute(f"printf %s '{chunk}' >> {path}.b64", _SETUP_SECONDS)
+        self._machine.execute(f"umask 077; base64 -d {path}.b64 > {path}; rm {path}.b64", _SETUP_SECONDS)
+
+    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome]) -> dict[str, Any]:
+        """As WorkerProcess.judge(); a rented machine gives all outcomes or none."""
+        nonce = secrets.token_hex(16)
+        job = {"nonce": nonce, "program": {**dataclasses.asdict(program), "fresh_per_test": fresh_per_test}}
+        count = len(program.tests) + len(program.stdin_tests or ())
+        seconds = _OVERHEAD_SECONDS + 2 * program.wall_limit * min(count, 10)
+        try:
+            self._upload(f"{nonce}.json", json.dumps(job).encode())
+            output = self._machine.execute(f"cd {_FOLDER} && python3 -m sandbox.remote_job {nonce}.json", seconds)
+        except Outage as error:
+            raise WorkerLost(str(error)) from error
+        outcomes, report = _parse(output, nonce)
+        if report is None or sorted(outcomes) != list(range(count)):
+            raise WorkerLost("the machine's answer is incomplete")
+        known.update(outcomes)
+        return report
+
+    def kill(self) -> None:
+        """Give the machine back; one that cannot be reached ends by its own time limit."""
+        try:
+            self._machine.close()
+        except Outage as error:
+            logger.warning("sandbox: a rented machine could not be ended: %s", error)
+
+
+def _parse(output: str, nonce: str) -> tuple[dict[int, TestOutcome], dict[str, Any] | None]:
+    """Outcomes and report among the lines that carry the nonce; all other lines are noise."""
+    outcomes: dict[int, TestOutcome] = {}
+    report = None
+    for line in output.splitlines():
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(message, dict) or message.pop("nonce", None) != nonce:
+            continue
+        if "report" in message:
+            report = message["report"]
+        else:
+            outcomes[message.pop("test")] = TestOutcome(**message)
+    return outcomes, report
+
+
+class RemotePool(SandboxPool):
+    """A pool whose workers are rented machines."""
+
+    _ATTEMPTS = 3
+    _RETRY_SECONDS = 2.0
+
+    def __init__(self, provider: str, start: Callable[[], Machine], num_workers: int = 1) -> None:
+        """Rent the machines. Raises SandboxUnavailable after a lasting outage."""
+        self._provider = provider
+        self._start = start
+        try:
+            super().__init__(num_workers, "none")
+        except WorkerLost as error:
+            raise SandboxUnavailable(f"sandbox provider {provider}: {error}") from error
+
+    def _start_worker(self) -> RemoteWorker:
+        for attempt in range(self._ATTEMPTS):
+            try:
+                return RemoteWorker(self._start)
+            except WorkerLost as error:
+                logger.warning("sandbox: %s: %s", self._provider, error)
+                if attempt + 1 == self._ATTEMPTS:
+                    raise
+            time.sleep(self._RETRY_SECONDS * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def _isolation_of(self, report: dict[str, Any]) -> str:
+        return f"{self._provider}:{'+'.join(report['applied'])}"
+
+    def _check_isolation(self, report: dict[str, Any]) -> None:
+        """The rented machine is the isolation."""
