@@ -52,7 +52,7 @@ class ModelConfig(Strict):
     path: str
     """Directory (or hub name) that `AutoModelForCausalLM.from_pretrained` reads; the tokenizer lies beside it."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the weights during training."""
+    """Type in which models compute; the weights that are trained and their optimiser are float32 always."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, but the memory no longer grows with depth."""
 

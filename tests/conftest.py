@@ -11,4 +11,17 @@ os.environ["ARES_RUNS"] = os.path.join(_home, "runs")
 for _name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
     os.environ.pop(_name, None)
 
+from pathlib import Path  # noqa: E402
+
+import pytest  # noqa: E402
+
 import flows.environment  # noqa: E402, F401
+from tests.short_runs import train  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of runs with one, `uninterrupted`, that ran from start to end."""
+    directory = tmp_path_factory.mktemp("runs")
+    assert train(directory, "uninterrupted") == 0
+    return directory

@@ -1,0 +1,134 @@
+"""The command line as a user meets it: a run, what it says of itself, and every refusal."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+
+from ares.store import RunStore
+from flows.cli import main
+from tests.short_runs import SMALL, ares, metric_history, train
+
+MODEL = Path("ares/tiny/checkpoints/math")
+
+
+def test_a_run_says_where_it_stands(runs: Path) -> None:
+    found = json.loads(ares(runs, "status", "uninterrupted", "--json").stdout)
+    assert (found["run"], found["state"], found["step"], found["steps"]) == ("uninterrupted", "finished", 4, 4)
+    assert [evaluation["step"] for evaluation in found["evaluations"]] == [0, 2, 4]
+    assert all(0 <= evaluation["accuracy"] <= 1 for evaluation in found["evaluations"])
+    assert set(found["buckets"]) == {"easy", "medium", "hard"}
+    assert found["buckets"]["easy"].keys() >= {"alpha", "beta", "lambda"}
+
+
+def test_every_reward_is_explained_by_its_parts(runs: Path) -> None:
+    store = RunStore(runs / "uninterrupted")
+    row = store.read_rows(store.read_commit(2).artifacts["samples"]).iloc[0]
+    assert row["reward"] == pytest.approx(row["accuracy"] + row["reward_entropy_score"])
+    told = ares(runs, "inspect", "uninterrupted", "--step", "2", "--id", row["id"], "--sample", str(row["sample"]))
+    assert told.returncode == 0
+    assert f"reward_entropy_score {row['reward_entropy_score']:+.4f}" in told.stdout
+    assert "<think>" in told.stdout
+
+
+def test_mlflow_holds_parameters_panels_and_samples(runs: Path) -> None:
+    client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
+    run_id = json.loads((runs / "uninterrupted" / "run.json").read_text())["mlflow_run_id"]
+    run = client.get_run(run_id)
+    assert run.data.params["algorithm.kl.kind"] == "token_adaptive"
+    panels = {
+        f"bucket/{bucket}/{name}" for bucket in ("easy", "medium", "hard") for name in ("alpha", "beta", "lambda")
+    }
+    assert run.data.metrics.keys() >= panels | {"critic/kl", "actor/pg_loss", "val/accuracy", "entropy/hwe_threshold"}
+    assert {artifact.path for artifact in client.list_artifacts(run_id)} >= {"profile.yaml", "progress.png", "samples"}
+    steps = {step for (key, step) in metric_history(runs, "uninterrupted") if key == "critic/kl"}
+    assert steps == {1, 2, 3, 4}
+
+
+def test_a_finished_run_goes_on_when_it_is_made_longer(runs: Path) -> None:
+    shutil.copytree(runs / "uninterrupted", runs / "longer")
+    ended = ares(runs, "resume", "longer", "train.steps=5")
+    assert ended.returncode == 0, ended.stderr
+    assert "going on after step 4" in ended.stdout
+    assert json.loads(ares(runs, "status", "longer", "--json").stdout)["steps"] == 5
+
+
+def test_a_changed_setting_is_refused_by_name(runs: Path) -> None:
+    ended = ares(runs, "train", "tiny-math", *SMALL, "learner.lr=1e-3", "--run", "uninterrupted")
+    assert ended.returncode == 2
+    assert "learner.lr: 0.0004 → 0.001" in ended.stderr
+
+
+def test_an_uncommitted_damaged_artifact_is_made_again(runs: Path) -> None:
+    """Killed after the phase `shape` kept its result; then its file changes on disk."""
+    assert train(runs, "damaged", kill_at="2:shape:after") == -9
+    batch = runs / "damaged" / "steps/000002/batch/tensors.safetensors"
+    content = bytearray(batch.read_bytes())
+    content[-1] ^= 1
+    batch.write_bytes(content)
+    assert train(runs, "damaged") == 0
+    expected, found = (RunStore(runs / name).read_commit(4).digest() for name in ("uninterrupted", "damaged"))
+    assert found == expected
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, object]]:
+    return [json.loads(line) for line in (MODEL / "train.jsonl").read_text().splitlines()][:20]
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["rollot.n=4"], "rollot is unknown (did you mean rollout?)"),
+        (["rollout.n=1"], "rollout.n"),
+        (["data.train=absent.jsonl"], "absent.jsonl"),
+        (["data.answer_key=solution"], "column 'solution' is missing"),
+        (["model.path=/absent"], "model.path=/absent"),
+        (["data.max_prompt_length=2"], "longer than data.max_prompt_length=2"),
+        (["algorithm.entropy.trigger_tokens=absent.txt"], "trigger_tokens=absent.txt"),
+        (["reward.kind=absent.py:reward"], "absent.py"),
+    ],
+)
+def test_wrong_input_is_one_clear_error_before_anything_is_spent(
+    tmp_path: Path,
+    settings: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["ares", "train", "tiny-math", *settings, "--run", "wrong"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert "Traceback" not in told
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_rows_of_ones_own_with_a_reward_of_ones_own(tmp_path: Path, rows: list[dict[str, object]]) -> None:
+    """jsonl with other column names, a format prompt, a model directory by path, a reward function in a file."""
+    own = [{"question": row["prompt"], "solution": row["answer"]} for row in rows]
+    (tmp_path / "reward.py").write_text(
+        "def reward(completions, solution, **columns):\n"
+        "    return [float(f'boxed{{{s}}}' in c) for c, s in zip(completions, solution)]\n"
+    )
+    shutil.copytree(MODEL, tmp_path / "model")
+    settings = [
+        f"data.train={write(tmp_path / 'own.jsonl', own)}", "data.prompt_key=question", "data.answer_key=solution",
+        "data.validation=null", f"model.path={tmp_path / 'model'}", "data.max_prompt_length=32",
+        f"reward.kind={tmp_path / 'reward.py'}:reward", "train.steps=1", "algorithm.filter.enabled=false",
+    ]  # fmt: skip
+    assert train(tmp_path, "own", *settings) == 0
+    commit = RunStore(tmp_path / "own").read_commit(1)
+    samples = pd.read_parquet(tmp_path / "own" / commit.artifacts["samples"].path)
+    assert set(samples["id"]) <= {str(row) for row in range(20)}

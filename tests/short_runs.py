@@ -1,0 +1,45 @@
+"""Short runs of `tiny-math` through the real command line, for the tests of resume and of the whole."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SMALL = [
+    "train.steps=4", "train.checkpoint_every=3", "rollout.prompts=4", "rollout.shard_prompts=3", "rollout.n=4",
+    "learner.global_batch_prompts=2", "bootstrap.max_prompts=12", "bootstrap.n=2", "validation.max_prompts=8",
+    "validation.n=2", "validation.every=2",
+]  # fmt: skip
+
+
+def ares(runs: Path, *arguments: str, kill_at: str | None = None) -> subprocess.CompletedProcess[str]:
+    """`ares …` in its own process; `kill_at` names the moment at which it kills itself (killed_cli.py)."""
+    environment = os.environ | {"ARES_RUNS": str(runs), "KILL_AT": kill_at or "-1:none:before", "COLUMNS": "200"}
+    command = [sys.executable, "tests/killed_cli.py", *arguments]
+    # Pipes end when the last process that holds them ends: a survivor of a kill would make this time out.
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=240)
+
+
+def train(runs: Path, name: str, *settings: str, kill_at: str | None = None) -> int:
+    """A small `ares train tiny-math --run NAME`; returns how it ended, fails the test on anything but 0 or a kill."""
+    ended = ares(runs, "train", "tiny-math", *SMALL, *settings, "--run", name, kill_at=kill_at)
+    if ended.returncode not in (0, -9):
+        pytest.fail(f"{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}")
+    return ended.returncode
+
+
+def metric_history(runs: Path, name: str) -> dict[tuple[str, int], list[float]]:
+    """Every logged value of the figures that a resumed run must reproduce, by metric and step."""
+    client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
+    run_id = json.loads((runs / name / "run.json").read_text())["mlflow_run_id"]
+    history: dict[tuple[str, int], list[float]] = {}
+    for key in client.get_run(run_id).data.metrics:
+        if not key.startswith(("timing_s/", "perf/")):
+            for row in client.get_metric_history(run_id, key):
+                history.setdefault((key, row.step), []).append(row.value)
+    return history
