@@ -164,8 +164,8 @@ def _rewards(batch: DataProto, scored: np.ndarray, config: Config) -> tuple[np.n
     rewards = np.where(scored, sum(parts.values()), 0.0)
     for name, values in parts.items():
         if name != "accuracy":
-            batch.non_tensor_batch[f"reward_{name}"] = values.astype(object)
-    batch.non_tensor_batch["reward"] = rewards.astype(object)
+            batch.non_tensor_batch[f"reward_{name}"] = np.where(scored, values, None)
+    batch.non_tensor_batch["reward"] = np.where(scored, rewards, None)
     return rewards, parts
 
 
