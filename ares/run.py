@@ -78,12 +78,12 @@ class Run:
             "validation": validation.digest() if validation is not None else None,
             "model": model_digest(config.model.path),
         }
+        run = cls(config, store, tokenizer, train, validation, f"{digests['train']}-{digests['model']}")
         if store.exists():
             _check_same(store, config, digests)
             store.write_run(store.read_run() | {"config": config.model_dump(mode="json")})
         else:
             store.write_run(_description(config, name, digests))
-        run = cls(config, store, tokenizer, train, validation, f"{digests['train']}-{digests['model']}")
         run.restore()
         return run
 
