@@ -2,11 +2,14 @@
 
 Covered: math answers; `path.py:function` with TRL's signature f(completions, **columns) or verl's
 compute_score(data_source, solution_str, ground_truth, extra_info). A sample that cannot be graded has no score (None),
-never zero. Not covered: what accuracy turns into (ares/shaping.py).
+never zero. Not covered: what accuracy turns into (ares/batch.py).
 """
 
+import hashlib
 import importlib.util
 import inspect
+import math
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,21 +44,36 @@ def score_rows(scorer: Scorer, rows: pd.DataFrame) -> pd.DataFrame:
         size = f"{len(scores)} scores" if isinstance(scores, list) else f"a {type(scores).__name__}"
         raise RewardError(f"The reward function returned {size} for {len(rows)} responses; it must return one each")
     for row, score in enumerate(scores):
-        if score is not None and not 0.0 <= float(score) <= 1.0:
+        if score is not None and not (isinstance(score, numbers.Real) and 0.0 <= float(score) <= 1.0):
             where = f"problem {rows['id'].iloc[row]!r}, sample {rows['sample'].iloc[row]}"
-            raise RewardError(f"The reward function gave {score} to {where}; accuracy lies in [0, 1] (None: no score)")
+            raise RewardError(
+                f"The reward function gave {score!r} to {where}; accuracy lies in [0, 1] (None: no score)"
+            )
     accuracy = pd.array([None if score is None else float(score) for score in scores], dtype="Float64")
     return rows[["id", "slot", "sample"]].assign(
         accuracy=accuracy, format=[format_reward(response) for response in rows["response"]]
     )
 
 
+def _number(score: Any) -> float:
+    try:
+        return float(score)
+    except (TypeError, ValueError):
+        return math.nan
+
+
 def _load_function(path: Path, name: str) -> Callable[..., Any]:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # A name of its own: a file called random.py must not take the library's place.
+    name_of_module = f"ares_reward_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name_of_module, path)
     if spec is None or spec.loader is None or not path.exists():
         raise ConfigError(f"reward.kind: there is no Python file {path}")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.modules[spec.name] = module  # dataclasses and pickle look a class's module up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ConfigError(f"reward.kind: {path} cannot be loaded: {type(error).__name__}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):
         raise ConfigError(f"reward.kind: {path} has no function {name!r}")
@@ -88,4 +106,8 @@ def _verl_score(function: Callable[..., Any], row: Mapping[Any, Any]) -> float |
         ground_truth=row["answer"],
         extra_info=row.get("extra_info"),
     )
-    return score["score"] if isinstance(score, dict) else score
+    if not isinstance(score, dict):
+        return score
+    if "score" not in score:
+        raise RewardError(f"The reward function returned a dict without 'score' (keys: {', '.join(map(str, score))})")
+    return score["score"]
