@@ -44,10 +44,10 @@ def score_rows(scorer: Scorer, rows: pd.DataFrame) -> pd.DataFrame:
         size = f"{len(scores)} scores" if isinstance(scores, list) else f"a {type(scores).__name__}"
         raise RewardError(f"The reward function returned {size} for {len(rows)} responses; it must return one each")
     for row, score in enumerate(scores):
-        if score is not None and not (isinstance(score, numbers.Real) and 0.0 <= float(score) <= 1.0):
+        if score is not None and not 0.0 <= _number(score) <= 1.0:
             where = f"problem {rows['id'].iloc[row]!r}, sample {rows['sample'].iloc[row]}"
             raise RewardError(
-                f"The reward function gave {score!r} to {where}; accuracy lies in [0, 1] (None: no score)"
+                f"The reward function gave {score!r} to {where}; accuracy is a number in [0, 1] (None: no score)"
             )
     accuracy = pd.array([None if score is None else float(score) for score in scores], dtype="Float64")
     return rows[["id", "slot", "sample"]].assign(
