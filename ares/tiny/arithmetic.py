@@ -138,16 +138,16 @@ def split_problems(rng: random.Random, *, examples: int, train: int, heldout: in
             measured += _distinct(rng, level, heldout // len(LEVELS), lambda problem: facts.isdisjoint(problem.steps))
     reserved |= {problem.expression for problem in measured}
 
-    taught: list[tuple[Problem, str]] = []
     reinforced: list[Problem] = []
     for level in LEVELS:
         reinforced += _distinct(
             rng, level, train // len(LEVELS), lambda problem: reserved.isdisjoint((problem.expression, *problem.steps))
         )
-        taught += _taught(rng, level, examples // len(LEVELS), reserved)
-    rng.shuffle(taught)
     rng.shuffle(reinforced)
     rng.shuffle(measured)
+    # Last, so that their number leaves the other two sets as they are.
+    taught = [pair for level in LEVELS for pair in _taught(rng, level, examples // len(LEVELS), reserved)]
+    rng.shuffle(taught)
     return Split(taught, reinforced, measured)
 
 

@@ -100,7 +100,7 @@ def fit(
             progress(step + 1, settings.steps, losses[-1])
     model.eval()
     last = losses[-20:]
-    return sum(last) / len(last) if last else math.nan
+    return sum(last) / len(last)
 
 
 def _schedule(step: int, settings: FitSettings) -> float:

@@ -21,9 +21,10 @@ from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, build_model, f
 from ares.tiny.tokenizer import build_tokenizer
 
 VOCAB_SIZE = 320
-EXAMPLES, TRAIN_PROBLEMS, HELDOUT_PROBLEMS = 64_000, 1000, 160
+TRAIN_PROBLEMS, HELDOUT_PROBLEMS = 1000, 160
 TOKENIZER_TEXTS = 4000
 MAX_NEW_TOKENS = 80
+REPORT_NAME = "warmstart.json"
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,10 @@ class WarmstartReport:
     seed: int
     parameters: int
     vocab_size: int
-    loss: float
     fit: FitSettings
+    examples: int
+    max_new_tokens: int
+    loss: float
     heldout: Measurement
     path: Path
 
@@ -47,7 +50,12 @@ class WarmstartReport:
 def warmstart(
     out_dir: Path | str, *, seed: int = 0, steps: int = 1000, progress: Progress | None = None
 ) -> WarmstartReport:
-    """Build tiny-math in `out_dir`: weights, tokenizer, train.jsonl, heldout.jsonl and warmstart.json."""
+    """Build tiny-math in `out_dir`: weights, tokenizer, train.jsonl, heldout.jsonl and warmstart.json.
+
+    Runs on one thread and leaves the global random generators as they were. Raises ValueError if steps < 1.
+    """
+    if steps < 1:
+        raise ValueError(f"a warm start takes at least 1 step, not {steps}")
     out = Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)
     threads = torch.get_num_threads()
@@ -60,7 +68,8 @@ def warmstart(
 
 def _warmstart(out: Path, seed: int, settings: FitSettings, progress: Progress | None) -> WarmstartReport:
     rng = random.Random(seed)
-    split = split_problems(rng, examples=EXAMPLES, train=TRAIN_PROBLEMS, heldout=HELDOUT_PROBLEMS)
+    examples = settings.steps * settings.batch_size  # each is seen once
+    split = split_problems(rng, examples=examples, train=TRAIN_PROBLEMS, heldout=HELDOUT_PROBLEMS)
     texts = [text for problem, response in split.examples[:TOKENIZER_TEXTS] for text in (problem.prompt, response)]
     tokenizer = build_tokenizer(texts, VOCAB_SIZE, max_length=MAX_POSITIONS, whole_words=WHOLE_WORDS)
     model = build_model(tokenizer, torch.Generator().manual_seed(seed))
@@ -79,8 +88,10 @@ def _warmstart(out: Path, seed: int, settings: FitSettings, progress: Progress |
         seed=seed,
         parameters=model.num_parameters(),
         vocab_size=len(tokenizer),
-        loss=loss,
         fit=settings,
+        examples=len(split.examples),
+        max_new_tokens=MAX_NEW_TOKENS,
+        loss=loss,
         heldout=measure(
             model,
             tokenizer,
@@ -95,7 +106,7 @@ def _warmstart(out: Path, seed: int, settings: FitSettings, progress: Progress |
     tokenizer.save_pretrained(out)
     _write_problems(out / "train.jsonl", "train", split.train)
     _write_problems(out / "heldout.jsonl", "heldout", split.heldout)
-    (out / "warmstart.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
+    (out / REPORT_NAME).write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
     return report
 
 
