@@ -164,9 +164,15 @@ def _rewards(batch: DataProto, scored: np.ndarray, config: Config) -> tuple[np.n
     rewards = np.where(scored, sum(parts.values()), 0.0)
     for name, values in parts.items():
         if name != "accuracy":
-            batch.non_tensor_batch[f"reward_{name}"] = np.where(scored, values, None)
-    batch.non_tensor_batch["reward"] = np.where(scored, rewards, None)
+            batch.non_tensor_batch[f"reward_{name}"] = _where_scored(values, scored)
+    batch.non_tensor_batch["reward"] = _where_scored(rewards, scored)
     return rewards, parts
+
+
+def _where_scored(values: np.ndarray, scored: np.ndarray) -> np.ndarray:
+    column = values.astype(object)
+    column[~scored] = None
+    return column
 
 
 def _at_last_token(rewards: np.ndarray, mask: Tensor) -> Tensor:

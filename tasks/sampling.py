@@ -79,7 +79,8 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
     """Grade a shard's responses."""
     rows = step.run.store.read_rows(sampled.rows)
     problems = step.run.problems(draw.purpose).frame.drop(columns=["prompt_token_ids"])
-    whole = rows.merge(problems, on="id", how="left", validate="many_to_one")
+    # A data set may have columns called response or sample; the policy's come first.
+    whole = rows.merge(problems, on="id", how="left", validate="many_to_one", suffixes=("", "_of_problem"))
     scored = await asyncio.to_thread(score_rows, step.run.scorer, whole)
     ref = step.run.store.write_rows(step.path(f"score-{draw.purpose}-{draw.shard:04d}.parquet"), scored)
     return Rows(rows=ref)

@@ -11,6 +11,7 @@ from algorithms.difficulty import BUCKETS, difficulty_codes
 from algorithms.protocol import DataProto
 from ares.batch import GREEDY, entropy_statistics, mark_hwe, shape, to_batch
 from ares.run import Step
+from ares.scoring import RewardError
 from ares.state import Counters, Evaluation, RunState
 from ares.store import Ref
 from tasks.phase import phase
@@ -98,7 +99,7 @@ async def update(step: Step, batch: Ref) -> Updated:
 async def evaluate(step: Step, samples: Samples) -> Evaluated:
     """Accuracy and length on the held-out problems, over all and per bucket of their own accuracy."""
     rows = joined_rows(step, samples, "validation")
-    scored = rows[rows["accuracy"].notna()]
+    scored = _graded(rows)
     accuracy = scored["accuracy"].astype(float)
     per_problem = accuracy.groupby(scored["id"]).agg(["mean", "max"])
     codes = difficulty_codes(per_problem["mean"].to_numpy())
@@ -136,7 +137,7 @@ async def summarise_bootstrap(step: Step, found: list[Batch]) -> Shaped:
         mark_hwe(batch, threshold, step.config, run.is_trigger)
         columns.append(_table(batch))
     table = pd.concat(columns, ignore_index=True)
-    scored = table[table["accuracy"].notna()]
+    scored = _graded(table)
     state.difficulty.update(
         scored["id"].to_numpy(),
         scored["accuracy"].to_numpy(dtype=float),
@@ -199,6 +200,14 @@ def keep_groups(rows: pd.DataFrame, low: float, high: float, enabled: bool) -> l
     if enabled:
         keep &= (groups["mean"] > low) & (groups["mean"] < high)
     return [int(slot) for slot in groups.index[keep]]
+
+
+def _graded(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that have a score. Raises RewardError when there is none: no figure can be made of them."""
+    graded = rows[rows["accuracy"].notna()]
+    if graded.empty:
+        raise RewardError(f"none of the {len(rows)} responses could be graded: see what the reward function reports")
+    return graded
 
 
 def _table(batch: DataProto) -> pd.DataFrame:

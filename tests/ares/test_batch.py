@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from builders import config, handmade, rows
 
 from algorithms.protocol import DataProto
 from ares.batch import shape, to_batch
 from ares.config import Config
 from ares.state import RunState
 from rewards.aepo import compute_score
+from tests.ares.builders import config, handmade, rows
 
 # An easy (3 of 4), a medium (2 of 4) and a hard prompt (1 of 4).
 ACCURACIES: list[list[float | None]] = [[1, 1, 1, 0], [1, 0, 1, 0], [0, 0, 0, 1]]

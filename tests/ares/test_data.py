@@ -4,7 +4,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import MODEL, tokenizer
 from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from transformers import AutoTokenizer
 
 from ares.config import DataConfig
 from ares.data import Cursor, DataError, Problems, load_problems
+from tests.ares.builders import MODEL, tokenizer
 
 GOOD = {"id": "a", "prompt": "1+1=?", "answer": "2"}
 

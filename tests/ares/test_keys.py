@@ -1,11 +1,11 @@
 import subprocess
 import sys
 
-from builders import REPOSITORY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.keys import derive_seed
+from tests.ares.builders import REPOSITORY
 
 PARTS = st.lists(st.one_of(st.integers(-5, 5), st.text(max_size=4)), min_size=1, max_size=4)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from builders import MODEL, PAD, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensordict import TensorDict
@@ -14,6 +13,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, PhiConfig, PhiForCausa
 from ares.batch import to_batch
 from ares.config import ModelConfig
 from ares.language_model import Critic, LanguageModel, ModelError, micro_batches
+from tests.ares.builders import MODEL, PAD, rows
 
 CPU = torch.device("cpu")
 # Groups differ in prompt length, rows in response length; one row has a single token.

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 import torch
-from builders import config, experienced, rows, shaped
 from safetensors.torch import load_file
 
 from algorithms.protocol import DataProto
 from ares.batch import shape
 from ares.learner import Learner, UpdateResult
 from ares.state import RunState, bucket_beta
+from tests.ares.builders import config, experienced, rows, shaped
 
 ACCURACIES: list[list[float | None]] = [[1, 0, 0, 1], [0, 0, 1, 0]]
 LENGTHS = [[3, 8, 5, 6], [4, 7, 1, 6]]

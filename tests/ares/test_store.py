@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from builders import REPOSITORY
 from pyarrow import ArrowNotImplementedError
 from safetensors import SafetensorError
 
 from ares.store import Commit, DamagedArtifact, Ref, RunStore, StoreError
+from tests.ares.builders import REPOSITORY
 
 ROWS = pd.DataFrame({"id": ["a", "b"], "accuracy": pd.array([1.0, None], dtype="Float64"), "token_ids": [[1, 2], [3]]})
 TENSORS = {"w": torch.arange(6.0).reshape(2, 3).T, "empty": torch.zeros(0)}

@@ -4,10 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from builders import END, MODEL, PAD, engine, requests, tokenizer
 
 from ares.engines import Completion, Request, SamplingSettings
 from ares.engines.transformers import TransformersEngine, end_token_ids
+from tests.ares.builders import END, MODEL, PAD, engine, requests, tokenizer
 
 SETTINGS = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=24)
 

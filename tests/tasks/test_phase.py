@@ -1,0 +1,84 @@
+"""What can be said of a phase without running Prefect: its key, and the files its result names."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from ares.run import Run, Step
+from ares.store import Ref
+from tasks.phase import Phase, _refs
+from tasks.sampling import Draw, Rows, rollout, score
+from tasks.training import Samples, Shaped, checkpoint, experience, update
+from tests.ares.builders import config
+
+
+def ref(name: str) -> Ref:
+    return Ref(path=name, sha256=name, bytes=1)
+
+
+def draw(**fields: object) -> Draw:
+    body = {"version": 0, "purpose": "rollout", "shard": 0, "first_slot": 0, "ids": ["a"], "n": 2, "temperature": 1.0}
+    return Draw.model_validate(body | fields)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run.open(config(), "here", tmp_path_factory.mktemp("runs"))
+
+
+def key(phase: Phase, step: Step, **arguments: object) -> str:
+    assert phase.task.cache_key_fn is not None
+    found = phase.task.cache_key_fn(None, {"step": step} | arguments)
+    assert isinstance(found, str)
+    return found
+
+
+def test_the_refs_of_a_result_are_found_wherever_they_stand() -> None:
+    class Deep(BaseModel):
+        shaped: Shaped
+        samples: list[Samples]
+        nothing: Ref | None = None
+
+    shaped = Shaped(batch=ref("a"), samples=ref("b"), state=ref("c"), metrics={"x": 1.0})
+    deep = Deep(shaped=shaped, samples=[Samples(rollouts=[ref("d")], scores=[ref("e"), ref("f")], slots=[1])])
+    assert [found.path for found in _refs(deep)] == list("abcdef")
+    assert list(_refs({"not": "a result"})) == []
+
+
+def test_a_key_is_the_same_for_the_same_run_step_phase_and_inputs(run: Run, tmp_path: Path) -> None:
+    again = Run.open(config(), "elsewhere", tmp_path)
+    assert key(rollout, run.step(3), draw=draw()) == key(rollout, again.step(3), draw=draw())
+    # Fields that change no result change no key.
+    longer = Run.open(config("train.steps=99"), "longer", tmp_path)
+    assert key(rollout, run.step(3), draw=draw()) == key(rollout, longer.step(3), draw=draw())
+
+
+def test_a_key_changes_with_settings_step_phase_and_every_input(run: Run, tmp_path: Path) -> None:
+    step = run.step(3)
+    keys = [
+        key(rollout, step, draw=draw()),
+        key(score, step, draw=draw()),
+        key(rollout, run.step(4), draw=draw()),
+        key(rollout, Run.open(config("rollout.temperature=0.9"), "warm", tmp_path).step(3), draw=draw()),
+        *(
+            key(rollout, step, draw=draw(**{name: value}))
+            for name, value in {
+                "version": 1, "purpose": "bootstrap", "shard": 1, "first_slot": 1, "ids": ["a", "b"], "n": 3,
+                "temperature": 0.5, "greedy": True,
+            }.items()
+        ),
+        key(score, step, draw=draw(), sampled=Rows(rows=ref("a"))),
+        key(score, step, draw=draw(), sampled=Rows(rows=ref("b"))),
+        key(experience, step, samples=Samples(rollouts=[ref("a")], scores=[], slots=[]), folder="x"),
+        key(experience, step, samples=Samples(rollouts=[ref("a")], scores=[], slots=[1]), folder="x"),
+        key(update, step, batch=ref("a")),
+        key(checkpoint, step),
+    ]  # fmt: skip
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_key_names_step_and_phase_and_is_a_file_name(run: Run) -> None:
+    found = key(rollout, run.step(12), draw=draw(ids=["a/b", "…"]))
+    assert found.startswith("000012-rollout-")
+    assert found.replace("-", "").isalnum()

@@ -1,0 +1,100 @@
+"""Rollout requests and scores of a shard, on a real run whose engine is never started."""
+
+import asyncio
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ares.batch import GREEDY
+from ares.run import Run
+from tasks.sampling import Draw, Rows, requested, score
+from tests.ares.builders import config
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run.open(config(), "here", tmp_path_factory.mktemp("runs"))
+
+
+def draw(ids: list[str], first_slot: int = 0, purpose: str = "rollout", greedy: bool = False) -> Draw:
+    return Draw(
+        version=0, purpose=purpose, shard=0, first_slot=first_slot, ids=ids, n=3, temperature=1.0, greedy=greedy
+    )
+
+
+def test_a_draw_asks_for_n_samples_of_each_problem_in_slots_of_their_own(run: Run) -> None:
+    names = run.train.frame["id"].tolist()[:2]
+    asked = requested(run.step(1), draw([names[1], names[0], names[1]], first_slot=5))
+    assert asked["id"].tolist() == [names[1]] * 3 + [names[0]] * 3 + [names[1]] * 3
+    assert asked["slot"].tolist() == [5] * 3 + [6] * 3 + [7] * 3
+    assert asked["sample"].tolist() == [0, 1, 2] * 3
+    prompts = dict(zip(run.train.frame["id"], run.train.frame["prompt_token_ids"], strict=True))
+    assert asked["prompt_token_ids"].tolist() == [prompts[name] for name in asked["id"]]
+    assert asked["seed"].is_unique
+
+
+def test_a_greedy_draw_asks_for_one_answer_more(run: Run) -> None:
+    asked = requested(run.step(1), draw(run.train.frame["id"].tolist()[:2], greedy=True))
+    assert asked["sample"].tolist() == [GREEDY, 0, 1, 2] * 2
+
+
+def test_seeds_do_not_depend_on_how_prompts_are_cut_into_shards(run: Run) -> None:
+    names = run.train.frame["id"].tolist()[:4]
+    whole = requested(run.step(1), draw(names))
+    parts = [requested(run.step(1), draw(names[:1])), requested(run.step(1), draw(names[1:], first_slot=1))]
+    pd.testing.assert_frame_equal(whole, pd.concat(parts, ignore_index=True))
+
+
+def test_training_draws_new_noise_every_step_and_validation_the_same(run: Run) -> None:
+    assert run.validation is not None
+    names, held_out = run.train.frame["id"].tolist()[:2], run.validation.frame["id"].tolist()[:2]
+    first, second = (set(requested(run.step(number), draw(names))["seed"]) for number in (1, 2))
+    assert not first & second
+    one, other = (requested(run.step(number), draw(held_out, purpose="validation")) for number in (1, 2))
+    pd.testing.assert_frame_equal(one, other)
+
+
+def test_seeds_follow_the_runs_seed_and_the_purpose(run: Run, tmp_path: Path) -> None:
+    names = run.train.frame["id"].tolist()[:2]
+    other = Run.open(config("train.seed=1"), "other", tmp_path)
+    found = [
+        set(requested(step, draw(names, purpose=purpose))["seed"])
+        for step in (run.step(1), other.step(1))
+        for purpose in ("rollout", "bootstrap")
+    ]
+    assert len(set.union(*found)) == sum(map(len, found))
+
+
+def sampled(run: Run, problems: pd.DataFrame, responses: list[str]) -> Rows:
+    table = pd.DataFrame(
+        {"id": problems["id"], "slot": range(len(problems)), "sample": 0, "response": responses, "token_ids": [[1]] * 2}
+    )
+    return Rows(rows=run.store.write_rows("rollout.parquet", table))
+
+
+def test_scores_are_those_of_the_responses_and_lie_in_the_run_directory(run: Run) -> None:
+    problems = run.train.frame.head(2)
+    responses = [f"<think></think>\\boxed{{{problems['answer'][0]}}}", "no idea"]
+    asked = draw(problems["id"].tolist())
+    found = asyncio.run(score.function(run.step(1), asked, sampled(run, problems, responses)))
+    assert found.rows.path == "steps/000001/score-rollout-0000.parquet"
+    table = run.store.read_rows(found.rows)
+    assert table["accuracy"].tolist() == [1.0, 0.0]
+    assert table["format"].tolist() == [1.0, 0.0]
+    assert table.columns.tolist() == ["id", "slot", "sample", "accuracy", "format"]
+
+
+def test_columns_of_the_data_may_have_the_names_of_ours(tmp_path: Path) -> None:
+    """A reference response, or a column called sample or slot, must not stand in for the policy's."""
+    data = tmp_path / "data.jsonl"
+    pd.DataFrame(
+        {"id": ["a", "b"], "prompt": "1+1=?", "answer": "2", "response": "\\boxed{2}", "sample": 7, "slot": 8}
+    ).to_json(data, orient="records", lines=True)
+    run = Run.open(config(f"data.train={data}"), "here", tmp_path / "runs")
+    rows = sampled(run, run.train.frame, ["\\boxed{3}", "\\boxed{2}"])
+    found = asyncio.run(score.function(run.step(1), draw(["a", "b"]), rows))
+    table = run.store.read_rows(found.rows)
+    assert table["accuracy"].tolist() == [0.0, 1.0]
+    assert table["sample"].tolist() == [0, 0]
+    assert table["slot"].tolist() == [0, 1]
