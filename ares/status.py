@@ -60,7 +60,9 @@ def sample_report(name: str, step: int, problem: str, sample: int) -> str:
     response = _response(store, step, int(row["slot"]), sample)
     lines = [f"problem {problem}, sample {sample}, step {step}", "", response, ""]
     lines += [f"{key:32s} {value}" for key, value in row.items() if key not in ("id", "sample", "slot")]
-    if "reward" in row:
+    if "reward" in row and pd.isna(row["reward"]):
+        lines += ["", "no reward: the response could not be graded"]
+    elif "reward" in row:
         parts = [(part, float(row[part])) for part in REWARD_PARTS if part in row and pd.notna(row[part])]
         lines += ["", "reward = " + " + ".join(f"{part} {value:+.4f}" for part, value in parts)]
     return "\n".join(lines)
