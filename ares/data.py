@@ -75,7 +75,7 @@ def load_problems(source: str, split: str, config: DataConfig, tokenizer: PreTra
         for messages in conversations
     ]
     token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    frame = raw.drop(columns=[config.prompt_key, config.answer_key, config.id_key], errors="ignore").assign(
+    frame = raw.drop(columns=[config.prompt_key, config.id_key], errors="ignore").assign(
         id=ids, prompt=texts, answer=answers, prompt_token_ids=token_ids
     )
     fits = np.array([len(tokens) <= config.max_prompt_length for tokens in token_ids])
