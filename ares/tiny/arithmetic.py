@@ -35,7 +35,7 @@ WHOLE_WORDS = ("<think>", "</think>", "\\boxed{")
 
 OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 LARGEST = 20
-"""The largest number that begins a sum or a difference (the smallest operand is 1)."""
+"""The largest number that begins a sum or a difference; the other operand has one digit."""
 FACTORS = (2, 5)
 HELDOUT_FACTS = 9
 """Sums, and differences, that are held out; under six suffixes each they give 54 prompts a level."""
