@@ -15,6 +15,8 @@ from sandbox.worker_process import ALL_LAYERS, WorkerLost, WorkerProcess
 
 logger = logging.getLogger(__name__)
 
+_CLOSED_EARLY = "the pool was closed before all programs were judged"
+
 
 class PoolClosed(RuntimeError):
     """The pool was closed, by close() or the end of its `with` block, before the programs were judged."""
@@ -39,7 +41,7 @@ class _Call:
     """One call of run() or stream(): its programs are in the pool's queue, its verdicts come back in `results`."""
 
     def __init__(self) -> None:
-        self.results: queue.SimpleQueue[tuple[int, Verdict | None]] = queue.SimpleQueue()
+        self.results: queue.SimpleQueue[tuple[int, Verdict | BaseException]] = queue.SimpleQueue()
         self.cancelled = False
 
 
@@ -130,8 +132,8 @@ class SandboxPool:
         try:
             for _ in range(count):
                 index, verdict = call.results.get()
-                if verdict is None:
-                    raise PoolClosed("the pool was closed before all programs were judged")
+                if isinstance(verdict, BaseException):
+                    raise verdict
                 yield index, verdict
         finally:
             call.cancelled = True  # an interrupted call leaves no work behind for the next one
@@ -157,7 +159,7 @@ class SandboxPool:
         while not self._jobs.empty():
             job = self._jobs.get()
             if job is not None:
-                job[0].results.put((job[1], None))
+                job[0].results.put((job[1], PoolClosed(_CLOSED_EARLY)))
 
     def _kill_workers(self) -> None:
         for worker in self._workers:
@@ -168,24 +170,29 @@ class SandboxPool:
         """Body of the thread that drives one worker."""
         while (job := self._jobs.get()) is not None:
             call, index, program = job
-            if not call.cancelled:
-                call.results.put((index, None if self._closed else self._judge(slot, program)))
+            if call.cancelled:
+                continue
+            try:
+                call.results.put((index, self._judge(slot, program)))
+            except BaseException as error:  # noqa: BLE001 - raised in the caller's thread, which would wait for ever
+                call.results.put((index, error))
 
-    def _judge(self, slot: int, program: Program) -> Verdict | None:
+    def _judge(self, slot: int, program: Program) -> Verdict:
         started = time.monotonic()
         known: dict[int, TestOutcome] = {}
         usage: dict[str, Any] = {}
         fault = ""
         for attempt in range(self._ATTEMPTS):
+            if self._closed:
+                raise PoolClosed(_CLOSED_EARLY)
             if attempt:
                 time.sleep(self._RETRY_SECONDS)
             try:
                 usage = self._worker(slot).judge(program, self._fresh_per_test or program.fresh_per_test, known)
             except WorkerLost as error:
-                if self._closed:
-                    return None
                 fault = str(error)
-                logger.warning("sandbox: worker %d lost: %s", slot, fault)
+                if not self._closed:
+                    logger.warning("sandbox: worker %d lost: %s", slot, fault)
                 self._drop_worker(slot)
                 continue
             failed = [index for index, outcome in known.items() if outcome.verdict == "internal_error"]
@@ -195,6 +202,8 @@ class SandboxPool:
             for index in failed:
                 del known[index]
             self._drop_worker(slot)
+        if self._closed:
+            raise PoolClosed(_CLOSED_EARLY)
         count = len(program.tests) + len(program.stdin_tests or ())
         outcomes = tuple(
             known.get(index) or TestOutcome("internal_error", detail=fault[:200]) for index in range(count)

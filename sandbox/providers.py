@@ -62,6 +62,7 @@ class RemoteWorker:
             self._machine = start()
         except Outage as error:
             raise WorkerLost(str(error)) from error
+        self._is_ended = False
         try:
             self._upload("package.zip", _package())
             command = f"cd {_FOLDER} && python3 -m zipfile -e package.zip . && python3 -m sandbox.remote_job"
@@ -98,7 +99,10 @@ class RemoteWorker:
         return report
 
     def kill(self) -> None:
-        """Give the machine back; one that cannot be reached ends by its own time limit."""
+        """Give the machine back; one that cannot be reached ends by its own time limit. Idempotent."""
+        if self._is_ended:
+            return
+        self._is_ended = True
         try:
             self._machine.close()
         except Outage as error:
@@ -119,7 +123,8 @@ def _parse(output: str, nonce: str) -> tuple[dict[int, TestOutcome], dict[str, A
         if "report" in message:
             report = message["report"]
         else:
-            outcomes[message.pop("test")] = TestOutcome(**message)
+            index = message.pop("test")
+            outcomes[index] = TestOutcome(**message)
     return outcomes, report
 
 

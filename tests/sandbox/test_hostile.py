@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sandbox_configurations import CONFIGURATIONS, OTHER_UID, REPOSITORY, Configuration, judge
 
 from sandbox import Program
-from sandbox_configurations import CONFIGURATIONS, OTHER_UID, REPOSITORY, Configuration, judge, require
 
 OWN = Path(__file__).with_name("hostile")
 SHARED = REPOSITORY.parent / "shared" / "sandbox" / "hostile"
