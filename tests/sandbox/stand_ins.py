@@ -125,7 +125,7 @@ class E2BHandler(Handler):
 
     def do_POST(self) -> None:
         body = self.body()
-        if self.path == "/sandboxes":
+        if self.path in ("/sandboxes", "/v2/sandboxes"):
             if self.headers["X-API-Key"] != "e2b_" + "0" * 40:
                 self.answer_json(401, {"code": 401, "message": "bad key"})
             elif self.provider.fails("start"):

@@ -1,0 +1,62 @@
+"""Nothing in the product executes text outside sandbox/: a search of every module, with an explicit allow-list."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ROOMS = ("algorithms", "ares", "flows", "profiles", "rewards", "tasks")
+EXECUTING_NAMES = {"exec", "eval", "compile", "__import__"}
+EXECUTING_MODULES = {"subprocess", "pty", "runpy", "code", "codeop", "marshal", "pickle", "shelve"}
+EXECUTING_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
+# (file, what): why it is no untrusted text.
+ALLOWED = {
+    ("ares/run.py", "import subprocess"): "asks git for the version of the code",
+    ("flows/local_server.py", "import subprocess"): "starts the servers, with fixed arguments",
+    ("rewards/math.py", "import subprocess"): "starts its own file as a worker, so that parsing can be timed out",
+}
+
+
+def executing(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (f"import {alias.name}" for alias in node.names if alias.name.split(".")[0] in EXECUTING_MODULES)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in EXECUTING_MODULES:
+            yield f"import {node.module}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXECUTING_NAMES:
+            yield node.func.id
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and (node.value.id, node.attr.startswith(EXECUTING_OS)) == ("os", True)
+        ):
+            yield f"os.{node.attr}"
+
+
+def test_only_the_sandbox_executes_text() -> None:
+    found = {
+        (str(path.relative_to(REPOSITORY)), what)
+        for room in ROOMS
+        for path in sorted((REPOSITORY / room).rglob("*.py"))
+        for what in executing(ast.parse(path.read_text()))
+    }
+    unexpected = found - set(ALLOWED)
+    assert not unexpected, f"text is executed outside sandbox/: {sorted(unexpected)}"
+
+
+def test_the_search_finds_what_it_should() -> None:
+    text = "import subprocess as s\nfrom pickle import loads\nexec(x)\nos.execv(a, b)\nre.compile('a')\nmodel.eval()\n"
+    assert sorted(executing(ast.parse(text))) == ["exec", "import pickle", "import subprocess", "os.execv"]
+
+
+def test_the_sandbox_is_standard_library_only() -> None:
+
+    foreign = set()
+    for path in (REPOSITORY / "sandbox").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            foreign |= {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) - {"sandbox"}
+    assert foreign == set()
