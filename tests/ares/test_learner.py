@@ -160,11 +160,12 @@ def test_a_second_epoch_sees_a_moved_policy() -> None:
 
 
 def test_the_gradient_is_that_of_the_whole_batch_in_one_naive_pass() -> None:
-    """Mean over tokens of −A·ratio + coef·k3, by autograd over the model's own logits, one row at a time."""
+    """Mean over tokens of −w·A·ratio + coef·k3, by autograd over the model's own logits, one row at a time."""
     settings = ("learner.max_grad_norm=1e9", "algorithm.kl={coef: 0.1, kind: fixed}", "learner.micro_batch_tokens=30")
     trained, still = learner(*settings), learner(*settings)
     batch = shaped(trained, sampled())
     batch.batch["ref_log_probs"] -= 0.3 * batch.tensor("response_mask")
+    batch.batch["importance_weights"] = torch.linspace(0.5, 2, batch.tensor("responses").numel()).view(len(batch), -1)
     trained.update(batch)
 
     model = still.policy.model
@@ -177,7 +178,8 @@ def test_the_gradient_is_that_of_the_whole_batch_in_one_naive_pass() -> None:
         found = torch.log_softmax(logits, -1)[-int(mask.sum()) - 1 : -1].gather(-1, ids[-int(mask.sum()) :, None])[:, 0]
         old, ref = (batch.tensor(name)[row][mask] for name in ("old_log_probs", "ref_log_probs"))
         k3 = (ref - found).exp() - (ref - found) - 1
-        terms = -batch.tensor("advantages")[row][mask] * (found - old).exp() + batch.tensor("kl_coefs")[row][mask] * k3
+        gain = batch.tensor("importance_weights")[row][mask] * batch.tensor("advantages")[row][mask]
+        terms = -gain * (found - old).exp() + batch.tensor("kl_coefs")[row][mask] * k3
         total = total + terms.sum()
     (total / batch.tensor("response_mask").sum()).backward()
     for found, parameter in zip(gradients(trained), model.parameters(), strict=True):
