@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from algorithms.protocol import DataProto
 from ares.batch import shape, to_batch
 from ares.config import Config, load
-from ares.engines import Completion, Request, SamplingSettings
+from ares.engines import Request
 from ares.engines.transformers import TransformersEngine
 from ares.keys import derive_seed
 from ares.learner import Learner
@@ -130,6 +130,3 @@ def _grouped(values: list[int], groups: list[list[float | None]]) -> list[list[i
         found.append(values[start : start + len(group)])
         start += len(group)
     return found
-
-
-__all__ = ["Completion", "SamplingSettings"]
