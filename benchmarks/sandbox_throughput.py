@@ -25,8 +25,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from sandbox import Program, SandboxPool  # noqa: E402
-from sandbox.worker import wire  # noqa: E402
+from sandbox import Program, SandboxPool
+from sandbox.worker import wire
 
 MBPP = REPOSITORY.parent / "shared" / "data" / "mbpp" / "mbpp.jsonl"
 Judge = Callable[[Program], bool]
@@ -120,7 +120,7 @@ def pooled(pool: SandboxPool, programs: list[Program]) -> tuple[float, list[floa
 def load_programs(count: int) -> list[Program]:
     if not MBPP.exists():
         source = "def f(values):\n    return sorted(set(values))\n"
-        return [Program(source=source, tests=[f"assert f([3, 1, {n}, 1]) == sorted({{1, 3, {n}}})"] * 3)] * count
+        return [Program(source=source, tests=[f"assert f([3, 1, {n}]) == sorted({{1, 3, {n}}})" for n in range(3)])] * count
     rows = [json.loads(line) for line in MBPP.read_text().splitlines()]
     # Those that run for seconds by themselves measure MBPP, not the sandbox.
     rows = [row for row in rows if len(row["test_list"]) == 3 and not row["test_setup_code"]]
@@ -186,9 +186,8 @@ def main() -> None:
     start_ms = [1000 * worker.start_seconds for worker in start._workers if worker is not None]
     names = list(runs)
     a1, a2, bare = names[:3]
-    print(
-        f"{len(programs)} MBPP programs × 3 asserts, {workers} workers, {arguments.rounds} rounds, {os.cpu_count()} CPUs"
-    )
+    shape = f"{len(programs)} MBPP programs × 3 asserts, {workers} workers, {arguments.rounds} rounds"
+    print(f"{shape}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
     print("| design | programs/s | p50 ms | p95 ms | × a1 | × a2 | cost over zygote |")
     print("|---|---|---|---|---|---|---|")
     for name in names:

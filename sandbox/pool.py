@@ -76,17 +76,19 @@ class SandboxPool:
         self._closed = False
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[tuple[_Call, int, Program] | None] = queue.SimpleQueue()
-        self._workers: list[Worker | None] = []
         try:
-            for _ in range(num_workers):
-                worker = self._start_worker()
-                self._workers.append(worker)
-                if len(self._workers) == 1:
-                    self._check_isolation(worker.report)
-                    self.isolation = self._isolation_of(worker.report)
+            first = self._start_worker()
+        except WorkerLost as error:
+            raise isolation.SandboxUnavailable(f"no worker starts: {error}") from error
+        # Every other thread starts its own worker, all at the same time.
+        self._workers: list[Worker | None] = [first, *[None] * (num_workers - 1)]
+        try:
+            self._check_isolation(first.report)
         except BaseException:
-            self._kill_workers()
+            first.kill()
             raise
+        self._layers_of_first = tuple(first.report["applied"])
+        self.isolation = self._isolation_of(first.report)
         self._threads = [
             threading.Thread(target=self._work, args=(slot,), name=f"sandbox-{slot}", daemon=True)
             for slot in range(num_workers)
@@ -168,6 +170,10 @@ class SandboxPool:
 
     def _work(self, slot: int) -> None:
         """Body of the thread that drives one worker."""
+        try:
+            self._worker(slot)
+        except WorkerLost as error:
+            logger.warning("sandbox: worker %d does not start, and is tried again with a program: %s", slot, error)
         while (job := self._jobs.get()) is not None:
             call, index, program = job
             if call.cancelled:
@@ -181,14 +187,16 @@ class SandboxPool:
         started = time.monotonic()
         known: dict[int, TestOutcome] = {}
         usage: dict[str, Any] = {}
-        fault = ""
+        fault, layers = "", self.isolation
         for attempt in range(self._ATTEMPTS):
             if self._closed:
                 raise PoolClosed(_CLOSED_EARLY)
             if attempt:
                 time.sleep(self._RETRY_SECONDS)
             try:
-                usage = self._worker(slot).judge(program, self._fresh_per_test or program.fresh_per_test, known)
+                worker = self._worker(slot)
+                layers = self._isolation_of(worker.report)
+                usage = worker.judge(program, self._fresh_per_test or program.fresh_per_test, known)
             except WorkerLost as error:
                 fault = str(error)
                 if not self._closed:
@@ -219,17 +227,17 @@ class SandboxPool:
             stdout=usage.get("stdout", ""),
             stderr=usage.get("stderr", ""),
             trusted_compare=usage.get("trusted", True),
-            isolation=self.isolation,
+            isolation=layers,
         )
 
     def _worker(self, slot: int) -> Worker:
         worker = self._workers[slot]
         if worker is None:
             worker = self._workers[slot] = self._start_worker()
-            found = self._isolation_of(worker.report)
-            if found != self.isolation:
+            lacking = set(self._layers_of_first) - set(worker.report["applied"]) - {"cgroup"}
+            if lacking:
                 self._drop_worker(slot)
-                raise WorkerLost(f"a new worker has other isolation: {found}, not {self.isolation}")
+                raise WorkerLost(f"a new worker lacks layers that the first one has: {', '.join(sorted(lacking))}")
         return worker
 
     def _drop_worker(self, slot: int) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sandbox.isolation import SandboxUnavailable
 from sandbox.pool import SandboxPool
 from sandbox.program import Program, TestOutcome
 from sandbox.remote_machines import E2BMachine, Machine, MorphMachine, Outage
@@ -138,10 +137,7 @@ class RemotePool(SandboxPool):
         """Rent the machines. Raises SandboxUnavailable after a lasting outage."""
         self._provider = provider
         self._start = start
-        try:
-            super().__init__(num_workers, "none")
-        except WorkerLost as error:
-            raise SandboxUnavailable(f"sandbox provider {provider}: {error}") from error
+        super().__init__(num_workers, "none")
 
     def _start_worker(self) -> RemoteWorker:
         for attempt in range(self._ATTEMPTS):
@@ -150,7 +146,7 @@ class RemotePool(SandboxPool):
             except WorkerLost as error:
                 logger.warning("sandbox: %s: %s", self._provider, error)
                 if attempt + 1 == self._ATTEMPTS:
-                    raise
+                    raise WorkerLost(f"{self._provider}: {error}") from error
             time.sleep(self._RETRY_SECONDS * 2**attempt)
         raise AssertionError("unreachable")
 

@@ -1,5 +1,6 @@
 """One worker process, seen from the pool: start, judge one job, notice its death."""
 
+import contextlib
 import errno
 import os
 import random
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,8 @@ class WorkerProcess:
         theirs.close()
         self._connection = ours
         self._cgroup: MemoryCgroup | None = None
+        self._ending = threading.Lock()
+        self._is_ended = False
         self.report: dict[str, Any]
         try:
             refusal = self._enter_cgroup() if "cgroup" in layers else None  # before the worker forks anything
@@ -87,18 +91,23 @@ class WorkerProcess:
         return text
 
     def kill(self) -> None:
-        """End the worker and everything below it. Idempotent."""
-        if self._process.returncode is not None:
-            return
-        self._connection.close()  # the zygote then ends and reaps all below it, and its parent reaps it
-        try:
-            self._process.wait(_HANG_UP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        os.close(self._stderr)
-        if self._cgroup is not None:
-            self._cgroup.remove()
+        """End the worker and everything below it. Idempotent, and safe while another thread is in judge()."""
+        with self._ending:
+            if self._is_ended:
+                return
+            self._is_ended = True
+            # The zygote then ends and reaps all below it, and its parent reaps it. Shut down rather than closed: a
+            # thread that reads must see the end of this connection, not whatever gets its number next.
+            self._connection.shutdown(socket.SHUT_RDWR)
+            try:
+                self._process.wait(_HANG_UP_SECONDS)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+            os.close(self._stderr)
+            if self._cgroup is not None:
+                self._cgroup.remove()
 
     def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome]) -> dict[str, Any]:
         """Judge a program; outcomes are added to `known` as they arrive, so that a lost worker loses no verdict.

@@ -1,5 +1,6 @@
 """What goes wrong around the programs: nothing hangs, survives or gets lost."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -65,10 +66,13 @@ def test_killed_workers_lose_no_verdict(depth: str) -> None:
     with SandboxPool(num_workers=2) as pool:
         stream = pool.stream([SLOW] * 8)
         found = dict([next(stream)])
+        while None in pool._workers:
+            time.sleep(0.01)
         for worker in list(pool._workers):
             assert worker is not None
             for pid in {worker.pid} if depth == "outermost" else descendants(worker.pid) | {worker.pid}:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         found.update(stream)
         assert sorted(found) == list(range(8))
         assert {verdict.error_type for verdict in found.values()} == {"accepted"}
