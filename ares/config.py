@@ -451,7 +451,9 @@ def differences(before: Config, after: Config) -> list[str]:
 
 
 def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
-    path = Path(profile) if profile.endswith((".yaml", ".yml")) else PROFILES / f"{profile}.yaml"
+    """Settings of a profile over those it extends, and the names of both. A path is seen from the extending profile."""
+    folder = Path(seen[-1]).parent if seen else Path()
+    path = folder / profile if profile.endswith((".yaml", ".yml")) else PROFILES / f"{profile}.yaml"
     if str(path) in seen:
         raise ConfigError(f"{path}: `extends` goes round in a circle: {' → '.join([*seen, str(path)])}")
     if not path.exists():

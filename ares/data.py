@@ -37,9 +37,9 @@ class Problems:
         return len(self.frame)
 
     def digest(self) -> str:
-        """Hash of what the model sees and is graded against."""
-        body = [self.frame[column].tolist() for column in ("id", "prompt", "answer")]
-        return hashlib.sha256(json.dumps(body).encode()).hexdigest()[:16]
+        """Hash of every row: what the model sees and whatever a reward may read."""
+        rows = self.frame.drop(columns="prompt_token_ids").to_json(orient="split", index=False, default_handler=str)
+        return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
     def first(self, count: int | None) -> "Problems":
         """The first `count` problems (None: all)."""

@@ -61,8 +61,10 @@ class LanguageModel:
         """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
         hidden = self._response_hidden(batch)
         targets = batch["responses"][batch["response_mask"].bool()]
-        weight = self.head.weight.to(hidden.dtype)
-        log_probs, entropies = logprobs_and_entropy(hidden, weight, targets, self.head.bias, temperature)
+        weight = self.head.weight.to(self.compute_dtype)
+        bias = None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
+        hidden = hidden.to(self.compute_dtype)
+        log_probs, entropies = logprobs_and_entropy(hidden, weight, targets, bias, temperature)
         return TokenLogProbs(log_probs, entropies)
 
     def exact_kl(self, reference: "LanguageModel", batch: Any, temperature: float) -> Tensor:

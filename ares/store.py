@@ -52,7 +52,7 @@ class Commit(BaseModel):
     step: int
     """Steps finished; the bootstrap commits as step 0, the first training step as step 1."""
     parent: str | None
-    """Hash of the commit before, so that the chain cannot be edited unnoticed."""
+    """Hash of the commit before: a run goes on only from a commit whose parent is what it was."""
     artifacts: dict[str, Ref]
     state: dict[str, Any]
     """The whole run state after the step (ares.state.RunState)."""

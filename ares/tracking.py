@@ -76,7 +76,10 @@ class Tracking:
         if experiment is None:
             local = self.uri.startswith("sqlite:")
             artifacts = (self.run.store.directory.parent.absolute() / "mlartifacts").as_uri() if local else None
-            experiment_id = client.create_experiment(self.run.config.tracking.experiment, artifact_location=artifacts)
+            # Without its kind MLflow's page opens on evaluations of agents instead of training curves.
+            kind = {"mlflow.experimentKind": "custom_model_development"}
+            name = self.run.config.tracking.experiment
+            experiment_id = client.create_experiment(name, artifact_location=artifacts, tags=kind)
         else:
             experiment_id = experiment.experiment_id
         tags = {

@@ -9,7 +9,7 @@ from ares.batch import GREEDY
 from ares.engines import Request, SamplingSettings
 from ares.keys import derive_seed
 from ares.run import Step
-from ares.scoring import score_rows
+from ares.scoring import RewardError, score_rows
 from ares.store import Ref
 from tasks.phase import phase
 
@@ -82,5 +82,8 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
     # A data set may have columns called response or sample; the policy's come first.
     whole = rows.merge(problems, on="id", how="left", validate="many_to_one", suffixes=("", "_of_problem"))
     scored = await asyncio.to_thread(score_rows, step.run.scorer, whole)
+    if scored["accuracy"].isna().all():
+        # Kept, such a result would meet every resume: a grader that is down must be asked again.
+        raise RewardError(f"Not one of {len(scored)} responses could be graded ({draw.purpose} shard {draw.shard})")
     ref = step.run.store.write_rows(step.path(f"score-{draw.purpose}-{draw.shard:04d}.parquet"), scored)
     return Rows(rows=ref)

@@ -23,6 +23,7 @@ class Samples(BaseModel):
     rollouts: list[Ref]
     scores: list[Ref]
     slots: list[int]
+    """Empty: every group."""
 
 
 class Batch(BaseModel):
@@ -170,7 +171,7 @@ def joined_rows(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
     greedy = whole[whole["sample"] == GREEDY].set_index("slot")["accuracy"]
     whole = whole[whole["sample"] != GREEDY]
     if len(greedy):
-        whole = whole.assign(baseline=whole["slot"].map(greedy.fillna(0.0)).astype(float))
+        whole = whole.assign(baseline=whole["slot"].map(greedy.astype("Float64")))
     chosen = whole[whole["slot"].isin(samples.slots)] if samples.slots else whole
     return chosen.sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
 
@@ -193,8 +194,13 @@ def with_evaluation(state: dict[str, Any], evaluated: Evaluated | None, step: in
 
 
 def keep_groups(rows: pd.DataFrame, low: float, high: float, enabled: bool) -> list[int]:
-    """Slots of the groups worth training on: at least two scored samples and, when filtering, low < accuracy < high."""
-    scored = rows[rows["accuracy"].notna() & (rows["sample"] != GREEDY)]
+    """Slots of the groups worth training on: at least two scored samples and, when filtering, low < accuracy < high.
+
+    rows: as `joined_rows` gives them. With ReMax the greedy answer must have a score too.
+    """
+    scored = rows[rows["accuracy"].notna()]
+    if "baseline" in rows:
+        scored = scored[scored["baseline"].notna()]
     groups = scored["accuracy"].astype(float).groupby(scored["slot"]).agg(["mean", "count"])
     keep = groups["count"] >= 2
     if enabled:

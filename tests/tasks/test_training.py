@@ -93,8 +93,9 @@ def test_the_greedy_answer_becomes_its_groups_baseline_and_no_row_of_it(run: Run
     ]
     found = joined_rows(run.step(1), written(run, "rollout", groups, shards=2), "rollout")
     assert found["sample"].tolist() == [0, 1] * 3
-    # An ungraded greedy answer leaves the group without a baseline: 0, so that the advantage is the reward.
-    assert found["baseline"].tolist() == [1, 1, 0, 0, 0, 0]
+    # An ungraded greedy answer leaves its group without a baseline, and a group without one is not trained on.
+    assert found["baseline"].fillna(-1).tolist() == [1, 1, 0, 0, -1, -1]
+    assert len(set(found["slot"][found["baseline"].isna()]) & set(keep_groups(found, 0.0, 1.0, enabled=False))) == 0
 
 
 def test_a_sample_without_a_score_row_is_left_out_and_a_doubled_one_is_an_error(run: Run) -> None:
@@ -138,10 +139,6 @@ def test_without_filtering_every_group_with_two_scores_is_kept() -> None:
 
 def test_the_bounds_are_exclusive() -> None:
     assert keep_groups(groups_of([0, 0, 0, 1], [0, 1], [1, 1, 1, 0]), 0.25, 0.75, enabled=True) == [1]
-
-
-def test_the_greedy_answer_does_not_count_for_its_group() -> None:
-    assert keep_groups(groups_of([1, 1], [1, 0], greedy=0), 0.01, 0.99, enabled=True) == [1]
 
 
 # ---- shape ---------------------------------------------------------------------------------------------------------
