@@ -29,5 +29,8 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+up: $(READY)
+	$(BIN)/ares up
+
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

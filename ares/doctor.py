@@ -68,10 +68,11 @@ def _engine() -> Finding:
 
 
 def _isolation() -> Finding:
-    from sandbox import SandboxUnavailable, probe
+    from sandbox import SandboxPool, SandboxUnavailable
 
     try:
-        return Finding("isolation", probe().summary())
+        with SandboxPool(num_workers=1) as pool:
+            return Finding("isolation", f"{pool.isolation} (ares sandbox probe says more)")
     except SandboxUnavailable as error:
         return Finding("isolation", str(error), False)
 

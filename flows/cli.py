@@ -1,6 +1,6 @@
 """The command `ares`.
 
-Covered: train, resume, status, inspect, warmstart, doctor, and the sandbox's own commands. Modules that take seconds to
+Covered: train, resume, status, inspect, warmstart, doctor, up, profiles, and the sandbox's own commands. Modules that take seconds to
 import are imported by the command that needs them, so that `ares --help` answers at once. A known error meets the user
 here, once, without a trace.
 """
@@ -18,9 +18,11 @@ from rich.console import Console
 
 import flows.environment  # noqa: F401 (first: libraries read their settings at import)
 from ares.config import Config, ConfigError, fingerprint, load, profile_names
+from flows.sandbox_cli import app as sandbox_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="RL post-training of reasoning and code LLMs as a resumable, per-step DAG.")  # fmt: skip
+app.add_typer(sandbox_app, name="sandbox")
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, soft_wrap=True)
 
@@ -130,6 +132,22 @@ def doctor() -> None:
 
 
 @app.command()
+def up(
+    prefect_port: Annotated[int, typer.Option(help="Port of Prefect's page.")] = 4200,
+    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's page.")] = 5000,
+) -> None:
+    """The pages of Prefect and MLflow on this machine, until interrupted."""
+    from flows.services import services, wait_for_end
+
+    with services(prefect_port, mlflow_port) as started:
+        console.print(f"Prefect  http://127.0.0.1:{prefect_port}")
+        console.print(f"MLflow   http://127.0.0.1:{mlflow_port}")
+        console.print(f"\nRuns appear there after: export PREFECT_API_URL=http://127.0.0.1:{prefect_port}/api")
+        console.print("Ctrl-C ends both.", style="dim")
+        wait_for_end(started)
+
+
+@app.command()
 def profiles() -> None:
     """The shipped profiles."""
     from ares.config import PROFILES
@@ -158,7 +176,7 @@ def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
             stack.enter_context(server.connected())
         # What goes wrong is told once, by `main`; Prefect would print it a second and a third time.
         logging.getLogger("prefect").setLevel(logging.CRITICAL)
-        asyncio.run(ares_train(profile, overrides, name))
+        asyncio.run(ares_train.with_options(flow_run_name=name)(profile, overrides, name))
 
 
 def known_errors() -> tuple[type[BaseException], ...]:
@@ -172,6 +190,7 @@ def known_errors() -> tuple[type[BaseException], ...]:
         "ares.workers.cluster": ["WorkerError"],
         "flows.train": ["FilterExhausted"],
         "flows.local_server": ["ServerError"],
+        "flows.services": ["ServiceError"],
         "sandbox": ["SandboxUnavailable"],
     }
     loaded = {module: names for module, names in places.items() if module in sys.modules}
