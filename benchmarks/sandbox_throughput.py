@@ -120,7 +120,8 @@ def pooled(pool: SandboxPool, programs: list[Program]) -> tuple[float, list[floa
 def load_programs(count: int) -> list[Program]:
     if not MBPP.exists():
         source = "def f(values):\n    return sorted(set(values))\n"
-        return [Program(source=source, tests=[f"assert f([3, 1, {n}]) == sorted({{1, 3, {n}}})" for n in range(3)])] * count
+        tests = [f"assert f([3, 1, {n}]) == sorted({{1, 3, {n}}})" for n in range(3)]
+        return [Program(source=source, tests=tests)] * count
     rows = [json.loads(line) for line in MBPP.read_text().splitlines()]
     # Those that run for seconds by themselves measure MBPP, not the sandbox.
     rows = [row for row in rows if len(row["test_list"]) == 3 and not row["test_setup_code"]]

@@ -83,6 +83,7 @@ class Zygote:
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self._progress = mmap.mmap(-1, mmap.PAGESIZE)  # shared: the test a checker is at, should it die there
         self._candidate = 0
+        self._spare: tuple[int, list[int]] | None = None  # forked ahead, while the pool is busy with the last verdict
 
     def serve(self) -> None:
         """Fork a checker whenever a job waits and none is there to read it; returns when the pool is gone."""
@@ -114,6 +115,8 @@ class Zygote:
                 self._spawn(ours)
             elif message == b"kill":
                 ours.send(json.dumps(self._kill()).encode())
+                if self._spare is None:
+                    self._spare = self._fork_candidate()
             else:
                 break
         ours.close()
@@ -125,9 +128,8 @@ class Zygote:
             died = {"status": status, "test": index, "cpu": usage.ru_utime + usage.ru_stime}
             wire.send(self._connection, {"died": died})
 
-    def _spawn(self, control: socket.socket) -> None:
-        if self._candidate:
-            self._kill()
+    def _fork_candidate(self) -> tuple[int, list[int]]:
+        """(pid, [connection, stdout file, stderr file]) of a candidate that waits for its program."""
         ours, theirs = socket.socketpair()
         # Files rather than pipes: nobody need drain them, and RLIMIT_FSIZE caps them.
         outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
@@ -136,12 +138,24 @@ class Zygote:
         if child == 0:
             self._progress.close()
             candidate.main(self._layers, [self._null, *outputs, theirs.fileno()])
-        self._candidate = child
-        socket.send_fds(control, [str(child).encode()], [ours.fileno(), *outputs])
-        for end in (ours, theirs):
-            end.close()
-        for fd in outputs:
+        theirs.close()
+        return child, [ours.detach(), *outputs]
+
+    def _spawn(self, control: socket.socket) -> None:
+        if self._candidate:
+            self._kill()
+        if self._spare is not None and os.waitpid(self._spare[0], os.WNOHANG)[0]:
+            self._drop_spare()  # something killed it while it waited; the program shall not answer for that
+        self._candidate, fds = self._spare or self._fork_candidate()
+        self._spare = None
+        socket.send_fds(control, [str(self._candidate).encode()], fds)
+        for fd in fds:
             os.close(fd)
+
+    def _drop_spare(self) -> None:
+        for fd in self._spare[1] if self._spare is not None else ():
+            os.close(fd)
+        self._spare = None
 
     def _kill(self) -> dict[str, Any]:
         if not self._candidate:
@@ -153,7 +167,7 @@ class Zygote:
 
     def _abandon(self, child: int) -> None:
         """The pool is gone: end everything below."""
-        for pid in (child, self._candidate):
+        for pid in (child, self._candidate, self._spare[0] if self._spare else 0):
             if pid:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
