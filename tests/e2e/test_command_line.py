@@ -50,15 +50,6 @@ def test_mlflow_holds_parameters_panels_and_samples(runs: Path) -> None:
     assert steps == {1, 2, 3, 4}
 
 
-def test_a_finished_run_goes_on_when_it_is_made_longer(runs: Path) -> None:
-    shutil.copytree(runs / "uninterrupted", runs / "longer")
-    ended = ares(runs, "resume", "longer", "train.steps=5")
-    assert ended.returncode == 0, ended.stderr
-    assert "going on after step 4" in ended.stdout
-    told = json.loads(ares(runs, "status", "longer", "--json").stdout)
-    assert (told["state"], told["step"], told["steps"]) == ("finished", 5, 5)
-
-
 def test_a_changed_setting_is_refused_by_name(runs: Path) -> None:
     ended = ares(runs, "train", "tiny-math", *SMALL, "learner.lr=1e-3", "--run", "uninterrupted")
     assert ended.returncode == 2
@@ -123,3 +114,10 @@ def test_rows_of_ones_own_with_a_reward_of_ones_own(tmp_path: Path, rows: list[d
     commit = RunStore(tmp_path / "own").read_commit(1)
     samples = pd.read_parquet(tmp_path / "own" / commit.artifacts["samples"].path)
     assert set(samples["id"]) <= {str(row) for row in range(20)}
+
+    # A finished run goes on when it is made longer.
+    ended = ares(tmp_path, "resume", "own", "train.steps=2")
+    assert ended.returncode == 0, ended.stderr
+    assert "going on after step 1" in ended.stdout
+    told = json.loads(ares(tmp_path, "status", "own", "--json").stdout)
+    assert (told["state"], told["step"], told["steps"]) == ("finished", 2, 2)
