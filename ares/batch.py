@@ -70,7 +70,7 @@ def to_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
             "accuracy": [None if pd.isna(value) else float(value) for value in rows["accuracy"]],
             "format": rows["format"].tolist(),
             "truncated": (rows["finish_reason"] == "length").tolist(),
-            **({"baseline": rows["baseline"].tolist()} if "baseline" in rows else {}),
+            **{name: rows[name].tolist() for name in ("prompt", "response", "baseline") if name in rows},
         },
         meta_info={"global_token_num": (prompt_mask.sum(1) + response_mask.sum(1)).tolist()},
     )

@@ -4,6 +4,7 @@ import fcntl
 from typing import Any
 
 import pandas as pd
+from rich import box
 from rich.table import Table
 
 from algorithms.difficulty import BUCKETS
@@ -11,6 +12,19 @@ from ares.run import read_config, runs_directory
 from ares.store import RunStore, StoreError
 
 REWARD_PARTS = ("accuracy", "reward_entropy_score", "reward_overlong")
+COLUMNS = {
+    "id": "id",
+    "sample": "k",
+    "difficulty": "bucket",
+    "high_entropy_token_num": "HWE",
+    "accuracy": "acc",
+    "reward_entropy_score": "entropy",
+    "reward_overlong": "overlong",
+    "reward": "reward",
+    "tokens": "tokens",
+    "truncated": "cut",
+}
+"""Columns of a step's sample table and their titles."""
 
 
 def run_status(name: str) -> dict[str, Any]:
@@ -38,43 +52,37 @@ def run_status(name: str) -> dict[str, Any]:
 def samples_table(name: str, step: int) -> Table:
     """The samples of a step, one line each."""
     rows = _samples(name, step)
-    parts = [part for part in REWARD_PARTS if part in rows]
-    columns = ["id", "slot", "sample", "difficulty", "high_entropy_token_num", *parts, "reward", "tokens", "truncated"]
-    table = Table(title=f"{name}, step {step}: {len(rows)} samples")
-    shown = [column for column in columns if column in rows]
-    for column in shown:
-        table.add_column(column)
-    for row in rows[shown].to_dict("records"):
-        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+    table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE)
+    shown = {column: title for column, title in COLUMNS.items() if column in rows}
+    for title in shown.values():
+        table.add_column(title, no_wrap=True, justify="left" if title in ("id", "bucket") else "right")
+    for row in rows[list(shown)].to_dict("records"):
+        table.add_row(*(_cell(value) for value in row.values()))
     return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return f"{value + 0.0:.3f}" if isinstance(value, float) else str(value)  # + 0.0: no minus before a zero
 
 
 def sample_report(name: str, step: int, problem: str, sample: int) -> str:
     """Prompt, response, verdict and every part of the reward of one sample."""
-    store = RunStore(runs_directory() / name)
     rows = _samples(name, step)
     found = rows[(rows["id"] == problem) & (rows["sample"] == sample)]
     if found.empty:
         raise StoreError(f"Run {name!r} has no sample {sample} of problem {problem!r} in step {step}")
     row = found.iloc[0]
-    response = _response(store, step, int(row["slot"]), sample)
-    lines = [f"problem {problem}, sample {sample}, step {step}", "", response, ""]
-    lines += [f"{key:32s} {value}" for key, value in row.items() if key not in ("id", "sample", "slot")]
+    lines = [f"problem {problem}, sample {sample}, step {step}", "", row["prompt"].rstrip(), row["response"], ""]
+    shown = [(key, value) for key, value in row.items() if key not in ("id", "sample", "slot", "prompt", "response")]
+    lines += [f"{key:32s} {value}" for key, value in shown]
     if "reward" in row and pd.isna(row["reward"]):
         lines += ["", "no reward: the response could not be graded"]
     elif "reward" in row:
         parts = [(part, float(row[part])) for part in REWARD_PARTS if part in row and pd.notna(row[part])]
         lines += ["", "reward = " + " + ".join(f"{part} {value:+.4f}" for part, value in parts)]
     return "\n".join(lines)
-
-
-def _response(store: RunStore, step: int, slot: int, sample: int) -> str:
-    for path in sorted((store.directory / store.step_path(step)).glob("rollout-[rb]*.parquet")):
-        rows = pd.read_parquet(path, columns=["slot", "sample", "response"])
-        found = rows[(rows["slot"] == slot) & (rows["sample"] == sample)]
-        if not found.empty:
-            return str(found["response"].iloc[0])
-    raise StoreError(f"The responses of step {step} are gone from {store.directory}")
 
 
 def _samples(name: str, step: int) -> pd.DataFrame:

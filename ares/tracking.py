@@ -109,9 +109,7 @@ class Tracking:
         """A table of held-out samples and one of training samples with every part of their reward."""
         count = self.run.config.tracking.samples
         for name in ("evaluation", "samples"):
-            rows = self.run.store.read_rows(commit.artifacts[name]).head(count)
-            problems = self.run.problems("validation" if name == "evaluation" else "train").frame[["id", "prompt"]]
-            table = rows.merge(problems, on="id", how="left")
+            table = self.run.store.read_rows(commit.artifacts[name]).head(count)
             client.log_dict(
                 self._id, json.loads(table.to_json(orient="split", index=False)), f"{name}/{commit.step:06d}.json"
             )

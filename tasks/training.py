@@ -112,7 +112,7 @@ async def evaluate(step: Step, samples: Samples) -> Evaluated:
         "val/format": float(rows["format"].mean()),
         "val/clip_ratio": float((rows["finish_reason"] == "length").mean()),
     } | {f"val/{bucket}_share": float(np.mean(codes == code)) for code, bucket in enumerate(BUCKETS)}
-    table = rows[["id", "sample", "response", "accuracy", "finish_reason"]]
+    table = rows[["id", "sample", "prompt", "response", "accuracy", "finish_reason"]]
     ref = step.run.store.write_rows(step.path("evaluation.parquet"), table)
     return Evaluated(rows=ref, accuracy=float(accuracy.mean()), mean_length=length, metrics=metrics)
 
@@ -166,7 +166,7 @@ def joined_rows(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
     rows = pd.concat([store.read_rows(ref) for ref in samples.rollouts], ignore_index=True)
     scores = pd.concat([store.read_rows(ref) for ref in samples.scores], ignore_index=True)
     whole = rows.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
-    problems = step.run.problems(purpose).frame[["id", "answer", "prompt_token_ids"]]
+    problems = step.run.problems(purpose).frame[["id", "prompt", "answer", "prompt_token_ids"]]
     whole = whole.merge(problems, on="id", how="left", validate="many_to_one")
     greedy = whole[whole["sample"] == GREEDY].set_index("slot")["accuracy"]
     whole = whole[whole["sample"] != GREEDY]

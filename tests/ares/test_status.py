@@ -27,10 +27,9 @@ def step_of_a_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Commit
     first = Commit(step=0, parent=None, artifacts={}, state=before, metrics={}, timings={}, timestamp=1)
     run.store.write_commit(first)
     step = run.step(1)
+    table = table.assign(prompt="a question", response=[f"answer {i}" for i in range(len(table))])
     found = Batch(batch=run.store.write_folder(step.path("experience"), experienced(Learner(run.config), table).save))
     shaped = asyncio.run(shape_batch.function(step, found, before))
-    responses = table[["id", "slot", "sample"]].assign(response=[f"answer {i}" for i in range(len(table))])
-    run.store.write_rows(step.path("rollout-rollout-0000.parquet"), responses)
     state = run.store.read_json(shaped.state) | {"evaluations": [{"step": 1, "accuracy": 0.5, "mean_length": 6.0}]}
     commit = Commit(
         step=1, parent=first.digest(), artifacts={"samples": shaped.samples, "batch": shaped.batch}, state=state,
@@ -104,7 +103,7 @@ def test_the_table_has_a_line_for_every_sample_with_the_parts_of_its_reward() ->
     shown = text(samples_table("short", 1))
     assert "short, step 1: 8 samples" in shown
     assert sum(line.count("p0") + line.count("p1") for line in shown.splitlines()) == 8
-    for column in ("accuracy", "reward_entropy_score", "reward_overlong", "reward", "difficulty"):
+    for column in ("acc", "entropy", "overlong", "reward", "bucket"):
         assert column in shown
 
 
