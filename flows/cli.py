@@ -168,6 +168,8 @@ def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
     with local_api() as server, ExitStack() as stack:  # starting while the libraries are imported and the data is read
         import asyncio
 
+        from prefect.exceptions import TerminationSignal
+
         from flows.train import ares_train, prepare
 
         # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
@@ -176,7 +178,11 @@ def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
             stack.enter_context(server.connected())
         # What goes wrong is told once, by `main`; Prefect would print it a second and a third time.
         logging.getLogger("prefect").setLevel(logging.CRITICAL)
-        asyncio.run(ares_train.with_options(flow_run_name=name)(profile, overrides, name))
+        try:
+            asyncio.run(ares_train.with_options(flow_run_name=name)(profile, overrides, name))
+        except (KeyboardInterrupt, TerminationSignal, SystemExit):  # Prefect turns SIGTERM into one of the last two
+            errors.print("stopped; the same command goes on from the last commit")
+            raise typer.Exit(130) from None
 
 
 def known_errors() -> tuple[type[BaseException], ...]:
@@ -201,9 +207,6 @@ def main() -> None:
     """Entry point: known errors are printed and end with exit code 2."""
     try:
         app()
-    except KeyboardInterrupt:
-        errors.print("interrupted; the same command goes on from the last commit")
-        raise SystemExit(130) from None
     except Exception as error:
         if not isinstance(error, known_errors()):
             raise
