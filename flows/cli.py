@@ -16,7 +16,6 @@ import typer
 import yaml
 from rich.console import Console
 
-import flows.environment  # noqa: F401 (first: libraries read their settings at import)
 from ares.config import Config, ConfigError, fingerprint, load, profile_names
 from flows.sandbox_cli import app as sandbox_app
 

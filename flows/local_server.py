@@ -13,8 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import flows.environment  # noqa: F401 (first: the server reads its settings at import)
-
 START_SECONDS = 120.0
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from prefect import flow
 
-import flows.environment  # noqa: F401 (first: the settings are read at import)
 from ares.config import ConfigError, load, override
 from ares.display import Display
 from ares.run import Run, Step, read_config, runs_directory
