@@ -11,11 +11,14 @@ os.environ["ARES_RUNS"] = os.path.join(_home, "runs")
 for _name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
     os.environ.pop(_name, None)
 
+from collections.abc import Callable  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
 
 import pytest  # noqa: E402
 
 import flows.environment  # noqa: E402, F401
+from tests.golden import recorded_cases  # noqa: E402
 from tests.short_runs import train  # noqa: E402
 
 
@@ -25,3 +28,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("runs")
     assert train(directory, "uninterrupted") == 0
     return directory
+
+
+@pytest.fixture
+def golden() -> Callable[[str], list[dict[str, Any]]]:
+    """Cases of one file of recorded numbers; the test is skipped where the recordings are not at hand."""
+    return recorded_cases
