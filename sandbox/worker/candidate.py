@@ -1,6 +1,7 @@
 """The candidate process: loads the program's source, which it alone has, and serves it; it never sees a test."""
 
 import atexit
+import contextlib
 import os
 import random
 import socket
@@ -14,6 +15,17 @@ from .confinement import Confinement
 
 EXIT_OUT_OF_MEMORY = 97
 _RANDOM_SEED = 20240607  # a verdict should not depend on the day
+_REHEARSAL = """
+def solve(first, second):
+    pairs = sorted([(str(item), item) for item in second], key=lambda pair: pair[0])
+    found = {key: value for key, value in pairs}
+    for index in range(len(pairs)):
+        if index > 1 and isinstance(first, list):
+            return [max(first), min(first), sum(first)]
+    while len(found) > 5:
+        found.popitem()
+    return (first, [second, tuple(found)], found)
+"""
 _RPC = 3  # its number among the descriptors that stay open
 
 
@@ -64,6 +76,29 @@ def _load(source: str, module: types.ModuleType) -> dict[str, Any] | None:
     except BaseException as error:  # noqa: BLE001 - whatever the program raises
         return {"phase": "load", **server.describe(error)}
     return None
+
+
+def rehearse() -> None:
+    """Serve a program of our own in the zygote, before the first fork.
+
+    The interpreter specializes code, fills caches and takes memory as it runs; what it has done here no candidate does
+    again, and every page that a candidate does not write to is one that the kernel need not copy for it.
+    """
+    ours, theirs = socket.socketpair()
+    module = types.ModuleType(server.MODULE_NAME)
+    exec(compile(_REHEARSAL, "<rehearsal>", "exec", dont_inherit=True), module.__dict__)
+    program = server.Server(theirs, module)
+    wire.send(theirs, {"names": program.names()}, wire.MAX_REPLY_BYTES)
+    arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
+    for number in range(20):
+        values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
+        wire.send(ours, {"kind": "call", "id": number, "on": 0, "args": values, "kwargs": {}})
+    ours.shutdown(socket.SHUT_WR)
+    with contextlib.suppress(wire.Disconnected):
+        program.serve()
+    ours.close()
+    theirs.close()
+    random.seed(_RANDOM_SEED)
 
 
 def _serve_functions(connection: socket.socket, source: str) -> None:

@@ -5,7 +5,6 @@ machine must not fail an honest program. A request is answered or the session fa
 """
 
 import builtins
-import json
 import os
 import select
 import signal
@@ -20,6 +19,9 @@ from . import proxies, values, wire
 from .candidate import EXIT_OUT_OF_MEMORY
 
 MAX_OUTPUT_BYTES = 64 << 10
+USAGE = struct.Struct("=idq")  # wait status, CPU seconds, peak resident bytes
+_FDS = struct.Struct("3i")
+_FDS_SPACE = socket.CMSG_SPACE(_FDS.size)
 _MAX_CALLBACKS = 100_000  # of one request
 _MAX_ITERATOR_ITEMS = 100_000
 _BUILTIN_EXCEPTIONS = {
@@ -49,15 +51,16 @@ class Zygote:
     def spawn(self) -> tuple[int, list[int]]:
         """(pid, [connection, stdout file, stderr file]) of a new candidate."""
         self._control.send(b"spawn")
-        data, fds, _, _ = socket.recv_fds(self._control, 64, 3)
+        data, ancillary, _, _ = self._control.recvmsg(64, _FDS_SPACE)
         if not data:
             raise wire.Disconnected
-        return int(data), fds
+        return int(data), list(_FDS.unpack(ancillary[0][2]))
 
     def kill(self) -> dict[str, Any]:
         """Kill the candidate; its wait status, CPU seconds and peak resident bytes."""
         self._control.send(b"kill")
-        return dict(json.loads(self._control.recv(4096)))
+        status, cpu, peak_rss = USAGE.unpack(self._control.recv(64))
+        return {"status": status, "cpu": cpu, "peak_rss": peak_rss}
 
 
 class Session:
@@ -189,7 +192,7 @@ class Session:
             self._buffer += piece
         body, self._buffer = self._buffer[4 : 4 + size], self._buffer[4 + size :]
         try:
-            message = json.loads(body)
+            message = wire.decode_body(body)
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):

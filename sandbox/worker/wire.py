@@ -7,6 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+# Made once: json.dumps() and json.loads() make or look up theirs at every call, which shows in a process that is forked
+# for one program and finds all its memory cold.
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _LENGTH = struct.Struct("<I")
 MAX_JOB_BYTES = 256 << 20
 MAX_REPLY_BYTES = 32 << 20  # of one frame written by a candidate
@@ -31,10 +35,22 @@ def stream_socket(fd: int) -> socket.socket:
 
 def encode_frame(message: Any, limit: int = MAX_JOB_BYTES) -> bytes:
     """A message as one frame. Raises FrameTooLarge above limit bytes."""
-    body = json.dumps(message, separators=(",", ":"), check_circular=False).encode()
+    body = _encode(message).encode()
     if len(body) > limit:
         raise FrameTooLarge(f"a frame of {len(body)} bytes, the limit is {limit}")
     return _LENGTH.pack(len(body)) + body
+
+
+def decode_body(body: bytes) -> Any:
+    """The message in a frame's body, as encode_frame() writes it. Raises ValueError or RecursionError."""
+    text = body.decode()
+    try:
+        message, end = _scan(text, 0)
+    except StopIteration:
+        raise ValueError("not JSON") from None
+    if end != len(text):
+        raise ValueError("more than one JSON value")
+    return message
 
 
 def send(connection: socket.socket, message: Any, limit: int = MAX_JOB_BYTES) -> None:
@@ -72,7 +88,7 @@ def receive(connection: socket.socket, limit: int = MAX_JOB_BYTES, wait: Callabl
         raise FrameTooLarge(f"a frame of {size} bytes, the limit is {limit}")
     body = _receive_exactly(connection, size, wait)
     try:
-        return json.loads(body)
+        return decode_body(body)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"not JSON: {error}"[:200]) from error
 

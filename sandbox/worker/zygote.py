@@ -4,8 +4,8 @@ Because it never reads one, nothing it forks can hold the tests of a program but
 the job connection only for its end: when the pool is gone, so is everything here.
 """
 
+import _socket
 import gc
-import json
 import mmap
 import os
 import select
@@ -14,9 +14,9 @@ import socket
 import struct
 import sys
 import time
-from typing import Any
 
 from . import candidate, checker, confinement, wire
+from .session import USAGE
 
 # What programs import most, before the first fork, so that none of them pays for it. No more than that: every page of
 # this process makes every fork dearer.
@@ -67,6 +67,7 @@ def main(connection: socket.socket) -> None:
     sys.path[:] = [path for path in sys.path if path != settings["package_root"]]
     os.environ.clear()
     zygote = Zygote(connection, layers)
+    candidate.rehearse()
     gc.collect()
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
     report = {"applied": layers.applied, "missing": layers.missing, "seconds": time.monotonic() - started}
@@ -114,7 +115,7 @@ class Zygote:
             if message == b"spawn":
                 self._spawn(ours)
             elif message == b"kill":
-                ours.send(json.dumps(self._kill()).encode())
+                ours.send(USAGE.pack(*self._kill()))
                 if self._spare is None:
                     self._spare = self._fork_candidate()
             else:
@@ -130,7 +131,8 @@ class Zygote:
 
     def _fork_candidate(self) -> tuple[int, list[int]]:
         """(pid, [connection, stdout file, stderr file]) of a candidate that waits for its program."""
-        ours, theirs = socket.socketpair()
+        # Without the standard library's wrapper: what runs between forks writes to shared pages, which are then copied.
+        ours, theirs = _socket.socketpair()
         # Files rather than pipes: nobody need drain them, and RLIMIT_FSIZE caps them.
         outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
         self._layers.prepare_candidate()
@@ -148,7 +150,8 @@ class Zygote:
             self._drop_spare()  # something killed it while it waited; the program shall not answer for that
         self._candidate, fds = self._spare or self._fork_candidate()
         self._spare = None
-        socket.send_fds(control, [str(self._candidate).encode()], fds)
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("3i", *fds))
+        control.sendmsg([str(self._candidate).encode()], [rights])
         for fd in fds:
             os.close(fd)
 
@@ -157,13 +160,14 @@ class Zygote:
             os.close(fd)
         self._spare = None
 
-    def _kill(self) -> dict[str, Any]:
+    def _kill(self) -> tuple[int, float, int]:
+        """(wait status, CPU seconds, peak resident bytes) of the candidate that was."""
         if not self._candidate:
-            return {"status": 0, "cpu": 0.0, "peak_rss": 0}
+            return 0, 0.0, 0
         os.kill(self._candidate, signal.SIGKILL)
         _, status, usage = os.wait4(self._candidate, 0)
         self._candidate = 0
-        return {"status": status, "cpu": usage.ru_utime + usage.ru_stime, "peak_rss": usage.ru_maxrss * 1024}
+        return status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
     def _abandon(self, child: int) -> None:
         """The pool is gone: end everything below."""
