@@ -1,4 +1,4 @@
-"""Numbers recorded from the original implementations; they lie beside the repository, and tests skip where they do not."""
+"""Numbers recorded from the original implementations, beside the repository; tests skip where they are absent."""
 
 import json
 from pathlib import Path

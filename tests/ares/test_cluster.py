@@ -1,0 +1,83 @@
+"""Actors that die are rebuilt from the run directory, at the weights they had, and the phase goes on."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import ray
+
+from ares.engines import Request, SamplingSettings
+from ares.run import Run, read_config
+from ares.store import RunStore
+from ares.workers.actors import EngineActor
+from ares.workers.cluster import Cluster, WorkerError
+from tasks.sampling import Draw, requested
+
+
+@pytest.fixture
+def run(runs: Path) -> Iterator[Run]:
+    opened = Run.open(read_config(RunStore(runs / "uninterrupted")), "uninterrupted", runs)
+    yield opened
+    opened.cluster.shut_down()
+    ray.shutdown()
+
+
+def first_shard(run: Run, step: int) -> tuple[list[Request], pd.DataFrame]:
+    """What the first shard of a step asked for, and what it was answered."""
+    answered = pd.read_parquet(run.store.directory / run.store.step_path(step) / "rollout-rollout-0000.parquet")
+    draw = Draw(version=step - 1, purpose="rollout", shard=0, first_slot=0, ids=list(answered["id"].unique()),
+                n=run.config.rollout.n, temperature=run.config.rollout.temperature)  # fmt: skip
+    rows = requested(run.step(step), draw)
+    return [Request(*pair) for pair in zip(rows["prompt_token_ids"], rows["seed"], strict=True)], answered
+
+
+def settings(run: Run) -> SamplingSettings:
+    return SamplingSettings(run.config.rollout.temperature, 1.0, run.config.rollout.max_response_length)
+
+
+def assert_same_samples(found: pd.DataFrame, expected: pd.DataFrame) -> None:
+    for column in ("token_ids", "log_probs"):
+        assert all((one == other).all() for one, other in zip(found[column], expected[column], strict=True))
+
+
+def test_dead_actors_are_rebuilt_and_give_the_same_bits(run: Run) -> None:
+    """No checkpoint of step 2 is left: the learner starts from the initial weights and replays two batches."""
+    requests, answered = first_shard(run, 3)
+
+    async def sample() -> pd.DataFrame:
+        return await run.cluster.generate(2, requests, settings(run))
+
+    async def killed() -> tuple[pd.DataFrame, pd.DataFrame]:
+        before = await sample()
+        ray.kill(run.cluster._engine)
+        ray.kill(run.cluster._learner)
+        return before, await sample()
+
+    before, after = asyncio.run(killed())
+    assert not (run.store.directory / "checkpoints" / "000002").exists()
+    assert_same_samples(before, answered)
+    assert_same_samples(after, answered)
+
+
+def test_the_policy_after_a_step_is_reached_by_replay_and_by_checkpoint_alike(run: Run) -> None:
+    """Sampling for step 4 from the checkpoint of step 3 gives what the run sampled, which never loaded one."""
+    requests, answered = first_shard(run, 4)
+    assert "checkpoint" in run.store.read_commit(3).artifacts
+    assert_same_samples(asyncio.run(run.cluster.generate(3, requests, settings(run))), answered)
+
+
+def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mortal(EngineActor):
+        def generate(self, requests: list[Request], settings: SamplingSettings) -> pd.DataFrame:
+            ray.actor.exit_actor()
+
+    monkeypatch.setattr("ares.workers.cluster.EngineActor", Mortal)
+    cluster = Cluster(run.config, run.store)
+    requests, _ = first_shard(run, 4)
+    with pytest.raises(WorkerError, match="engine died 3 times"):
+        asyncio.run(cluster.generate(3, requests, settings(run)))
+    cluster.shut_down()
