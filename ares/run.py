@@ -16,8 +16,9 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from algorithms.entropy import trigger_vocabulary
-from ares.config import Config, ConfigError, differences, fingerprint, from_dict
+from ares.config import Config, ConfigError
 from ares.data import DataError, Problems, load_problems
+from ares.profiles import differences, fingerprint, from_dict
 from ares.scoring import load_scorer
 from ares.state import RunState
 from ares.store import Commit, RunStore, StoreError

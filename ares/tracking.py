@@ -15,8 +15,8 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
-from ares.config import fingerprint, result_settings
 from ares.plot import plot_progress
+from ares.profiles import fingerprint, result_settings
 from ares.run import Run
 from ares.store import Commit
 

@@ -27,9 +27,9 @@ import torch
 import tasks.sampling
 from algorithms.protocol import DataProto
 from ares.batch import shape, to_batch
-from ares.config import load
 from ares.engines import Request, SamplingSettings
 from ares.learner import UpdateResult
+from ares.profiles import load
 from ares.run import Run
 from ares.scoring import score_rows
 from ares.state import RunState

@@ -16,7 +16,8 @@ import typer
 import yaml
 from rich.console import Console
 
-from ares.config import Config, ConfigError, fingerprint, load, profile_names
+from ares.config import Config, ConfigError
+from ares.profiles import fingerprint, load, profile_names
 from flows.sandbox_cli import app as sandbox_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -149,7 +150,7 @@ def up(
 @app.command()
 def profiles() -> None:
     """The shipped profiles."""
-    from ares.config import PROFILES
+    from ares.profiles import PROFILES
 
     for name in profile_names():
         first = (PROFILES / f"{name}.yaml").read_text().splitlines()[0].lstrip("# ")

@@ -14,8 +14,9 @@ from typing import Any
 
 from prefect import flow
 
-from ares.config import ConfigError, load, override
+from ares.config import ConfigError
 from ares.display import Display
+from ares.profiles import load, override
 from ares.run import Run, Step, read_config, runs_directory
 from ares.state import RunState
 from ares.store import Commit, Ref, RunStore

@@ -11,11 +11,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from algorithms.protocol import DataProto
 from ares.batch import shape, to_batch
-from ares.config import Config, load
+from ares.config import Config
 from ares.engines import Request
 from ares.engines.transformers import TransformersEngine
 from ares.keys import derive_seed
 from ares.learner import Learner
+from ares.profiles import load
 from ares.state import RunState
 
 REPOSITORY = Path(__file__).resolve().parents[2]

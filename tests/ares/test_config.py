@@ -6,16 +6,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from ares.config import (
-    Config,
-    ConfigError,
-    differences,
-    fingerprint,
-    from_dict,
-    load,
-    override,
-    profile_names,
-)
+from ares.config import Config, ConfigError
+from ares.profiles import differences, fingerprint, from_dict, load, override, profile_names
 
 MINIMAL = "model: {path: somewhere}\ndata: {train: problems.jsonl}\n"
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from algorithms.difficulty import BUCKETS
-from ares.config import load
+from ares.profiles import load
 from ares.store import Commit, RunStore
 from tests.short_runs import SMALL
 
