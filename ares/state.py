@@ -5,6 +5,7 @@ or the optimiser) does not survive a resume, so nothing adaptive may live anywhe
 """
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,8 @@ import pandas as pd
 
 from algorithms.difficulty import DifficultyTracker, difficulty_bucket
 from algorithms.entropy import ThresholdTracker
-from algorithms.kl import (
-    AdaptiveKLController,
-    BucketBeta,
-    FixedKLController,
-    KLController,
-    TokenLevelAdaptiveKLController,
-)
-from ares.config import Config, ConfigError, KlConfig, KlKind, PerBucket
+from algorithms.kl import BucketBeta, KLController, get_kl_controller
+from ares.config import Config, KlConfig, KlKind, PerBucket
 from ares.data import Cursor
 
 
@@ -131,17 +126,12 @@ class RunState:
 
 
 def _kl_controller(kl: KlConfig) -> KLController:
-    if kl.kind is KlKind.TOKEN_ADAPTIVE:
-        return TokenLevelAdaptiveKLController(_plain(kl.coef), _plain(kl.target), kl.horizon, kl.mode)
-    if isinstance(kl.coef, dict):
-        raise ConfigError(
-            f"algorithm.kl.coef: kind={kl.kind} has one coefficient; per bucket needs kind=token_adaptive"
-        )
-    if kl.kind is KlKind.ADAPTIVE:
-        if isinstance(kl.target, dict):
-            raise ConfigError("algorithm.kl.target: kind=adaptive has one; one per bucket needs kind=token_adaptive")
-        return AdaptiveKLController(kl.coef, kl.target, kl.horizon)
-    return FixedKLController(kl.coef)
+    # With kind=bucket_beta the coefficient itself stays, and β per bucket multiplies it in the loss.
+    kind = KlKind.FIXED if kl.kind is KlKind.BUCKET_BETA else kl.kind
+    settings: Any = SimpleNamespace(
+        kl_type=kind.value, kl_coef=_plain(kl.coef), kl_target=_plain(kl.target), kl_horizon=kl.horizon, kl_mode=kl.mode
+    )
+    return get_kl_controller(settings)
 
 
 def bucket_beta(kl: KlConfig) -> BucketBeta:

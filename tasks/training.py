@@ -8,6 +8,7 @@ import pandas as pd
 from pydantic import BaseModel
 
 from algorithms.difficulty import BUCKETS, difficulty_codes
+from algorithms.filtering import informative_rows
 from algorithms.protocol import DataProto
 from ares.batch import GREEDY, entropy_statistics, mark_hwe, shape, to_batch
 from ares.run import Step
@@ -201,11 +202,11 @@ def keep_groups(rows: pd.DataFrame, low: float, high: float, enabled: bool) -> l
     scored = rows[rows["accuracy"].notna()]
     if "baseline" in rows:
         scored = scored[scored["baseline"].notna()]
-    groups = scored["accuracy"].astype(float).groupby(scored["slot"]).agg(["mean", "count"])
-    keep = groups["count"] >= 2
+    slots = scored["slot"].to_numpy()
+    keep = scored.groupby("slot")["slot"].transform("size").to_numpy() >= 2
     if enabled:
-        keep &= (groups["mean"] > low) & (groups["mean"] < high)
-    return [int(slot) for slot in groups.index[keep]]
+        keep &= informative_rows(slots, scored["accuracy"].to_numpy(dtype=float), low, high)
+    return [int(slot) for slot in np.unique(slots[keep])]
 
 
 def _graded(rows: pd.DataFrame) -> pd.DataFrame:
