@@ -14,8 +14,10 @@ import pandas as pd
 from algorithms.difficulty import DifficultyTracker, difficulty_bucket
 from algorithms.entropy import ThresholdTracker
 from algorithms.kl import BucketBeta, KLController, get_kl_controller
-from ares.config import Config, KlConfig, KlKind, PerBucket
+from ares.algorithm_config import KlConfig, KlKind
+from ares.config import Config
 from ares.data import Cursor
+from ares.strict import PerBucket
 
 
 @dataclass
