@@ -4,8 +4,9 @@ An engine knows the version of the weights it holds, and nothing of prompts, rew
 same call on the same thread count give the same tokens and log-probs, whatever was generated before.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -42,11 +43,18 @@ class Completion:
     """`stop` at an end-of-sequence token, `length` at the limit (truncated)."""
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """What every engine can do."""
 
+    @abstractmethod
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version."""
 
+    @abstractmethod
+    def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
+        """Sample one response per request; (index, response) in handfuls, as they finish."""
+
     def generate(self, requests: list[Request], settings: SamplingSettings) -> list[Completion]:
         """Sample one response per request, in order."""
+        found = dict(pair for some in self.stream(requests, settings) for pair in some)
+        return [found[index] for index in range(len(requests))]

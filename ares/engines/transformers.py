@@ -4,15 +4,17 @@ Covered: any causal LM, left-padded batches, keyed draws, removal of finished ro
 large models (that is what vLLM is for) and models whose cache is not a DynamicCache.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
 
-from ares.engines import Completion, Request, SamplingSettings
+from ares.engines import Completion, Engine, Request, SamplingSettings
 from ares.engines.sampling import keyed_uniform, sample_tokens
 
 
-class TransformersEngine:
+class TransformersEngine(Engine):
     """Samples responses with transformers on one device."""
 
     def __init__(self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int) -> None:
@@ -41,8 +43,8 @@ class TransformersEngine:
         self.version = version
 
     @torch.no_grad()
-    def generate(self, requests: list[Request], settings: SamplingSettings) -> list[Completion]:
-        """Sample one response per request, in order. Prompts are left-padded to the longest of the call."""
+    def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
+        """Sample; whatever has finished comes out when rows leave the batch. Prompts are left-padded to the longest."""
         assert self.version is not None, "no weights were loaded"
         batch = len(requests)
         ids, mask = self._left_padded([request.prompt_token_ids for request in requests])
@@ -79,10 +81,11 @@ class TransformersEngine:
             mask = torch.nn.functional.pad(mask, (0, 1), value=1)
             # Dropping rows copies the cache, so wait until a quarter of the batch is finished.
             if int(going.sum()) <= 0.75 * len(rows):
+                yield self._completions(rows[~going], tokens, log_probs, lengths, stopped)
                 rows, mask, step_ids, step_positions = rows[going], mask[going], step_ids[going], step_positions[going]
                 cache.batch_select_indices(going.nonzero()[:, 0])
                 going = torch.ones_like(rows, dtype=torch.bool)
-        return self._completions(tokens, log_probs, lengths, stopped)
+        yield self._completions(rows, tokens, log_probs, lengths, stopped)
 
     def _left_padded(self, prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         longest = max(map(len, prompts))
@@ -94,13 +97,20 @@ class TransformersEngine:
         return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
 
     def _completions(
-        self, tokens: torch.Tensor, log_probs: torch.Tensor, lengths: torch.Tensor, stopped: torch.Tensor
-    ) -> list[Completion]:
-        all_tokens = tokens.to("cpu", torch.int32).numpy()
-        all_log_probs = log_probs.cpu().numpy()
+        self, rows: torch.Tensor, tokens: torch.Tensor, log_probs: torch.Tensor, lengths: torch.Tensor,
+        stopped: torch.Tensor,
+    ) -> list[tuple[int, Completion]]:  # fmt: skip
+        of_rows = zip(
+            rows.tolist(),
+            tokens[rows].to("cpu", torch.int32).numpy(),
+            log_probs[rows].cpu().numpy(),
+            lengths[rows].tolist(),
+            stopped[rows].tolist(),
+            strict=True,
+        )
         return [
-            Completion(all_tokens[row, :length], all_log_probs[row, :length], "stop" if stop else "length")
-            for row, (length, stop) in enumerate(zip(lengths.tolist(), stopped.tolist(), strict=True))
+            (row, Completion(ids[:length], values[:length], "stop" if stop else "length"))
+            for row, ids, values, length, stop in of_rows
         ]
 
 

@@ -3,6 +3,7 @@
 They hold no truth: whatever they know can be rebuilt from the run directory (ares/workers/cluster.py does it).
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,17 +74,19 @@ class EngineActor:
         """Take over the weights of a policy version."""
         self.engine.load_weights(version, {name: torch.tensor(array) for name, array in weights.items()})
 
-    def generate(self, requests: list[Request], settings: SamplingSettings) -> pd.DataFrame:
-        """Sample; one row a request with token_ids, log_probs, finish_reason and the decoded response."""
-        completions = self.engine.generate(requests, settings)
-        texts = self.tokenizer.batch_decode(
-            [completion.token_ids.tolist() for completion in completions], skip_special_tokens=True
-        )
-        return pd.DataFrame(
-            {
-                "response": texts,
-                "token_ids": [completion.token_ids for completion in completions],
-                "log_probs": [completion.log_probs for completion in completions],
-                "finish_reason": [completion.finish_reason for completion in completions],
-            }
-        )
+    def generate(self, requests: list[Request], settings: SamplingSettings) -> Iterator[pd.DataFrame]:
+        """Sample; rows as they finish, with their index, token_ids, log_probs, finish_reason and decoded response."""
+        for finished in self.engine.stream(requests, settings):
+            completions = [completion for _, completion in finished]
+            texts = self.tokenizer.batch_decode(
+                [completion.token_ids.tolist() for completion in completions], skip_special_tokens=True
+            )
+            yield pd.DataFrame(
+                {
+                    "response": texts,
+                    "token_ids": [completion.token_ids for completion in completions],
+                    "log_probs": [completion.log_probs for completion in completions],
+                    "finish_reason": [completion.finish_reason for completion in completions],
+                },
+                index=[index for index, _ in finished],
+            )

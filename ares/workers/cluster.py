@@ -52,12 +52,26 @@ class Cluster:
 
     # ---- what phases ask for ---------------------------------------------------------------------------------------
 
-    async def generate(self, version: int, requests: list[Request], settings: SamplingSettings) -> pd.DataFrame:
-        """Sample from the policy of a version, one row a request, in order."""
+    async def generate(
+        self,
+        version: int,
+        requests: list[Request],
+        settings: SamplingSettings,
+        finished: Callable[[pd.DataFrame], None] | None = None,
+    ) -> pd.DataFrame:
+        """Sample from the policy of a version, one row a request, in order.
+
+        `finished` is given the rows as they finish, indexed by request; after an actor's death some come twice.
+        """
 
         async def work() -> pd.DataFrame:
             engine = await self._engine_at(version)
-            return await engine.generate.remote(requests, settings)
+            parts: list[pd.DataFrame] = []
+            async for reference in engine.generate.remote(requests, settings):
+                parts.append(await reference)
+                if finished is not None:
+                    finished(parts[-1])
+            return pd.concat(parts).sort_index()
 
         return await self._persistently("engine", work)
 

@@ -1,6 +1,7 @@
 """Actors that die are rebuilt from the run directory, at the weights they had, and the phase goes on."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,8 +73,9 @@ def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Mortal(EngineActor):
-        def generate(self, requests: list[Request], settings: SamplingSettings) -> pd.DataFrame:
-            ray.actor.exit_actor()
+        def generate(self, requests: list[Request], settings: SamplingSettings) -> Iterator[pd.DataFrame]:
+            yield from ()  # a generator, as the engine's own
+            os._exit(1)
 
     monkeypatch.setattr("ares.workers.cluster.EngineActor", Mortal)
     cluster = Cluster(run.config, run.store)
