@@ -4,6 +4,7 @@ Covered: jsonl, parquet and Hugging Face data sets; plain text and chat messages
 and the format prompt; overlong prompts. Not covered: images, unit tests of code problems.
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator
@@ -47,7 +48,14 @@ class Problems:
 
     def rows(self, ids: list[str]) -> pd.DataFrame:
         """The rows of these ids, in this order."""
-        return self.frame.set_index("id", drop=False).loc[ids].reset_index(drop=True)
+        places = self._places.get_indexer(pd.Index(ids))
+        if (places < 0).any():
+            raise KeyError(f"{self.source} has no problem {ids[int((places < 0).argmax())]!r}")
+        return self.frame.iloc[places].reset_index(drop=True)
+
+    @functools.cached_property
+    def _places(self) -> pd.Index:
+        return pd.Index(self.frame["id"])
 
 
 def load_problems(source: str, split: str, config: DataConfig, tokenizer: PreTrainedTokenizerBase) -> Problems:

@@ -19,7 +19,7 @@ from algorithms.entropy import trigger_vocabulary
 from ares.config import Config, ConfigError
 from ares.data import DataError, Problems, load_problems
 from ares.profiles import differences, fingerprint, from_dict
-from ares.scoring import load_scorer
+from ares.scoring import load_grader
 from ares.state import RunState
 from ares.store import Commit, RunStore, StoreError
 from ares.workers.cluster import Cluster
@@ -46,7 +46,7 @@ class Run:
         self.state = RunState.initial(config, len(train))
         self.commit: Commit | None = None
         self.identity = f"{fingerprint(config)}-{data_digest}"
-        self.scorer = load_scorer(config.reward)
+        self.grader = load_grader(config.reward)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)
         self.is_trigger = _triggers(config.algorithm.entropy.trigger_tokens, tokenizer)
         self.row_of = {name: row for row, name in enumerate(train.frame["id"])}
@@ -94,6 +94,11 @@ class Run:
         if self.commit is not None:
             self.state = RunState.restored(self.config, len(self.train), self.commit.state)
 
+    def close(self) -> None:
+        """Let actors and sandbox go."""
+        self.cluster.shut_down()
+        self.grader.close()
+
     def problems(self, purpose: str) -> Problems:
         """The data set that a draw's ids belong to: held-out for `validation`, else the train set."""
         if purpose != "validation":
@@ -114,6 +119,7 @@ class Step:
         self.number = number
         self.timings: dict[str, float] = {}
         """Seconds per phase of this execution."""
+        self.started = time.perf_counter()
 
     @property
     def config(self) -> Config:

@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
@@ -21,10 +21,52 @@ from rewards.aepo import format_reward
 from rewards.math import grade_answers
 
 Scorer = Callable[[pd.DataFrame], list[float | None]]
+ID_COLUMNS = ["id", "slot", "sample"]
 
 
 class RewardError(RuntimeError):
     """A reward function returned something that is no list of scores."""
+
+
+class Grader(Protocol):
+    """What grades responses. Rows have the columns of their problems, and id, slot, sample and response."""
+
+    def anticipate(self, rows: pd.DataFrame) -> None:
+        """Begin with responses that have finished while others are generated."""
+
+    def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """id, slot, sample, accuracy (null: no score), format, and whatever else the grader knows of each row."""
+
+    def forget(self) -> None:
+        """Drop what was kept for equal responses."""
+
+    def close(self) -> None:
+        """End whatever was started."""
+
+
+class FunctionGrader:
+    """Grades whole shards with a function: there is nothing to begin early, to keep or to end."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+
+    def anticipate(self, rows: pd.DataFrame) -> None:
+        """A function grades a shard at once."""
+
+    def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Accuracy and format of each row. Raises RewardError when the function breaks its contract."""
+        return score_rows(self.scorer, rows)
+
+    def forget(self) -> None:
+        """Nothing was kept."""
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def load_grader(config: RewardConfig) -> Grader:
+    """The grader of a run. Raises ConfigError."""
+    return FunctionGrader(load_scorer(config))
 
 
 def load_scorer(config: RewardConfig) -> Scorer:
@@ -50,9 +92,7 @@ def score_rows(scorer: Scorer, rows: pd.DataFrame) -> pd.DataFrame:
                 f"The reward function gave {score!r} to {where}; accuracy is a number in [0, 1] (None: no score)"
             )
     accuracy = pd.array([None if score is None else float(score) for score in scores], dtype="Float64")
-    return rows[["id", "slot", "sample"]].assign(
-        accuracy=accuracy, format=[format_reward(response) for response in rows["response"]]
-    )
+    return rows[ID_COLUMNS].assign(accuracy=accuracy, format=[format_reward(response) for response in rows["response"]])
 
 
 def _number(score: Any) -> float:

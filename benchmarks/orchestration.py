@@ -31,7 +31,6 @@ from ares.engines import Request, SamplingSettings
 from ares.learner import UpdateResult
 from ares.profiles import load
 from ares.run import Run
-from ares.scoring import score_rows
 from ares.state import RunState
 from ares.store import RunStore
 from ares.workers.actors import EngineActor, LearnerActor
@@ -90,7 +89,7 @@ def bare(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
         how = SamplingSettings(draw.temperature, config.rollout.top_p, config.rollout.max_response_length)
         rows = rows.join(ray.get(engine.generate.remote(requests, how)))
         rows = rows.merge(run.train.frame.drop(columns="prompt_token_ids"), on="id")
-        rows = rows.merge(score_rows(run.scorer, rows).drop(columns="id"), on=["slot", "sample"])
+        rows = rows.merge(run.grader.grade(rows).drop(columns="id"), on=["slot", "sample"])
         assert len(keep_groups(rows, 0.0, 1.0, enabled=False)) == config.rollout.prompts
         batch = ray.get(learner.bare_experience.remote(to_batch(rows, run.pad_id)))
         shape(batch, state, config)

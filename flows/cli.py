@@ -194,7 +194,7 @@ def known_errors() -> tuple[type[BaseException], ...]:
         "ares.language_model": ["ModelError"],
         "ares.scoring": ["RewardError"],
         "ares.workers.cluster": ["WorkerError"],
-        "flows.train": ["FilterExhausted"],
+        "flows.sampling": ["FilterExhausted"],
         "flows.local_server": ["ServerError"],
         "flows.services": ["ServiceError"],
         "sandbox": ["SandboxUnavailable"],

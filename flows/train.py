@@ -6,7 +6,6 @@ results are kept are not done again.
 """
 
 import asyncio
-import math
 import time
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,7 +20,7 @@ from ares.run import Run, Step, read_config, runs_directory
 from ares.state import RunState
 from ares.store import Commit, Ref, RunStore
 from ares.tracking import Tracking
-from tasks.sampling import Draw, Rows, rollout, score
+from flows.sampling import sample, training_samples
 from tasks.training import (
     Batch,
     Evaluated,
@@ -30,8 +29,6 @@ from tasks.training import (
     evaluate,
     experience,
     finished_state,
-    joined_rows,
-    keep_groups,
     shape_batch,
     summarise_bootstrap,
     update,
@@ -40,10 +37,6 @@ from tasks.training import (
 
 RUN: ContextVar[Run] = ContextVar("run")
 """The run that the step flows of this process belong to: a flow's parameters must be JSON, a run is not."""
-
-
-class FilterExhausted(RuntimeError):
-    """Online filtering found no full batch within algorithm.filter.max_tries rollouts."""
 
 
 _prepared: dict[str, Run] = {}
@@ -99,7 +92,7 @@ async def train(run: Run) -> dict[str, Any]:
                 await reporting
                 await asyncio.to_thread(tracking.finish)
         finally:
-            run.cluster.shut_down()
+            run.close()
     return display.summary()
 
 
@@ -109,7 +102,7 @@ async def bootstrap() -> None:
     step = RUN.get().step(0)
     config = step.config
     ids = step.run.train.first(config.bootstrap.max_prompts).frame["id"].tolist()
-    samples = await _sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n)
+    samples = await sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n)
     found: list[Batch] = []
     for ref, scored in zip(samples.rollouts, samples.scores, strict=True):
         shard = Samples(rollouts=[ref], scores=[scored], slots=[])
@@ -127,7 +120,7 @@ async def train_step(number: int) -> None:
     """One training step: sample and filter, experience, shape, update, evaluate, commit."""
     step = RUN.get().step(number)
     run, config = step.run, step.config
-    samples, state, sampled_metrics = await _training_samples(step)
+    samples, state, sampled_metrics = await training_samples(step)
     found = await experience(step, samples, "experience")
     shaped = await shape_batch(step, found, state)
     after_shaping = run.store.read_json(shaped.state)
@@ -145,82 +138,13 @@ async def train_step(number: int) -> None:
     _commit(step, artifacts, finished_state(after_shaping, updated, evaluated, number), metrics)
 
 
-async def _training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[str, float]]:
-    """Draw prompts until rollout.prompts groups are worth training on; the state with cursor and counters moved on."""
-    run, config = step.run, step.config
-    state = RunState.restored(config, len(run.train), run.state.state_dict())
-    wanted, filtering = config.rollout.prompts, config.algorithm.filter
-    skip = {run.row_of[name] for name in state.difficulty.skip_gid_set if name in run.row_of}
-    samples = Samples(rollouts=[], scores=[], slots=[])
-    drawn = kept = useful = scored = 0
-    correct = 0.0
-    for attempt in range(1, filtering.max_tries + 1):
-        missing = wanted - kept
-        keep_rate = max(kept / drawn, 0.125) if drawn else 1.0
-        ask = min(wanted, math.ceil(missing / keep_rate))
-        ids = run.train.frame["id"].iloc[state.cursor.take(ask, skip)].tolist()
-        part = await _sample(step, "rollout", ids, step.number - 1, config.rollout.n, len(samples.rollouts), drawn)
-        rows = joined_rows(step, part, "rollout")
-        good = keep_groups(rows, filtering.low, filtering.high, filtering.enabled)
-        samples.rollouts += part.rollouts
-        samples.scores += part.scores
-        samples.slots += good[:missing]
-        drawn += len(ids)
-        kept += len(good[:missing])
-        state.absorb_sampled(rows, good)
-        correct += float(rows["accuracy"].fillna(0.0).astype(float).sum())
-        scored += int(rows["accuracy"].notna().sum())
-        useful += len(good)
-        if kept == wanted:
-            metrics = {
-                "reward/sampled_accuracy": correct / max(scored, 1),
-                "filter/kept_share": useful / drawn,
-                "filter/rollouts": float(attempt),
-                "filter/drawn_prompts": float(drawn),
-            }
-            return samples, state.state_dict(), metrics
-    raise FilterExhausted(
-        f"step {step.number}: after {filtering.max_tries} rollouts ({drawn} prompts) only {kept} of {wanted} groups "
-        f"had an accuracy between {filtering.low} and {filtering.high}. The data is too easy or too hard for this "
-        "policy: change the data, raise rollout.n, or set algorithm.filter.enabled=false."
-    )
-
-
-async def _sample(
-    step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
-    temperature: float | None = None,
-) -> Samples:  # fmt: skip
-    """Roll out shard after shard; each is graded while the next one is generated."""
-    config = step.config
-    size = config.rollout.shard_prompts
-    sampled: list[Rows] = []
-    grading: list[asyncio.Task[Rows]] = []
-    for place in range(0, len(ids), size):
-        shard = first_shard + len(sampled)
-        draw = Draw(
-            version=version,
-            purpose=purpose,
-            shard=shard,
-            first_slot=first_slot + place,
-            ids=ids[place : place + size],
-            n=n,
-            temperature=config.rollout.temperature if temperature is None else temperature,
-            greedy=purpose == "rollout" and config.algorithm.advantage.estimator == "remax",
-        )
-        rows = await rollout(step, draw, label=f"{purpose} {shard}")
-        sampled.append(rows)
-        grading.append(asyncio.create_task(score(step, draw, rows, label=f"{purpose} {shard}")))
-    scores = [await task for task in grading]
-    return Samples(rollouts=[rows.rows for rows in sampled], scores=[rows.rows for rows in scores], slots=[])
-
-
 async def _evaluation(step: Step) -> Evaluated | None:
     """Accuracy of the policy after the step on the held-out problems; None where there are none."""
     if step.run.validation is None:
         return None
     settings = step.config.validation
     ids = step.run.validation.frame["id"].tolist()
-    samples = await _sample(step, "validation", ids, step.number, settings.n, temperature=settings.temperature)
+    samples = await sample(step, "validation", ids, step.number, settings.n, temperature=settings.temperature)
     return await evaluate(step, samples)
 
 

@@ -1,6 +1,7 @@
 """Phases that sample and grade: rollout and score, one shard at a time."""
 
 import asyncio
+from functools import partial
 
 import pandas as pd
 from pydantic import BaseModel
@@ -9,7 +10,7 @@ from ares.batch import GREEDY
 from ares.engines import Request, SamplingSettings
 from ares.keys import derive_seed
 from ares.run import Step
-from ares.scoring import RewardError, score_rows
+from ares.scoring import ID_COLUMNS, RewardError
 from ares.store import Ref
 from tasks.phase import phase
 
@@ -47,11 +48,18 @@ async def rollout(step: Step, draw: Draw) -> Rows:
     for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
         requests = [Request(prompt, seed) for prompt, seed in zip(part["prompt_token_ids"], part["seed"], strict=True)]
         how = settings if sampled else SamplingSettings(0.0, 1.0, settings.max_tokens)
-        answers = await step.run.cluster.generate(draw.version, requests, how)
+        finished = partial(_anticipate, step, draw.purpose, part.reset_index(drop=True))
+        answers = await step.run.cluster.generate(draw.version, requests, how, finished)
         parts.append(part[["id", "slot", "sample"]].reset_index(drop=True).join(answers))
     found = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
     ref = step.run.store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), found)
     return Rows(rows=ref, tokens=int(found["token_ids"].map(len).sum()))
+
+
+def _anticipate(step: Step, purpose: str, asked: pd.DataFrame, answers: pd.DataFrame) -> None:
+    """Let the grader begin with responses that have finished."""
+    problems = step.run.problems(purpose).rows(asked["id"].iloc[answers.index].tolist())
+    step.run.grader.anticipate(problems.assign(response=answers["response"].tolist()))
 
 
 def requested(step: Step, draw: Draw) -> pd.DataFrame:
@@ -81,9 +89,14 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
     problems = step.run.problems(draw.purpose).frame.drop(columns=["prompt_token_ids"])
     # A data set may have columns called response or sample; the policy's come first.
     whole = rows.merge(problems, on="id", how="left", validate="many_to_one", suffixes=("", "_of_problem"))
-    scored = await asyncio.to_thread(score_rows, step.run.scorer, whole)
+    scored = await asyncio.to_thread(step.run.grader.grade, whole)
     if scored["accuracy"].isna().all():
         # Kept, such a result would meet every resume: a grader that is down must be asked again.
         raise RewardError(f"Not one of {len(scored)} responses could be graded ({draw.purpose} shard {draw.shard})")
+    if "exec_time" in scored:
+        # Seconds differ from one execution to the next: beside the scores, where no hash depends on them.
+        times = scored[[*ID_COLUMNS, "exec_time"]]
+        step.run.store.write_rows(step.path(f"exec-time-{draw.purpose}-{draw.shard:04d}.parquet"), times)
+        scored = scored.drop(columns="exec_time")
     ref = step.run.store.write_rows(step.path(f"score-{draw.purpose}-{draw.shard:04d}.parquet"), scored)
     return Rows(rows=ref)

@@ -1,0 +1,87 @@
+"""Sampling as part of a flow: shards rolled out while the ones before are graded, until a batch is full.
+
+Covered: what is generated beside what is graded, the refill of filtered batches, the figures of everything drawn. Not
+covered: a shard's work (tasks/sampling.py), the rest of a step (flows/train.py).
+"""
+
+import asyncio
+import math
+from typing import Any
+
+from ares.run import Step
+from ares.state import RunState
+from tasks.sampling import Draw, Rows, rollout, score
+from tasks.training import Samples, joined_rows, keep_groups
+
+
+class FilterExhausted(RuntimeError):
+    """Online filtering found no full batch within algorithm.filter.max_tries rollouts."""
+
+
+async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[str, float]]:
+    """Draw prompts until rollout.prompts groups are worth training on; the state with cursor and counters moved on."""
+    run, config = step.run, step.config
+    state = RunState.restored(config, len(run.train), run.state.state_dict())
+    wanted, filtering = config.rollout.prompts, config.algorithm.filter
+    skip = {run.row_of[name] for name in state.difficulty.skip_gid_set if name in run.row_of}
+    samples = Samples(rollouts=[], scores=[], slots=[])
+    drawn = kept = useful = scored = 0
+    correct = 0.0
+    for attempt in range(1, filtering.max_tries + 1):
+        missing = wanted - kept
+        keep_rate = max(kept / drawn, 0.125) if drawn else 1.0
+        ask = min(wanted, math.ceil(missing / keep_rate))
+        ids = run.train.frame["id"].iloc[state.cursor.take(ask, skip)].tolist()
+        part = await sample(step, "rollout", ids, step.number - 1, config.rollout.n, len(samples.rollouts), drawn)
+        rows = joined_rows(step, part, "rollout")
+        good = keep_groups(rows, filtering.low, filtering.high, filtering.enabled)
+        samples.rollouts += part.rollouts
+        samples.scores += part.scores
+        samples.slots += good[:missing]
+        drawn += len(ids)
+        kept += len(good[:missing])
+        state.absorb_sampled(rows, good)
+        correct += float(rows["accuracy"].fillna(0.0).astype(float).sum())
+        scored += int(rows["accuracy"].notna().sum())
+        useful += len(good)
+        if kept == wanted:
+            metrics = {
+                "reward/sampled_accuracy": correct / max(scored, 1),
+                "filter/kept_share": useful / drawn,
+                "filter/rollouts": float(attempt),
+                "filter/drawn_prompts": float(drawn),
+            }
+            return samples, state.state_dict(), metrics
+    raise FilterExhausted(
+        f"step {step.number}: after {filtering.max_tries} rollouts ({drawn} prompts) only {kept} of {wanted} groups "
+        f"had an accuracy between {filtering.low} and {filtering.high}. The data is too easy or too hard for this "
+        "policy: change the data, raise rollout.n, or set algorithm.filter.enabled=false."
+    )
+
+
+async def sample(
+    step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
+    temperature: float | None = None,
+) -> Samples:  # fmt: skip
+    """Roll out shard after shard; each is graded while the next one is generated."""
+    config = step.config
+    size = config.rollout.shard_prompts
+    sampled: list[Rows] = []
+    grading: list[asyncio.Task[Rows]] = []
+    for place in range(0, len(ids), size):
+        shard = first_shard + len(sampled)
+        draw = Draw(
+            version=version,
+            purpose=purpose,
+            shard=shard,
+            first_slot=first_slot + place,
+            ids=ids[place : place + size],
+            n=n,
+            temperature=config.rollout.temperature if temperature is None else temperature,
+            greedy=purpose == "rollout" and config.algorithm.advantage.estimator == "remax",
+        )
+        rows = await rollout(step, draw, label=f"{purpose} {shard}")
+        sampled.append(rows)
+        grading.append(asyncio.create_task(score(step, draw, rows, label=f"{purpose} {shard}")))
+    scores = [await task for task in grading]
+    return Samples(rollouts=[rows.rows for rows in sampled], scores=[rows.rows for rows in scores], slots=[])
