@@ -43,6 +43,8 @@ class DataConfig(Strict):
     """Column with the problem: text, or a list of chat messages."""
     answer_key: str = "answer"
     """Column with the reference answer."""
+    tests_key: str = "test_cases"
+    """Column with the unit tests of a code problem; the published sets' own columns are found without it."""
     id_key: str = "id"
     """Column that names a problem. Without such a column the row number is used."""
     format_prompt: str | None = None

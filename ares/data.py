@@ -1,21 +1,24 @@
 """Problems: reading them, checking every row before anything is spent, turning them into prompt tokens.
 
 Covered: jsonl, parquet and Hugging Face data sets; plain text and chat messages; verl's parquet rows; the chat template
-and the format prompt; overlong prompts. Not covered: images, unit tests of code problems.
+and the format prompt; overlong prompts; for code, the unit tests (whose formats ares/code_data.py reads). Not covered:
+images; whether unit tests can be passed (`ares data check`).
 """
 
 import functools
+import gzip
 import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
+from ares.code_data import IDS, RowError, read_problem, with_unit_tests
 from ares.config import DataConfig
 from ares.keys import derive_seed
 
@@ -30,7 +33,8 @@ class Problems:
 
     source: str
     frame: pd.DataFrame
-    """Columns id, prompt (text as the model sees it), answer, prompt_token_ids, and whatever else the rows had."""
+    """Columns id, prompt (text as the model sees it), answer, prompt_token_ids, and whatever else the rows had; for
+    code also test_cases, stdin_tests, setup, entry_point and solution, and answer is the solution or ""."""
     overlong: int
     """Rows left out because the prompt was longer than data.max_prompt_length."""
 
@@ -58,24 +62,31 @@ class Problems:
         return pd.Index(self.frame["id"])
 
 
-def load_problems(source: str, split: str, config: DataConfig, tokenizer: PreTrainedTokenizerBase) -> Problems:
-    """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it."""
+def load_problems(
+    source: str, split: str, config: DataConfig, tokenizer: PreTrainedTokenizerBase, code: bool = False
+) -> Problems:
+    """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it.
+
+    code: every row has unit tests instead of an answer (reward.kind=code).
+    """
     if not tokenizer.chat_template:
         raise DataError(
             f"{tokenizer.name_or_path}: the tokenizer has no chat template; post-train an instruct model, "
             "or save a template with the tokenizer (tokenizer.chat_template = …)"
         )
-    raw = _read(source, split)
-    if raw.empty:
-        raise DataError(f"{source}: no rows")
-    prompts = _column(raw, config.prompt_key, source, "data.prompt_key")
-    answers = _answers(raw, config, source)
-    names = _column(raw, config.id_key, source, "data.id_key") if config.id_key in raw else range(len(raw))
+    raw = read_rows(source, split)
+    if code:
+        raw, prompts, answers = _code_columns(raw, config, source)
+    else:
+        prompts = _column(raw, config.prompt_key, source, "data.prompt_key")
+        answers = _answers(raw, config, source)
+    id_key = id_column(raw, config, code)
+    names = _column(raw, id_key, source, "data.id_key") if id_key is not None else range(len(raw))
     ids = [str(name) for name in names]
     _check_ids(ids, raw.index, source)
 
     conversations = [
-        _conversation(value, config.format_prompt, f"{source}:{line}")
+        conversation(value, config.format_prompt, f"{source}:{line}")
         for line, value in zip(raw.index, prompts, strict=True)
     ]
     texts = [
@@ -133,13 +144,25 @@ class Cursor:
         self.epoch, self.position = state["epoch"], state["position"]
 
 
-def _read(source: str, split: str) -> pd.DataFrame:
-    """The rows as they are; the index is the number by which errors name a row: its line, or its place from 1 on."""
+def id_column(raw: pd.DataFrame, config: DataConfig, code: bool) -> str | None:
+    """The column that names problems: data.id_key's, for code also the published sets'; None: row numbers do."""
+    return next((name for name in (config.id_key, *(IDS if code else ())) if name in raw), None)
+
+
+def read_rows(source: str, split: str) -> pd.DataFrame:
+    """The rows as they are; the index is the number by which errors name a row: its line, or its place from 1 on.
+
+    Raises DataError when there is nothing to read.
+    """
     path = Path(source)
-    if path.suffix in (".jsonl", ".json"):
-        return _read_jsonl(path)
-    frame = _read_table(path, source, split)
-    return frame.set_axis(range(1, len(frame) + 1))
+    if path.name.removesuffix(".gz").endswith((".jsonl", ".json")):
+        frame = _read_jsonl(path)
+    else:
+        frame = _read_table(path, source, split)
+        frame = frame.set_axis(range(1, len(frame) + 1))
+    if frame.empty:
+        raise DataError(f"{source}: no rows")
+    return frame
 
 
 def _read_table(path: Path, source: str, split: str) -> pd.DataFrame:
@@ -161,13 +184,17 @@ def _read_table(path: Path, source: str, split: str) -> pd.DataFrame:
 def _read_jsonl(path: Path) -> pd.DataFrame:
     rows: dict[int, dict[str, Any]] = {}
     try:
-        with path.open(encoding="utf-8") as handle:
+        with _opened(path) as handle:
             for number, line in enumerate(handle, 1):
                 if line.strip():
                     rows[number] = _json_row(line, f"{path}:{number}")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
     return pd.DataFrame(list(rows.values()), index=list(rows))
+
+
+def _opened(path: Path) -> TextIO:
+    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
 
 
 def _json_row(line: str, where: str) -> dict[str, Any]:
@@ -192,6 +219,19 @@ def _column(raw: pd.DataFrame, key: str, source: str, setting: str) -> list[Any]
             f"{source}:{raw.index[missing[0]]}: column {key!r} is missing or null ({len(missing)} such rows)"
         )
     return raw[key].tolist()
+
+
+def _code_columns(raw: pd.DataFrame, config: DataConfig, source: str) -> tuple[pd.DataFrame, list[Any], list[str]]:
+    """The rows with their unit tests, the prompts, and the solutions as answers ("" where there is none)."""
+    problems = []
+    records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
+    for line, row in zip(raw.index, records, strict=True):
+        try:
+            problems.append(read_problem(row, config.prompt_key, config.tests_key, config.answer_key))
+        except RowError as error:
+            raise DataError(f"{source}:{line}: {error}") from error
+    frame = with_unit_tests(raw, problems, config.tests_key)
+    return frame, [problem.prompt for problem in problems], [problem.solution or "" for problem in problems]
 
 
 def _answers(raw: pd.DataFrame, config: DataConfig, source: str) -> list[str]:
@@ -219,7 +259,8 @@ def _check_ids(ids: list[str], lines: pd.Index, source: str) -> None:
         first_row[name] = row
 
 
-def _conversation(value: Any, format_prompt: str | None, where: str) -> list[dict[str, str]]:
+def conversation(value: Any, format_prompt: str | None, where: str) -> list[dict[str, str]]:
+    """The chat messages of a prompt. Raises DataError naming `where` when it is none."""
     if isinstance(value, str):
         if not value.strip():
             raise DataError(f"{where}: the prompt is empty")

@@ -59,10 +59,11 @@ class Run:
         """
         store = RunStore(runs / name)
         tokenizer = _tokenizer(config.model.path)
-        train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer)
+        code = config.reward.kind == "code"
+        train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer, code)
         validation = None
         if config.data.validation is not None:
-            held_out = load_problems(config.data.validation, config.data.validation_split, config.data, tokenizer)
+            held_out = load_problems(config.data.validation, config.data.validation_split, config.data, tokenizer, code)
             validation = held_out.first(config.validation.max_prompts)
         if len(train) < config.rollout.prompts:
             raise DataError(
