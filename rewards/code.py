@@ -1,0 +1,200 @@
+"""Rewards for code in TRL's calling convention: the share of tests that a completion's program passes, and its format.
+
+Covered: completions as text or as chat messages, the code block of a response, format, pass rate, all-or-nothing.
+`extract_code`, `code_format_score` and `no_code_verdict` are for callers that judge programs on a sandbox pool of their
+own. Not covered: what a verdict is worth in training (rewards/shaping.py); languages other than Python are checked for
+their format only.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sandbox import Program, SandboxUnavailable, TestOutcome, Verdict
+from sandbox.providers import open_sandbox
+
+logger = logging.getLogger(__name__)
+
+FENCE = "```"
+BINARY_THRESHOLD = 0.99
+_PARSED_AS = "<completion>"
+# Python 3.12 reports every invalid escape in a parsed text on stderr: thousands a step, about foreign programs.
+warnings.filterwarnings("ignore", category=SyntaxWarning, module=_PARSED_AS)
+
+Completion = str | Sequence[Mapping[str, Any]]
+
+
+def completion_text(completion: Completion) -> str:
+    """The reply of a completion: plain text as it is, of chat messages the last one of the assistant.
+
+    Raises ValueError if there is no assistant message.
+    """
+    if isinstance(completion, str):
+        return completion
+    for message in reversed(completion):
+        if message.get("role") == "assistant":
+            content = message.get("content")
+            if isinstance(content, str) or content is None:
+                return content or ""
+            return "".join(part.get("text") or "" for part in content)
+    roles = ", ".join(str(message.get("role")) for message in completion) or "no messages"
+    raise ValueError(f"a completion is text or chat messages with one of the assistant (roles here: {roles})")
+
+
+def extract_code(text: str, language: str = "python") -> str | None:
+    """The first closed code block that is marked as `language`, without its fences; None if there is none."""
+    for block in text.split(FENCE)[1:-1:2]:
+        if block.startswith(f"{language}\n"):
+            return block[len(language) + 1 :]
+    return None
+
+
+def code_format_score(text: str, language: str = "python", allow_trailing_text: bool = False) -> float:
+    """1.0 for a reply with exactly one code block, at its end; .5 if that is no Python; else 0.0 (DiffuCoder).
+
+    The block starts with a fence and `language` and ends with a fence and a line break, after which nothing may come;
+    with `allow_trailing_text` anything but another fence may. Other languages than Python are not parsed.
+    """
+    parts = text.split(FENCE)
+    if len(parts) != 3 or not parts[1].startswith(f"{language}\n") or not (allow_trailing_text or parts[2] == "\n"):
+        return 0.0
+    return 0.5 if language == "python" and not _is_python(parts[1][len(language) + 1 :]) else 1.0
+
+
+def _is_python(source: str) -> bool:
+    try:
+        ast.parse(source, _PARSED_AS)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        # ValueError: a null byte or half a surrogate pair. The last two: nesting that the parser gives up on.
+        return False
+    return True
+
+
+def get_code_format_reward(
+    language: str = "python", allow_trailing_text: bool = False
+) -> Callable[..., list[float | None]]:
+    """A reward function `f(completions, **columns)` that gives each completion its `code_format_score`."""
+
+    def code_format_reward(completions: Sequence[Completion], **kwargs: Any) -> list[float | None]:
+        return [code_format_score(completion_text(item), language, allow_trailing_text) for item in completions]
+
+    return code_format_reward
+
+
+def code_reward(
+    completions: Sequence[Completion],
+    num_parallel: int = 2,
+    provider_type: str = "e2b",
+    enforce_same_language: bool = False,
+    *,
+    allow_trailing_text: bool = False,
+    **kwargs: Any,
+) -> list[float | None]:
+    """Share of its tests that each completion's program passes, in [0, 1]; 0.0 where the format is below 1.0.
+
+    kwargs are the columns of the data set, one entry a completion: `test_cases` (lists of asserts, or such a list as
+    JSON) and, optionally, `language`; other columns are ignored. Every test is judged by itself, in the sandbox of
+    provider_type (local, e2b, morph), on `num_parallel` workers.
+    A failure of the sandbox itself is retried there, then is None: no score, never zero. It is counted in the log
+    and, under TRL, as the metric code_reward/no_score.
+    Raises ValueError before anything runs: a missing column, a row without tests, a language that is not Python, more
+    than one language if `enforce_same_language`. Raises SandboxUnavailable where this machine cannot isolate programs.
+    """
+    texts = [completion_text(completion) for completion in completions]
+    tests = [_tests(row, cases) for row, cases in enumerate(_column(kwargs, "test_cases", len(texts)))]
+    _check_languages(kwargs, len(texts), enforce_same_language)
+    if num_parallel < 1:
+        raise ValueError(f"num_parallel is at least 1, got {num_parallel}")
+    rewards: list[float | None] = [0.0] * len(texts)
+    programs: dict[int, Program] = {}
+    for row, text in enumerate(texts):
+        source = extract_code(text) if code_format_score(text, "python", allow_trailing_text) == 1.0 else None
+        if source is not None:
+            programs[row] = Program(source=source, tests=tests[row])
+    for row, verdict in zip(programs, _judge(list(programs.values()), num_parallel, provider_type), strict=True):
+        rewards[row] = None if verdict is None else verdict.pass_ratio
+    unscored = sum(reward is None for reward in rewards)
+    if unscored:
+        logger.warning("code_reward: %d of %d completions have no score: the sandbox failed", unscored, len(rewards))
+    if "log_metric" in kwargs:
+        kwargs["log_metric"]("code_reward/no_score", float(unscored))
+    return rewards
+
+
+def binary_code_reward(
+    completions: Sequence[Completion],
+    num_parallel: int = 2,
+    provider_type: str = "e2b",
+    enforce_same_language: bool = False,
+    **kwargs: Any,
+) -> list[float | None]:
+    """1.0 where `code_reward` is above .99, else 0.0; None stays None."""
+    return binarize(code_reward(completions, num_parallel, provider_type, enforce_same_language, **kwargs))
+
+
+def binarize(rewards: Sequence[float | None], threshold: float = BINARY_THRESHOLD) -> list[float | None]:
+    """1.0 above the threshold, else 0.0; None stays None."""
+    return [None if reward is None else float(reward > threshold) for reward in rewards]
+
+
+def no_code_verdict(tests: int) -> Verdict:
+    """The verdict on a response without a program: every test fails, as if it were no Python. Raises if tests < 1."""
+    if tests < 1:
+        raise ValueError("a response is judged by at least one test")
+    return Verdict(0.0, "syntax_error", (TestOutcome("syntax_error", detail="no code block"),) * tests)
+
+
+def _judge(programs: list[Program], num_parallel: int, provider: str) -> list[Verdict] | list[None]:
+    if not programs:
+        return []
+    try:
+        pool = open_sandbox(provider, min(num_parallel, len(programs)))
+    except SandboxUnavailable as error:
+        if provider == "local":  # this machine will not do better next time
+            raise
+        logger.error("code_reward: no machine of %s: %s", provider, error)
+        return [None] * len(programs)
+    with pool:
+        return pool.run(programs)
+
+
+def _column(columns: Mapping[str, Any], name: str, rows: int) -> Sequence[Any] | np.ndarray:
+    if name not in columns:
+        raise ValueError(f"column {name!r} is missing (columns: {', '.join(columns) or 'none'})")
+    column = columns[name]
+    if isinstance(column, str) or not isinstance(column, Sequence | np.ndarray) or len(column) != rows:
+        raise ValueError(f"column {name!r} must have one entry for each of the {rows} completions")
+    return column
+
+
+def _tests(row: int, cases: Any) -> list[str]:
+    where = f"row {row}: test_cases"
+    if isinstance(cases, str):
+        try:
+            cases = json.loads(cases)
+        except ValueError as error:
+            raise ValueError(f"{where} is text but no JSON list: {error}") from error
+    if not isinstance(cases, Sequence | np.ndarray) or not all(isinstance(case, str) for case in cases):
+        raise ValueError(f"{where} must be a list of assert statements, or such a list as JSON")
+    if len(cases) == 0:
+        raise ValueError(f"{where} is empty; a program is judged by at least one test")
+    return [str(case) for case in cases]
+
+
+def _check_languages(columns: Mapping[str, Any], rows: int, enforce_same: bool) -> None:
+    languages = _column(columns, "language", rows) if "language" in columns else []
+    # None, and in a data frame NaN, is a row that does not say.
+    named = [value for value in languages if value is not None and not (isinstance(value, float) and math.isnan(value))]
+    if enforce_same and len(set(named)) > 1:
+        raise ValueError(f"enforce_same_language: there are {', '.join(sorted(map(str, set(named))))}")
+    for row, language in enumerate(languages):
+        if language in named and language != "python":
+            raise ValueError(f"row {row}: language {language!r}; the sandbox judges python")

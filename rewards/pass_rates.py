@@ -1,0 +1,121 @@
+"""Running pass rates of unit tests, and the weights that hard tests get from them (the dense_weighted reward)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+# Rates are kept as whole ten-thousandths: four digits a test in every commit, and the same on every machine.
+RESOLUTION = 10_000
+
+
+def difficulty_weights(rates: ArrayLike, alpha: float) -> np.ndarray:
+    """w_j = exp(−α·ρ_j)/Σ exp(−α·ρ): tests that rarely pass weigh more, Σw = 1 (VeRPO's difficulty factor).
+
+    rates: [T] in [0, 1]. α = 0 weighs all alike. Returns float64 [T].
+    """
+    weights = np.exp(-alpha * np.asarray(rates, dtype=np.float64))
+    return weights / weights.sum()
+
+
+class RunningPassRates:
+    """Pass rate of every test of every problem seen, an exponential moving average over batches.
+
+    ρ ← (1 − ema)·ρ + ema·(share of the batch's samples of the problem that pass the test); the first batch that shows a
+    problem sets its rates. `alpha` is the sharpness of the weights (`difficulty_weights`).
+    """
+
+    def __init__(self, alpha: float, ema: float) -> None:
+        if not alpha >= 0:
+            raise ValueError(f"alpha must be ≥ 0, got {alpha}")
+        if not 0.0 < ema <= 1.0:
+            raise ValueError(f"ema must lie in (0, 1], got {ema}")
+        self.alpha = alpha
+        self.ema = ema
+        self._rates: dict[Any, np.ndarray] = {}
+
+    def update(
+        self, problems: Sequence[Any] | np.ndarray, passed: Sequence[np.ndarray], scored: np.ndarray | None = None
+    ) -> None:
+        """Take in one batch: problem ids [B] (str or int), B arrays bool [T], and which rows count (None: all).
+
+        Leave out truncated and unscored rows: what they did not pass says nothing about the test. Raises ValueError
+        if a problem's number of tests differs from what it was; nothing is changed then.
+        """
+        rows: dict[Any, list[np.ndarray]] = {}
+        for row, problem in enumerate(_ids(problems)):
+            if scored is None or scored[row]:
+                rows.setdefault(problem, []).append(np.asarray(passed[row], dtype=np.float64))
+        for problem, outcomes in rows.items():
+            self._check_size(problem, {len(outcome) for outcome in outcomes})
+        for problem, outcomes in rows.items():
+            found = np.mean(outcomes, axis=0) * RESOLUTION
+            before = self._rates.get(problem)
+            mixed = found if before is None else (1.0 - self.ema) * before + self.ema * found
+            self._rates[problem] = np.rint(mixed).astype(np.int64)
+
+    def _check_size(self, problem: Any, sizes: set[int]) -> None:
+        known = self._rates.get(problem)
+        expected = sizes if known is None else sizes | {len(known)}
+        if len(expected) > 1:
+            raise ValueError(f"problem {problem!r}: its number of tests changes ({sorted(expected)})")
+
+    def rates(self, problem: Any) -> np.ndarray | None:
+        """Pass rates float64 [T] of a problem's tests; None if no update has shown it."""
+        known = self._rates.get(_ids([problem])[0])
+        return None if known is None else known / RESOLUTION
+
+    def weights(self, problems: Sequence[Any] | np.ndarray, tests: Sequence[int] | np.ndarray) -> list[np.ndarray]:
+        """The weights of each row's tests, Σ = 1: problem ids [B] and numbers of tests [B] → B arrays float64 [T].
+
+        A problem that no update has shown weighs its tests alike. Raises ValueError if a number of tests changes.
+        """
+        found: dict[tuple[Any, int], np.ndarray] = {}
+        keys = list(zip(_ids(problems), (int(count) for count in tests), strict=True))
+        for problem, count in dict.fromkeys(keys):
+            self._check_size(problem, {count})
+            rates = self.rates(problem)
+            found[problem, count] = difficulty_weights(np.zeros(count) if rates is None else rates, self.alpha)
+        return [found[key] for key in keys]
+
+    def metrics(self) -> dict[str, float]:
+        """`code/tests/{problems,pass_rate,never_passed,always_passed}`: problems seen; the others over their tests."""
+        values = {"code/tests/problems": float(len(self._rates))}
+        if self._rates:
+            rates = np.concatenate(list(self._rates.values()))
+            values |= {
+                "code/tests/pass_rate": float(rates.mean() / RESOLUTION),
+                "code/tests/never_passed": float((rates == 0).mean()),
+                "code/tests/always_passed": float((rates == RESOLUTION).mean()),
+            }
+        return values
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a resume restores, as JSON: ids are listed, not keys, so that an integer stays one."""
+        return {
+            "problems": list(self._rates),
+            "rates": [rates.tolist() for rates in self._rates.values()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` gave. Raises ValueError on other keys, a bad id, or a rate out of bounds."""
+        if set(state) != {"problems", "rates"}:
+            raise ValueError(f"pass-rate state must have the keys ['problems', 'rates'], got {sorted(state)}")
+        problems = _ids(state["problems"])
+        if len(problems) != len(state["rates"]):
+            raise ValueError(f"pass-rate state: {len(problems)} problems but rates of {len(state['rates'])}")
+        for problem, rates in zip(problems, state["rates"], strict=True):
+            if not rates or not all(isinstance(rate, int) and 0 <= rate <= RESOLUTION for rate in rates):
+                raise ValueError(f"pass-rate state: problem {problem!r} has {rates}; whole numbers, 0 to {RESOLUTION}")
+        self._rates = {p: np.array(r, dtype=np.int64) for p, r in zip(problems, state["rates"], strict=True)}
+
+
+def _ids(problems: Sequence[Any] | np.ndarray) -> list[Any]:
+    ids = [problem.item() if isinstance(problem, np.generic) else problem for problem in problems]
+    for row, problem in enumerate(ids):
+        if not isinstance(problem, str | int) or isinstance(problem, bool):
+            raise ValueError(f"problem ids: row {row} is {problem!r}; an id is a string or an integer")
+    return ids

@@ -1,0 +1,107 @@
+"""VeRPO: test weights from the group's own pass rates, and outcome anchors (arXiv 2601.03525, eqs. 3 and 7-14).
+
+There is no public code; the readings taken are named in docs/rewards.md. The paper's hyper-parameters are settings
+without a default. Not covered: its normalisation of advantages by the group's deviation (the estimators do that).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+@dataclasses.dataclass(frozen=True)
+class VerpoSettings:
+    """Hyper-parameters of VeRPO. Raises ValueError where one is out of bounds."""
+
+    alpha: float
+    """How much more a hard test weighs than an easy one, ≥ 0."""
+    sigma: float
+    """Pass rates this close count as one cluster, > 0."""
+    delta: float
+    """Added to a cluster's density, > 0."""
+    gamma: float
+    """Decay of the outcome anchor per turn, in [0, 1]."""
+    beta: float
+    """Weight of the dense, per-turn part beside the outcome anchor, ≥ 0."""
+
+    def __post_init__(self) -> None:
+        for name, ok, bound in (
+            ("alpha", self.alpha >= 0, "≥ 0"),
+            ("sigma", self.sigma > 0, "> 0"),
+            ("delta", self.delta > 0, "> 0"),
+            ("gamma", 0 <= self.gamma <= 1, "in [0, 1]"),
+            ("beta", self.beta >= 0, "≥ 0"),
+        ):
+            if not ok:
+                raise ValueError(f"VeRPO: {name} must be {bound}, got {getattr(self, name)}")
+
+
+def cluster_density(rates: ArrayLike, sigma: float) -> np.ndarray:
+    """N̂_j = Σ_j' exp(−(ρ_j − ρ_j')²/2σ²), how many tests pass about as often as test j: [T] → float64 [T]."""
+    rho = np.asarray(rates, dtype=np.float64)
+    return np.exp(-((rho[:, None] - rho[None, :]) ** 2) / (2 * sigma**2)).sum(1)
+
+
+def verpo_weights(rates: ArrayLike, alpha: float, sigma: float, delta: float) -> np.ndarray:
+    """w_j = exp(−α·ρ_j)/(N̂_j + δ): rarely passed tests weigh more, near-duplicates share their weight.
+
+    rates: [T], pass rate ρ_j of each test in [0, 1]. Returns float64 [T]; the weights do not sum to 1.
+    """
+    rho = np.asarray(rates, dtype=np.float64)
+    return np.exp(-alpha * rho) / (cluster_density(rho, sigma) + delta)
+
+
+def verpo_group_weights(
+    groups: Sequence[Hashable] | np.ndarray,
+    passed: Sequence[np.ndarray],
+    scored: np.ndarray,
+    settings: VerpoSettings,
+) -> list[np.ndarray]:
+    """The weights of each row's tests, from the pass rates of its group's scored rows.
+
+    groups: [B], rows of one prompt share a label; passed: B arrays bool [T]; scored: bool [B]. Returns B arrays float64
+    [T], one object per group; in a group without scored rows, weights of rate 0. Raises ValueError if rows of one
+    group differ in their number of tests.
+    """
+    members: dict[Hashable, list[int]] = {}
+    for row, label in enumerate(groups):
+        members.setdefault(label, []).append(row)
+    weights: list[np.ndarray] = [np.empty(0)] * len(passed)
+    for label, rows in members.items():
+        if len({len(passed[row]) for row in rows}) > 1:
+            raise ValueError(f"group {label!r}: its rows differ in their number of tests")
+        outcomes = np.stack([passed[row] for row in rows])[np.asarray(scored)[rows]]
+        rates = outcomes.mean(0) if len(outcomes) else np.zeros(len(passed[rows[0]]))
+        found = verpo_weights(rates, settings.alpha, settings.sigma, settings.delta)
+        for row in rows:
+            weights[row] = found
+    return weights
+
+
+def verpo_turn_rewards(passed: ArrayLike, weights: ArrayLike) -> np.ndarray:
+    """Σ_j w_j·1[test j passes], the dense reward of each turn: [..., T] and [T] → float64 [...]."""
+    return np.asarray(passed, dtype=np.float64) @ np.asarray(weights, dtype=np.float64)
+
+
+def verpo_advantages(
+    turn_rewards: Sequence[ArrayLike], solved: ArrayLike, gamma: float, beta: float
+) -> list[np.ndarray]:
+    """A = (R − mean R) + β·(r − mean r): the outcome anchor of a trajectory plus its dense reward of a turn.
+
+    turn_rewards: one array per trajectory of the group, one reward a turn; solved: bool per trajectory, all tests
+    passed at its last turn. R = γ^turns·solved, its mean is over trajectories; the mean of r is over all turns of all
+    trajectories. Returns one float64 array per trajectory. Raises ValueError on a trajectory without turns.
+    """
+    rewards = [np.asarray(turns, dtype=np.float64) for turns in turn_rewards]
+    turns = np.array([len(reward) for reward in rewards])
+    if (turns == 0).any():
+        raise ValueError(f"trajectory {int((turns == 0).argmax())} has no turns")
+    anchors = gamma**turns * np.asarray(solved, dtype=np.float64)
+    mean_turn = np.concatenate(rewards).mean()
+    return [
+        (anchor - anchors.mean()) + beta * (reward - mean_turn) for anchor, reward in zip(anchors, rewards, strict=True)
+    ]

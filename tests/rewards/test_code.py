@@ -1,0 +1,152 @@
+"""Rewards for code: the block, its format, and the tests it passes in the sandbox."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rewards.code
+from rewards.code import (
+    binary_code_reward,
+    code_format_score,
+    code_reward,
+    completion_text,
+    extract_code,
+    get_code_format_reward,
+    no_code_verdict,
+)
+from sandbox import SandboxUnavailable
+
+RIGHT = "```python\ndef f(x):\n    return x + 1\n```\n"
+HALF = "```python\ndef f(x):\n    return 2\n```\n"
+TESTS = ["assert f(1) == 2", "assert f(2) == 3"]
+PIECES = ["```", "`", "python", "bash", "\n", "x = 1", " ", "text"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join), st.sampled_from(["python", "bash", "c++"]))
+def test_the_format_is_the_published_expression(text, language):
+    pattern = rf"^(?:(?!```)[\s\S])*?```{re.escape(language)}\n(?:(?!```)[\s\S])*?```\n$"
+    assert (code_format_score(text, language) > 0) == (re.fullmatch(pattern, text) is not None)
+    if code_format_score(text, language) > 0:
+        assert extract_code(text, language) is not None
+        assert code_format_score(text, language, allow_trailing_text=True) > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Here:\n```python\nx = 1\n```\nand\n```python\ny = 2\n```\n", "x = 1\n"),
+        ("```bash\nls\n```\n```python\nx = 1\n```", "x = 1\n"),
+        ("```\nx = 1\n```\n", None),
+        ("```python\nx = 1\n", None),
+        ("x = 1", None),
+    ],
+)
+def test_the_first_closed_block_of_the_language_is_the_code(text, code):
+    assert extract_code(text) == code
+
+
+def test_text_after_the_block_needs_the_switch():
+    for tail in ("", "\n\n", "\nThis adds one.\n"):
+        text = RIGHT.removesuffix("\n") + tail
+        assert code_format_score(text) == 0.0
+        assert code_format_score(text, allow_trailing_text=True) == 1.0
+    assert code_format_score(RIGHT + RIGHT, allow_trailing_text=True) == 0.0
+    assert get_code_format_reward(allow_trailing_text=True)([RIGHT + "\n"], prompts=["p"]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["-" * 100_000 + "1", "(" * 100_000, "a" + ".b" * 100_000, "a" + "+a" * 100_000, "1" * 5000, "\0", "\ud800", "f'{"],
+    ids=["minus", "parentheses", "attributes", "sums", "digits", "null", "surrogate", "f-string"],
+)
+def test_text_that_exhausts_the_parser_is_no_python(source):
+    assert code_format_score(f"```python\n{source}\n```\n") == 0.5
+
+
+def test_the_reply_is_the_last_message_of_the_assistant():
+    chat = [{"role": "assistant", "content": "no"}, {"role": "assistant", "content": RIGHT}]
+    assert completion_text([*chat, {"role": "tool", "content": "ok"}]) == RIGHT
+    assert completion_text([{"role": "assistant", "content": [{"type": "text", "text": RIGHT}]}]) == RIGHT
+    assert completion_text([{"role": "assistant", "content": None}]) == ""
+    with pytest.raises(ValueError, match="roles here: user"):
+        completion_text([{"role": "user", "content": RIGHT}])
+
+
+def test_pass_rates_of_plain_and_conversational_completions():
+    completions = [RIGHT, HALF, "no code", [{"role": "assistant", "content": RIGHT}], RIGHT.removesuffix("\n")]
+    columns = {
+        "test_cases": [TESTS, np.array(TESTS, dtype=object), TESTS, json.dumps(TESTS), TESTS],
+        "prompts": ["p"] * 5,
+    }
+    assert code_reward(completions, provider_type="local", **columns) == [1.0, 0.5, 0.0, 1.0, 0.0]
+    loose = code_reward(completions, provider_type="local", allow_trailing_text=True, **columns)
+    assert loose == [1.0, 0.5, 0.0, 1.0, 1.0]
+    assert binary_code_reward(completions, provider_type="local", **columns) == [1.0, 0.0, 0.0, 1.0, 0.0]
+
+
+def test_a_failure_of_the_sandbox_is_no_score_and_counted(caplog):
+    counted = {}
+    rewards = code_reward(
+        [RIGHT, RIGHT, "no code"],
+        provider_type="local",
+        # The sandbox cannot judge by a test that does not compile.
+        test_cases=[["assert f(1 =="], TESTS, TESTS],
+        log_metric=counted.__setitem__,
+    )
+    assert rewards == [None, 1.0, 0.0]
+    assert counted == {"code_reward/no_score": 1.0}
+    assert "1 of 3 completions have no score" in caplog.text
+
+
+def test_a_provider_without_machines_is_no_score_but_a_missing_isolation_is_an_error(monkeypatch, caplog):
+    def unavailable(provider, num_workers):
+        raise SandboxUnavailable("no worker starts")
+
+    monkeypatch.setattr(rewards.code, "open_sandbox", unavailable)
+    assert code_reward([RIGHT, "no code"], provider_type="e2b", test_cases=[TESTS, TESTS]) == [None, 0.0]
+    assert "no machine of e2b" in caplog.text
+    with pytest.raises(SandboxUnavailable):
+        code_reward([RIGHT], provider_type="local", test_cases=[TESTS])
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({}, "column 'test_cases' is missing"),
+        ({"test_cases": [TESTS]}, "one entry for each of the 2 completions"),
+        ({"test_cases": [TESTS, []]}, "row 1: test_cases is empty"),
+        ({"test_cases": [TESTS, [1]]}, "row 1: test_cases must be a list of assert statements"),
+        ({"test_cases": [TESTS, None]}, "row 1: test_cases must be a list of assert statements"),
+        ({"test_cases": [TESTS, "assert f(1)"]}, "row 1: test_cases is text but no JSON list"),
+        ({"test_cases": [TESTS, TESTS], "language": ["python", "cpp"]}, "row 1: language 'cpp'"),
+        (
+            {"test_cases": [TESTS, TESTS], "language": ["python", "cpp"], "enforce_same_language": True},
+            "enforce_same_language: there are cpp, python",
+        ),
+        ({"test_cases": [TESTS, TESTS], "num_parallel": 0}, "num_parallel"),
+        ({"test_cases": [TESTS, TESTS], "provider_type": "locale"}, "unknown sandbox provider 'locale'"),
+    ],
+)
+def test_bad_input_is_named_before_anything_runs(options, match, monkeypatch):
+    if "provider_type" not in options:
+        monkeypatch.setattr(rewards.code, "open_sandbox", lambda *a, **k: pytest.fail("a sandbox was opened"))
+    with pytest.raises(ValueError, match=match):
+        code_reward([RIGHT, RIGHT], **options)
+
+
+def test_nothing_to_judge_opens_no_sandbox(monkeypatch):
+    monkeypatch.setattr(rewards.code, "open_sandbox", lambda *a, **k: pytest.fail("a sandbox was opened"))
+    assert code_reward([], test_cases=[]) == []
+    assert code_reward(["no code"], test_cases=[TESTS], language=[None]) == [0.0]
+
+
+def test_the_verdict_on_no_code_fails_every_test():
+    verdict = no_code_verdict(2)
+    assert (verdict.pass_ratio, verdict.error_type, len(verdict.tests)) == (0.0, "syntax_error", 2)
+    with pytest.raises(ValueError, match="at least one test"):
+        no_code_verdict(0)

@@ -1,0 +1,129 @@
+"""Running pass rates of tests: what they remember, and the weights they give."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewards.pass_rates import RESOLUTION, RunningPassRates, difficulty_weights
+
+quick = settings(max_examples=50, deadline=None)
+SIZES = {"a": 3, 7: 1, "b": 5}
+
+
+@st.composite
+def batches(draw):
+    ids = draw(st.lists(st.sampled_from(list(SIZES)), min_size=1, max_size=8))
+    passed = [np.array(draw(st.lists(st.booleans(), min_size=SIZES[i], max_size=SIZES[i]))) for i in ids]
+    return ids, passed, np.array(draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids))))
+
+
+def test_the_first_batch_sets_the_rates_and_later_ones_move_them():
+    rates = RunningPassRates(alpha=1.0, ema=0.1)
+    assert rates.rates("p") is None
+    rates.update(["p", "p"], [np.array([True, False]), np.array([True, True])])
+    assert rates.rates("p") == pytest.approx([1.0, 0.5])
+    rates.update(["p"], [np.array([False, True])])
+    assert rates.rates("p") == pytest.approx([0.9, 0.55])
+
+
+def test_rows_without_a_score_do_not_count():
+    rates = RunningPassRates(alpha=1.0, ema=1.0)
+    passed = [np.array([True]), np.array([False]), np.array([False])]
+    rates.update(["p", "p", "q"], passed, scored=np.array([True, False, False]))
+    assert rates.rates("p") == [1.0]
+    assert rates.rates("q") is None
+
+
+def test_hard_tests_weigh_more_and_unseen_problems_weigh_theirs_alike():
+    rates = RunningPassRates(alpha=2.0, ema=0.1)
+    rates.update(["p"], [np.array([True, False])])
+    seen, unseen, again = rates.weights(["p", "q", "p"], [2, 4, 2])
+    assert seen == pytest.approx([np.exp(-2) / (1 + np.exp(-2)), 1 / (1 + np.exp(-2))])
+    assert unseen == pytest.approx([0.25] * 4)
+    assert again is seen
+
+
+@quick
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0, 10))
+def test_weights_sum_to_one_and_fall_with_the_rate(rates, alpha):
+    weights = difficulty_weights(rates, alpha)
+    assert weights.sum() == pytest.approx(1)
+    order = np.argsort(rates)
+    assert (np.diff(weights[order]) <= 1e-15).all()
+
+
+@quick
+@given(st.lists(batches(), max_size=6), st.integers(0, 6), st.randoms(use_true_random=False))
+def test_a_cut_anywhere_and_the_order_of_rows_change_nothing(steps, cut, random):
+    whole, shuffled = RunningPassRates(1.0, 0.3), RunningPassRates(1.0, 0.3)
+    resumed = RunningPassRates(1.0, 0.3)
+    for step, (ids, passed, scored) in enumerate(steps):
+        if step == cut:
+            state = json.loads(json.dumps(resumed.state_dict()))
+            resumed = RunningPassRates(1.0, 0.3)
+            resumed.load_state_dict(state)
+        whole.update(ids, passed, scored)
+        resumed.update(ids, passed, scored)
+        order = random.sample(range(len(ids)), len(ids))
+        shuffled.update([ids[i] for i in order], [passed[i] for i in order], scored[order])
+    assert resumed.state_dict() == whole.state_dict()
+    assert resumed.metrics() == whole.metrics()
+    for problem, size in SIZES.items():
+        assert whole.weights([problem], [size])[0].tolist() == shuffled.weights([problem], [size])[0].tolist()
+
+
+def test_metrics_count_tests_that_say_nothing():
+    rates = RunningPassRates(1.0, 0.5)
+    assert rates.metrics() == {"code/tests/problems": 0.0}
+    rates.update(["p", "q"], [np.array([True, False]), np.array([True, True])])
+    assert rates.metrics() == {
+        "code/tests/problems": 2.0,
+        "code/tests/pass_rate": 0.75,
+        "code/tests/never_passed": 0.25,
+        "code/tests/always_passed": 0.75,
+    }
+
+
+def test_a_problem_whose_tests_change_is_named_and_changes_nothing():
+    rates = RunningPassRates(1.0, 0.5)
+    rates.update(["p"], [np.array([True, False])])
+    before = rates.state_dict()
+    with pytest.raises(ValueError, match="problem 'p': its number of tests changes"):
+        rates.update(["q", "p"], [np.array([True]), np.array([True])])
+    with pytest.raises(ValueError, match="problem 'p'"):
+        rates.weights(["p"], [3])
+    assert rates.state_dict() == before
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"problems": []},
+        {"problems": ["p"], "rates": []},
+        {"problems": ["p"], "rates": [[]]},
+        {"problems": ["p"], "rates": [[0.5]]},
+        {"problems": ["p"], "rates": [[RESOLUTION + 1]]},
+        {"problems": [None], "rates": [[1]]},
+    ],
+)
+def test_a_state_that_is_none_is_refused(state):
+    with pytest.raises(ValueError, match=r"pass-rate state|problem ids"):
+        RunningPassRates(1.0, 0.5).load_state_dict(state)
+
+
+@pytest.mark.parametrize(("alpha", "ema"), [(-1.0, 0.5), (float("nan"), 0.5), (1.0, 0.0), (1.0, 1.1)])
+def test_settings_out_of_bounds_are_refused(alpha, ema):
+    with pytest.raises(ValueError, match="must"):
+        RunningPassRates(alpha, ema)
+
+
+def test_the_state_is_small():
+    rates = RunningPassRates(1.0, 0.1)
+    ids = list(range(1000))
+    rng = np.random.default_rng(0)
+    rates.update(ids * 4, list(rng.random((4000, 6)) < 0.5))
+    rates.update(ids * 4, list(rng.random((4000, 6)) < 0.5))
+    assert len(json.dumps(rates.state_dict())) < 50_000

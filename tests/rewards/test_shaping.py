@@ -1,0 +1,267 @@
+"""What a code response is worth: worked figures and properties of the designs."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewards.code import no_code_verdict
+from rewards.shaping import (
+    RUNTIME_ERRORS,
+    UNSCORED,
+    CodeOutcomes,
+    LateEfficiency,
+    RewardDesign,
+    late_efficiency,
+    rltf_coarse,
+    shape_code_rewards,
+)
+from rewards.verpo import VerpoSettings, verpo_advantages, verpo_group_weights, verpo_turn_rewards
+from sandbox import ERROR_TYPES, Verdict
+from sandbox import TestOutcome as Outcome
+from sandbox.program import classify
+
+quick = settings(max_examples=100, deadline=None)
+VERPO = VerpoSettings(alpha=1.0, sigma=0.1, delta=1e-6, gamma=0.9, beta=0.5)
+OVERRIDING = [RewardDesign.DENSE_LINEAR, RewardDesign.DENSE_WEIGHTED, RewardDesign.OUTCOME_ANCHOR]
+BOUNDED = [*OVERRIDING, RewardDesign.SPARSE]
+
+
+def outcomes(*rows):
+    """From rows (error type or None for what the tests say, tests passed, truncated)."""
+    kinds = [kind or ("accepted" if all(passed) else "wrong_answer") for kind, passed, _ in rows]
+    return CodeOutcomes(
+        error_type=np.array(kinds, dtype=object),
+        truncated=np.array([truncated for _, _, truncated in rows]),
+        passed=[np.array(passed, dtype=bool) for _, passed, _ in rows],
+        errored=np.array([int(kind in RUNTIME_ERRORS) for kind in kinds]),
+    )
+
+
+def reward(design, batch, **options):
+    weights = [np.arange(1.0, len(row) + 1) for row in batch.passed]
+    if design == "verpo":
+        return shape_code_rewards(design, batch, weights=weights, verpo=VERPO, **options)
+    return shape_code_rewards(design, batch, weights=weights if design == "dense_weighted" else None, **options)
+
+
+tests = st.lists(st.booleans(), min_size=1, max_size=12)
+verdict = st.sampled_from(ERROR_TYPES)
+
+
+@st.composite
+def judged(draw):
+    """A verdict as the sandbox makes it, and whether its response was cut off."""
+    kinds = draw(st.lists(st.sampled_from([k for k in ERROR_TYPES if k != "truncated"]), min_size=1, max_size=8))
+    truncated = draw(st.booleans())
+    found = tuple(Outcome(kind) for kind in kinds)
+    ratio, kind = classify(found, truncated)
+    return Verdict(ratio, kind, found), truncated
+
+
+def test_the_figures_of_the_designs():
+    six_of_ten = outcomes((None, [1] * 6 + [0] * 4, False))
+    all_ten = outcomes((None, [1] * 10, False))
+    assert shape_code_rewards("sparse", six_of_ten) == [0.0]
+    assert shape_code_rewards("dense_linear", six_of_ten) == pytest.approx([0.48])
+    assert shape_code_rewards("outcome_anchor", six_of_ten) == pytest.approx([0.3])
+    weights = [np.array([0.2] * 3 + [0.4 / 7] * 7)]
+    two_hard_five_easy = outcomes((None, [1, 1, 0] + [1] * 5 + [0] * 2, False))
+    assert shape_code_rewards("dense_weighted", two_hard_five_easy, weights=weights)[0] == pytest.approx(
+        0.5914, abs=5e-5
+    )
+    for design in BOUNDED:
+        assert reward(design, all_ten) == [1.0]
+
+
+def test_every_error_type_has_its_branch():
+    branch = {
+        "internal_error": math.nan,
+        "truncated": math.nan,
+        "syntax_error": -1.0,
+        "memory": -0.6,
+        "timeout": -0.6,
+        "output_limit": -0.6,
+        "runtime_error": -0.6,
+        "wrong_answer": -0.3 + 1.3 * 0.5,
+        "accepted": 1.0,
+    }
+    assert set(branch) == set(ERROR_TYPES)
+    for kind, expected in branch.items():
+        passed = [True, True] if kind == "accepted" else [True, False]
+        found = shape_code_rewards("dense_linear", outcomes((kind, passed, False)))[0]
+        assert found == pytest.approx(expected, nan_ok=True), kind
+
+
+@quick
+@given(st.lists(judged(), min_size=1, max_size=6), st.sampled_from(list(RewardDesign)))
+def test_precedence_one_branch_per_sample_and_bounds(rows, design):
+    batch = CodeOutcomes.from_verdicts([row for row, _ in rows], [cut for _, cut in rows])
+    found = reward(design, batch)
+    assert found.shape == (len(rows),)
+    for value, (row, cut) in zip(found, rows, strict=True):
+        if cut or row.error_type in UNSCORED:
+            assert math.isnan(value)
+        elif design not in OVERRIDING:
+            assert value >= 0
+            assert value <= 1 or design is RewardDesign.VERPO
+        elif row.error_type == "syntax_error":
+            assert value == -1.0
+        elif row.error_type in RUNTIME_ERRORS:
+            assert value == -0.6
+        else:
+            assert -0.3 <= value <= 1.0
+
+
+@quick
+@given(tests, st.integers(0, 11), st.sampled_from(list(RewardDesign)), st.floats(0, 0.2), st.integers(0, 200))
+def test_a_further_test_passed_never_costs_reward_and_all_passed_is_best(passed, index, design, cost, length):
+    index %= len(passed)
+    more = [value or i == index for i, value in enumerate(passed)]
+    batch = outcomes((None, passed, False), (None, more, False), (None, [True] * len(passed), False))
+    before, after, best = reward(design, batch)
+    assert before <= after <= best
+    weights = [np.arange(1.0, len(passed) + 1)] * 3 if design == "dense_weighted" else None
+    term = late_efficiency(design, batch, [length] * 3, LateEfficiency(cost, 50, 150), weights=weights)
+    before, after, best = reward(design, batch) + term
+    assert before <= after + 1e-12
+    assert after <= best + 1e-12
+
+
+@quick
+@given(st.lists(judged(), min_size=1, max_size=6), st.sampled_from(list(RewardDesign)))
+def test_a_batch_is_its_rows(rows, design):
+    whole = reward(design, CodeOutcomes.from_verdicts([row for row, _ in rows], [cut for _, cut in rows]))
+    alone = [reward(design, CodeOutcomes.from_verdicts([row], [cut]))[0] for row, cut in rows]
+    assert whole.tolist() == pytest.approx(alone, nan_ok=True, abs=0)
+
+
+def test_policy_all_wants_every_test_to_end_in_an_error():
+    one_of_two = Verdict(0.5, "timeout", (Outcome("accepted"), Outcome("timeout")))
+    both = Verdict(0.0, "timeout", (Outcome("runtime_error"), Outcome("timeout")))
+    batch = CodeOutcomes.from_verdicts([one_of_two, both], [False, False])
+    assert shape_code_rewards("dense_linear", batch).tolist() == [-0.6, -0.6]
+    assert shape_code_rewards("dense_linear", batch, error_policy="all") == pytest.approx([0.35, -0.6])
+
+
+def test_a_response_without_code_counts_as_no_python():
+    batch = CodeOutcomes.from_verdicts([no_code_verdict(3), no_code_verdict(3)], [False, True])
+    assert batch.tests.tolist() == [3, 3]
+    assert shape_code_rewards("dense_linear", batch).tolist() == pytest.approx([-1.0, math.nan], nan_ok=True)
+
+
+def test_a_truncated_response_is_masked_even_where_it_passes():
+    batch = outcomes((None, [True, True], True))
+    assert all(np.isnan(reward(design, batch)).all() for design in RewardDesign)
+
+
+def test_coarse_feedback_of_every_error_type():
+    assert rltf_coarse(ERROR_TYPES) == pytest.approx(
+        [math.nan, -1, -0.6, -0.6, -0.6, -0.6, -0.3, math.nan, 1], nan_ok=True
+    )
+
+
+def test_late_efficiency_charges_long_responses_that_are_nearly_right():
+    batch = outcomes(
+        (None, [1] * 9 + [0], False),
+        (None, [1] * 10, False),
+        (None, [1] * 10, False),
+        (None, [1] * 8 + [0] * 2, False),
+        ("timeout", [1] * 9 + [0], False),
+        (None, [1] * 10, True),
+    )
+    term = late_efficiency("dense_linear", batch, [150, 100, 50, 150, 150, 150], LateEfficiency(0.26, 50, 150))
+    assert term == pytest.approx([-0.13, -0.13, 0, 0, 0, math.nan], abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("arguments", [(0.27, 0, 1), (-0.1, 0, 1), (math.nan, 0, 1), (0.1, 5, 5), (0.1, -1, 5)])
+def test_efficiency_settings_out_of_bounds_are_refused(arguments):
+    with pytest.raises(ValueError, match="efficiency"):
+        LateEfficiency(*arguments)
+
+
+def test_efficiency_that_could_make_a_passed_test_cost_reward_is_refused():
+    with pytest.raises(ValueError, match=r"at most \.2 with outcome_anchor"):
+        late_efficiency("outcome_anchor", outcomes((None, [1], False)), [1], LateEfficiency(0.21, 0, 1))
+
+
+@quick
+@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=2, max_size=6))
+def test_verpo_rewards_less_their_group_mean_are_the_papers_advantages(group):
+    batch = outcomes(*((None, passed, False) for passed in group))
+    weights = verpo_group_weights(["g"] * len(group), batch.passed, batch.scored, VERPO)
+    found = shape_code_rewards("verpo", batch, weights=weights, verpo=VERPO)
+    turns = [verpo_turn_rewards([passed], weights[0]) for passed in group]
+    paper = verpo_advantages(turns, batch.accepted, VERPO.gamma, VERPO.beta)
+    assert found - found.mean() == pytest.approx(np.concatenate(paper), abs=1e-12)
+
+
+def test_verpo_weighs_hard_tests_more_and_lets_alike_ones_share():
+    batch = outcomes(*((None, passed, False) for passed in ([1, 1, 0, 1], [1, 1, 0, 0], [1, 1, 1, 0])))
+    (hard_alone, _, _) = verpo_group_weights(["g"] * 3, batch.passed, batch.scored, VERPO)
+    assert hard_alone[0] == hard_alone[1] < hard_alone[2] == hard_alone[3]
+    alike = [np.array([True, False]), np.array([True, False])]
+    shared, _ = verpo_group_weights(["g", "g"], alike, np.array([True, True]), VERPO)
+    assert shared[0] < shared[1]
+
+
+def test_verpo_rates_leave_out_rows_without_a_score_and_keep_groups_apart():
+    passed = [np.array([True]), np.array([False]), np.array([False])]
+    weights = verpo_group_weights(["a", "a", "b"], passed, np.array([True, False, True]), VERPO)
+    assert weights[0] is weights[1]
+    assert weights[0] == pytest.approx([math.exp(-1)], rel=1e-5)
+    assert weights[2] == pytest.approx([1], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["alpha", "sigma", "delta", "gamma", "beta"])
+def test_verpo_settings_out_of_bounds_are_refused(name):
+    values = {"alpha": 1.0, "sigma": 0.1, "delta": 1e-6, "gamma": 0.9, "beta": 0.5}
+    for bad in (-1.0, math.nan):
+        with pytest.raises(ValueError, match=name):
+            VerpoSettings(**(values | {name: bad}))
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        ([(None, [1], False), (None, [], False)], "row 1 has no tests"),
+        ([("assertion", [1], False)], "row 0: unknown error type 'assertion'"),
+        ([("accepted", [1, 0], False)], "row 0 is accepted, but passes 1 of 2"),
+        ([("timeout", [1, 1], False)], "1 errors and 2 passes of 2 tests"),
+    ],
+)
+def test_outcomes_that_make_no_sense_are_named(rows, match):
+    with pytest.raises(ValueError, match=match):
+        outcomes(*rows)
+
+
+def test_an_error_without_a_test_that_ended_in_one_is_named():
+    with pytest.raises(ValueError, match="none of its tests ended in an error"):
+        CodeOutcomes(np.array(["memory"], dtype=object), np.array([False]), [np.array([False])], np.array([0]))
+
+
+@pytest.mark.parametrize(
+    ("design", "options", "match"),
+    [
+        ("sparser", {}, "sparser"),
+        ("dense_weighted", {}, "needs weights"),
+        ("dense_linear", {"weights": [np.ones(2)]}, "takes no weights"),
+        ("dense_weighted", {"weights": [np.ones(3)]}, "row 0: weights of shape"),
+        ("dense_weighted", {"weights": [np.zeros(2)]}, "row 0: weights"),
+        ("dense_weighted", {"weights": [np.array([2.0, -1.0])]}, "not negative"),
+        ("verpo", {"weights": [np.ones(2)]}, "verpo settings"),
+        ("sparse", {"verpo": VERPO}, "verpo settings"),
+        ("dense_linear", {"error_policy": "some"}, "error_policy"),
+    ],
+)
+def test_wrong_arguments_are_named(design, options, match):
+    with pytest.raises(ValueError, match=match):
+        shape_code_rewards(design, outcomes((None, [1, 0], False)), **options)
+
+
+def test_an_empty_batch_is_no_error():
+    empty = CodeOutcomes.from_verdicts([], [])
+    assert shape_code_rewards("dense_linear", empty).shape == (0,)
+    assert shape_code_rewards("dense_weighted", empty, weights=[]).shape == (0,)
