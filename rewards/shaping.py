@@ -51,6 +51,12 @@ class RewardDesign(enum.StrEnum):
     """−.3 + p + .3·[AC]."""
     VERPO = "verpo"
     """β·Σ w_j·1_j + γ·[AC], without the override; not bounded by 1."""
+    PASS_RATIO = "pass_ratio"
+    """p, without the override (DiffuCoder, Murphy)."""
+
+
+OVERRIDDEN = frozenset({RewardDesign.DENSE_LINEAR, RewardDesign.DENSE_WEIGHTED, RewardDesign.OUTCOME_ANCHOR})
+"""The designs in which syntax errors and errors have rewards of their own."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,16 +164,14 @@ def shape_code_rewards(
     missing, superfluous, negative, or do not fit the tests.
     """
     design = RewardDesign(design)
-    ratio = _ratio(design, outcomes, weights)
-    accepted = outcomes.accepted
     if (verpo is None) == (design is RewardDesign.VERPO):
         raise ValueError(f"design {design}: verpo settings belong to the verpo design, which needs them")
+    passed_weight, weight = _weight(design, outcomes, weights)
+    ratio, accepted = passed_weight / weight, outcomes.accepted
     if verpo is not None:
-        assert weights is not None
-        total = np.fromiter((row.sum() for row in weights), dtype=np.float64, count=len(weights))
-        rewards = verpo.beta * total * ratio + verpo.gamma * accepted
-    elif design is RewardDesign.SPARSE:
-        rewards = accepted.astype(np.float64)
+        rewards = verpo.beta * passed_weight + verpo.gamma * accepted
+    elif design not in OVERRIDDEN:
+        rewards = accepted.astype(np.float64) if design is RewardDesign.SPARSE else ratio
     else:
         anchored = design is RewardDesign.OUTCOME_ANCHOR
         by_tests = FAILURE_REWARD + ratio + ANCHOR * accepted if anchored else rltf_adaptive(ratio)
@@ -184,7 +188,7 @@ class LateEfficiency:
     """Settings of the late efficiency term. Raises ValueError where one is out of bounds."""
 
     coefficient: float
-    """c in [0, .26]; at most .2 with outcome_anchor. Above that, a further test passed could cost reward."""
+    """c in [0, .26]; at most .2 with outcome_anchor and pass_ratio. Above, a further test passed could cost reward."""
     soft_length: int
     """Ls, tokens up to which nothing is charged."""
     max_length: int
@@ -216,18 +220,20 @@ def late_efficiency(
     reward.
     """
     design = RewardDesign(design)
-    if design is RewardDesign.OUTCOME_ANCHOR and settings.coefficient > 0.2:
-        raise ValueError(f"efficiency: coefficient at most .2 with outcome_anchor, got {settings.coefficient}")
+    if design in (RewardDesign.OUTCOME_ANCHOR, RewardDesign.PASS_RATIO) and settings.coefficient > 0.2:
+        raise ValueError(f"efficiency: coefficient at most .2 with {design}, got {settings.coefficient}")
     if design in (RewardDesign.SPARSE, RewardDesign.VERPO):
         ratio = outcomes.accepted.astype(np.float64)
     else:
-        ratio = _ratio(design, outcomes, weights)
-        overridden = (outcomes.error_type == "syntax_error") | _ran_into_error(outcomes, error_policy)
-        ratio = np.where(overridden, 0.0, ratio)
+        passed_weight, weight = _weight(design, outcomes, weights)
+        ratio = passed_weight / weight
+        if design in OVERRIDDEN:
+            overridden = (outcomes.error_type == "syntax_error") | _ran_into_error(outcomes, error_policy)
+            ratio = np.where(overridden, 0.0, ratio)
     late = np.clip((ratio - LATE_FROM) / (1.0 - LATE_FROM), 0.0, 1.0)
     span = settings.max_length - settings.soft_length
     long = np.clip((np.asarray(lengths, dtype=np.float64) - settings.soft_length) / span, 0.0, 1.0)
-    return np.where(outcomes.scored, -settings.coefficient * late * long, np.nan)
+    return np.where(outcomes.scored, 0.0 - settings.coefficient * late * long, np.nan)
 
 
 def _ran_into_error(outcomes: CodeOutcomes, policy: ErrorPolicy) -> np.ndarray:
@@ -236,13 +242,15 @@ def _ran_into_error(outcomes: CodeOutcomes, policy: ErrorPolicy) -> np.ndarray:
     return outcomes.errored > 0 if policy == "any" else outcomes.errored == outcomes.tests
 
 
-def _ratio(design: RewardDesign, outcomes: CodeOutcomes, weights: Sequence[np.ndarray] | None) -> np.ndarray:
-    """Share of the tests passed, weighted where the design weighs them: float64 [B], exactly 1 where all are."""
+def _weight(
+    design: RewardDesign, outcomes: CodeOutcomes, weights: Sequence[np.ndarray] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weight of the tests passed, and of all: two float64 [B], exactly equal where all are passed."""
     weighted = design in (RewardDesign.DENSE_WEIGHTED, RewardDesign.VERPO)
     if weighted != (weights is not None):
         raise ValueError(f"design {design} {'needs' if weighted else 'takes no'} weights of tests")
     if weights is None or len(weights) == 0:
-        return outcomes.passes / outcomes.tests
+        return outcomes.passes.astype(np.float64), outcomes.tests.astype(np.float64)
     sizes = outcomes.tests
     for row, (weight, size) in enumerate(zip(weights, sizes, strict=True)):
         if np.shape(weight) != (size,):
@@ -252,6 +260,5 @@ def _ratio(design: RewardDesign, outcomes: CodeOutcomes, weights: Sequence[np.nd
     total = np.add.reduceat(flat, starts)
     for row in np.flatnonzero(~(np.isfinite(total) & (total > 0) & (np.minimum.reduceat(flat, starts) >= 0))):
         raise ValueError(f"row {row}: weights {weights[row]} must be finite, not negative, and not all 0")
-    part = np.add.reduceat(np.where(np.concatenate(outcomes.passed), flat, 0.0), starts)
-    # Rounding: the same terms are summed in the same order, so that all tests passed is exactly 1.
-    return part / total
+    # The same terms in the same order as in the total: with all tests passed the two sums are equal to the bit.
+    return np.add.reduceat(np.where(np.concatenate(outcomes.passed), flat, 0.0), starts), total

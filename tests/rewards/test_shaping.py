@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rewards.code import no_code_verdict
 from rewards.shaping import (
+    OVERRIDDEN,
     RUNTIME_ERRORS,
     UNSCORED,
     CodeOutcomes,
@@ -25,8 +26,7 @@ from sandbox.program import classify
 
 quick = settings(max_examples=100, deadline=None)
 VERPO = VerpoSettings(alpha=1.0, sigma=0.1, delta=1e-6, gamma=0.9, beta=0.5)
-OVERRIDING = [RewardDesign.DENSE_LINEAR, RewardDesign.DENSE_WEIGHTED, RewardDesign.OUTCOME_ANCHOR]
-BOUNDED = [*OVERRIDING, RewardDesign.SPARSE]
+BOUNDED = [design for design in RewardDesign if design is not RewardDesign.VERPO]
 
 
 def outcomes(*rows):
@@ -67,6 +67,7 @@ def test_the_figures_of_the_designs():
     assert shape_code_rewards("sparse", six_of_ten) == [0.0]
     assert shape_code_rewards("dense_linear", six_of_ten) == pytest.approx([0.48])
     assert shape_code_rewards("outcome_anchor", six_of_ten) == pytest.approx([0.3])
+    assert shape_code_rewards("pass_ratio", six_of_ten) == [0.6]
     weights = [np.array([0.2] * 3 + [0.4 / 7] * 7)]
     two_hard_five_easy = outcomes((None, [1, 1, 0] + [1] * 5 + [0] * 2, False))
     assert shape_code_rewards("dense_weighted", two_hard_five_easy, weights=weights)[0] == pytest.approx(
@@ -104,7 +105,7 @@ def test_precedence_one_branch_per_sample_and_bounds(rows, design):
     for value, (row, cut) in zip(found, rows, strict=True):
         if cut or row.error_type in UNSCORED:
             assert math.isnan(value)
-        elif design not in OVERRIDING:
+        elif design not in OVERRIDDEN:
             assert value >= 0
             assert value <= 1 or design is RewardDesign.VERPO
         elif row.error_type == "syntax_error":
@@ -182,9 +183,10 @@ def test_efficiency_settings_out_of_bounds_are_refused(arguments):
         LateEfficiency(*arguments)
 
 
-def test_efficiency_that_could_make_a_passed_test_cost_reward_is_refused():
-    with pytest.raises(ValueError, match=r"at most \.2 with outcome_anchor"):
-        late_efficiency("outcome_anchor", outcomes((None, [1], False)), [1], LateEfficiency(0.21, 0, 1))
+@pytest.mark.parametrize("design", ["outcome_anchor", "pass_ratio"])
+def test_efficiency_that_could_make_a_passed_test_cost_reward_is_refused(design):
+    with pytest.raises(ValueError, match=rf"at most \.2 with {design}"):
+        late_efficiency(design, outcomes((None, [1], False)), [1], LateEfficiency(0.21, 0, 1))
 
 
 @quick
