@@ -1,0 +1,176 @@
+"""Denoising as Dream does it: from a canvas of masks to text, the surest places first (Dream 7B, arXiv 2508.15487).
+
+Covered: how many places a step uncovers, candidate tokens with their confidence (entropy, maskgit_plus, topk_margin,
+origin), which places are taken. Pure: uniform draws come in as tensors. Not covered: the model, prompts, keys of draws
+(ares/engines/diffusion.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+Order = Literal["entropy", "maskgit_plus", "topk_margin", "origin"]
+EPS = 1e-3
+LOG_EPS = 1e-10
+POSITIONS_PER_CHUNK = 64
+"""Masked positions whose distributions are worked on together: memory is this × vocabulary, not all positions × it."""
+
+Uniform = Callable[[str, int], Tensor]
+"""(purpose, step) → draws in [0, 1), [B, K] float64; purposes `token`, `place`."""
+
+
+@dataclass(frozen=True)
+class DenoisingSettings:
+    """How a canvas is uncovered."""
+
+    steps: int
+    """Passes through the model; with K places, K / steps tokens a pass: fewer are faster and worse."""
+    temperature: float = 1.0
+    """0 takes the most probable token."""
+    top_p: float = 0.95
+    alg: Order = "entropy"
+    """Which places come first: lowest entropy, most probable token, largest margin of the first two, or random."""
+    alg_temp: float = 0.0
+    """Above 0 places are sampled by softmax(confidence / alg_temp) instead of taken in order."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.temperature < 0 or not 0 < self.top_p <= 1 or self.alg_temp < 0:
+            raise ValueError(f"denoising settings out of range: {self}")
+        if self.alg not in get_args(Order):
+            raise ValueError(f"unknown alg {self.alg!r} (one of {', '.join(get_args(Order))})")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """For each position: a token, the confidence in its place, its log-prob and the entropy (nats), all [N]."""
+
+    tokens: Tensor
+    confidence: Tensor
+    log_probs: Tensor
+    entropies: Tensor
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """A finished canvas [B, K]: tokens, and of each the log-prob, entropy and step when it was uncovered."""
+
+    tokens: Tensor
+    log_probs: Tensor
+    entropies: Tensor
+    uncovered_at: Tensor
+
+
+def uncovered_share(step: int, steps: int) -> float:
+    """Share of the masked places that a step uncovers, 1 − s/t on t = linspace(1, 1e-3); all of them at the last."""
+    if step == steps - 1:
+        return 1.0
+    times = torch.linspace(1, EPS, steps + 1)
+    return float(1 - times[step + 1] / times[step])
+
+
+def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_id: int | None = None) -> Proposal:
+    """A token and a confidence for each position (Dream's sampler).
+
+    logits: [N, V]; uniform: [N]. Confidence is of the distribution after temperature and top-p; the log-prob is of that
+    before top-p. The mask itself is never proposed.
+    """
+    scaled = logits.float() if settings.temperature in (0, 1) else logits.float() / settings.temperature
+    log_probs = torch.log_softmax(scaled, -1)
+    entropies = -torch.linalg.vecdot(log_probs.exp(), log_probs)
+    probs = log_probs.exp()
+    if settings.top_p < 1:
+        probs = _nucleus(probs, settings.top_p)
+    allowed = probs
+    if mask_id is not None:
+        allowed = probs.clone()
+        allowed[:, mask_id] = 0.0
+    if settings.temperature == 0:
+        tokens = allowed.argmax(-1)
+    else:
+        cumulative = allowed.double().cumsum(-1)
+        # Right of the draw; the last place that still has mass bounds it where rounding would go past the end.
+        tokens = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)[:, 0]
+        last = allowed.shape[-1] - 1 - (allowed > 0).flip(-1).int().argmax(-1)
+        tokens = torch.minimum(tokens, last)
+    if settings.alg == "topk_margin":
+        best = probs.topk(2, -1).values
+        confidence = best[:, 0] - best[:, 1]
+    elif settings.alg == "entropy":
+        confidence = torch.linalg.vecdot(probs, torch.log(probs + LOG_EPS))
+    else:
+        confidence = probs.gather(-1, tokens[:, None])[:, 0]
+    return Proposal(tokens, confidence, log_probs.gather(-1, tokens[:, None])[:, 0], entropies)
+
+
+def _nucleus(probs: Tensor, top_p: float) -> Tensor:
+    ordered, order = probs.sort(-1, descending=True)
+    dropped = ordered.cumsum(-1) - ordered > top_p
+    kept = probs.masked_fill(dropped.gather(-1, order.argsort(-1)), 0.0)
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def chosen_places(
+    confidence: Tensor, masked: Tensor, share: float, settings: DenoisingSettings, uniform: Tensor
+) -> Tensor:
+    """Which places a step uncovers: [B, K] bool.
+
+    confidence: [B, K]; masked: [B, K]; uniform: [B, K], used by `origin` and alg_temp. Of n masked places int(n·share)
+    are taken, the earliest first where confidences are equal; `origin` takes each with probability `share`.
+    """
+    if settings.alg == "origin":
+        return masked & (uniform < share)
+    rank_by = confidence.double()
+    if settings.alg_temp > 0:
+        # The largest of log-weights plus Gumbel noise: sampling without replacement (Kool et al., arXiv 1903.06059).
+        gumbel = -torch.log(-torch.log(uniform.clamp(min=1e-300, max=1 - 2**-53)))
+        rank_by = rank_by / settings.alg_temp + gumbel
+    rank_by = rank_by.masked_fill(~masked, -torch.inf)
+    rank = rank_by.argsort(dim=-1, descending=True, stable=True).argsort(-1)
+    counts = (masked.sum(1) * share).floor() if share < 1 else masked.sum(1)
+    return masked & (rank < counts[:, None])
+
+
+def denoise(
+    logits_at: Callable[[Tensor, Tensor], Tensor],
+    shape: tuple[int, int],
+    settings: DenoisingSettings,
+    mask_id: int,
+    uniform: Uniform,
+    device: torch.device | str = "cpu",
+) -> Denoised:
+    """Uncover a canvas of B × K masks.
+
+    logits_at(canvas [B, K], wanted [B, K] bool) → [N, V]: the distribution of each wanted place given the canvas.
+    """
+    canvas = torch.full(shape, mask_id, device=device)
+    log_probs, entropies = torch.zeros(shape, device=device), torch.zeros(shape, device=device)
+    uncovered_at = torch.zeros(shape, dtype=torch.long, device=device)
+    for step in range(settings.steps):
+        masked = canvas == mask_id
+        share = uncovered_share(step, settings.steps)
+        if not bool(masked.any()):
+            break
+        if settings.alg != "origin" and int(masked.sum(1).max() * share) == 0:
+            continue
+        found = _propose_all(logits_at(canvas, masked), uniform("token", step)[masked], settings, mask_id)
+        confidence = torch.zeros(shape, device=device).masked_scatter(masked, found.confidence)
+        take = chosen_places(confidence, masked, share, settings, uniform("place", step))
+        taken = take[masked]
+        canvas[take] = found.tokens[taken]
+        log_probs[take], entropies[take] = found.log_probs[taken], found.entropies[taken]
+        uncovered_at[take] = step
+    return Denoised(canvas, log_probs, entropies, uncovered_at)
+
+
+def _propose_all(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_id: int) -> Proposal:
+    parts = [
+        propose(block, draws, settings, mask_id)
+        for block, draws in zip(logits.split(POSITIONS_PER_CHUNK), uniform.split(POSITIONS_PER_CHUNK), strict=True)
+    ]
+    names = ("tokens", "confidence", "log_probs", "entropies")
+    return Proposal(*(torch.cat([getattr(part, name) for part in parts]) for name in names))

@@ -1,0 +1,270 @@
+"""Masks, coupled log-probs and the loss of coupled-GRPO: recorded numbers and what must hold for any."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms import coupled_sampling
+from algorithms.coupled_sampling import (
+    completion_logits,
+    completion_mask,
+    coupled_grpo_loss,
+    coupled_versions,
+    forward_process,
+    leave_one_out_advantages,
+    selective_log_softmax,
+    weighted_rewards,
+)
+
+MASK = 99
+
+
+def canvas(rows=4, prompt=3, completion=6, seed=0):
+    batch = torch.randint(0, 90, (rows, prompt + completion), generator=torch.Generator().manual_seed(seed))
+    return batch, torch.arange(prompt + completion) < prompt
+
+
+# ---- forward_process -------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**31), rows=st.integers(1, 5), completion=st.integers(1, 7))
+@settings(deadline=None, max_examples=40)
+def test_two_versions_share_the_completion_out_between_them(seed, rows, completion):
+    batch, prompt = canvas(rows, 3, completion)
+    before = batch.clone()
+    (full, part, rest), weights, mask = forward_process(batch, prompt, MASK, seed)
+    assert torch.equal(batch, before)
+    for version in (full, part, rest):
+        assert torch.equal(version[:, prompt], batch[:, prompt])
+    assert (full[:, ~prompt] == MASK).all()
+    assert torch.equal(part == MASK, mask)
+    assert torch.equal(rest == MASK, ~mask & ~prompt)
+    assert mask.dtype is torch.bool
+    assert weights[0] == 1
+    assert 0.2 <= 1 / weights[1] <= 0.8
+    assert 1 / weights[1] + 1 / weights[2] == pytest.approx(1)
+
+
+def test_the_invariants_of_the_recorded_examples(golden):
+    for case in golden("forward_process_invariants"):
+        inputs, example = case["inputs"], case["upstream_example"]
+        batch, prompt = torch.tensor(inputs["batch"]), torch.tensor(inputs["prompt_index"])
+        mask = torch.tensor(example["completion_mask"])
+        versions = coupled_versions(batch, prompt, inputs["mask_id"], mask)
+        assert [version.tolist() for version in versions] == example["noisy_batch"]
+
+
+def test_one_seed_gives_one_mask_and_the_global_generator_is_left_alone():
+    batch, prompt = canvas()
+    state = torch.get_rng_state()
+    first, again = (forward_process(batch, prompt, MASK, 5) for _ in range(2))
+    fresh = [forward_process(batch, prompt, MASK)[1][1] for _ in range(3)]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(first[2], again[2])
+    assert first[1] == again[1]
+    assert len(set(fresh)) == 3
+    assert forward_process(batch, prompt, MASK, 6)[1] != first[1]
+
+
+def test_accumulated_micro_batches_have_the_masks_of_one():
+    batch, prompt = canvas(rows=6)
+    whole = forward_process(batch, prompt, MASK, 7, accumulate=True, gradient_accumulation_steps=3)
+    one = forward_process(batch[:2], prompt, MASK, 7)
+    assert torch.equal(whole[2], one[2].repeat(3, 1))
+    assert whole[1] == one[1]
+    with pytest.raises(ValueError, match="6 rows cannot be divided by gradient_accumulation_steps=4"):
+        forward_process(batch, prompt, MASK, 7, accumulate=True, gradient_accumulation_steps=4)
+
+
+# ---- selective_log_softmax -------------------------------------------------------------------------------------------
+
+
+def problem(iterations=2, rows=3, tokens=5, vocabulary=11, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(3 * iterations * rows, tokens, vocabulary, generator=generator, dtype=torch.float64).to(dtype)
+    index = torch.randint(0, vocabulary, (iterations * rows, tokens), generator=generator)
+    ratios = 0.2 + 0.6 * torch.rand(iterations, generator=generator, dtype=torch.float64)
+    weights = torch.stack([torch.ones_like(ratios), 1 / ratios, 1 / (1 - ratios)], 1).flatten()
+    return logits, index, weights, torch.rand(index.shape, generator=generator) < 0.5
+
+
+def naive(logits, index, weights, mask):
+    iterations = len(weights) // 3
+    parts = logits.log_softmax(-1).view(iterations, 3, -1, *logits.shape[1:])
+    parts = parts.gather(-1, index.view(iterations, 1, -1, index.shape[1]).expand(-1, 3, -1, -1)[..., None])[..., 0]
+    w = weights.view(iterations, 3, 1, 1)
+    chosen = torch.where(mask.view_as(parts[:, 0]), w[:, 1] * parts[:, 1], w[:, 2] * parts[:, 2])
+    return ((parts[:, 0] + chosen) / 2).view_as(index)
+
+
+def test_the_recorded_log_probs(golden):
+    for case in golden("selective_log_softmax"):
+        inputs = case["inputs"]
+        mask = None if inputs["mask"] is None else torch.tensor(inputs["mask"])
+        weights = torch.tensor(inputs["weights"], dtype=torch.float64)
+        logits = torch.tensor(inputs["logits"], dtype=torch.float64)
+        found = selective_log_softmax(logits, torch.tensor(inputs["index"]), weights, mask)
+        torch.testing.assert_close(found, torch.tensor(case["expected"], dtype=torch.float64), atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 1000])
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_values_and_gradients_are_those_of_the_naive_form(monkeypatch, chunk, iterations):
+    monkeypatch.setattr(coupled_sampling, "ROWS_PER_CHUNK", chunk)
+    logits, index, weights, mask = problem(iterations)
+    grads, values = [], []
+    for form in (selective_log_softmax, naive):
+        leaf = logits.clone().requires_grad_(True)
+        values.append(form(leaf, index, weights, mask))
+        factors = torch.arange(index.numel(), dtype=torch.float64).view_as(index)
+        grads.append(torch.autograd.grad((values[-1] * factors).sum(), leaf)[0])
+    torch.testing.assert_close(*values)
+    torch.testing.assert_close(*grads)
+
+
+def test_without_mask_or_weights_the_full_mask_version_counts_alone():
+    logits, index, weights, mask = problem(1)
+    expected = logits[:3].log_softmax(-1).gather(-1, index[..., None])[..., 0]
+    for found in (
+        selective_log_softmax(logits, index),
+        selective_log_softmax(logits, index, weights),
+        selective_log_softmax(logits, index, None, mask),
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+def test_adding_a_number_to_the_logits_of_a_place_changes_nothing():
+    logits, index, weights, mask = problem()
+    shift = 50 * torch.arange(logits.shape[0], dtype=torch.float64)[:, None, None]
+    torch.testing.assert_close(
+        selective_log_softmax(logits + shift, index, weights, mask), selective_log_softmax(logits, index, weights, mask)
+    )
+
+
+def test_bfloat16_logits_are_summed_in_float32():
+    logits, index, weights, mask = problem(dtype=torch.bfloat16, vocabulary=4000)
+    found = selective_log_softmax(logits, index, weights, mask)
+    assert found.dtype is torch.float32
+    torch.testing.assert_close(found.double(), naive(logits.double(), index, weights, mask), atol=1e-4, rtol=1e-5)
+
+
+def test_a_slice_of_larger_logits_is_read_in_place():
+    logits, index, weights, mask = problem()
+    larger = torch.cat([torch.full_like(logits, torch.nan), logits], 1).requires_grad_(True)
+    found = selective_log_softmax(larger[:, -index.shape[1] :], index, weights, mask)
+    torch.testing.assert_close(found, selective_log_softmax(logits, index, weights, mask))
+    (grad,) = torch.autograd.grad(found.sum(), larger)
+    assert (grad[:, : index.shape[1]] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: (p[0][:-1], *p[1:]), "need logits"),
+        (lambda p: (p[0], p[1], p[2][:-1], p[3]), "weights must be"),
+        (lambda p: (p[0], p[1], torch.ones(12), p[3]), "6 rows cannot be divided among 4"),
+        (lambda p: (*p[:3], p[3][:, :-1]), "mask must be"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        selective_log_softmax(*change(problem()))
+
+
+# ---- completion_logits -----------------------------------------------------------------------------------------------
+
+
+def echo(input_ids, **options):
+    """Logits that tell which position they come from; the options are kept for the test to look at."""
+    echo.options = options
+    place = torch.arange(input_ids.shape[1], dtype=torch.float32)
+    return SimpleNamespace(logits=place[None, :, None].expand(len(input_ids), -1, 4))
+
+
+def test_a_place_is_predicted_by_the_logit_before_it():
+    ids = torch.zeros(2, 6, dtype=torch.long)
+    assert completion_logits(echo, ids, 3)[0, :, 0].tolist() == [2, 3, 4]
+    assert completion_logits(echo, ids, 6)[0, :, 0].tolist() == [0, 0, 1, 2, 3, 4]
+    assert echo.options == {}
+    with pytest.raises(ValueError, match="cannot keep 7 of 6"):
+        completion_logits(echo, ids, 7)
+
+
+def test_padding_is_attended_to_by_nobody_and_does_not_shift_positions():
+    ids = torch.zeros(2, 4, dtype=torch.long)
+    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    completion_logits(echo, ids, 2, mask)
+    assert echo.options["attention_mask"][0, 0].tolist() == [[False] * 4] * 2 + [[False, False, True, True]] * 2
+    assert echo.options["attention_mask"][1].all()
+    assert echo.options["position_ids"].tolist() == [[0, 0, 0, 1], [0, 1, 2, 3]]
+
+
+# ---- advantages and loss ---------------------------------------------------------------------------------------------
+
+
+def test_the_recorded_advantages(golden):
+    for case in golden("diffu_loo_advantages"):
+        inputs, expected = case["inputs"], case["expected"]
+        table = [[float("nan") if score is None else score for score in row] for row in inputs["rewards_per_func"]]
+        rewards = weighted_rewards(torch.tensor(table).T, torch.tensor(inputs["reward_weights"]))
+        found, std = leave_one_out_advantages(rewards, inputs["num_generations"], inputs["scale_rewards"])
+        torch.testing.assert_close(found, torch.tensor(expected["advantages"]), atol=1e-5, rtol=1e-5)
+        assert float(rewards.mean()) == pytest.approx(expected["reward_mean"], abs=1e-5)
+        assert float(std.mean()) == pytest.approx(expected["reward_std"], abs=1e-5)
+        assert float((std == 0).float().mean()) == expected["zero_std_ratio"]
+        mask = completion_mask(torch.tensor(inputs["completion_ids"]), inputs["eos_id"])
+        assert mask.tolist() == expected["completion_mask"]
+
+
+@given(st.lists(st.floats(-2, 2), min_size=8, max_size=8), st.floats(-3, 3), st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_advantages_of_a_group_add_up_to_nothing_and_ignore_a_common_reward(rewards, shift, scale):
+    scores = torch.tensor(rewards, dtype=torch.float64)
+    found, _ = leave_one_out_advantages(scores, 4, scale)
+    moved, _ = leave_one_out_advantages(scores + shift, 4, scale)
+    torch.testing.assert_close(found.view(2, 4).sum(1), torch.zeros(2, dtype=torch.float64), atol=1e-9, rtol=0)
+    torch.testing.assert_close(moved, found, atol=1e-6, rtol=1e-6)
+
+
+def test_equal_rewards_teach_nothing_and_a_group_of_one_is_refused():
+    found, std = leave_one_out_advantages(torch.full((6,), 0.7), 3, scale=True)
+    assert found.abs().max() < 1e-3
+    assert std.max() < 1e-6
+    with pytest.raises(ValueError, match="7 rewards cannot be cut into groups of 3"):
+        leave_one_out_advantages(torch.zeros(7), 3)
+    with pytest.raises(ValueError, match="at least 2"):
+        leave_one_out_advantages(torch.zeros(7), 1)
+
+
+def test_the_recorded_losses(golden):
+    names = ("logps", "advantages", "completion_mask", "old_logps", "ref_logps")
+    for case in golden("diffu_loss"):
+        tensors = [torch.tensor(case["inputs"][name], dtype=torch.float32) for name in names]
+        loss, metrics = coupled_grpo_loss(*tensors, case["inputs"]["beta"], case["inputs"]["epsilon"])
+        assert float(loss) == pytest.approx(case["expected"]["loss"], abs=1e-5)
+        assert metrics["kl"] == pytest.approx(case["expected"]["mean_kl_intended"], abs=1e-5)
+
+
+def test_without_old_log_probs_the_gradient_is_that_of_policy_gradient():
+    log_probs = torch.randn(2, 3, generator=torch.Generator().manual_seed(0)).requires_grad_(True)
+    advantages, mask = torch.tensor([1.0, -2.0]), torch.tensor([[1, 1, 0], [1, 0, 0]])
+    loss, _ = coupled_grpo_loss(log_probs, advantages, mask)
+    (grad,) = torch.autograd.grad(loss, log_probs)
+    torch.testing.assert_close(grad, -advantages[:, None] * mask / 3)
+
+
+def test_no_gradient_where_the_ratio_is_clipped_and_masked_values_may_be_anything():
+    log_probs = torch.tensor([[1.0, 0.0, torch.nan]], requires_grad=True)
+    old = torch.zeros(1, 3)
+    loss, metrics = coupled_grpo_loss(log_probs, torch.ones(1), torch.tensor([[1, 1, 0]]), old, epsilon=0.5)
+    (grad,) = torch.autograd.grad(loss, log_probs)
+    assert grad.tolist() == [[0.0, -0.5, 0.0]]
+    assert metrics["clip_ratio"] == 0.5
+
+
+def test_an_empty_mask_costs_nothing():
+    loss, _ = coupled_grpo_loss(torch.zeros(2, 3), torch.ones(2), torch.zeros(2, 3))
+    assert float(loss) == 0.0

@@ -1,0 +1,141 @@
+"""Dream-style denoising: recorded numbers, and what must hold whatever the order."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from algorithms.denoising import DenoisingSettings, chosen_places, denoise, propose, uncovered_share
+
+MASK = 8
+
+
+def draws(shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return lambda purpose, step: torch.rand(shape, generator=generator, dtype=torch.float64)
+
+
+def random_logits(shape, vocabulary=9, seed=1):
+    """Distributions that depend on what the canvas shows, the mask's own among the likely tokens."""
+    table = 2 * torch.randn(vocabulary, vocabulary, generator=torch.Generator().manual_seed(seed))
+    table[:, MASK] += 1.0
+    place = torch.randn(shape[1], vocabulary, generator=torch.Generator().manual_seed(seed + 1))
+    return lambda canvas, wanted: (table[canvas].mean(1, keepdim=True) + place)[wanted]
+
+
+def test_the_recorded_candidates(golden):
+    for case in golden("dream_generation"):
+        if case["fn"] == "sample_t0_neg_entropy":
+            logits = torch.tensor(case["inputs"]["logits"])
+            found = propose(logits, torch.zeros(len(logits)), DenoisingSettings(1, temperature=0.0, top_p=1.0))
+            assert found.tokens.tolist() == case["expected"]["x0"]
+            torch.testing.assert_close(
+                found.confidence, torch.tensor(case["expected"]["confidence"]), atol=1e-5, rtol=1e-5
+            )
+
+
+def test_the_recorded_generations(golden):
+    for case in golden("dream_generation"):
+        if case["fn"] == "diffusion_generate_entropy_t0":
+            inputs = case["inputs"]
+            one, two, place = (torch.tensor(inputs[name]) for name in "EPQ")
+            prompt = torch.tensor(inputs["prompt"])
+            shape = (len(prompt), inputs["new_tokens"])
+            seen = []
+
+            def logits_at(canvas, wanted, prompt=prompt, one=one, two=two, place=place, seen=seen):
+                whole = torch.cat([prompt, canvas], 1)
+                seen.append(whole.tolist())
+                logits = one[whole] + 0.5 * two[torch.cat([whole[:, 1:], whole[:, -1:]], 1)] + place
+                return torch.cat([logits[:, :1], logits[:, :-1]], 1)[:, -canvas.shape[1] :][wanted]
+
+            settings = DenoisingSettings(inputs["steps"], temperature=0.0, top_p=1.0)
+            found = denoise(logits_at, shape, settings, inputs["mask_id"], draws(shape))
+            assert torch.cat([prompt, found.tokens], 1).tolist() == case["expected"]["final"]
+            history = case["expected"]["history"]  # the canvas after each step; steps that uncover nothing repeat it
+            distinct = [state for before, state in zip([None, *history], history, strict=False) if state != before]
+            assert distinct[-1] == case["expected"]["final"]
+            start = torch.cat([prompt, torch.full(shape, inputs["mask_id"])], 1).tolist()
+            assert seen == [state for state in [start, *distinct][:-1] if state is not None][-len(seen) :]
+
+
+@pytest.mark.parametrize("alg", ["entropy", "maskgit_plus", "topk_margin", "origin"])
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("alg_temp", [0.0, 0.3])
+@pytest.mark.parametrize("steps", [1, 3, 20])
+def test_no_mask_is_left_and_every_place_is_uncovered_once(alg, temperature, alg_temp, steps):
+    shape = (4, 7)
+    settings = DenoisingSettings(steps, temperature, 0.9, alg, alg_temp)
+    found = denoise(random_logits(shape), shape, settings, MASK, draws(shape))
+    assert (found.tokens != MASK).all()
+    assert (found.log_probs <= 0).all()
+    assert (found.entropies >= 0).all()
+    assert ((found.uncovered_at >= 0) & (found.uncovered_at < steps)).all()
+
+
+def test_more_steps_uncover_fewer_places_a_step():
+    shape = (64, 8)
+    for steps in (2, 4, 8):
+        found = denoise(random_logits(shape), shape, DenoisingSettings(steps, 1.0, 1.0), MASK, draws(shape))
+        counts = torch.stack([torch.bincount(row, minlength=steps) for row in found.uncovered_at])
+        assert counts[:, :-1].max() <= -(-8 // steps)
+
+
+def test_the_share_of_each_step_leaves_the_times_as_places():
+    masked, left = 1000.0, [1000.0]
+    for step in range(10):
+        masked -= masked * uncovered_share(step, 10)
+        left.append(masked)
+    assert left == pytest.approx([1000 * (1 - 0.0999 * i) for i in range(10)] + [0.0], abs=0.01)
+
+
+def test_confidence_of_each_order():
+    logits = torch.log(torch.tensor([[0.5, 0.3, 0.2]]))
+    found = {
+        alg: float(propose(logits, torch.tensor([0.6]), DenoisingSettings(1, 1.0, 1.0, alg)).confidence)
+        for alg in ("maskgit_plus", "topk_margin", "entropy")
+    }
+    assert found == pytest.approx({"maskgit_plus": 0.3, "topk_margin": 0.2, "entropy": -1.02965}, abs=1e-4)
+
+
+def test_the_nucleus_is_sampled_and_the_mask_never_is():
+    logits = torch.log(torch.tensor([0.45, 0.3, 0.15, 0.1])).expand(2000, 4)
+    uniform = (torch.arange(2000) + 0.5) / 2000
+    tokens = propose(logits, uniform, DenoisingSettings(1, 1.0, 0.7)).tokens
+    assert torch.bincount(tokens, minlength=4).tolist() == [1200, 800, 0, 0]
+    tokens = propose(logits, uniform, DenoisingSettings(1, 1.0, 1.0), mask_id=0).tokens
+    assert torch.bincount(tokens, minlength=4).tolist() == pytest.approx([0, 1091, 545, 364], abs=1)
+    found = propose(logits, uniform, DenoisingSettings(1, 1.0, 0.7))
+    torch.testing.assert_close(found.log_probs[0], torch.tensor(0.45).log())  # of the distribution before top-p
+
+
+def test_a_draw_at_the_very_end_takes_a_token_with_mass():
+    logits = torch.tensor([[2.0, 1.0, -torch.inf]])
+    assert propose(logits, torch.tensor([1 - 2**-53], dtype=torch.float64), DenoisingSettings(1)).tokens.tolist() == [1]
+
+
+def test_places_are_taken_by_confidence_and_equal_ones_from_the_left():
+    confidence = torch.tensor([[0.1, 0.9, 0.5, 0.9]])
+    masked = torch.tensor([[True, True, True, False]])
+    settings = DenoisingSettings(4)
+    uniform = torch.full((1, 4), 0.5)
+    assert chosen_places(confidence, masked, 0.7, settings, uniform).tolist() == [[False, True, True, False]]
+    assert chosen_places(torch.zeros(1, 4), masked, 0.34, settings, uniform).tolist() == [[True, False, False, False]]
+
+
+def test_sampled_places_follow_the_confidence():
+    count = 20000
+    settings = dataclasses.replace(DenoisingSettings(2), alg_temp=1.0)
+    uniform = torch.rand(count, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    confidence = torch.log(torch.tensor([[0.8, 0.2]])).expand(count, 2)
+    taken = chosen_places(confidence, torch.ones(count, 2, dtype=torch.bool), 0.5, settings, uniform)
+    assert (taken.sum(1) == 1).all()
+    assert float(taken[:, 0].double().mean()) == pytest.approx(0.8, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"steps": 0}, {"temperature": -1.0}, {"top_p": 0.0}, {"alg": "luck"}, {"alg_temp": -0.1}]
+)
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"out of range|unknown alg"):
+        DenoisingSettings(**{"steps": 4} | wrong)
