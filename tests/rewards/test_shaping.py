@@ -267,3 +267,9 @@ def test_an_empty_batch_is_no_error():
     empty = CodeOutcomes.from_verdicts([], [])
     assert shape_code_rewards("dense_linear", empty).shape == (0,)
     assert shape_code_rewards("dense_weighted", empty, weights=[]).shape == (0,)
+
+
+@pytest.mark.parametrize("design", ["sparse", "verpo"])
+def test_efficiency_of_sparse_and_verpo_charges_only_what_passes_everything(design):
+    batch = outcomes((None, [1] * 9 + [0], False), (None, [1] * 10, False))
+    assert late_efficiency(design, batch, [150, 150], LateEfficiency(0.2, 50, 150)).tolist() == [0.0, -0.2]
