@@ -16,10 +16,10 @@ from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ares.code_data import IDS, RowError, read_problem, with_unit_tests
-from ares.config import DataConfig
+from ares.config import ConfigError, DataConfig
 from ares.keys import derive_seed
 
 
@@ -106,6 +106,14 @@ def load_problems(
     return Problems(source, frame[fits].reset_index(drop=True), int((~fits).sum()))
 
 
+def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model. Raises ConfigError."""
+    try:
+        return AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model.path={path}: no tokenizer can be loaded from there: {error}") from error
+
+
 @dataclass
 class Cursor:
     """Where the next prompt comes from: an endless walk over fresh permutations of the train set."""
@@ -149,18 +157,19 @@ def id_column(raw: pd.DataFrame, config: DataConfig, code: bool) -> str | None:
     return next((name for name in (config.id_key, *(IDS if code else ())) if name in raw), None)
 
 
-def read_rows(source: str, split: str) -> pd.DataFrame:
+def read_rows(source: str, split: str, unreadable: dict[int, str] | None = None) -> pd.DataFrame:
     """The rows as they are; the index is the number by which errors name a row: its line, or its place from 1 on.
 
-    Raises DataError when there is nothing to read.
+    Raises DataError when there is nothing to read, and at the first line that is no row, unless `unreadable` is given:
+    then it takes what is wrong with each such line.
     """
     path = Path(source)
     if path.name.removesuffix(".gz").endswith((".jsonl", ".json")):
-        frame = _read_jsonl(path)
+        frame = _read_jsonl(path, unreadable)
     else:
         frame = _read_table(path, source, split)
         frame = frame.set_axis(range(1, len(frame) + 1))
-    if frame.empty:
+    if frame.empty and not unreadable:
         raise DataError(f"{source}: no rows")
     return frame
 
@@ -181,13 +190,18 @@ def _read_table(path: Path, source: str, split: str) -> pd.DataFrame:
         ) from error
 
 
-def _read_jsonl(path: Path) -> pd.DataFrame:
+def _read_jsonl(path: Path, unreadable: dict[int, str] | None) -> pd.DataFrame:
     rows: dict[int, dict[str, Any]] = {}
     try:
         with _opened(path) as handle:
             for number, line in enumerate(handle, 1):
                 if line.strip():
-                    rows[number] = _json_row(line, f"{path}:{number}")
+                    try:
+                        rows[number] = _json_row(line)
+                    except ValueError as error:
+                        if unreadable is None:
+                            raise DataError(f"{path}:{number}: {error}") from error
+                        unreadable[number] = str(error)
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
     return pd.DataFrame(list(rows.values()), index=list(rows))
@@ -197,13 +211,13 @@ def _opened(path: Path) -> TextIO:
     return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
 
 
-def _json_row(line: str, where: str) -> dict[str, Any]:
+def _json_row(line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{where}: not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from error
     if not isinstance(row, dict):
-        raise DataError(f"{where}: a row is a JSON object, this is {type(row).__name__}")
+        raise ValueError(f"a row is a JSON object, this is {type(row).__name__}")
     return row
 
 
@@ -236,7 +250,12 @@ def _code_columns(raw: pd.DataFrame, config: DataConfig, source: str) -> tuple[p
 
 def _answers(raw: pd.DataFrame, config: DataConfig, source: str) -> list[str]:
     if config.answer_key not in raw and "reward_model" in raw:  # verl's rows
-        answers = [str(_ground_truth(value, f"{source}:{line}")) for line, value in raw["reward_model"].items()]
+        answers = []
+        for line, value in raw["reward_model"].items():
+            try:
+                answers.append(str(ground_truth(value)))
+            except RowError as error:
+                raise DataError(f"{source}:{line}: {error}") from error
     else:
         answers = [str(answer) for answer in _column(raw, config.answer_key, source, "data.answer_key")]
     for line, answer in zip(raw.index, answers, strict=True):
@@ -245,10 +264,11 @@ def _answers(raw: pd.DataFrame, config: DataConfig, source: str) -> list[str]:
     return answers
 
 
-def _ground_truth(value: Any, where: str) -> Any:
-    if not isinstance(value, dict) or value.get("ground_truth") is None:  # parquet fills absent keys with null
-        raise DataError(f"{where}: reward_model has no ground_truth")
-    return value["ground_truth"]
+def ground_truth(reward_model: Any) -> Any:
+    """The answer of a verl row. Raises RowError when there is none."""
+    if not isinstance(reward_model, dict) or reward_model.get("ground_truth") is None:  # parquet fills keys with null
+        raise RowError("reward_model has no ground_truth")
+    return reward_model["ground_truth"]
 
 
 def _check_ids(ids: list[str], lines: pd.Index, source: str) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from algorithms.entropy import trigger_vocabulary
 from ares.config import Config, ConfigError
-from ares.data import DataError, Problems, load_problems
+from ares.data import DataError, Problems, load_problems, load_tokenizer
 from ares.profiles import differences, fingerprint, from_dict
 from ares.scoring import load_grader
 from ares.state import RunState
@@ -58,7 +58,7 @@ class Run:
         Raises ConfigError, DataError or StoreError before anything is spent.
         """
         store = RunStore(runs / name)
-        tokenizer = _tokenizer(config.model.path)
+        tokenizer = load_tokenizer(config.model.path)
         code = config.reward.kind == "code"
         train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer, code)
         validation = None
@@ -165,13 +165,6 @@ def model_digest(path: str) -> str:
             with file.open("rb") as handle:
                 digest.update(f"{file.name}:{hashlib.file_digest(handle, 'sha256').hexdigest()}".encode())
     return digest.hexdigest()[:16]
-
-
-def _tokenizer(path: str) -> PreTrainedTokenizerBase:
-    try:
-        return AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"model.path={path}: no tokenizer can be loaded from there: {error}") from error
 
 
 def _description(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:

@@ -18,11 +18,13 @@ from rich.console import Console
 
 from ares.config import Config, ConfigError
 from ares.profiles import fingerprint, load, profile_names
+from flows.data_cli import app as data_app
 from flows.sandbox_cli import app as sandbox_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="RL post-training of reasoning and code LLMs as a resumable, per-step DAG.")  # fmt: skip
 app.add_typer(sandbox_app, name="sandbox")
+app.add_typer(data_app, name="data")
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, soft_wrap=True)
 
