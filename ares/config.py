@@ -59,11 +59,28 @@ class DataConfig(Strict):
         return self
 
 
+class VllmConfig(Strict):
+    """What vLLM is given (rollout.engine=vllm)."""
+
+    max_sequences: int = Field(256, ge=1)
+    """Sequences decoded at once."""
+    cpu_cache_gib: int = Field(1, ge=1, json_schema_extra=NO_EFFECT)
+    """Key-value cache on a CPU, GiB."""
+    gpu_memory: float = Field(0.5, gt=0, lt=1, json_schema_extra=NO_EFFECT)
+    """Share of a GPU's memory for weights and cache; the learner needs the rest when it is on the same one."""
+    tensor_parallel: int = Field(1, ge=1)
+    """GPUs that one engine is spread over."""
+
+
 class RolloutConfig(Strict):
     """How responses are sampled."""
 
-    engine: Literal["transformers"] = "transformers"
-    """What generates: `transformers` is the deterministic reference, on CPU and GPU."""
+    engine: Literal["transformers", "vllm"] = "transformers"
+    """What generates: `transformers` is the deterministic reference, `vllm` the fast one; both on CPU and GPU."""
+    vllm: VllmConfig = VllmConfig()
+    max_mismatch: float | None = Field(0.02, gt=0, json_schema_extra=NO_EFFECT)
+    """Mean |log-prob difference| of engine and learner on a step's tokens (nats) beyond which the run stops: the engine
+    samples from other weights than it should. None: only measured (mismatch/*)."""
     n: int = Field(8, ge=2)
     """Samples per prompt. Group estimators compare within the group, so one is not enough."""
     prompts: int = Field(16, ge=1)
@@ -78,6 +95,14 @@ class RolloutConfig(Strict):
     """Prompts generated together. The unit of recomputation: the same shard gives the same bits."""
     threads: int = Field(1, ge=1)
     """CPU threads of the engine. Part of the fingerprint: another count gives other bits."""
+
+    @model_validator(mode="after")
+    def _vllm_samples_from_the_whole_distribution(self) -> "RolloutConfig":
+        if self.engine == "vllm" and self.top_p < 1:
+            raise ValueError(
+                "engine vllm needs top_p=1: its log-probs are those after top-p, and the learner's are before it"
+            )
+        return self
 
 
 class BootstrapConfig(Strict):

@@ -63,8 +63,8 @@ def _engine() -> Finding:
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-        return Finding("engine", f"transformers (profiles' default); {package} {version} is installed")
-    return Finding("engine", "transformers; vllm is not installed")
+        return Finding("engine", f"transformers unless rollout.engine=vllm; {package} {version} is installed")
+    return Finding("engine", "transformers; vllm is not installed (rollout.engine=vllm would be refused)")
 
 
 def _isolation() -> Finding:

@@ -197,6 +197,7 @@ def known_errors() -> tuple[type[BaseException], ...]:
         "ares.scoring": ["RewardError"],
         "ares.workers.cluster": ["WorkerError"],
         "flows.sampling": ["FilterExhausted"],
+        "tasks.training": ["EngineMismatch"],
         "flows.local_server": ["ServerError"],
         "flows.services": ["ServiceError"],
         "sandbox": ["SandboxUnavailable"],

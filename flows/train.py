@@ -25,6 +25,7 @@ from tasks.training import (
     Batch,
     Evaluated,
     Samples,
+    check_mismatch,
     checkpoint,
     evaluate,
     experience,
@@ -123,6 +124,7 @@ async def train_step(number: int) -> None:
     samples, state, sampled_metrics = await training_samples(step)
     found = await experience(step, samples, "experience")
     shaped = await shape_batch(step, found, state)
+    check_mismatch(step, samples, shaped.metrics)
     after_shaping = run.store.read_json(shaped.state)
     run.cluster.announce_update(number, shaped.batch, state["beta"])
     updated = await update(step, shaped.batch)

@@ -161,6 +161,29 @@ async def summarise_bootstrap(step: Step, found: list[Batch]) -> Shaped:
     )
 
 
+class EngineMismatch(RuntimeError):
+    """The engine's log-probs are not the learner's: it sampled from another policy than the one being trained."""
+
+
+def check_mismatch(step: Step, samples: Samples, metrics: dict[str, float]) -> None:
+    """Raise EngineMismatch when the step's own tokens show an engine with other weights than the learner's.
+
+    Every sampled token is compared, so this is the check that the weights' update in place worked. The samples are
+    discarded: a resumed run draws them again, from an engine that was started anew.
+    """
+    limit, found = step.config.rollout.max_mismatch, metrics["mismatch/logprob_diff_mean"]
+    if limit is None or found <= limit:
+        return
+    for ref in samples.rollouts:
+        step.run.store.discard(ref)
+    raise EngineMismatch(
+        f"step {step.number}: the log-probs of {step.config.rollout.engine} and learner differ by {found:.4g} nats a "
+        f"token (rollout.max_mismatch={limit}). Start the run again: its samples are drawn anew. If the difference "
+        "stays, the engine computes another model or in another precision: rollout.engine=transformers is the "
+        "reference, and rollout.max_mismatch raises the bound."
+    )
+
+
 def joined_rows(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
     """Samples with their scores and their problems; with `slots`, only those groups, in that order."""
     store = step.run.store

@@ -5,7 +5,7 @@ same call on the same thread count give the same tokens and log-probs, whatever 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,9 +46,15 @@ class Completion:
 class Engine(ABC):
     """What every engine can do."""
 
+    version: int | None
+    """Of the weights held now; None before any were loaded."""
+
     @abstractmethod
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version."""
+
+    def sleep(self) -> None:  # noqa: B027 (most engines have nothing to give back)
+        """Give back what the learner needs where the two share a GPU; `load_weights` wakes the engine."""
 
     @abstractmethod
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
@@ -58,3 +64,12 @@ class Engine(ABC):
         """Sample one response per request, in order."""
         found = dict(pair for some in self.stream(requests, settings) for pair in some)
         return [found[index] for index in range(len(requests))]
+
+
+def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.Tensor]) -> None:
+    """Raise ValueError naming a weight that is missing, unknown or of another shape than the engine's model has."""
+    if expected.keys() != given.keys():
+        raise ValueError(f"Weights do not fit the engine's model: {sorted(expected.keys() ^ given.keys())[:5]}")
+    for name, shape in expected.items():
+        if given[name].shape != shape:
+            raise ValueError(f"Weight {name} is {list(given[name].shape)}, the engine's model has {list(shape)}")

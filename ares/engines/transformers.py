@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
 
-from ares.engines import Completion, Engine, Request, SamplingSettings
+from ares.engines import Completion, Engine, Request, SamplingSettings, check_weights
 from ares.engines.sampling import keyed_uniform, sample_tokens
 
 
@@ -30,13 +30,8 @@ class TransformersEngine(Engine):
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
         own = dict(self.model.named_parameters())
-        if own.keys() != weights.keys():
-            raise ValueError(f"Weights do not fit the engine's model: {sorted(own.keys() ^ weights.keys())[:5]}")
-        for name, parameter in own.items():  # before the first is copied: copy_ would stretch a row over a matrix
-            if weights[name].shape != parameter.shape:
-                raise ValueError(
-                    f"Weight {name} is {list(weights[name].shape)}, the engine's model has {list(parameter.shape)}"
-                )
+        # Before the first is copied: copy_ would stretch a row over a matrix.
+        check_weights({name: parameter.shape for name, parameter in own.items()}, weights)
         with torch.no_grad():
             for name, parameter in own.items():
                 parameter.copy_(weights[name])

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from algorithms.protocol import DataProto
 from ares.config import Config
-from ares.engines import Request, SamplingSettings
+from ares.engines import Engine, Request, SamplingSettings
 from ares.engines.transformers import TransformersEngine, end_token_ids
 from ares.learner import Learner, UpdateResult
 from ares.store import Ref, RunStore
@@ -60,11 +60,7 @@ class EngineActor:
         config = Config.model_validate(settings)
         torch.set_num_threads(config.rollout.threads)
         self.tokenizer = AutoTokenizer.from_pretrained(config.model.path)
-        device = "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
-        pad_id = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else 0
-        self.engine = TransformersEngine(
-            config.model.path, config.model.dtype, device, end_token_ids(config.model.path, self.tokenizer), pad_id
-        )
+        self.engine = _engine(config, self.tokenizer)
 
     def version(self) -> int | None:
         """Version of the weights held now; None before any were loaded."""
@@ -73,6 +69,10 @@ class EngineActor:
     def load_weights(self, version: int, weights: dict[str, np.ndarray]) -> None:
         """Take over the weights of a policy version."""
         self.engine.load_weights(version, {name: torch.tensor(array) for name, array in weights.items()})
+
+    def sleep(self) -> None:
+        """Give back the memory that the learner needs where the two share a GPU."""
+        self.engine.sleep()
 
     def generate(self, requests: list[Request], settings: SamplingSettings) -> Iterator[pd.DataFrame]:
         """Sample; rows as they finish, with their index, token_ids, log_probs, finish_reason and decoded response."""
@@ -90,3 +90,17 @@ class EngineActor:
                 },
                 index=[index for index, _ in finished],
             )
+
+
+def _engine(config: Config, tokenizer: PreTrainedTokenizerBase) -> Engine:
+    """The engine that rollout.engine names."""
+    model, end_ids = config.model, end_token_ids(config.model.path, tokenizer)
+    if config.rollout.engine == "vllm":
+        from ares.engines.vllm import VllmEngine
+
+        longest = config.data.max_prompt_length + config.rollout.max_response_length
+        shared = config.learner.device != "cpu"
+        return VllmEngine(model.path, model.dtype, end_ids, longest, config.rollout.vllm, colocated=shared)
+    device = "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
+    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+    return TransformersEngine(model.path, model.dtype, device, end_ids, pad_id)

@@ -18,9 +18,11 @@ from ares.state import RunState
 from ares.store import Ref
 from tasks.training import (
     Batch,
+    EngineMismatch,
     Evaluated,
     Samples,
     Updated,
+    check_mismatch,
     evaluate,
     finished_state,
     joined_rows,
@@ -243,3 +245,15 @@ def test_the_committed_state_has_the_updates_beta_the_skipped_updates_and_the_ev
     assert with_evaluation(state, None, 3) == state
     restored = RunState.restored(run.config, 10, with_evaluation(state, evaluated, 3))
     assert [evaluation.step for evaluation in restored.evaluations] == [2, 3]
+
+
+def test_an_engine_that_samples_from_other_weights_stops_the_run_and_its_samples_are_drawn_again(run: Run) -> None:
+    samples = written(run, "rollout", [{0: 1.0, 1: 0.0}])
+    check_mismatch(run.step(3), samples, {"mismatch/logprob_diff_mean": 0.019})
+    assert run.store.intact(samples.rollouts)
+    with pytest.raises(EngineMismatch, match=r"step 3.*0\.12 nats.*max_mismatch=0\.02"):
+        check_mismatch(run.step(3), samples, {"mismatch/logprob_diff_mean": 0.12})
+    assert not run.store.intact(samples.rollouts)
+    measured = run.step(3)
+    measured.run.config = config("rollout.max_mismatch=null")
+    check_mismatch(measured, samples, {"mismatch/logprob_diff_mean": 0.12})
