@@ -176,6 +176,10 @@ class TrackingConfig(Strict):
     """MLflow experiment."""
     samples: int = Field(16, ge=0, json_schema_extra=NO_EFFECT)
     """Rows of the sample table logged with every evaluation."""
+    parent_run: str | None = Field(None, json_schema_extra=NO_EFFECT)
+    """MLflow run under which this one is shown; an ablation sets it."""
+    tags: dict[str, str] = Field({}, json_schema_extra=NO_EFFECT)
+    """Tags of the MLflow run."""
 
 
 class Config(Strict):

@@ -55,7 +55,21 @@ class Run:
     def open(cls, config: Config, name: str, runs: Path) -> "Run":
         """Check everything that can be checked, then create the run or take up the existing one.
 
-        Raises ConfigError, DataError or StoreError before anything is spent.
+        Raises what `check` raises, before anything is spent.
+        """
+        run, digests = cls.check(config, name, runs)
+        if run.store.exists():
+            run.store.write_run(run.store.read_run() | {"config": config.model_dump(mode="json")})
+        else:
+            run.store.write_run(_description(config, name, digests))
+        run.restore()
+        return run
+
+    @classmethod
+    def check(cls, config: Config, name: str, runs: Path) -> tuple["Run", dict[str, Any]]:
+        """Check everything that can be checked, and write nothing; the run, and the digests of data and weights.
+
+        Raises ConfigError, DataError or StoreError.
         """
         store = RunStore(runs / name)
         tokenizer = load_tokenizer(config.model.path)
@@ -83,11 +97,7 @@ class Run:
         run = cls(config, store, tokenizer, train, validation, f"{digests['train']}-{digests['model']}")
         if store.exists():
             _check_same(store, config, digests)
-            store.write_run(store.read_run() | {"config": config.model_dump(mode="json")})
-        else:
-            store.write_run(_description(config, name, digests))
-        run.restore()
-        return run
+        return run, digests
 
     def restore(self) -> None:
         """Go to the state after the last commit."""

@@ -14,11 +14,12 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
+from ares.config import Config
 from ares.plot import plot_progress
 from ares.profiles import fingerprint, result_settings
-from ares.run import Run
-from ares.store import Commit
+from ares.store import Commit, RunStore
 
 logger = logging.getLogger(__name__)
 METRICS_PER_CALL = 1000
@@ -27,9 +28,10 @@ METRICS_PER_CALL = 1000
 class Tracking:
     """Brings a run's MLflow entry up to its last commit."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.uri = tracking_uri(run.config.tracking.uri, run.store.directory.parent)
+    def __init__(self, config: Config, store: RunStore) -> None:
+        self.config = config
+        self.store = store
+        self.uri = tracking_uri(config.tracking.uri, store.directory.parent)
         self._client: MlflowClient | None = None
         self._logged = -1
 
@@ -37,8 +39,8 @@ class Tracking:
         """Log every commit that is not logged yet. An MLflow that is away is a warning: the next call catches up."""
         try:
             client = self._client or self._connect()
-            for step in self.run.store.committed_steps()[self._logged + 1 :]:
-                self._log(client, self.run.store.read_commit(step))
+            for step in self.store.committed_steps()[self._logged + 1 :]:
+                self._log(client, self.store.read_commit(step))
                 self._logged = step
         except (MlflowException, OSError) as error:
             logger.warning("MLflow at %s is away, training goes on: %s", self.uri, str(error).splitlines()[0])
@@ -46,25 +48,25 @@ class Tracking:
     def finish(self) -> None:
         """Log what is left, with the plot of the run, and close the entry."""
         self.catch_up()
-        plot_progress(self.run.store)
+        plot_progress(self.store)
         if self._client is None:
             return
         try:
-            self._client.log_artifact(self._id, str(self.run.store.directory / "progress.png"))
+            self._client.log_artifact(self._id, str(self.store.directory / "progress.png"))
             self._client.set_terminated(self._id)
         except (MlflowException, OSError) as error:
             logger.warning("MLflow at %s is away, the plot was not logged: %s", self.uri, str(error).splitlines()[0])
 
     @property
     def _id(self) -> str:
-        return str(self.run.store.read_run()["mlflow_run_id"])
+        return str(self.store.read_run()["mlflow_run_id"])
 
     def _connect(self) -> MlflowClient:
         client = MlflowClient(tracking_uri=self.uri)
-        description = self.run.store.read_run()
+        description = self.store.read_run()
         if description["mlflow_run_id"] is None:
             description["mlflow_run_id"] = self._create(client, description)
-            self.run.store.write_run(description)
+            self.store.write_run(description)
         else:
             self._logged = _last_logged(client, description["mlflow_run_id"])
             client.set_terminated(description["mlflow_run_id"], "RUNNING")
@@ -72,26 +74,20 @@ class Tracking:
         return client
 
     def _create(self, client: MlflowClient, description: dict[str, Any]) -> str:
-        experiment = client.get_experiment_by_name(self.run.config.tracking.experiment)
-        if experiment is None:
-            local = self.uri.startswith("sqlite:")
-            artifacts = (self.run.store.directory.parent.absolute() / "mlartifacts").as_uri() if local else None
-            # Without its kind MLflow's page opens on evaluations of agents instead of training curves.
-            kind = {"mlflow.experimentKind": "custom_model_development"}
-            name = self.run.config.tracking.experiment
-            experiment_id = client.create_experiment(name, artifact_location=artifacts, tags=kind)
-        else:
-            experiment_id = experiment.experiment_id
-        tags = {
-            "ares.fingerprint": fingerprint(self.run.config),
+        settings = self.config.tracking
+        experiment_id = open_experiment(client, settings.experiment, self.store.directory.parent)
+        tags = settings.tags | {
+            "ares.fingerprint": fingerprint(self.config),
             "ares.code_version": description["code_version"],
-            "ares.directory": str(self.run.store.directory.absolute()),
+            "ares.directory": str(self.store.directory.absolute()),
         }
-        created = client.create_run(experiment_id, run_name=self.run.store.name, tags=tags)
-        params = [Param(key, str(value)[:500]) for key, value in result_settings(self.run.config).items()]
+        if settings.parent_run is not None:
+            tags[MLFLOW_PARENT_RUN_ID] = settings.parent_run
+        created = client.create_run(experiment_id, run_name=self.store.name, tags=tags)
+        params = [Param(key, str(value)[:500]) for key, value in result_settings(self.config).items()]
         client.log_batch(created.info.run_id, params=params[:100])
         client.log_batch(created.info.run_id, params=params[100:])
-        profile = yaml.safe_dump(self.run.config.model_dump(mode="json"), sort_keys=False)
+        profile = yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False)
         client.log_text(created.info.run_id, profile, "profile.yaml")
         return str(created.info.run_id)
 
@@ -100,16 +96,16 @@ class Tracking:
         rows = [Metric(name, value, commit.timestamp, commit.step) for name, value in sorted(values.items())]
         for start in range(0, len(rows), METRICS_PER_CALL):
             client.log_batch(self._id, metrics=rows[start : start + METRICS_PER_CALL])
-        if "evaluation" in commit.artifacts and self.run.config.tracking.samples:
+        if "evaluation" in commit.artifacts and self.config.tracking.samples:
             self._log_samples(client, commit)
         # Last of a commit: where it is set, everything before it has arrived.
         client.log_batch(self._id, tags=[RunTag("ares.logged_step", str(commit.step))])
 
     def _log_samples(self, client: MlflowClient, commit: Commit) -> None:
         """A table of held-out samples and one of training samples with every part of their reward."""
-        count = self.run.config.tracking.samples
+        count = self.config.tracking.samples
         for name in ("evaluation", "samples"):
-            table = self.run.store.read_rows(commit.artifacts[name]).head(count)
+            table = self.store.read_rows(commit.artifacts[name]).head(count)
             client.log_dict(
                 self._id, json.loads(table.to_json(orient="split", index=False)), f"{name}/{commit.step:06d}.json"
             )
@@ -118,6 +114,18 @@ class Tracking:
 def tracking_uri(configured: str | None, runs: Path) -> str:
     """Where metrics go: the profile's server, MLFLOW_TRACKING_URI, else a database beside the runs."""
     return configured or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute() / 'mlflow.db'}"
+
+
+def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
+    """Id of the experiment called `name`, created when there is none. A local one has its artifacts beside the runs."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is not None:
+        return str(experiment.experiment_id)
+    local = str(client.tracking_uri).startswith("sqlite:")
+    artifacts = (runs.absolute() / "mlartifacts").as_uri() if local else None
+    # Without its kind MLflow's page opens on evaluations of agents instead of training curves.
+    kind = {"mlflow.experimentKind": "custom_model_development"}
+    return str(client.create_experiment(name, artifact_location=artifacts, tags=kind))
 
 
 def _last_logged(client: MlflowClient, run_id: str) -> int:

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from ares.config import Config, ConfigError
 from ares.profiles import fingerprint, load, profile_names
+from flows import ablate_cli
 from flows.data_cli import app as data_app
 from flows.sandbox_cli import app as sandbox_app
 
@@ -25,6 +26,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
                   help="RL post-training of reasoning and code LLMs as a resumable, per-step DAG.")  # fmt: skip
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(data_app, name="data")
+app.command("ablate")(ablate_cli.ablate)
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, soft_wrap=True)
 
@@ -195,6 +197,7 @@ def known_errors() -> tuple[type[BaseException], ...]:
         "ares.store": ["StoreError"],
         "ares.language_model": ["ModelError"],
         "ares.scoring": ["RewardError"],
+        "ares.ablation_tracking": ["TrackingError"],
         "ares.workers.cluster": ["WorkerError"],
         "flows.sampling": ["FilterExhausted"],
         "tasks.training": ["EngineMismatch"],

@@ -76,7 +76,7 @@ async def train(run: Run) -> dict[str, Any]:
         run.restore()
         RUN.set(run)
         display = Display(run)
-        tracking = Tracking(run)
+        tracking = Tracking(run.config, run.store)
         try:
             run.cluster.warm_up()
             reporting = asyncio.create_task(asyncio.to_thread(tracking.catch_up))

@@ -197,7 +197,7 @@ def _fields(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, bo
 FIELDS = list(_fields(load("tiny-math")))
 NO_EFFECT = {
     "train.steps", "train.checkpoint_every", "train.keep_checkpoints",
-    "tracking.uri", "tracking.experiment", "tracking.samples",
+    "tracking.uri", "tracking.experiment", "tracking.samples", "tracking.parent_run", "tracking.tags",
     "rollout.vllm.cpu_cache_gib", "rollout.vllm.gpu_memory", "rollout.max_mismatch",
     "reward.code.provider", "reward.code.workers", "reward.code.min_isolation",
 }  # fmt: skip
@@ -214,6 +214,8 @@ def _other(path: str, field: Any, value: Any) -> Any:
         return value + 1
     if isinstance(value, tuple):
         return tuple(reversed(value))
+    if isinstance(value, dict):
+        return value | {"another": "another"}
     return "another" if value is None or isinstance(value, str) else value
 
 

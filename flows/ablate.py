@@ -1,0 +1,196 @@
+"""The flow `ares-ablate`: every child of an ablation trained once, as many at a time as there is room for.
+
+Covered: which children run, when, and what happens when one fails or this process ends. Not covered: the file
+(ares/ablation.py), a child's training (flows/train.py), the comparison (ares/report.py). A child is `ares train` in a
+process of its own, because a run is a context variable and Ray one per process. Its run directory says whether it is
+finished; so nothing that is finished is done again, and what was stopped goes on from its last commit.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.settings import PREFECT_API_URL
+
+from ares.ablation import Ablation, Child, children, read_ablation
+from ares.ablation_display import AblationDisplay
+from ares.ablation_tracking import ParentRun, complete_entry
+from ares.profiles import Override, differences
+from ares.run import Run, read_config, runs_directory
+from ares.status import run_status
+from ares.store import RunStore, StoreError
+
+STOP_SECONDS = 15.0
+"""What a child is given to end by itself before it is killed."""
+
+
+class ChildFailed(RuntimeError):
+    """A child ended without being finished; the message is its own last word."""
+
+
+@dataclass
+class Plan:
+    """An ablation that was read and checked, ready to start."""
+
+    ablation: Ablation
+    children: list[Child]
+    extra: list[Override]
+    parallel: int
+
+    @property
+    def folder(self) -> Path:
+        """Where its logs and its report lie."""
+        return runs_directory() / self.ablation.name
+
+
+def prepare(
+    ablation: str, overrides: list[Override] | None = None, name: str | None = None, parallel: int | None = None
+) -> Plan:
+    """Read and check an ablation and the input of every variant before anything is started.
+
+    Raises ConfigError, DataError or StoreError.
+    """
+    found, source = read_ablation(ablation, name)
+    runs, of_ablation = runs_directory(), children(found, source, overrides)
+    if (runs / found.name / "run.json").exists():
+        raise StoreError(f"{runs / found.name} is a training run: give the ablation another name with --name")
+    for child in of_ablation:
+        _check_settings(child, RunStore(runs / child.name))
+    for child in of_ablation[: len(found.variants)]:  # seeds read the same data and weights
+        Run.check(child.config, child.name, runs)
+    return Plan(found, of_ablation, list(overrides or []), parallel or default_parallel(of_ablation))
+
+
+def default_parallel(of_ablation: list[Child]) -> int:
+    """How many children fit: cores over the threads one keeps busy; one where they would share this machine's GPU.
+
+    Learner and engine take turns, so a run keeps as many cores busy as the larger of the two.
+    """
+    if "RAY_ADDRESS" not in os.environ and torch.cuda.is_available():
+        return 1
+    threads = max(max(child.config.learner.threads, child.config.rollout.threads) for child in of_ablation)
+    return max(1, len(os.sched_getaffinity(0)) // threads)
+
+
+@flow(name="ares-ablate", persist_result=False)
+async def ares_ablate(
+    ablation: str, overrides: list[str] | None = None, name: str | None = None, parallel: int | None = None
+) -> dict[str, Any]:
+    """Train every child of `ablation` that is not finished; returns the finished ones and the errors of the others."""
+    return await ablate(prepare(ablation, overrides, name, parallel))
+
+
+async def ablate(plan: Plan) -> dict[str, Any]:
+    """Take every child to its last step. A failed one is told of, and the others go on."""
+    store = RunStore(plan.folder)
+    with store.lock():
+        parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
+        status = "KILLED"
+        try:
+            failed = await _train_children(plan, parent)
+            status = "FAILED" if failed else "FINISHED"
+        finally:
+            parent.close(status, [])
+    return {
+        "ablation": plan.ablation.name,
+        "finished": [child.name for child in plan.children if child.name not in failed],
+        "failed": failed,
+        "mlflow_run_id": parent.id,
+        "tracking_uri": parent.uri,
+    }
+
+
+async def _train_children(plan: Plan, parent: ParentRun) -> dict[str, str]:
+    """Train what is not finished; the error of each child that failed."""
+    room = asyncio.Semaphore(plan.parallel)
+    logs = plan.folder / "logs"
+    logs.mkdir(exist_ok=True)
+
+    async def one(child: Child) -> str | None:
+        if _state(child) == "finished":
+            display.kept(child)
+            return None
+        async with room:
+            display.started(child)
+            try:
+                await train_child.with_options(task_run_name=child.name)(child, parent.id, logs / f"{child.name}.log")
+            except ChildFailed as error:
+                display.failed(child, str(error))
+                return str(error)
+            display.finished(child)
+            return None
+
+    with AblationDisplay(plan.ablation, plan.children, plan.parallel, runs_directory()) as display:
+        watching = asyncio.create_task(display.watch())
+        try:
+            errors = await asyncio.gather(*(one(child) for child in plan.children))
+        finally:
+            watching.cancel()
+    for child in plan.children:
+        if (store := RunStore(runs_directory() / child.name)).committed_steps():
+            complete_entry(read_config(store), store, _state(child) == "finished")
+    return {child.name: error for child, error in zip(plan.children, errors, strict=True) if error is not None}
+
+
+@task(name="child", cache_policy=NO_CACHE, persist_result=False)
+async def train_child(child: Child, parent_run: str, log: Path) -> None:
+    """Train one child in a process of its own that ends with this one. Raises ChildFailed."""
+    tags = {"ares.ablation": child.config.tracking.experiment, "ares.variant": child.variant,
+            "ares.seed": str(child.seed)}  # fmt: skip
+    command = [sys.executable, "-m", "flows.ablate_child", str(os.getpid()), "train", child.profile, *child.overrides,
+               f"tracking.parent_run={json.dumps(parent_run)}", f"tracking.tags={json.dumps(tags)}",
+               "--run", child.name]  # fmt: skip
+    # One API serves all: it is this process's own, or the user's server.
+    api = PREFECT_API_URL.value()
+    environment = os.environ | ({"PREFECT_API_URL": api} if api else {})
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        code = await process.wait()
+    finally:
+        await _end(process)
+    if code != 0 or _state(child) != "finished":
+        raise ChildFailed(_last_word(log, code))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a child that is still there, and whatever it started."""
+    if process.returncode is None:
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+
+def _check_settings(child: Child, store: RunStore) -> None:
+    if store.exists() and (changed := differences(read_config(store), child.config)):
+        raise StoreError(
+            f"Run {child.name!r} is there already, with other settings:\n  " + "\n  ".join(changed)
+            + "\nTake the old ones, or give the ablation another name with --name."
+        )  # fmt: skip
+
+
+def _state(child: Child) -> str:
+    if not RunStore(runs_directory() / child.name).exists():
+        return "new"
+    found = run_status(child.name)
+    # The run's own description may hold fewer steps than it is asked for now.
+    return "stopped" if found["step"] < child.config.train.steps else str(found["state"])
+
+
+def _last_word(log: Path, code: int) -> str:
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return f"{lines[-1] if lines else 'it said nothing'} (exit code {code}, {log})"

@@ -1,0 +1,144 @@
+"""`ares ablate` as a user meets it: killed and started again, a failing child, refusals before the start."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from mlflow import MlflowClient
+
+from ares.store import RunStore
+from flows.cli import main
+from tests.short_runs import REPOSITORY, SMALL, ares
+
+VARIANTS = {"fixed": ["algorithm.kl.kind=fixed"], "token_adaptive": []}
+CHILDREN = [f"leash-{variant}-seed{seed}" for seed in (0, 1) for variant in VARIANTS]
+
+
+def write(folder: Path, **changes: object) -> str:
+    path = folder / "leash.yaml"
+    common = [*SMALL, "train.steps=3", "validation.every=1"]
+    whole = {"name": "leash", "profile": "tiny-math", "overrides": common, "variants": VARIANTS, "seeds": [0, 1]}
+    path.write_text(yaml.safe_dump(whole | changes, sort_keys=False))
+    return str(path)
+
+
+def processes_of(runs: Path) -> list[str]:
+    """Everything that was started for this directory of runs: it inherits the variable that names it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("ARES_RUNS") == str(runs):
+                found.append(" ".join(process.cmdline())[:120])
+        except psutil.Error:  # gone, or another user's
+            continue
+    return found
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def finished(runs: Path) -> dict[str, tuple[int, str]]:
+    """Last commit of each finished child: when it was written, and its digest."""
+    stores = {name: RunStore(runs / name) for name in CHILDREN}
+    return {
+        name: ((runs / name / "steps/000003/COMMIT.json").stat().st_mtime_ns, store.read_commit(3).digest())
+        for name, store in stores.items()
+        if (runs / name / "steps/000003/COMMIT.json").exists()
+    }
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finished(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    command = [sys.executable, "-m", "flows.cli", "ablate", write(tmp_path), "--parallel", "2"]
+    environment = os.environ | {"ARES_RUNS": str(runs)}
+    with (tmp_path / "out").open("wb") as output:
+        parent = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=output)
+        wait_for(lambda: bool(finished(runs)) or parent.poll() is not None, 240, f"none finished: {processes_of(runs)}")
+        assert parent.poll() is None, (tmp_path / "out").read_text()
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    wait_for(lambda: not processes_of(runs), 30, f"left behind: {processes_of(runs)}")
+    before = finished(runs)
+    assert 0 < len(before) < len(CHILDREN)
+
+    ended = ares(runs, "ablate", write(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    after = finished(runs)
+    assert after.keys() == set(CHILDREN)
+    assert {name: after[name] for name in before} == before
+    for name in before:
+        assert f"{name}: kept, finished before" in ended.stdout
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("leash")
+    assert experiment is not None
+    entries = {entry.info.run_name: entry for entry in client.search_runs([experiment.experiment_id])}
+    assert entries.keys() == {"leash", *CHILDREN}  # one parent, though it was started twice
+    assert {entry.info.status for entry in entries.values()} == {"FINISHED"}
+    for name in CHILDREN:
+        tags = entries[name].data.tags
+        assert tags["mlflow.parentRunId"] == entries["leash"].info.run_id
+        assert f"leash-{tags['ares.variant']}-seed{tags['ares.seed']}" == name
+        assert tags["ares.logged_step"] == "3"
+        assert len(client.get_metric_history(entries[name].info.run_id, "val/accuracy")) == 4
+    # The variants of a seed start from the same draws.
+    draws = [RunStore(runs / name).read_commit(0).artifacts["samples"].sha256 for name in CHILDREN]
+    assert draws[0] == draws[1] != draws[2] == draws[3]
+
+
+@pytest.mark.slow
+def test_a_child_that_fails_is_told_of_and_the_others_go_on(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    exhausted = ["algorithm.filter.low=0.49", "algorithm.filter.high=0.491", "algorithm.filter.max_tries=1"]
+    ended = ares(runs, "ablate", write(tmp_path, variants={"never_full": exhausted, "fine": []}, seeds=[0]))
+    assert ended.returncode == 1
+    assert "leash-never_full-seed0 failed: error: step 1: after 1 rollouts" in ended.stdout
+    assert "leash-fine-seed0: finished" in ended.stdout
+    assert "1 of 2 children failed" in ended.stderr
+    assert RunStore(runs / "leash-fine-seed0").committed_steps() == [0, 1, 2, 3]
+
+
+def refusal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    monkeypatch.setattr("sys.argv", ["ares", "ablate", *arguments, "--dry-run"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    return told
+
+
+def test_wrong_input_of_any_child_is_told_before_the_first_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("ARES_RUNS", str(runs))
+    wrong = write(tmp_path, variants={"fine": [], "astray": ["model.path=/absent"]})
+    assert "model.path=/absent" in refusal(capsys, monkeypatch, wrong)
+    assert "may not differ between variants" in refusal(
+        capsys, monkeypatch, write(tmp_path, variants={"fine": [], "longer": ["train.steps=9"]})
+    )
+    assert "name: " in refusal(capsys, monkeypatch, write(tmp_path), "--name", "../up")
+    assert not runs.exists()
+
+    # A child that is there already with other settings is not trained on.
+    config = {"model": {"path": "x"}, "data": {"train": "y"}}
+    RunStore(runs / "leash-fixed-seed1").write_run({"config": config})
+    told = refusal(capsys, monkeypatch, write(tmp_path))
+    assert "'leash-fixed-seed1' is there already, with other settings" in told
+    assert "data.train: 'y' → 'ares/tiny/checkpoints/math/train.jsonl'" in told
+    assert json.loads((runs / "leash-fixed-seed1/run.json").read_text())["config"] == config
