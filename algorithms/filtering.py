@@ -20,20 +20,41 @@ def informative_rows(
     """
     if not low < high:
         raise ValueError(f"need low < high, got {low} and {high}")
+    group, values = _labelled(index, accuracy, "accuracy")
+    if len(group) == 0:
+        return np.zeros(0, dtype=bool)
+    mean = np.bincount(group, weights=values) / np.bincount(group)
+    return ((mean > low) & (mean < high))[group]
+
+
+def varied_rows(index: Sequence[Any] | np.ndarray, reward: np.ndarray, tolerance: float = 1e-9) -> np.ndarray:
+    """Rows of the groups whose rewards differ: under a dense reward, groups that are all wrong can teach something too.
+
+    index, reward: [B]. Returns bool [B], equal within a group. Raises ValueError on a NaN or missing reward.
+    """
+    group, values = _labelled(index, reward, "reward")
+    if len(group) == 0:
+        return np.zeros(0, dtype=bool)
+    lowest = np.full(group.max() + 1, np.inf)
+    highest = -lowest
+    np.minimum.at(lowest, group, values)
+    np.maximum.at(highest, group, values)
+    return (highest - lowest > tolerance)[group]
+
+
+def _labelled(index: Sequence[Any] | np.ndarray, values: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """Groups as numbers from 0 on in order of appearance, and the values as float64: [B] each."""
     position: dict[Any, int] = {}
     labels = index.tolist() if isinstance(index, np.ndarray) else index
     group = np.fromiter(
         (position.setdefault(label, len(position)) for label in labels), dtype=np.int64, count=len(labels)
     )
-    values = np.asarray(accuracy, dtype=np.float64)
-    if values.shape != group.shape:
-        raise ValueError(f"accuracy must be [{len(group)}], got {values.shape}")
-    if np.isnan(values).any():
-        raise ValueError(f"accuracy: row {int(np.isnan(values).argmax())} has no value; leave unscored rows out first")
-    if len(group) == 0:
-        return np.zeros(0, dtype=bool)
-    mean = np.bincount(group, weights=values) / np.bincount(group)
-    return ((mean > low) & (mean < high))[group]
+    found = np.asarray(values, dtype=np.float64)
+    if found.shape != group.shape:
+        raise ValueError(f"{what} must be [{len(group)}], got {found.shape}")
+    if np.isnan(found).any():
+        raise ValueError(f"{what}: row {int(np.isnan(found).argmax())} has no value; leave unscored rows out first")
+    return group, found
 
 
 def mask_truncated(response_mask: Tensor, truncated: Tensor | np.ndarray) -> Tensor:

@@ -5,6 +5,7 @@ reward or its coefficients in the loss, advantages, importance weights, metrics.
 covered: where rows come from and where batches go (tasks/).
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,13 @@ from algorithms.kl import (
 from algorithms.losses import truncated_importance_weights
 from algorithms.protocol import DataProto
 from ares.config import Config
+from ares.outcome_rewards import observe_tests, outcome_parts
 from ares.state import RunState
 from rewards.aepo import entropy_score
 from rewards.overlong import soft_overlong
 
+OF_GRADERS = ("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes")
+"""Columns that not every sample has, and that are stored with those that do."""
 GREEDY = -1
 """Sample number of the greedy answer that ReMax compares with."""
 
@@ -70,7 +74,7 @@ def to_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
             "accuracy": [None if pd.isna(value) else float(value) for value in rows["accuracy"]],
             "format": rows["format"].tolist(),
             "truncated": (rows["finish_reason"] == "length").tolist(),
-            **{name: rows[name].tolist() for name in ("prompt", "response", "baseline") if name in rows},
+            **{name: rows[name].tolist() for name in OF_GRADERS if name in rows},
         },
         meta_info={"global_token_num": (prompt_mask.sum(1) + response_mask.sum(1)).tolist()},
     )
@@ -121,11 +125,15 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     mark_hwe(batch, threshold, config, is_trigger)
     state.difficulty.update_difficulty_and_skip_gid_set(batch[scored])
     state.difficulty.annotate(batch)
-    rewards, parts = _rewards(batch, scored, config)
+    rewards, parts = _rewards(batch, state, scored, config)
+    graded, scored = scored, scored & ~np.isnan(rewards)
+    rewards = np.where(scored, rewards, 0.0)
     batch.batch["token_level_scores"] = _at_last_token(rewards, batch.tensor("response_mask"))
 
     metrics = _kl(batch, state, config)
-    counts = torch.from_numpy(scored & ~truncated if config.algorithm.overlong.mask_truncated else scored)
+    overlong = config.algorithm.overlong
+    learnt = torch.from_numpy(scored & ~truncated if overlong.mask_truncated else scored)
+    counts = torch.from_numpy(scored) if overlong.include_truncated_in_baseline else learnt
     advantages, returns = _advantages(batch, counts, config)
     batch.batch["advantages"], batch.batch["returns"] = advantages, returns
     weights, mismatch = truncated_importance_weights(
@@ -136,15 +144,27 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     )
     batch.batch["importance_weights"] = weights
     metrics |= mismatch | state.metrics() | _batch_metrics(batch, rewards, parts, scored, truncated)
-    batch.batch["response_mask"] = mask_truncated(batch.tensor("response_mask"), ~counts.numpy())
+    metrics |= {"reward/accuracy": _accuracy(batch, graded), "reward/unscored": float((~graded).sum())}
+    batch.batch["response_mask"] = mask_truncated(batch.tensor("response_mask"), ~learnt.numpy())
     return metrics
 
 
-def _rewards(batch: DataProto, scored: np.ndarray, config: Config) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Reward of each row and its parts, which are stored: every reward can be explained."""
+def readable_rows(batch: DataProto) -> pd.DataFrame:
+    """One row a sample: what graders and shaping know of it, without its tensors."""
+    columns = {name: list(values) for name, values in batch.non_tensor_batch.items()}
+    table = pd.DataFrame(columns).rename(columns={"global_id": "id", "uid": "slot"})
+    return table.assign(tokens=batch.tensor("attention_mask")[:, batch.tensor("prompts").shape[1] :].sum(1).numpy())
+
+
+def _rewards(
+    batch: DataProto, state: RunState, scored: np.ndarray, config: Config
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Reward of each row (NaN: none) and its parts, which are stored: every reward can be explained."""
     accuracy = np.where(scored, batch.non_tensor_batch["accuracy"], 0.0).astype(float)
     lengths = batch.tensor("response_mask").sum(1).numpy()
-    parts = {"accuracy": accuracy}
+    rows = readable_rows(batch)
+    parts = outcome_parts(rows, config, state.tests)
+    observe_tests(state.tests, rows)
     if config.algorithm.aepo.enabled:
         counts, targets, alphas, difficulty = batch.require(
             "high_entropy_token_num", "target_high_entropy_token_num", "alpha_entropy", "difficulty"
@@ -161,12 +181,18 @@ def _rewards(batch: DataProto, scored: np.ndarray, config: Config) -> tuple[np.n
     if config.algorithm.overlong.soft_punish_cache:
         limit = config.rollout.max_response_length
         parts["overlong"] = soft_overlong(lengths, limit, config.algorithm.overlong.soft_punish_cache)
-    rewards = np.where(scored, sum(parts.values()), 0.0)
+    rewards = np.where(scored, sum(parts.values()), np.nan)
+    has_reward = ~np.isnan(rewards)
     for name, values in parts.items():
         if name != "accuracy":
-            batch.non_tensor_batch[f"reward_{name}"] = _where_scored(values, scored)
-    batch.non_tensor_batch["reward"] = _where_scored(rewards, scored)
+            batch.non_tensor_batch[f"reward_{name}"] = _where_scored(values, has_reward)
+    batch.non_tensor_batch["reward"] = _where_scored(rewards, has_reward)
     return rewards, parts
+
+
+def _accuracy(batch: DataProto, graded: np.ndarray) -> float:
+    values = batch.non_tensor_batch["accuracy"][graded].astype(float)
+    return float(values.mean()) if len(values) else math.nan
 
 
 def _where_scored(values: np.ndarray, scored: np.ndarray) -> np.ndarray:
@@ -265,7 +291,6 @@ def _batch_metrics(
     metrics |= _spread("prompt_length", prompts)
     metrics |= {
         "reward/format": float(batch.non_tensor_batch["format"].astype(float).mean()),
-        "reward/unscored": float((~scored).sum()),
         "entropy/mean": float((batch.tensor("entropies") * mask).sum() / mask.sum()),
         "entropy/hwe_fraction": float(batch.tensor("hwe_mask").sum() / mask.sum()),
     }

@@ -2,11 +2,24 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ares.strict import NO_EFFECT, Strict
 
-Design = Literal["sparse", "dense_linear", "dense_weighted", "outcome_anchor", "verpo", "pass_ratio"]
+
+class VerpoConfig(Strict):
+    """Hyper-parameters of VeRPO; the paper names no defaults."""
+
+    alpha: float = Field(ge=0)
+    """How much more a hard test weighs than an easy one."""
+    sigma: float = Field(gt=0)
+    """Pass rates this close count as one cluster, whose tests share their weight."""
+    delta: float = Field(gt=0)
+    """Added to a cluster's density."""
+    gamma: float = Field(ge=0, le=1)
+    """Outcome anchor: what all tests passed adds."""
+    beta: float = Field(ge=0)
+    """Weight of the dense part beside the outcome anchor."""
 
 
 class CodeConfig(Strict):
@@ -15,9 +28,7 @@ class CodeConfig(Strict):
     design: Literal["sparse", "dense_linear", "dense_weighted", "outcome_anchor", "verpo", "pass_ratio"] = (
         "dense_linear"
     )
-    """sparse: 1 if every test passed; dense_linear: −.3 + 1.3 · pass ratio below syntax (−1) and runtime errors (−.6);
-    dense_weighted: the same with harder tests weighing more; outcome_anchor: a bonus for all passed; verpo: weights
-    from the group's own pass rates; pass_ratio: the plain share, 0 without a well-formed block (DiffuCoder)."""
+    """What the tests passed are worth (docs/rewards.md has the formulas)."""
     error_policy: Literal["any", "all"] = "any"
     """A program counts as a runtime error (or timeout) when any of its tests ends so, or only when all do."""
     accuracy: Literal["all_passed", "pass_ratio"] = "all_passed"
@@ -30,14 +41,12 @@ class CodeConfig(Strict):
     """Late-only efficiency: what a long program that passes nearly everything loses at most; 0: off."""
     efficiency_start: int = Field(0, ge=0)
     """Tokens from which on length costs; it costs all of `efficiency` at rollout.max_response_length."""
-    rate_ema: float = Field(0.1, gt=0, le=1)
+    test_alpha: float = Field(1.0, ge=0)
+    """dense_weighted: how much more a test that rarely passes weighs; 0: all alike."""
+    test_ema: float = Field(0.1, gt=0, le=1)
     """dense_weighted: weight of a new group in a test's running pass rate."""
-    verpo_sigma: float = Field(0.1, gt=0)
-    """verpo: width within which tests of similar pass rate share their weight. The paper names no default."""
-    verpo_alpha: float = Field(1.0, ge=0)
-    """verpo: how much more hard tests weigh. The paper names no default."""
-    verpo_delta: float = Field(1e-3, gt=0)
-    """verpo: keeps a weight finite."""
+    verpo: VerpoConfig | None = None
+    """Settings of design verpo, which needs them all."""
     cpu_seconds: float = Field(2.0, gt=0)
     """CPU seconds for each test."""
     memory_mb: int = Field(512, ge=16)
@@ -48,6 +57,16 @@ class CodeConfig(Strict):
     """Sandbox processes. None: one a core."""
     min_isolation: Literal["standard", "none"] = Field("standard", json_schema_extra=NO_EFFECT)
     """Isolation below which nothing runs (docs/sandbox.md)."""
+
+    @model_validator(mode="after")
+    def _settings_fit_the_design(self) -> "CodeConfig":
+        if (self.design == "verpo") != (self.verpo is not None):
+            raise ValueError(
+                "the section verpo (alpha, sigma, delta, gamma, beta) belongs to design=verpo, which needs it"
+            )
+        if self.design in ("outcome_anchor", "pass_ratio") and self.efficiency > 0.2:
+            raise ValueError(f"efficiency ({self.efficiency}) is at most 0.2 with design={self.design}")
+        return self
 
 
 class RewardConfig(Strict):

@@ -1,8 +1,8 @@
 """Accuracy of responses: the built-in graders, and reward functions of the user's own.
 
-Covered: math answers; `path.py:function` with TRL's signature f(completions, **columns) or verl's
-compute_score(data_source, solution_str, ground_truth, extra_info). A sample that cannot be graded has no score (None),
-never zero. Not covered: what accuracy turns into (ares/batch.py).
+Covered: math answers; programs (ares/code_grading.py); `path.py:function` with TRL's signature
+f(completions, **columns) or verl's compute_score(data_source, solution_str, ground_truth, extra_info). A sample that
+cannot be graded has no score (None), never zero. Not covered: what accuracy turns into (ares/batch.py).
 """
 
 import hashlib
@@ -65,8 +65,12 @@ class FunctionGrader:
 
 
 def load_grader(config: RewardConfig) -> Grader:
-    """The grader of a run. Raises ConfigError."""
-    return FunctionGrader(load_scorer(config))
+    """The grader of a run. Raises ConfigError, and SandboxUnavailable where programs cannot be isolated."""
+    if config.kind != "code":
+        return FunctionGrader(load_scorer(config))
+    from ares.code_grading import CodeGrader
+
+    return CodeGrader(config.code)
 
 
 def load_scorer(config: RewardConfig) -> Scorer:
@@ -75,7 +79,7 @@ def load_scorer(config: RewardConfig) -> Scorer:
         return lambda rows: grade_answers(rows["response"].tolist(), rows["answer"].tolist(), config.timeout)
     path, colon, name = config.kind.rpartition(":")
     if not colon:
-        raise ConfigError(f"reward.kind={config.kind} is neither `math` nor path.py:function")
+        raise ConfigError(f"reward.kind={config.kind} is neither `math`, `code` nor path.py:function")
     return _user_function(_load_function(Path(path), name), config.kind)
 
 

@@ -17,7 +17,9 @@ from algorithms.kl import BucketBeta, KLController, get_kl_controller
 from ares.algorithm_config import KlConfig, KlKind
 from ares.config import Config
 from ares.data import Cursor
+from ares.outcome_rewards import observe_tests, running_pass_rates
 from ares.strict import PerBucket
+from rewards.pass_rates import RunningPassRates
 
 
 @dataclass
@@ -51,6 +53,7 @@ class RunState:
     kl: KLController
     beta: BucketBeta | None
     cursor: Cursor
+    tests: RunningPassRates | None = None
     counters: Counters = field(default_factory=Counters)
     evaluations: list[Evaluation] = field(default_factory=list)
 
@@ -73,6 +76,7 @@ class RunState:
             kl=_kl_controller(kl),
             beta=bucket_beta(kl) if kl.kind is KlKind.BUCKET_BETA else None,
             cursor=Cursor(config.train.seed, train_size),
+            tests=running_pass_rates(config),
         )
 
     @classmethod
@@ -84,6 +88,8 @@ class RunState:
             getattr(run, name).load_state_dict(state[name])
         if run.beta is not None:
             run.beta.load_state_dict(state["beta"])
+        if run.tests is not None:
+            run.tests.load_state_dict(state["tests"])
         run.counters = Counters(**state["counters"])
         run.evaluations = [Evaluation(**evaluation) for evaluation in state["evaluations"]]
         return run
@@ -97,6 +103,7 @@ class RunState:
             "kl": self.kl.state_dict(),
             "beta": self.beta.state_dict() if self.beta is not None else None,
             "cursor": self.cursor.state_dict(),
+            "tests": self.tests.state_dict() if self.tests is not None else None,
             "counters": vars(self.counters).copy(),
             "evaluations": [vars(evaluation).copy() for evaluation in self.evaluations],
         }
@@ -108,6 +115,7 @@ class RunState:
         exact entropies were never computed: the mean negative log-prob of its samples is an unbiased estimate.
         """
         dropped = rows[~rows["slot"].isin(kept_slots) & rows["accuracy"].notna()]
+        observe_tests(self.tests, dropped)
         groups = rows["slot"].nunique()
         self.counters.prompts += groups
         self.counters.samples += len(rows)
@@ -124,7 +132,8 @@ class RunState:
     def metrics(self) -> dict[str, float]:
         """What the controllers say."""
         said = self.difficulty.metrics() | self.threshold.metrics() | self.kl.metrics()
-        return said | (self.beta.metrics() if self.beta is not None else {})
+        said |= self.beta.metrics() if self.beta is not None else {}
+        return said | (self.tests.metrics() if self.tests is not None else {})
 
 
 def _kl_controller(kl: KlConfig) -> KLController:

@@ -6,11 +6,17 @@ covered: a shard's work (tasks/sampling.py), the rest of a step (flows/train.py)
 
 import asyncio
 import math
+import time
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
+from ares.code_metrics import code_metrics, seconds_per_solved
+from ares.outcome_rewards import outcome_parts
 from ares.run import Step
 from ares.state import RunState
-from tasks.sampling import Draw, Rows, rollout, score
+from tasks.sampling import Draw, Rows, exec_times, rollout, score
 from tasks.training import Samples, joined_rows, keep_groups
 
 
@@ -27,6 +33,7 @@ async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[st
     samples = Samples(rollouts=[], scores=[], slots=[])
     drawn = kept = useful = scored = 0
     correct = 0.0
+    everything: list[pd.DataFrame] = []
     for attempt in range(1, filtering.max_tries + 1):
         missing = wanted - kept
         keep_rate = max(kept / drawn, 0.125) if drawn else 1.0
@@ -34,7 +41,9 @@ async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[st
         ids = run.train.frame["id"].iloc[state.cursor.take(ask, skip)].tolist()
         part = await sample(step, "rollout", ids, step.number - 1, config.rollout.n, len(samples.rollouts), drawn)
         rows = joined_rows(step, part, "rollout")
-        good = keep_groups(rows, filtering.low, filtering.high, filtering.enabled)
+        rewards = sum(outcome_parts(rows, config, run.state.tests).values())
+        good = keep_groups(rows, filtering, np.asarray(rewards))
+        everything.append(rows)
         samples.rollouts += part.rollouts
         samples.scores += part.scores
         samples.slots += good[:missing]
@@ -51,10 +60,16 @@ async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[st
                 "filter/rollouts": float(attempt),
                 "filter/drawn_prompts": float(drawn),
             }
+            if config.reward.kind == "code":
+                drawn_rows = pd.concat(everything, ignore_index=True)
+                metrics |= code_metrics(drawn_rows, samples.slots)
+                step.timings |= seconds_per_solved(drawn_rows, exec_times(step, len(samples.scores)))
             return samples, state.state_dict(), metrics
+    by_accuracy = f"an accuracy between {filtering.low} and {filtering.high}"
+    worth = "rewards that differ" if filtering.key == "reward" else by_accuracy
     raise FilterExhausted(
         f"step {step.number}: after {filtering.max_tries} rollouts ({drawn} prompts) only {kept} of {wanted} groups "
-        f"had an accuracy between {filtering.low} and {filtering.high}. The data is too easy or too hard for this "
+        f"had {worth}. The data is too easy or too hard for this "
         "policy: change the data, raise rollout.n, or set algorithm.filter.enabled=false."
     )
 
@@ -83,5 +98,10 @@ async def sample(
         rows = await rollout(step, draw, label=f"{purpose} {shard}")
         sampled.append(rows)
         grading.append(asyncio.create_task(score(step, draw, rows, label=f"{purpose} {shard}")))
+    generated = time.perf_counter()
     scores = [await task for task in grading]
+    if purpose == "rollout":
+        step.timings["timing_s/scoring_wait"] = (
+            step.timings.get("timing_s/scoring_wait", 0.0) + time.perf_counter() - generated
+        )
     return Samples(rollouts=[rows.rows for rows in sampled], scores=[rows.rows for rows in scores], slots=[])

@@ -153,7 +153,7 @@ async def _evaluation(step: Step) -> Evaluated | None:
 def _commit(step: Step, artifacts: dict[str, Ref], state: dict[str, Any], metrics: dict[str, float]) -> None:
     """Finish the step: from here on it is never done again."""
     run = step.run
-    total = sum(step.timings.values())
+    total = time.perf_counter() - step.started
     counters = RunState.restored(run.config, len(run.train), state).counters
     before = run.state.counters
     timings = step.timings | {
@@ -161,6 +161,9 @@ def _commit(step: Step, artifacts: dict[str, Ref], state: dict[str, Any], metric
         "perf/throughput": (counters.tokens - before.tokens) / max(total, 1e-9),
         "perf/total_num_tokens": float(counters.tokens - before.tokens),
     }
+    if "timing_s/scoring_wait" in timings:
+        timings["perf/scoring_wait_share"] = timings["timing_s/scoring_wait"] / max(total, 1e-9)
+    run.grader.forget()
     commit = Commit(
         step=step.number,
         parent=run.commit.digest() if run.commit else None,

@@ -14,6 +14,9 @@ from ares.scoring import ID_COLUMNS, RewardError
 from ares.store import Ref
 from tasks.phase import phase
 
+EXEC_TIMES = "exec-time-{}-{:04d}.parquet"
+"""CPU seconds of a shard's programs, by purpose and shard."""
+
 
 class Draw(BaseModel):
     """What a shard samples: problems by id, in slots that are unique within the step."""
@@ -96,7 +99,14 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
     if "exec_time" in scored:
         # Seconds differ from one execution to the next: beside the scores, where no hash depends on them.
         times = scored[[*ID_COLUMNS, "exec_time"]]
-        step.run.store.write_rows(step.path(f"exec-time-{draw.purpose}-{draw.shard:04d}.parquet"), times)
+        step.run.store.write_rows(step.path(EXEC_TIMES.format(draw.purpose, draw.shard)), times)
         scored = scored.drop(columns="exec_time")
     ref = step.run.store.write_rows(step.path(f"score-{draw.purpose}-{draw.shard:04d}.parquet"), scored)
     return Rows(rows=ref)
+
+
+def exec_times(step: Step, shards: int) -> pd.DataFrame:
+    """CPU seconds of the programs of a step's first rollout shards: id, slot, sample, exec_time."""
+    folder = step.run.store.directory
+    paths = [folder / step.path(EXEC_TIMES.format("rollout", shard)) for shard in range(shards)]
+    return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)

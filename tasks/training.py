@@ -8,9 +8,12 @@ import pandas as pd
 from pydantic import BaseModel
 
 from algorithms.difficulty import BUCKETS, difficulty_codes
-from algorithms.filtering import informative_rows
+from algorithms.filtering import informative_rows, varied_rows
 from algorithms.protocol import DataProto
-from ares.batch import GREEDY, entropy_statistics, mark_hwe, shape, to_batch
+from ares.algorithm_config import FilterConfig
+from ares.batch import GREEDY, entropy_statistics, mark_hwe, readable_rows, shape, to_batch
+from ares.code_metrics import ending_shares
+from ares.outcome_rewards import observe_tests, outcome_parts
 from ares.run import Step
 from ares.scoring import RewardError
 from ares.state import Counters, Evaluation, RunState
@@ -84,7 +87,7 @@ async def shape_batch(step: Step, found: Batch, state: dict[str, Any]) -> Shaped
     metrics = await asyncio.to_thread(shape, batch, after, step.config, run.is_trigger)
     return Shaped(
         batch=run.store.write_folder(step.path("batch"), batch.save),
-        samples=run.store.write_rows(step.path("samples.parquet"), _table(batch)),
+        samples=run.store.write_rows(step.path("samples.parquet"), readable_rows(batch)),
         state=run.store.write_json(step.path("state.json"), after.state_dict()),
         metrics=metrics,
     )
@@ -113,7 +116,12 @@ async def evaluate(step: Step, samples: Samples) -> Evaluated:
         "val/format": float(rows["format"].mean()),
         "val/clip_ratio": float((rows["finish_reason"] == "length").mean()),
     } | {f"val/{bucket}_share": float(np.mean(codes == code)) for code, bucket in enumerate(BUCKETS)}
-    table = rows[["id", "sample", "prompt", "response", "accuracy", "finish_reason"]]
+    shown = ["id", "sample", "prompt", "response", "accuracy", "finish_reason"]
+    if "pass_ratio" in rows:
+        metrics["val/pass_ratio"] = float(scored["pass_ratio"].astype(float).mean())
+        metrics |= {f"val/{name}": share for name, share in ending_shares(scored).items()}
+        shown += ["pass_ratio", "error_type", "test_outcomes"]
+    table = rows[shown]
     ref = step.run.store.write_rows(step.path("evaluation.parquet"), table)
     return Evaluated(rows=ref, accuracy=float(accuracy.mean()), mean_length=length, metrics=metrics)
 
@@ -137,7 +145,7 @@ async def summarise_bootstrap(step: Step, found: list[Batch]) -> Shaped:
         batch = DataProto.load(run.store.folder(shard.batch))
         entropy_statistics(batch, step.config)
         mark_hwe(batch, threshold, step.config, run.is_trigger)
-        columns.append(_table(batch))
+        columns.append(readable_rows(batch))
     table = pd.concat(columns, ignore_index=True)
     scored = _graded(table)
     state.difficulty.update(
@@ -146,6 +154,7 @@ async def summarise_bootstrap(step: Step, found: list[Batch]) -> Shaped:
         scored["entropies"].to_numpy(dtype=float),
         scored["high_entropy_token_num"].to_numpy(dtype=float),
     )
+    observe_tests(state.tests, table)
     state.step = 0
     tokens = int(table["tokens"].sum())
     unscored = len(table) - len(scored)
@@ -192,10 +201,14 @@ def joined_rows(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
     whole = rows.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
     problems = step.run.problems(purpose).frame[["id", "prompt", "answer", "prompt_token_ids"]]
     whole = whole.merge(problems, on="id", how="left", validate="many_to_one")
-    greedy = whole[whole["sample"] == GREEDY].set_index("slot")["accuracy"]
-    whole = whole[whole["sample"] != GREEDY]
-    if len(greedy):
-        whole = whole.assign(baseline=whole["slot"].map(greedy.astype("Float64")))
+    whole = whole.assign(truncated=whole["finish_reason"] == "length", tokens=whole["token_ids"].map(len))
+    is_greedy = whole["sample"] == GREEDY
+    if is_greedy.any():
+        greedy = whole[is_greedy]
+        baselines = sum(outcome_parts(greedy, step.config, step.run.state.tests).values())
+        whole = whole[~is_greedy].assign(
+            baseline=whole["slot"].map(pd.Series(baselines, index=greedy["slot"], dtype="Float64"))
+        )
     chosen = whole[whole["slot"].isin(samples.slots)] if samples.slots else whole
     return chosen.sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
 
@@ -217,18 +230,21 @@ def with_evaluation(state: dict[str, Any], evaluated: Evaluated | None, step: in
     return state | {"evaluations": [*state["evaluations"], found]}
 
 
-def keep_groups(rows: pd.DataFrame, low: float, high: float, enabled: bool) -> list[int]:
-    """Slots of the groups worth training on: at least two scored samples and, when filtering, low < accuracy < high.
+def keep_groups(rows: pd.DataFrame, filtering: FilterConfig, rewards: np.ndarray) -> list[int]:
+    """Slots of the groups worth training on: at least two rows with a reward and, when filtering, something to learn.
 
-    rows: as `joined_rows` gives them. With ReMax the greedy answer must have a score too.
+    rows: as `joined_rows` gives them; rewards: [B], NaN for none. With ReMax the greedy answer must have a score too.
     """
-    scored = rows[rows["accuracy"].notna()]
+    counts = ~np.isnan(rewards)
     if "baseline" in rows:
-        scored = scored[scored["baseline"].notna()]
+        counts &= rows["baseline"].notna().to_numpy()
+    scored, rewards = rows[counts], rewards[counts]
     slots = scored["slot"].to_numpy()
     keep = scored.groupby("slot")["slot"].transform("size").to_numpy() >= 2
-    if enabled:
-        keep &= informative_rows(slots, scored["accuracy"].to_numpy(dtype=float), low, high)
+    if filtering.enabled and filtering.key == "reward":
+        keep &= varied_rows(slots, rewards)
+    elif filtering.enabled:
+        keep &= informative_rows(slots, scored["accuracy"].to_numpy(dtype=float), filtering.low, filtering.high)
     return [int(slot) for slot in np.unique(slots[keep])]
 
 
@@ -238,10 +254,3 @@ def _graded(rows: pd.DataFrame) -> pd.DataFrame:
     if graded.empty:
         raise RewardError(f"none of the {len(rows)} responses could be graded: see what the reward function reports")
     return graded
-
-
-def _table(batch: DataProto) -> pd.DataFrame:
-    """One readable row a sample, with every part of its reward."""
-    columns = {name: list(values) for name, values in batch.non_tensor_batch.items()}
-    table = pd.DataFrame(columns).rename(columns={"global_id": "id", "uid": "slot"})
-    return table.assign(tokens=batch.tensor("attention_mask")[:, batch.tensor("prompts").shape[1] :].sum(1).numpy())

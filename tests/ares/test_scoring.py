@@ -133,7 +133,9 @@ def test_a_file_without_a_usable_function_is_refused_at_loading(text: str, said:
     assert "reward.py" in str(caught.value)
 
 
-@pytest.mark.parametrize(("kind", "said"), [("maths", "neither `math` nor path.py:function"), ("x/y.py:f", "x/y.py")])
+@pytest.mark.parametrize(
+    ("kind", "said"), [("maths", "neither `math`, `code` nor path.py:function"), ("x/y.py:f", "x/y.py")]
+)
 def test_a_reward_that_is_not_there_is_refused_at_loading(kind: str, said: str) -> None:
     with pytest.raises(ConfigError, match=r"reward\.kind") as caught:
         load_scorer(RewardConfig(kind=kind))

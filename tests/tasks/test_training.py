@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from algorithms.protocol import DataProto
+from ares.algorithm_config import FilterConfig
 from ares.batch import GREEDY
 from ares.learner import Learner
 from ares.run import Run
@@ -97,7 +98,7 @@ def test_the_greedy_answer_becomes_its_groups_baseline_and_no_row_of_it(run: Run
     assert found["sample"].tolist() == [0, 1] * 3
     # An ungraded greedy answer leaves its group without a baseline, and a group without one is not trained on.
     assert found["baseline"].fillna(-1).tolist() == [1, 1, 0, 0, -1, -1]
-    assert len(set(found["slot"][found["baseline"].isna()]) & set(keep_groups(found, 0.0, 1.0, enabled=False))) == 0
+    assert not set(found["slot"][found["baseline"].isna()]) & set(kept(found, enabled=False))
 
 
 def test_a_sample_without_a_score_row_is_left_out_and_a_doubled_one_is_an_error(run: Run) -> None:
@@ -119,6 +120,12 @@ def groups_of(*groups: list[float | None], greedy: float | None = None) -> pd.Da
     return pd.DataFrame(table).astype({"accuracy": "Float64"})
 
 
+def kept(rows: pd.DataFrame, rewards: list[float] | None = None, **settings: Any) -> list[int]:
+    """Slots that are kept when the reward is accuracy, or what is given."""
+    of_rows = rows["accuracy"].to_numpy(dtype=float, na_value=np.nan) if rewards is None else np.array(rewards)
+    return keep_groups(rows, FilterConfig(**settings), of_rows)
+
+
 GROUPS: tuple[list[float | None], ...] = (
     [1, 1, 1, 1],
     [1, 0, 1, 1],
@@ -132,15 +139,21 @@ GROUPS: tuple[list[float | None], ...] = (
 
 
 def test_groups_that_are_neither_all_right_nor_all_wrong_are_kept() -> None:
-    assert keep_groups(groups_of(*GROUPS), 0.01, 0.99, enabled=True) == [1, 3, 5]
+    assert kept(groups_of(*GROUPS)) == [1, 3, 5]
 
 
 def test_without_filtering_every_group_with_two_scores_is_kept() -> None:
-    assert keep_groups(groups_of(*GROUPS), 0.01, 0.99, enabled=False) == [0, 1, 2, 3, 5, 6]
+    assert kept(groups_of(*GROUPS), enabled=False) == [0, 1, 2, 3, 5, 6]
 
 
 def test_the_bounds_are_exclusive() -> None:
-    assert keep_groups(groups_of([0, 0, 0, 1], [0, 1], [1, 1, 1, 0]), 0.25, 0.75, enabled=True) == [1]
+    assert kept(groups_of([0, 0, 0, 1], [0, 1], [1, 1, 1, 0]), low=0.25, high=0.75) == [1]
+
+
+def test_by_reward_a_group_is_kept_when_its_rewards_differ_though_no_answer_is_right() -> None:
+    rows = groups_of([0, 0], [0, 0], [1, 1], [0, 0])
+    rewards = [-1.0, -0.6, -0.3, -0.3, 1.0, 0.9, math.nan, 0.4]  # the last group has one row with a reward
+    assert kept(rows, rewards, key="reward") == [0, 2]
 
 
 # ---- shape ---------------------------------------------------------------------------------------------------------
