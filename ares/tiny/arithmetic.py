@@ -77,6 +77,10 @@ class Problem:
             value = OPERATIONS[operator](value, operand)
         return tuple(steps)
 
+    def row(self) -> dict[str, object]:
+        """The problem as a row of train.jsonl or heldout.jsonl, without an id."""
+        return {"prompt": self.prompt, "answer": str(self.answer), "level": self.level}
+
 
 @dataclass(frozen=True)
 class Split:

@@ -26,6 +26,15 @@ class Sampled:
 
 
 @dataclass(frozen=True)
+class Responses:
+    """Responses of many prompts: text (None if it did not end in time), tokens, and all tokens' entropies (nats)."""
+
+    texts: list[str | None]
+    lengths: list[int]
+    entropy: Tensor
+
+
+@dataclass(frozen=True)
 class Measurement:
     """Accuracy at temperature 1 with n samples per prompt; shares add up to 1; entropies are in nats."""
 
@@ -54,9 +63,9 @@ def sample(
     prompts: Sequence[Sequence[int]],
     *,
     max_new_tokens: int,
-    generator: torch.Generator,
+    generator: torch.Generator | None,
 ) -> Sampled:
-    """One response per prompt (token ids) at temperature 1."""
+    """One response per prompt (token ids) at temperature 1, or the greedy one without a generator."""
     width = max(map(len, prompts))
     ids = torch.full((len(prompts), width), tokenizer.pad_token_id)
     attended = torch.ones((len(prompts), width + max_new_tokens), dtype=torch.long)
@@ -80,7 +89,10 @@ def sample(
         cache = output.past_key_values
         log_probabilities = torch.log_softmax(output.logits[:, -1].float(), -1)
         probabilities = log_probabilities.exp()
-        drawn = torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+        if generator is None:
+            drawn = probabilities.argmax(-1)
+        else:
+            drawn = torch.multinomial(probabilities, 1, generator=generator)[:, 0]
         tokens.append(torch.where(finished, tokenizer.pad_token_id, drawn))
         entropies.append(-(probabilities * log_probabilities).sum(-1))
         masks.append(~finished)
@@ -93,6 +105,53 @@ def sample(
     return Sampled(texts, torch.stack(entropies, 1), mask)
 
 
+def draw(
+    model: Qwen2ForCausalLM,
+    tokenizer: Qwen2Tokenizer,
+    prompts: Sequence[Sequence[int]],
+    *,
+    samples_per_prompt: int = 8,
+    max_new_tokens: int = 80,
+    batch_prompts: int = 64,
+    generator: torch.Generator | None,
+) -> Responses:
+    """`samples_per_prompt` responses to every prompt, those of one prompt together; greedy without a generator."""
+    end = tokenizer.eos_token
+    texts: list[str | None] = []
+    lengths: list[int] = []
+    entropies: list[Tensor] = []
+    for start in range(0, len(prompts), batch_prompts):
+        chosen = [prompt for prompt in prompts[start : start + batch_prompts] for _ in range(samples_per_prompt)]
+        batch = sample(model, tokenizer, chosen, max_new_tokens=max_new_tokens, generator=generator)
+        texts += [text.removesuffix(end) if text.endswith(end) else None for text in batch.texts]
+        lengths += batch.mask.sum(1).tolist()
+        entropies.append(batch.entropy[batch.mask])
+    return Responses(texts, lengths, torch.cat(entropies))
+
+
+def measurement(responses: Responses, right: Sequence[bool], levels: Sequence[str]) -> Measurement:
+    """What was drawn, counted; `right` has one entry a response, `levels` one a prompt."""
+    samples_per_prompt = len(right) // len(levels)
+    accuracy = torch.tensor(right, dtype=torch.float64).view(len(levels), samples_per_prompt).mean(1)
+    quantiles = torch.quantile(responses.entropy, torch.tensor(QUANTILES))
+    easy, hard = accuracy >= 2 / 3, accuracy < 1 / 3
+    return Measurement(
+        prompts=len(levels),
+        samples_per_prompt=samples_per_prompt,
+        accuracy=share(right),
+        accuracy_by_level=by_label(accuracy, levels),
+        bucket_shares={"easy": share(easy), "medium": share(~easy & ~hard), "hard": share(hard)},
+        share_all_wrong=share(accuracy == 0),
+        share_all_right=share(accuracy == 1),
+        finished=share([text is not None for text in responses.texts]),
+        mean_length=sum(responses.lengths) / len(responses.lengths),
+        max_length=max(responses.lengths),
+        entropy_mean=responses.entropy.mean().item(),
+        entropy_quantiles={str(level): value for level, value in zip(QUANTILES, quantiles.tolist(), strict=True)},
+        decision_share=share(responses.entropy > DECISION_NATS),
+    )
+
+
 def measure(
     model: Qwen2ForCausalLM,
     tokenizer: Qwen2Tokenizer,
@@ -102,52 +161,31 @@ def measure(
     *,
     samples_per_prompt: int = 8,
     max_new_tokens: int = 80,
-    batch_prompts: int = 64,
     seed: int = 0,
 ) -> Measurement:
-    """Sample every prompt `samples_per_prompt` times and count. A response that does not end in time is wrong."""
-    generator = torch.Generator().manual_seed(seed)
-    end = tokenizer.eos_token
-    right: list[bool] = []
-    lengths: list[int] = []
-    finished: list[bool] = []
-    entropies: list[Tensor] = []
-    for start in range(0, len(prompts), batch_prompts):
-        rows = [
-            row for row in range(start, min(start + batch_prompts, len(prompts))) for _ in range(samples_per_prompt)
-        ]
-        batch = sample(
-            model, tokenizer, [prompts[row] for row in rows], max_new_tokens=max_new_tokens, generator=generator
-        )
-        for row, text in zip(rows, batch.texts, strict=True):
-            finished.append(text.endswith(end))
-            right.append(finished[-1] and is_correct[row](text.removesuffix(end)))
-        lengths += batch.mask.sum(1).tolist()
-        entropies.append(batch.entropy[batch.mask])
-
-    accuracy = torch.tensor(right, dtype=torch.float64).view(len(prompts), samples_per_prompt).mean(1)
-    entropy = torch.cat(entropies)
-    quantiles = torch.quantile(entropy, torch.tensor(QUANTILES))
-    easy, hard = accuracy >= 2 / 3, accuracy < 1 / 3
-    return Measurement(
-        prompts=len(prompts),
+    """Sample every prompt and count. A response that does not end in time is wrong."""
+    responses = draw(
+        model,
+        tokenizer,
+        prompts,
         samples_per_prompt=samples_per_prompt,
-        accuracy=_share(right),
-        accuracy_by_level={
-            level: accuracy[[index for index, other in enumerate(levels) if other == level]].mean().item()
-            for level in sorted(set(levels))
-        },
-        bucket_shares={"easy": _share(easy), "medium": _share(~easy & ~hard), "hard": _share(hard)},
-        share_all_wrong=_share(accuracy == 0),
-        share_all_right=_share(accuracy == 1),
-        finished=_share(finished),
-        mean_length=sum(lengths) / len(lengths),
-        max_length=max(lengths),
-        entropy_mean=entropy.mean().item(),
-        entropy_quantiles={str(level): value for level, value in zip(QUANTILES, quantiles.tolist(), strict=True)},
-        decision_share=_share(entropy > DECISION_NATS),
+        max_new_tokens=max_new_tokens,
+        generator=torch.Generator().manual_seed(seed),
     )
+    right = [
+        text is not None and is_correct[row // samples_per_prompt](text) for row, text in enumerate(responses.texts)
+    ]
+    return measurement(responses, right, levels)
 
 
-def _share(flags: Sequence[bool] | Tensor) -> float:
+def by_label(values: Tensor, labels: Sequence[str]) -> dict[str, float]:
+    """Mean of the values of each label, labels sorted."""
+    return {
+        label: values[[index for index, other in enumerate(labels) if other == label]].mean().item()
+        for label in sorted(set(labels))
+    }
+
+
+def share(flags: Sequence[bool] | Tensor) -> float:
+    """Share of true entries."""
     return torch.as_tensor(flags).double().mean().item()

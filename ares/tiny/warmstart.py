@@ -1,29 +1,26 @@
-"""The warm start of a tiny model: what a run of `ares train tiny-math` begins with.
+"""The warm start of a tiny model: what a run of `ares train tiny-math` or `tiny-code` begins with.
 
-Covers: generating the data, training tokenizer and model on worked examples, measuring the result and writing all of
-it as one directory that transformers and `ares train` read. Does not cover: reinforcement. Rebuild the shipped
-checkpoint with `ares warmstart tiny-math`; the same seed gives the same bits on the same machine.
+Covers: generating a task's data, training tokenizer and model on worked examples, measuring the result and writing all
+of it as one directory that transformers and `ares train` read. Does not cover: reinforcement. Rebuild a shipped
+checkpoint with `ares warmstart TASK`; the same seed gives the same bits on the same machine.
 """
 
 import json
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import Qwen2Tokenizer
 
-from ares.tiny.arithmetic import WHOLE_WORDS, Problem, is_correct, split_problems
-from ares.tiny.measurement import Measurement, measure
+from ares.tiny.measurement import Measurement
 from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, build_model, fit
+from ares.tiny.program_measurement import ProgramMeasurement
+from ares.tiny.tasks import MATH, TinyTask
 from ares.tiny.tokenizer import build_tokenizer
 
-VOCAB_SIZE = 320
-TRAIN_PROBLEMS, HELDOUT_PROBLEMS = 1000, 160
-TOKENIZER_TEXTS = 4000
-MAX_NEW_TOKENS = 80
 REPORT_NAME = "warmstart.json"
 
 
@@ -39,7 +36,7 @@ class WarmstartReport:
     examples: int
     max_new_tokens: int
     loss: float
-    heldout: Measurement
+    heldout: Measurement | ProgramMeasurement
     path: Path
 
     def to_dict(self) -> dict[str, object]:
@@ -48,30 +45,40 @@ class WarmstartReport:
 
 
 def warmstart(
-    out_dir: Path | str, *, seed: int = 0, steps: int = 1000, progress: Progress | None = None
+    out_dir: Path | str,
+    task: TinyTask = MATH,
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    progress: Progress | None = None,
 ) -> WarmstartReport:
-    """Build tiny-math in `out_dir`: weights, tokenizer, train.jsonl, heldout.jsonl and warmstart.json.
+    """Build a task in `out_dir`: weights, tokenizer, train.jsonl, heldout.jsonl and warmstart.json.
 
-    Runs on one thread and leaves the global random generators as they were. Raises ValueError if steps < 1.
+    steps: of imitation; None: the task's own. Runs on one thread and leaves the global random generators as they were.
+    Raises ValueError if steps < 1, SandboxUnavailable if programs are to be judged and cannot be.
     """
-    if steps < 1:
-        raise ValueError(f"a warm start takes at least 1 step, not {steps}")
+    settings = FitSettings(steps=task.steps if steps is None else steps)
+    if settings.steps < 1:
+        raise ValueError(f"a warm start takes at least 1 step, not {settings.steps}")
     out = Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # faster at this size, and the number of threads decides the bits
     try:
-        return _warmstart(out, seed, FitSettings(steps=steps), progress)
+        return _warmstart(out, task, seed, settings, progress)
     finally:
         torch.set_num_threads(threads)
 
 
-def _warmstart(out: Path, seed: int, settings: FitSettings, progress: Progress | None) -> WarmstartReport:
+def _warmstart(
+    out: Path, task: TinyTask, seed: int, settings: FitSettings, progress: Progress | None
+) -> WarmstartReport:
     rng = random.Random(seed)
     examples = settings.steps * settings.batch_size  # each is seen once
-    split = split_problems(rng, examples=examples, train=TRAIN_PROBLEMS, heldout=HELDOUT_PROBLEMS)
-    texts = [text for problem, response in split.examples[:TOKENIZER_TEXTS] for text in (problem.prompt, response)]
-    tokenizer = build_tokenizer(texts, VOCAB_SIZE, max_length=MAX_POSITIONS, whole_words=WHOLE_WORDS)
+    split = task.split(rng, examples, task.train_problems, task.heldout_problems)
+    tokenizer = build_tokenizer(
+        task.tokenizer_texts(split), task.vocab_size, max_length=MAX_POSITIONS, whole_words=task.whole_words
+    )
     model = build_model(tokenizer, torch.Generator().manual_seed(seed))
     prompts = encode_prompts(tokenizer, [problem.prompt for problem, _ in split.examples])
     responses = tokenizer([response + tokenizer.eos_token for _, response in split.examples])["input_ids"]
@@ -84,28 +91,27 @@ def _warmstart(out: Path, seed: int, settings: FitSettings, progress: Progress |
         progress=progress,
     )
     report = WarmstartReport(
-        name="tiny-math",
+        name=task.name,
         seed=seed,
         parameters=model.num_parameters(),
         vocab_size=len(tokenizer),
         fit=settings,
         examples=len(split.examples),
-        max_new_tokens=MAX_NEW_TOKENS,
+        max_new_tokens=task.max_new_tokens,
         loss=loss,
-        heldout=measure(
+        heldout=task.measure(
             model,
             tokenizer,
             encode_prompts(tokenizer, [problem.prompt for problem in split.heldout]),
-            [partial(is_correct, problem) for problem in split.heldout],
-            [str(problem.level) for problem in split.heldout],
-            max_new_tokens=MAX_NEW_TOKENS,
+            split.heldout,
+            max_new_tokens=task.max_new_tokens,
         ),
         path=out,
     )
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    _write_problems(out / "train.jsonl", "train", split.train)
-    _write_problems(out / "heldout.jsonl", "heldout", split.heldout)
+    write_problems(out / "train.jsonl", "train", split.train)
+    write_problems(out / "heldout.jsonl", "heldout", split.heldout)
     (out / REPORT_NAME).write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
     return report
 
@@ -119,9 +125,7 @@ def encode_prompts(tokenizer: Qwen2Tokenizer, prompts: Sequence[str]) -> list[li
     return tokenizer(rendered, add_special_tokens=False)["input_ids"]
 
 
-def _write_problems(path: Path, name: str, problems: Sequence[Problem]) -> None:
-    rows = (
-        {"id": f"{name}-{number:04d}", "prompt": problem.prompt, "answer": str(problem.answer), "level": problem.level}
-        for number, problem in enumerate(problems)
-    )
+def write_problems(path: Path, name: str, problems: Sequence[Any]) -> None:
+    """Problems as JSON lines, each with an id made of the name and its number."""
+    rows = ({"id": f"{name}-{number:04d}", **problem.row()} for number, problem in enumerate(problems))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -1,0 +1,221 @@
+"""Small functions: the generated coding task on which a tiny model can be trained within minutes.
+
+Covers: problems (a family, a constant, a name) with prompt, reference solution and six asserts each, worked examples
+of varying quality, and a split whose held-out problems occur nowhere in training. Does not cover: the families
+themselves (ares/tiny/families.py), judging (sandbox/), rewards for a run (rewards/).
+
+    Write calc(s) that keeps the items of s that are at most 3.
+
+What makes the task hard is that the worked examples err: each family has a slip (`<` for `<=`) that passes some of its
+tests, and any program may break off, lack a colon or name its argument wrongly. From level 2 on the slip is more
+frequent than the right program, so a model trained on the examples decodes it greedily too; what reinforcement adds is
+a choice among habits, from the tests' verdicts alone.
+"""
+
+import operator
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ares.keys import derive_seed
+from ares.tiny.families import FAMILIES, Family, Function
+
+LEVELS = (1, 2, 3, 4)
+CONSTANTS = range(2, 10)
+NAMES = ("f", "g", "h", "calc", "solve", "work", "fn", "get", "do", "make", "step", "run")
+TESTS = 6
+TEST_DRAWS = 2000
+MISREAD_BY = (-1, 1)
+
+KINDS = ("right", "slip", "misread", "runtime", "syntax")
+"""What a worked example can be: right, the family's slip, another constant, and programs that fail when they run or
+cannot be read."""
+Shares = Mapping[int, Mapping[str, float]]
+"""How often a worked example of a level is of each kind."""
+
+USUAL: Shares = {
+    1: {"right": 0.55, "slip": 0.20, "misread": 0.05, "runtime": 0.10, "syntax": 0.10},
+    2: {"right": 0.34, "slip": 0.42, "misread": 0.04, "runtime": 0.10, "syntax": 0.10},
+    3: {"right": 0.27, "slip": 0.46, "misread": 0.05, "runtime": 0.11, "syntax": 0.11},
+    4: {"right": 0.23, "slip": 0.47, "misread": 0.06, "runtime": 0.12, "syntax": 0.12},
+}
+HARD: Shares = {
+    1: {"right": 0.18, "slip": 0.30, "misread": 0.06, "runtime": 0.22, "syntax": 0.24},
+    2: {"right": 0.14, "slip": 0.33, "misread": 0.06, "runtime": 0.22, "syntax": 0.25},
+    3: {"right": 0.10, "slip": 0.36, "misread": 0.06, "runtime": 0.23, "syntax": 0.25},
+    4: {"right": 0.08, "slip": 0.38, "misread": 0.06, "runtime": 0.23, "syntax": 0.25},
+}
+"""Of few right examples, for comparing rewards where most groups have no solution."""
+
+OPEN, CLOSE = "```python", "```"
+WHOLE_WORDS = (OPEN, CLOSE)
+"""The marks of the format: a tokenizer for this task should not cut them."""
+RESPONSE = re.compile(rf"(?:(?!```)[\s\S])*?{OPEN}\n((?:(?!```)[\s\S])*?){CLOSE}\n")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One prompt. Everything about it, the tests too, follows from the triple."""
+
+    family: Family
+    constant: int
+    name: str
+
+    @property
+    def level(self) -> int:
+        return self.family.level
+
+    @property
+    def prompt(self) -> str:
+        return f"Write {self.name}({self.family.arguments}) that {self._filled(self.family.description)}."
+
+    @property
+    def solution(self) -> str:
+        """The reference program."""
+        return self.program(self.family.lines)
+
+    @property
+    def slip(self) -> str:
+        """The program with the family's slip: it passes some of the tests."""
+        return self.program(self.family.slipped_lines)
+
+    @cached_property
+    def test_cases(self) -> tuple[str, ...]:
+        """Asserts of at least two different values. The slip passes some of them; a wrong constant fails some."""
+        rng = random.Random(derive_seed("program tests", self.family.name, self.constant, self.name))
+        for _ in range(TEST_DRAWS):
+            drawn = [self.family.inputs(rng, self.constant) for _ in range(TESTS)]
+            expected = _values(self.family.function, self.constant, drawn)
+            agreed = sum(map(operator.eq, _values(self.family.slipped, self.constant, drawn), expected))
+            misread = [_values(self.family.function, self.constant + off, drawn) for off in MISREAD_BY]
+            varied = len(set(map(repr, drawn))) == TESTS and len(set(map(repr, expected))) > 1
+            if varied and 0 < agreed < TESTS and expected not in misread:
+                return tuple(
+                    f"assert {self.name}({', '.join(map(repr, arguments))}) == {value!r}"
+                    for arguments, value in zip(drawn, expected, strict=True)
+                )
+        raise ValueError(f"{self.prompt} No inputs tell its usual errors from its solution")
+
+    def program(self, lines: Sequence[str], constant: int | None = None) -> str:
+        """The function with these lines as its body."""
+        body = "".join(f"    {self._filled(line, constant)}\n" for line in lines)
+        return f"def {self.name}({self.family.arguments}):\n{body}"
+
+    def row(self) -> dict[str, object]:
+        """The problem as a row of train.jsonl or heldout.jsonl, without an id."""
+        return {
+            "prompt": self.prompt,
+            "test_cases": list(self.test_cases),
+            "solution": self.solution,
+            "level": self.level,
+            "family": self.family.name,
+        }
+
+    def _filled(self, text: str, constant: int | None = None) -> str:
+        return text.replace("{k}", str(self.constant if constant is None else constant))
+
+
+@dataclass(frozen=True)
+class Split:
+    """`examples` (problem, response) to imitate, `train` to reinforce on, `heldout` to measure on."""
+
+    examples: list[tuple[Problem, str]]
+    train: list[Problem]
+    heldout: list[Problem]
+
+
+def all_problems() -> list[Problem]:
+    """Every (family, constant, name)."""
+    return [Problem(family, constant, name) for family in FAMILIES for constant in CONSTANTS for name in NAMES]
+
+
+def respond(program: str) -> str:
+    """A program as a response: one fenced block and nothing else."""
+    return f"{OPEN}\n{program}{CLOSE}\n"
+
+
+def extract_program(response: str) -> str | None:
+    """The program of a response in the exact format, else None."""
+    match = RESPONSE.fullmatch(response)
+    return match.group(1) if match else None
+
+
+def worked_example(problem: Problem, rng: random.Random, shares: Shares = USUAL) -> str:
+    """A response to imitate, of a kind drawn with the shares of the problem's level."""
+    of_kind = shares[problem.level]
+    kind = rng.choices(KINDS, [of_kind[kind] for kind in KINDS])[0]
+    return respond(erring_program(problem, kind, rng))
+
+
+def erring_program(problem: Problem, kind: str, rng: random.Random) -> str:
+    """The reference solution (kind "right") or a program that errs in this way. Raises KeyError for another kind."""
+    return _WRITERS[kind](problem, rng)
+
+
+def split_problems(
+    rng: random.Random, *, examples: int, train: int, heldout: int, shares: Shares = USUAL
+) -> Split:
+    """Family-balanced train and held-out sets and examples of all problems that are not held out; counts are totals.
+
+    Raises ValueError if there are fewer problems than asked for.
+    """
+    by_family = {family.name: [Problem(family, k, name) for k in CONSTANTS for name in NAMES] for family in FAMILIES}
+    for problems in by_family.values():
+        rng.shuffle(problems)
+    measured = _in_turns(by_family, heldout)
+    reinforced = _in_turns(by_family, train)
+    rest = [problem for problems in by_family.values() for problem in problems]
+    rng.shuffle(measured)
+    rng.shuffle(reinforced)
+    # Last, so that their number and quality leave the other two sets as they are.
+    taught = [(problem, worked_example(problem, rng, shares)) for problem in rng.choices(reinforced + rest, k=examples)]
+    return Split(taught, reinforced, measured)
+
+
+def _in_turns(by_family: dict[str, list[Problem]], count: int) -> list[Problem]:
+    """Problems taken from the families by turns."""
+    if count > sum(map(len, by_family.values())):
+        raise ValueError(f"there are only {len(FAMILIES) * len(CONSTANTS) * len(NAMES)} problems, more were asked")
+    taken: list[Problem] = []
+    while len(taken) < count:
+        for problems in by_family.values():
+            if problems and len(taken) < count:
+                taken.append(problems.pop())
+    return taken
+
+
+def _values(function: Function, constant: int, drawn: Sequence[tuple[Any, ...]]) -> list[Any]:
+    return [function(constant, *arguments) for arguments in drawn]
+
+
+def _misread(problem: Problem, rng: random.Random) -> str:
+    return problem.program(problem.family.lines, problem.constant + rng.choice(MISREAD_BY))
+
+
+def _failing(problem: Problem, rng: random.Random) -> str:
+    head, line, body = problem.solution.partition("\n")
+    arguments = rng.choice(("", "y"))  # neither fits: the call or the body fails
+    return head.replace(f"({problem.family.arguments})", f"({arguments})") + line + body
+
+
+def _unreadable(problem: Problem, rng: random.Random) -> str:
+    head, line, body = problem.solution.partition("\n")
+    way = rng.choice(("colon", "indent", "bracket"))
+    if way == "colon":
+        return head.removesuffix(":") + line + body
+    if way == "indent":
+        return head + line + "".join(each.removeprefix("    ") for each in body.splitlines(keepends=True))
+    *lines, last = body.splitlines(keepends=True)
+    return head + line + "".join(lines) + last.replace("return ", "return (")
+
+
+_WRITERS: dict[str, Callable[[Problem, random.Random], str]] = {
+    "right": lambda problem, rng: problem.solution,
+    "slip": lambda problem, rng: problem.slip,
+    "misread": _misread,
+    "runtime": _failing,
+    "syntax": _unreadable,
+}

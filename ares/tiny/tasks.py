@@ -1,0 +1,117 @@
+"""The tiny tasks, each described once: what its problems are, how examples are drawn, how a model is measured.
+
+Covers: tiny-math, tiny-code, tiny-code-hard. Does not cover: training on them (ares/tiny/warmstart.py, and profiles).
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
+
+from ares.tiny import arithmetic, programs
+from ares.tiny.measurement import Measurement, measure
+from ares.tiny.program_measurement import ProgramMeasurement, measure_programs
+
+
+class Split(Protocol):
+    """Examples (problem, response) to imitate, problems to reinforce on, problems to measure on."""
+
+    @property
+    def examples(self) -> list[tuple[Any, str]]: ...
+    @property
+    def train(self) -> list[Any]: ...
+    @property
+    def heldout(self) -> list[Any]: ...
+
+
+@dataclass(frozen=True)
+class TinyTask:
+    """One task. Problems have a `prompt` and a `row()`; the rest is in these fields."""
+
+    name: str
+    folder: str
+    """Folder of the shipped result below ares/tiny/checkpoints."""
+    split: Callable[[random.Random, int, int, int], Split]
+    """(rng, examples, train, heldout) → Split."""
+    tokenizer_texts: Callable[[Split], list[str]]
+    """What the tokenizer is trained on."""
+    measure: Callable[..., Measurement | ProgramMeasurement]
+    """(model, tokenizer, encoded prompts, problems, max_new_tokens=…) → figures at temperature 1."""
+    whole_words: tuple[str, ...]
+    vocab_size: int
+    train_problems: int
+    heldout_problems: int
+    max_new_tokens: int
+    steps: int
+    """Steps of the warm start."""
+
+
+def tokenizer_texts_of_arithmetic(split: Split) -> list[str]:
+    """Prompts and responses of the first examples."""
+    return [text for problem, response in split.examples[:4000] for text in (problem.prompt, response)]
+
+
+def tokenizer_texts_of_programs(_: Split) -> list[str]:
+    """Prompts, solutions and slips of every problem: the same tokens whatever the quality of the examples."""
+    return [
+        text
+        for problem in programs.all_problems()
+        for text in (problem.prompt, programs.respond(problem.solution), programs.respond(problem.slip))
+    ]
+
+
+def _measure_arithmetic(
+    model: Qwen2ForCausalLM,
+    tokenizer: Qwen2Tokenizer,
+    prompts: Sequence[Sequence[int]],
+    problems: Sequence[arithmetic.Problem],
+    *,
+    max_new_tokens: int,
+) -> Measurement:
+    graders = [partial(arithmetic.is_correct, problem) for problem in problems]
+    levels = [str(problem.level) for problem in problems]
+    return measure(model, tokenizer, prompts, graders, levels, max_new_tokens=max_new_tokens)
+
+
+def _split_arithmetic(rng: random.Random, examples: int, train: int, heldout: int) -> arithmetic.Split:
+    return arithmetic.split_problems(rng, examples=examples, train=train, heldout=heldout)
+
+
+def _split_programs(
+    shares: programs.Shares, rng: random.Random, examples: int, train: int, heldout: int
+) -> programs.Split:
+    return programs.split_problems(rng, examples=examples, train=train, heldout=heldout, shares=shares)
+
+
+MATH = TinyTask(
+    name="tiny-math",
+    folder="math",
+    split=_split_arithmetic,
+    tokenizer_texts=tokenizer_texts_of_arithmetic,
+    measure=_measure_arithmetic,
+    whole_words=arithmetic.WHOLE_WORDS,
+    vocab_size=320,
+    train_problems=1000,
+    heldout_problems=160,
+    max_new_tokens=80,
+    steps=1000,
+)
+CODE = TinyTask(
+    name="tiny-code",
+    folder="code",
+    split=partial(_split_programs, programs.USUAL),
+    tokenizer_texts=tokenizer_texts_of_programs,
+    measure=measure_programs,
+    whole_words=programs.WHOLE_WORDS,
+    vocab_size=512,
+    train_problems=660,
+    heldout_problems=176,
+    max_new_tokens=80,
+    steps=500,
+)
+CODE_HARD = replace(CODE, name="tiny-code-hard", folder="code-hard", split=partial(_split_programs, programs.HARD))
+"""The same problems, few of whose worked examples are right: for comparing rewards."""
+TASKS = {task.name: task for task in (MATH, CODE, CODE_HARD)}
