@@ -102,22 +102,27 @@ def inspect(
 
 @app.command()
 def warmstart(
-    task: Annotated[str, typer.Argument(help="tiny-math")],
+    task: Annotated[str, typer.Argument(help="tiny-math, tiny-code or tiny-code-hard")],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default: the one its profile reads.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights and examples.")] = 0,
 ) -> None:
     """Build a tiny model and its problems from nothing (about a minute and a half on one core)."""
     from rich.progress import Progress
 
+    from ares.tiny import CHECKPOINTS
+    from ares.tiny.tasks import TASKS
     from ares.tiny.warmstart import warmstart as build
 
-    if task != "tiny-math":
-        raise ConfigError(f"There is no warm start {task!r} (warm starts: tiny-math)")
-    target = out or Path(__file__).resolve().parent.parent / "ares/tiny/checkpoints/math"
+    if task not in TASKS:
+        raise ConfigError(f"There is no warm start {task!r} (warm starts: {', '.join(TASKS)})")
+    target = out or CHECKPOINTS / TASKS[task].folder
     with Progress(console=console) as progress:
         bar = progress.add_task("warm start", total=None)
         report = build(
-            target, seed=seed, progress=lambda done, total, loss: progress.update(bar, completed=done, total=total)
+            target,
+            TASKS[task],
+            seed=seed,
+            progress=lambda done, total, loss: progress.update(bar, completed=done, total=total),
         )
     console.print(f"{target}: held-out accuracy {report.heldout.accuracy:.3f} at temperature 1")
 

@@ -6,4 +6,5 @@ Covers: generating a task, warm-starting a model on it, the shipped results. Doe
 from pathlib import Path
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
-"""The shipped warm starts. `math` holds model, tokenizer, train.jsonl and heldout.jsonl of tiny-math."""
+"""The shipped warm starts, a folder each: model, tokenizer, train.jsonl and heldout.jsonl; `code-hard` has no data
+of its own, its problems are those of `code`."""

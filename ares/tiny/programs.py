@@ -14,7 +14,6 @@ a choice among habits, from the tests' verdicts alone.
 
 import operator
 import random
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +21,7 @@ from typing import Any
 
 from ares.keys import derive_seed
 from ares.tiny.families import FAMILIES, Family, Function
+from rewards.code import code_format_score, extract_code
 
 LEVELS = (1, 2, 3, 4)
 CONSTANTS = range(2, 10)
@@ -43,17 +43,16 @@ USUAL: Shares = {
     4: {"right": 0.23, "slip": 0.47, "misread": 0.06, "runtime": 0.12, "syntax": 0.12},
 }
 HARD: Shares = {
-    1: {"right": 0.18, "slip": 0.30, "misread": 0.06, "runtime": 0.22, "syntax": 0.24},
-    2: {"right": 0.14, "slip": 0.33, "misread": 0.06, "runtime": 0.22, "syntax": 0.25},
-    3: {"right": 0.10, "slip": 0.36, "misread": 0.06, "runtime": 0.23, "syntax": 0.25},
-    4: {"right": 0.08, "slip": 0.38, "misread": 0.06, "runtime": 0.23, "syntax": 0.25},
+    1: {"right": 0.06, "slip": 0.34, "misread": 0.06, "runtime": 0.26, "syntax": 0.28},
+    2: {"right": 0.05, "slip": 0.35, "misread": 0.06, "runtime": 0.26, "syntax": 0.28},
+    3: {"right": 0.04, "slip": 0.36, "misread": 0.06, "runtime": 0.26, "syntax": 0.28},
+    4: {"right": 0.03, "slip": 0.37, "misread": 0.06, "runtime": 0.26, "syntax": 0.28},
 }
 """Of few right examples, for comparing rewards where most groups have no solution."""
 
 OPEN, CLOSE = "```python", "```"
 WHOLE_WORDS = (OPEN, CLOSE)
 """The marks of the format: a tokenizer for this task should not cut them."""
-RESPONSE = re.compile(rf"(?:(?!```)[\s\S])*?{OPEN}\n((?:(?!```)[\s\S])*?){CLOSE}\n")
 
 
 @dataclass(frozen=True)
@@ -138,9 +137,8 @@ def respond(program: str) -> str:
 
 
 def extract_program(response: str) -> str | None:
-    """The program of a response in the exact format, else None."""
-    match = RESPONSE.fullmatch(response)
-    return match.group(1) if match else None
+    """The program of a response that is one fenced block at its end (the format reward's rule), else None."""
+    return extract_code(response) if code_format_score(response) > 0 else None
 
 
 def worked_example(problem: Problem, rng: random.Random, shares: Shares = USUAL) -> str:
@@ -155,9 +153,7 @@ def erring_program(problem: Problem, kind: str, rng: random.Random) -> str:
     return _WRITERS[kind](problem, rng)
 
 
-def split_problems(
-    rng: random.Random, *, examples: int, train: int, heldout: int, shares: Shares = USUAL
-) -> Split:
+def split_problems(rng: random.Random, *, examples: int, train: int, heldout: int, shares: Shares = USUAL) -> Split:
     """Family-balanced train and held-out sets and examples of all problems that are not held out; counts are totals.
 
     Raises ValueError if there are fewer problems than asked for.

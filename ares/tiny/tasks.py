@@ -47,6 +47,8 @@ class TinyTask:
     max_new_tokens: int
     steps: int
     """Steps of the warm start."""
+    writes_problems: bool = True
+    """False where the problems are another task's, and its files are read."""
 
 
 def tokenizer_texts_of_arithmetic(split: Split) -> list[str]:
@@ -112,6 +114,12 @@ CODE = TinyTask(
     max_new_tokens=80,
     steps=500,
 )
-CODE_HARD = replace(CODE, name="tiny-code-hard", folder="code-hard", split=partial(_split_programs, programs.HARD))
-"""The same problems, few of whose worked examples are right: for comparing rewards."""
+CODE_HARD = replace(
+    CODE,
+    name="tiny-code-hard",
+    folder="code-hard",
+    split=partial(_split_programs, programs.HARD),
+    writes_problems=False,
+)
+"""The problems of tiny-code, few of whose worked examples are right: for comparing rewards."""
 TASKS = {task.name: task for task in (MATH, CODE, CODE_HARD)}

@@ -52,7 +52,8 @@ def warmstart(
     steps: int | None = None,
     progress: Progress | None = None,
 ) -> WarmstartReport:
-    """Build a task in `out_dir`: weights, tokenizer, train.jsonl, heldout.jsonl and warmstart.json.
+    """Build a task in `out_dir`: weights, tokenizer, warmstart.json and, where they are its own, its problems as
+    train.jsonl and heldout.jsonl.
 
     steps: of imitation; None: the task's own. Runs on one thread and leaves the global random generators as they were.
     Raises ValueError if steps < 1, SandboxUnavailable if programs are to be judged and cannot be.
@@ -110,8 +111,9 @@ def _warmstart(
     )
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    write_problems(out / "train.jsonl", "train", split.train)
-    write_problems(out / "heldout.jsonl", "heldout", split.heldout)
+    if task.writes_problems:
+        write_problems(out / "train.jsonl", "train", split.train)
+        write_problems(out / "heldout.jsonl", "heldout", split.heldout)
     (out / REPORT_NAME).write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
     return report
 
