@@ -6,6 +6,7 @@ equal programs of a step. Not covered: what a verdict is worth (rewards/shaping.
 """
 
 import os
+from collections.abc import Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -31,7 +32,7 @@ class CodeGrader:
         workers = config.workers or os.cpu_count() or 1
         self._pool = open_sandbox(config.provider, workers, config.min_isolation)
         self._threads = ThreadPoolExecutor(workers * _QUEUED_PER_WORKER, thread_name_prefix="judging")
-        self._verdicts: dict[tuple[str, str | None], Future[Verdict]] = {}
+        self._verdicts: dict[Hashable, Future[Verdict]] = {}
 
     def anticipate(self, rows: pd.DataFrame) -> None:
         """Begin to judge rows: responses with the columns of their problems."""
@@ -67,7 +68,9 @@ class CodeGrader:
 
     def _submit(self, row: dict[Any, Any]) -> "Future[Verdict]":
         source = extract_code(row["response"])
-        key = (row["id"], source)
+        # By the tests, not by the problem's name: a held-out problem may have the name of one that is trained on.
+        tests = (tuple(row["test_cases"]), tuple(map(tuple, row["stdin_tests"])), row["setup"], row["entry_point"])
+        key = (source, tests)
         if key not in self._verdicts:
             self._verdicts[key] = self._nothing_to_run(row) if source is None else self._judged(row, source)
         return self._verdicts[key]

@@ -8,10 +8,12 @@ from rich import box
 from rich.table import Table
 
 from algorithms.difficulty import BUCKETS
+from ares.data import load_problems, load_tokenizer
 from ares.run import read_config, runs_directory
 from ares.store import RunStore, StoreError
 
 REWARD_PARTS = ("accuracy", "reward_entropy_score", "reward_overlong")
+CODE_REWARD_PARTS = ("reward_code", "reward_format", "reward_efficiency", *REWARD_PARTS[1:])
 COLUMNS = {
     "id": "id",
     "sample": "k",
@@ -25,6 +27,18 @@ COLUMNS = {
     "truncated": "cut",
 }
 """Columns of a step's sample table and their titles."""
+CODE_COLUMNS = {
+    "id": "id",
+    "sample": "k",
+    "difficulty": "bucket",
+    "pass_ratio": "passed",
+    "error_type": "ended",
+    "reward_code": "code",
+    "reward": "reward",
+    "tokens": "tokens",
+    "truncated": "cut",
+}
+"""The same where programs were judged."""
 
 
 def run_status(name: str) -> dict[str, Any]:
@@ -53,7 +67,8 @@ def samples_table(name: str, step: int) -> Table:
     """The samples of a step, one line each."""
     rows = _samples(name, step)
     table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE)
-    shown = {column: title for column, title in COLUMNS.items() if column in rows}
+    columns = CODE_COLUMNS if "pass_ratio" in rows else COLUMNS
+    shown = {column: title for column, title in columns.items() if column in rows}
     for title in shown.values():
         table.add_column(title, no_wrap=True, justify="left" if title in ("id", "bucket") else "right")
     for row in rows[list(shown)].to_dict("records"):
@@ -68,21 +83,44 @@ def _cell(value: Any) -> str:
 
 
 def sample_report(name: str, step: int, problem: str, sample: int) -> str:
-    """Prompt, response, verdict and every part of the reward of one sample."""
+    """Prompt, response, verdict and every part of the reward of one sample; of a program, every test and its end."""
     rows = _samples(name, step)
     found = rows[(rows["id"] == problem) & (rows["sample"] == sample)]
     if found.empty:
         raise StoreError(f"Run {name!r} has no sample {sample} of problem {problem!r} in step {step}")
     row = found.iloc[0]
     lines = [f"problem {problem}, sample {sample}, step {step}", "", row["prompt"].rstrip(), row["response"], ""]
-    shown = [(key, value) for key, value in row.items() if key not in ("id", "sample", "slot", "prompt", "response")]
-    lines += [f"{key:32s} {value}" for key, value in shown]
+    is_code = "test_outcomes" in row
+    if is_code:
+        lines += [*_test_lines(name, step, row), ""]
+    apart = {"id", "sample", "slot", "prompt", "response", *(("test_outcomes", "ground_truth") if is_code else ())}
+    lines += [f"{key:32s} {value}" for key, value in row.items() if key not in apart]
     if "reward" in row and pd.isna(row["reward"]):
-        lines += ["", "no reward: the response could not be graded"]
+        why = "its response was cut off" if row["truncated"] and pd.notna(row["accuracy"]) else "it could not be graded"
+        lines += ["", f"no reward: {why}"]
     elif "reward" in row:
-        parts = [(part, float(row[part])) for part in REWARD_PARTS if part in row and pd.notna(row[part])]
+        names = CODE_REWARD_PARTS if is_code else REWARD_PARTS
+        parts = [(part, float(row[part])) for part in names if part in row and pd.notna(row[part])]
         lines += ["", "reward = " + " + ".join(f"{part} {value:+.4f}" for part, value in parts)]
     return "\n".join(lines)
+
+
+def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
+    """Each test of a judged program with how it ended, and the CPU seconds of all of them."""
+    store = RunStore(runs_directory() / name)
+    config = read_config(store)
+    problems = load_problems(
+        config.data.train, config.data.train_split, config.data, load_tokenizer(config.model.path), code=True
+    )
+    problem = problems.rows([row["id"]]).iloc[0]
+    stdin_tests = [f"stdin {given!r} → {expected!r}" for given, expected in problem["stdin_tests"]]
+    tests = [*problem["test_cases"], *stdin_tests]
+    lines = [f"{ending:16s} {test}" for test, ending in zip(tests, row["test_outcomes"], strict=True)]
+    for path in sorted((store.directory / store.step_path(step)).glob("exec-time-*.parquet")):
+        times = pd.read_parquet(path)
+        mine = times[(times["slot"] == row["slot"]) & (times["sample"] == row["sample"])]
+        lines += [f"{'exec_time':16s} {seconds:.4f} CPU seconds" for seconds in mine["exec_time"]]
+    return lines
 
 
 def _samples(name: str, step: int) -> pd.DataFrame:
