@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS := 1
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: setup train test test-all check up clean
+.PHONY: setup train test test-all check up down clean
 
 setup: $(READY)
 
@@ -31,6 +31,9 @@ check: $(READY)
 
 up: $(READY)
 	$(BIN)/ares up
+
+down: $(READY)
+	$(BIN)/ares down
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

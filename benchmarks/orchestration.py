@@ -58,7 +58,7 @@ def conducted(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
     with local_api() as server:
         assert server is not None
         with server.connected():
-            asyncio.run(ares_train("tiny-math", None, name))
+            asyncio.run(ares_train(run=name))
     store = RunStore(Path(HOME) / name)
     commits = [store.read_commit(step) for step in store.committed_steps()]
     stamps = [commit.timestamp / 1000 for commit in commits]

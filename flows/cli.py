@@ -1,12 +1,13 @@
 """The command `ares`.
 
-Covered: train, resume, status, inspect, warmstart, doctor, up, profiles, and the sandbox's own commands. Modules that
-take seconds to import are imported by the command that needs them, so that `ares --help` answers at once. A known error
-meets the user here, once, without a trace.
+Covered: train, resume, status, inspect, warmstart, doctor, up, down, profiles, and the sandbox's own commands.
+Modules that take seconds to import are imported by the command that needs them, so that `ares --help` answers at once.
+A known error meets the user here, once, without a trace.
 """
 
 import json
 import logging
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -144,16 +145,38 @@ def doctor() -> None:
 def up(
     prefect_port: Annotated[int, typer.Option(help="Port of Prefect's page.")] = 4200,
     mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's page.")] = 5000,
+    data: Annotated[Path | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
+    concurrent_runs: Annotated[int, typer.Option(min=1, help="Runs the worker trains at the same time.")] = 1,
 ) -> None:
-    """The pages of Prefect and MLflow on this machine, until interrupted."""
-    from flows.services import services, wait_for_end
+    """Prefect, MLflow, a worker and the deployments on this machine, until interrupted or `ares down`."""
+    from flows.services import Ports, Services
 
-    with services(prefect_port, mlflow_port) as started:
-        console.print(f"Prefect  http://127.0.0.1:{prefect_port}")
-        console.print(f"MLflow   http://127.0.0.1:{mlflow_port}")
-        console.print(f"\nRuns appear there after: export PREFECT_API_URL=http://127.0.0.1:{prefect_port}/api")
-        console.print("Ctrl-C ends both.", style="dim")
-        wait_for_end(started)
+    if data is not None:
+        os.environ["ARES_RUNS"] = str(data)
+    ports = Ports(prefect_port, mlflow_port)
+    try:
+        with Services(ports, concurrent_runs, console.print) as services:
+            console.print(f"Prefect  http://127.0.0.1:{prefect_port}")
+            console.print(f"MLflow   http://127.0.0.1:{mlflow_port}")
+            console.print(f"runs     {services.runs}")
+            console.print(f"\nexport PREFECT_API_URL={ports.api}")
+            console.print("prefect deployment run ares-train/ares-train --param profile=tiny-math --param run=first")
+            console.print("Ctrl-C or `ares down` ends all of it.", style="dim")
+            services.watch()
+    except KeyboardInterrupt:
+        console.print("stopped", style="dim")
+
+
+@app.command()
+def down(
+    data: Annotated[Path | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
+) -> None:
+    """End the `ares up` of a directory of runs. A run that is being trained ends, resumable."""
+    from flows.services import end_services
+
+    if data is not None:
+        os.environ["ARES_RUNS"] = str(data)
+    end_services()
 
 
 @app.command()
@@ -188,7 +211,7 @@ def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
         # What goes wrong is told once, by `main`; Prefect would print it a second and a third time.
         logging.getLogger("prefect").setLevel(logging.CRITICAL)
         try:
-            asyncio.run(ares_train.with_options(flow_run_name=name)(profile, overrides, name))
+            asyncio.run(ares_train.with_options(flow_run_name=name)(run=name))
         except (KeyboardInterrupt, TerminationSignal, SystemExit):  # Prefect turns SIGTERM into one of the last two
             errors.print("stopped; the same command goes on from the last commit")
             raise typer.Exit(130) from None
@@ -208,6 +231,7 @@ def known_errors() -> tuple[type[BaseException], ...]:
         "tasks.training": ["EngineMismatch"],
         "flows.local_server": ["ServerError"],
         "flows.services": ["ServiceError"],
+        "flows.deployment": ["DeploymentError"],
         "sandbox": ["SandboxUnavailable"],
     }
     loaded = {module: names for module, names in places.items() if module in sys.modules}

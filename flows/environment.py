@@ -14,6 +14,8 @@ _DEFAULTS = {
     # where it is used: below 1 the server would spin.
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    # A run that died with its worker is marked crashed when its heartbeats stop; 30 s is the shortest Prefect has.
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "TOKENIZERS_PARALLELISM": "false",
 }

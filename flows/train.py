@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
+from prefect import flow, runtime
 
 from ares.config import ConfigError
 from ares.display import Display
@@ -20,6 +20,8 @@ from ares.run import Run, Step, read_config, runs_directory
 from ares.state import RunState
 from ares.store import Commit, Ref, RunStore
 from ares.tracking import Tracking
+from flows.conduct import conducted
+from flows.parameters import Profile, Settings, as_overrides, flow_run_title
 from flows.sampling import sample, training_samples
 from tasks.training import (
     Batch,
@@ -60,18 +62,52 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
     return name
 
 
-@flow(name="ares-train", persist_result=False)
+@flow(name="ares-train", persist_result=False, flow_run_name=flow_run_title)
 async def ares_train(
-    profile: str | None = None, overrides: list[str] | None = None, run: str | None = None
+    profile: Profile | None = None,
+    run: str | None = None,
+    settings: Settings | None = None,
+    overrides: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Train `profile` with dotted `overrides` as run `run`; an existing run is continued from its last commit."""
-    name = run if run in _prepared else prepare(profile, overrides, run)
-    assert name is not None
-    return await train(_prepared.pop(name))
+    """Train a profile. A run that exists is continued from its last commit, by Retry too.
+
+    Args:
+        profile: What is trained. Left open, `run` names a run to continue.
+        run: Name of the run; left open, the flow run's own name.
+        settings: What differs from the profile, as a form.
+        overrides: What differs from the profile, dotted: train.steps=40
+    """
+    return await train(_opened(profile, run, settings, overrides))
 
 
-async def train(run: Run) -> dict[str, Any]:
-    """Take a run from its last commit to its last step; returns its summary."""
+@flow(name="ares-bootstrap", persist_result=False, flow_run_name=flow_run_title)
+async def ares_bootstrap(
+    profile: Profile | None = None,
+    run: str | None = None,
+    settings: Settings | None = None,
+    overrides: list[str] | None = None,
+) -> dict[str, Any]:
+    """The first part of a run alone: buckets, targets, τ and alpha. `ares-train` with the same run name goes on.
+
+    Args:
+        profile: What is trained. Left open, `run` names a run to continue.
+        run: Name of the run; left open, the flow run's own name.
+        settings: What differs from the profile, as a form.
+        overrides: What differs from the profile, dotted: bootstrap.n=8
+    """
+    return await train(_opened(profile, run, settings, overrides), last=0)
+
+
+def _opened(profile: str | None, run: str | None, settings: Settings | None, overrides: list[str] | None) -> Run:
+    """The run that the command line has opened, else opened now; a flow run's Retry finds the same name again."""
+    if run not in _prepared:
+        run = prepare(profile, [*as_overrides(settings), *(overrides or [])], run or str(runtime.flow_run.name))
+    return _prepared.pop(str(run))
+
+
+async def train(run: Run, last: int | None = None) -> dict[str, Any]:
+    """Take a run from its last commit to its last step (or to step `last`); returns its summary."""
+    last = run.config.train.steps if last is None else last
     with run.store.lock():
         run.restore()
         RUN.set(run)
@@ -82,13 +118,13 @@ async def train(run: Run) -> dict[str, Any]:
             reporting = asyncio.create_task(asyncio.to_thread(tracking.catch_up))
             with display:
                 if run.commit is None:
-                    await bootstrap.with_options(flow_run_name="bootstrap")()
+                    await conducted(bootstrap, "bootstrap")
                     display.committed()
-                while run.state.step < run.config.train.steps:
+                while run.state.step < last:
                     await reporting
                     reporting = asyncio.create_task(asyncio.to_thread(tracking.catch_up))
                     number = run.state.step + 1
-                    await train_step.with_options(flow_run_name=f"step-{number:06d}")(number)
+                    await conducted(train_step, f"step-{number:06d}", number)
                     display.committed()
                 await reporting
                 await asyncio.to_thread(tracking.finish)
@@ -97,10 +133,11 @@ async def train(run: Run) -> dict[str, Any]:
     return display.summary()
 
 
-@flow(name="ares-bootstrap", persist_result=False)
 async def bootstrap() -> None:
     """One pass over the train set: buckets, targets, τ and alpha before the first step; the first evaluation."""
     step = RUN.get().step(0)
+    if step.run.commit is not None:
+        return
     config = step.config
     ids = step.run.train.first(config.bootstrap.max_prompts).frame["id"].tolist()
     samples = await sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n)
@@ -116,10 +153,11 @@ async def bootstrap() -> None:
     _commit(step, artifacts, state, metrics)
 
 
-@flow(name="ares-train-step", persist_result=False)
 async def train_step(number: int) -> None:
     """One training step: sample and filter, experience, shape, update, evaluate, commit."""
     step = RUN.get().step(number)
+    if step.run.state.step >= number:
+        return  # Prefect's server was lost after the commit, and the step asked for again
     run, config = step.run, step.config
     samples, state, sampled_metrics = await training_samples(step)
     found = await experience(step, samples, "experience")

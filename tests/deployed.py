@@ -1,0 +1,194 @@
+"""A deployment for tests: `ares up` on free ports in a directory of its own, and what a user does on Prefect's page.
+
+The page's buttons are calls of Prefect's API; the calls here are the same. Runs are held, or made to fail, by their own
+reward function, which looks for files beside it.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from ares.store import RunStore
+from tests.short_runs import REPOSITORY, SMALL
+
+REWARD = '''
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+calls = 0
+
+
+def reward(completions, answer, **columns):
+    """Right is right; waits while `hold` names a number of calls that was reached, fails while `fail` does."""
+    global calls
+    calls += 1
+    while (HERE / "hold").exists() and calls >= int((HERE / "hold").read_text() or 0):
+        (HERE / "held").touch()
+        time.sleep(0.02)
+    if (HERE / "fail").exists() and calls >= int((HERE / "fail").read_text() or 0):
+        raise RuntimeError("the judge is down")
+    return [float(f"boxed{{{a}}}" in c) for a, c in zip(answer, completions)]
+'''
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Deployed:
+    """`ares up` in a process of its own."""
+
+    def __init__(self, directory: Path, concurrent_runs: int = 1) -> None:
+        self.directory = directory
+        self.runs = directory / "runs"
+        self.ports = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.ports[0]}/api"
+        self.concurrent_runs = concurrent_runs
+        (directory / "reward.py").write_text(REWARD)
+        self.settings = [*SMALL, f"reward.kind={directory / 'reward.py'}:reward"]
+        self.up: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "flows.cli", "up", "--data", str(self.runs), "--prefect-port",
+                   str(self.ports[0]), "--mlflow-port", str(self.ports[1]), "--concurrent-runs",
+                   str(self.concurrent_runs)]  # fmt: skip
+        self.up = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert self.up.stdout is not None
+        said = ""
+        for line in self.up.stdout:
+            said += line
+            if "Ctrl-C" in line:
+                return
+        raise AssertionError(f"ares up ended:\n{said}\n{self.logs()}")
+
+    def stop(self) -> None:
+        if self.up is not None and self.up.poll() is None:
+            command = [sys.executable, "-m", "flows.cli", "down", "--data", str(self.runs)]
+            subprocess.run(command, cwd=REPOSITORY, check=True, timeout=120)
+            assert self.up.wait(timeout=30) == 0
+
+    def logs(self) -> str:
+        logs = (self.runs / ".services" / "logs").glob("*.log")
+        return "\n".join(f"== {log.name}\n{log.read_text()[-6000:]}" for log in logs)
+
+    # ---- what a user does ------------------------------------------------------------------------------------------
+
+    def run(self, name: str, *overrides: str, deployment: str = "ares-train/ares-train") -> str:
+        """`prefect deployment run`; returns the flow run's id."""
+        found = self.get(f"deployments/name/{deployment}")
+        parameters = {"profile": "tiny-math", "run": name, "overrides": [*self.settings, *overrides]}
+        body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+        return str(self.post(f"deployments/{found['id']}/create_flow_run", body)["id"])
+
+    def retry(self, flow_run: str) -> None:
+        """The Retry button."""
+        self.set_state(flow_run, {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from the page"})
+
+    def suspend(self, flow_run: str) -> None:
+        """The Suspend button."""
+        self.set_state(flow_run, {"type": "PAUSED", "name": "Suspended", "message": "Suspended from the page",
+                                  "state_details": {"pause_reschedule": True, "pause_timeout": None}})  # fmt: skip
+
+    def resume(self, flow_run: str) -> None:
+        """The Resume button."""
+        self.post(f"flow_runs/{flow_run}/resume", {})
+
+    def cancel(self, flow_run: str) -> None:
+        """The Cancel button."""
+        self.set_state(flow_run, {"type": "CANCELLING", "name": "Cancelling"})
+
+    # ---- what a user sees ------------------------------------------------------------------------------------------
+
+    def state(self, flow_run: str) -> str:
+        return str(self.get(f"flow_runs/{flow_run}")["state"]["name"])
+
+    def message(self, flow_run: str) -> str:
+        return str(self.get(f"flow_runs/{flow_run}")["state"]["message"])
+
+    def wait_for(self, flow_run: str, *states: str, seconds: float = 180.0) -> str:
+        self.until(lambda: self.state(flow_run) in states, f"{flow_run} in {states}", seconds)
+        return self.state(flow_run)
+
+    def until(self, true: Callable[[], bool], what: str, seconds: float = 180.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not true():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {seconds} s: {what}\n{self.logs()}")
+            time.sleep(0.1)
+
+    def children(self, flow_run: str) -> list[tuple[str, str]]:
+        """Names and states of the step runs, in the order of their start."""
+        body = {"flow_runs": {"parent_flow_run_id": {"any_": [flow_run]}}, "sort": "START_TIME_ASC"}
+        return [(found["name"], found["state"]["name"]) for found in self.post("flow_runs/filter", body)]
+
+    # ---- what happens to it ----------------------------------------------------------------------------------------
+
+    def hold(self, calls: int = 10) -> None:
+        """Let runs stand still inside a `score` phase, from the reward function's n-th call in a process on."""
+        (self.directory / "held").unlink(missing_ok=True)
+        (self.directory / "hold").write_text(str(calls))
+
+    def wait_until_held(self) -> None:
+        self.until((self.directory / "held").exists, "a run is held")
+
+    def release(self) -> None:
+        (self.directory / "hold").unlink()
+
+    def process(self, part: str) -> psutil.Process:
+        """The running process below `ares up` whose command line has `part` in it."""
+        assert self.up is not None
+        found = [one for one in psutil.Process(self.up.pid).children(recursive=True) if part in _command(one)]
+        assert found, f"no process {part}"
+        return found[0]
+
+    def has_process(self, part: str) -> bool:
+        assert self.up is not None
+        return any(part in _command(one) for one in psutil.Process(self.up.pid).children(recursive=True))
+
+    def steps(self, name: str) -> int:
+        """Committed steps after the bootstrap."""
+        return len(RunStore(self.runs / name).committed_steps()) - 1
+
+    # ---- the API ---------------------------------------------------------------------------------------------------
+
+    def set_state(self, flow_run: str, state: dict[str, Any]) -> None:
+        answer = self.post(f"flow_runs/{flow_run}/set_state", {"state": state})
+        assert answer["status"] == "ACCEPT", json.dumps(answer)
+
+    def get(self, path: str) -> Any:
+        return self._call("GET", path)
+
+    def post(self, path: str, body: Any) -> Any:
+        return self._call("POST", path, body)
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        for _ in range(20):
+            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=30)
+            if answer.status_code != 503:  # Prefect's SQLite is busy
+                break
+            time.sleep(0.5)
+        assert answer.status_code < 300, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json()
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def environment_without_server() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
