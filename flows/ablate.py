@@ -22,8 +22,10 @@ from prefect.settings import PREFECT_API_URL
 
 from ares.ablation import Ablation, Child, children, read_ablation
 from ares.ablation_display import AblationDisplay
+from ares.ablation_rows import read_rows
 from ares.ablation_tracking import ParentRun, complete_entry
 from ares.profiles import Override, differences
+from ares.report import conclusion, write_report
 from ares.run import Run, read_config, runs_directory
 from ares.status import run_status
 from ares.store import RunStore, StoreError
@@ -89,22 +91,23 @@ async def ares_ablate(
 
 
 async def ablate(plan: Plan) -> dict[str, Any]:
-    """Take every child to its last step. A failed one is told of, and the others go on."""
-    store = RunStore(plan.folder)
-    with store.lock():
+    """Take every child to its last step and write the report. A failed child is told of, and the others go on."""
+    with RunStore(plan.folder).lock():
         parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
-        status = "KILLED"
+        status, files = "KILLED", []
         try:
             failed = await _train_children(plan, parent)
+            found = read_rows(plan.ablation.name, parent.uri)
+            files = write_report(found, plan.folder / "report.html")
             status = "FAILED" if failed else "FINISHED"
         finally:
-            parent.close(status, [])
+            parent.close(status, files)
     return {
         "ablation": plan.ablation.name,
         "finished": [child.name for child in plan.children if child.name not in failed],
         "failed": failed,
-        "mlflow_run_id": parent.id,
-        "tracking_uri": parent.uri,
+        "conclusion": conclusion(found),
+        "report": str(files[0]),
     }
 
 

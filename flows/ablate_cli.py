@@ -1,11 +1,14 @@
-"""`ares ablate`: variants of a profile over seeds, compared in MLflow."""
+"""`ares ablate` and `ares report`: variants of a profile over seeds, trained and compared."""
 
 import logging
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+
+from ares.config import ConfigError
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, soft_wrap=True)
@@ -43,9 +46,30 @@ def ablate(
         except (KeyboardInterrupt, TerminationSignal, SystemExit):
             errors.print("stopped; the same command goes on, and nothing that is finished is done again")
             raise typer.Exit(130) from None
+    console.print(f"\n{result['conclusion']}\nreport: {result['report']}", markup=False)
     if result["failed"]:
         errors.print(f"{len(result['failed'])} of {len(result['failed']) + len(result['finished'])} children failed")
         raise typer.Exit(1)
+
+
+def report(
+    experiment: Annotated[str, typer.Argument(help="MLflow experiment of an ablation: the ablation's name.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The .html file to write; default: report.html in the ablation's folder.")
+    ] = None,
+) -> None:
+    """Write an ablation's report again from what MLflow has of it."""
+    from ares.ablation_rows import read_rows
+    from ares.report import conclusion, write_report
+    from ares.run import runs_directory
+    from ares.tracking import tracking_uri
+
+    if out is not None and out.suffix != ".html":
+        raise ConfigError(f"--out {out}: the report is an .html file (its rows go beside it as .csv)")
+    runs = runs_directory()
+    found = read_rows(experiment, tracking_uri(None, runs))
+    files = write_report(found, out or runs / found.definition.name / "report.html")
+    console.print(f"{conclusion(found)}\nreport: {files[0]}\nrows:   {files[1]}", markup=False)
 
 
 def _list_children(ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None) -> None:

@@ -28,6 +28,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(data_app, name="data")
 app.command("ablate")(ablate_cli.ablate)
+app.command("report")(ablate_cli.report)
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, soft_wrap=True)
 

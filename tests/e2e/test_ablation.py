@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import psutil
 import pytest
 import yaml
@@ -95,6 +96,18 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
         assert f"leash-{tags['ares.variant']}-seed{tags['ares.seed']}" == name
         assert tags["ares.logged_step"] == "3"
         assert len(client.get_metric_history(entries[name].info.run_id, "val/accuracy")) == 4
+    report = runs / "leash" / "report.html"
+    made = report.read_bytes()
+    assert "val/accuracy" in ended.stdout.splitlines()[-2]  # the conclusion, then where the report is
+    artifacts = {artifact.path for artifact in client.list_artifacts(entries["leash"].info.run_id)}
+    assert artifacts == {"report.html", "report.csv"}
+    report.unlink()
+    assert ares(runs, "report", "leash").returncode == 0
+    assert report.read_bytes() == made
+    rows = pd.read_csv(runs / "leash" / "report.csv")
+    for (run_id, metric), stored in rows.groupby(["run_id", "metric"]):
+        history = client.get_metric_history(run_id, metric)
+        assert [(row.step, row.value) for row in history] == list(zip(stored["step"], stored["value"], strict=True))
     # The variants of a seed start from the same draws.
     draws = [RunStore(runs / name).read_commit(0).artifacts["samples"].sha256 for name in CHILDREN]
     assert draws[0] == draws[1] != draws[2] == draws[3]
