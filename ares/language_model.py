@@ -1,7 +1,8 @@
 """A causal LM as the learner sees it: hidden states of response tokens, then log-probs without a [tokens, vocab] array.
 
-Rows are moved to the left edge and padded on the right, so causal attention needs no mask and a prompt's left padding
-costs nothing. Not covered: models that transform their logits after the head (they are refused at loading).
+Short rows are laid side by side without padding (ares/packing.py); longer ones stand at the left edge, padded on the
+right, so causal attention needs no mask. Either way a prompt's left padding costs nothing. Not covered: models that
+transform their logits after the head (they are refused at loading).
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Pretrained
 from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
 from ares.config import ModelConfig
+from ares.packing import layout
 
 
 class ModelError(ValueError):
@@ -36,6 +38,7 @@ class LanguageModel:
         self.decoder = model.get_decoder()
         self.head = model.get_output_embeddings()
         self.compute_dtype = compute_dtype
+        self.packs = keeps_rows_apart(self.decoder, self.head.weight.device)
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device) -> "LanguageModel":
@@ -76,7 +79,7 @@ class LanguageModel:
 
     def _response_hidden(self, batch: Any) -> Tensor:
         with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
-            return response_hidden(self.decoder, batch)
+            return response_hidden(self.decoder, batch, self.packs)
 
     def _check_head(self, path: str) -> None:
         """Some architectures scale or cap logits after the head; their log-probs would be silently wrong."""
@@ -102,37 +105,45 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.weight)
         self.decoder.eval()
         self.to(device)
+        self.packs = keeps_rows_apart(self.decoder, device)
 
     def values(self, batch: Any) -> Tensor:
         """Value before each response token: [N], row after row."""
-        return self.head(response_hidden(self.decoder, batch))[:, 0]
+        return self.head(response_hidden(self.decoder, batch, self.packs))[:, 0]
 
 
-def response_hidden(decoder: Any, batch: Any) -> Tensor:
+def response_hidden(decoder: Any, batch: Any, pack: bool = False) -> Tensor:
     """Hidden states that predict the response tokens, row after row: [N, H].
 
     batch: prompts [B, P] (left-padded), responses [B, L] (right-padded), attention_mask [B, P+L], response_mask [B, L].
+    `pack`: several rows may share a line (`keeps_rows_apart` says whether the decoder allows it).
     """
     mask = batch["attention_mask"].bool()
     lengths = mask.sum(1)
-    place = torch.arange(int(lengths.max()), device=mask.device)[None]
-    real = place < lengths[:, None]
-    ids = torch.zeros(real.shape, dtype=torch.long, device=mask.device)
-    ids[real] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
-    hidden = decoder(input_ids=ids, use_cache=False).last_hidden_state
+    laid = layout(lengths, pack)
+    ids = torch.zeros(laid.lines * laid.width, dtype=torch.long, device=mask.device)
+    ids[laid.place] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
+    positions = {"position_ids": laid.position_ids()} if laid.packed else {}
+    hidden = decoder(input_ids=ids.view(laid.lines, laid.width), use_cache=False, **positions).last_hidden_state
     # The response's tokens are the row's last ones (a response mask may leave some of them out).
     response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
-    offset = place - (lengths - response)[:, None] + 1  # index of the response token that this position predicts
-    predicts = (offset >= 0) & (offset < response[:, None])
-    wanted = torch.zeros_like(predicts)
-    wanted[predicts] = batch["response_mask"].bool()[_tokens(batch, response)]
-    return hidden[wanted]
+    offset = laid.position - (lengths - response)[laid.row] + 1  # index of the response token that a token predicts
+    predicts = (offset >= 0) & (offset < response[laid.row])
+    wanted = batch["response_mask"].bool()[laid.row[predicts], offset[predicts]]
+    return hidden.flatten(0, 1)[laid.place[predicts][wanted]]
 
 
-def _tokens(batch: Any, response: Tensor) -> Tensor:
-    """Which entries of the response columns hold tokens: [B, L]."""
-    columns = torch.arange(batch["responses"].shape[1], device=response.device)[None]
-    return columns < response[:, None]
+@torch.no_grad()
+def keeps_rows_apart(decoder: Any, device: torch.device) -> bool:
+    """Whether two rows side by side, told apart by position ids alone, pass as they do one by one.
+
+    Architectures that carry a state along the line, or take no notice of positions, mix them up without a word.
+    """
+    ids = torch.arange(12, device=device)[None] % decoder.config.vocab_size
+    positions = torch.cat([torch.arange(5), torch.arange(7)]).to(device)[None]
+    together = decoder(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state
+    alone = [decoder(input_ids=part, use_cache=False).last_hidden_state for part in (ids[:, :5], ids[:, 5:])]
+    return torch.allclose(together, torch.cat(alone, 1), atol=1e-3, rtol=1e-3)
 
 
 def _bias_as_column(hidden: Tensor, head: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -140,19 +151,6 @@ def _bias_as_column(hidden: Tensor, head: nn.Linear) -> tuple[Tensor, Tensor]:
     if head.bias is None:
         return hidden, head.weight
     return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat([head.weight, head.bias[:, None]], 1)
-
-
-def micro_batches(lengths: Tensor, token_budget: int) -> list[Tensor]:
-    """Rows in batches of similar length whose padded size stays within the budget (one row may exceed it alone)."""
-    order = torch.argsort(lengths, descending=True, stable=True)
-    batches: list[Tensor] = []
-    start = 0
-    while start < len(order):
-        longest = int(lengths[order[start]])
-        rows = max(1, token_budget // max(longest, 1))
-        batches.append(order[start : start + rows])
-        start += rows
-    return batches
 
 
 def _from_pretrained(kind: Any, config: ModelConfig) -> Any:

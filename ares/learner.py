@@ -20,7 +20,8 @@ from algorithms.kl import BucketBeta, bucket_means, bucket_totals, row_coefficie
 from algorithms.losses import compute_kl_loss, compute_policy_loss, compute_value_loss, loss_normalizer
 from algorithms.protocol import DataProto
 from ares.config import Config
-from ares.language_model import Critic, LanguageModel, micro_batches
+from ares.language_model import Critic, LanguageModel
+from ares.packing import micro_batches
 from ares.state import bucket_beta
 
 POLICY, OPTIMIZER, CRITIC, LEARNER = "policy.safetensors", "optimizer.safetensors", "critic.safetensors", "learner.json"
@@ -109,7 +110,7 @@ class Learner:
         names += ["exact_kl"] if exact_kl else []
         fields = {name: torch.zeros(mask.shape) for name in names}
         temperature = self.config.rollout.temperature
-        for rows in micro_batches(batch.tensor("attention_mask").sum(1), self.config.learner.micro_batch_tokens):
+        for rows in self._micro_batches(batch):
             part = batch[rows].batch.to(self.device)
             own = self.policy.token_log_probs(part, temperature)
             found = {"old_log_probs": own.log_probs, "entropies": own.entropies}
@@ -122,6 +123,10 @@ class Learner:
             for name, values in found.items():
                 fields[name][rows] = self._padded(part["response_mask"], values, mask.shape[1])
         return DataProto.from_dict(tensors=fields)
+
+    def _micro_batches(self, batch: DataProto) -> list[Tensor]:
+        lengths = batch.tensor("attention_mask").sum(1)
+        return micro_batches(lengths, self.config.learner.micro_batch_tokens, self.policy.packs)
 
     def _padded(self, response_mask: Tensor, values: Tensor, length: int) -> Tensor:
         """Values of the response tokens, row after row, as [rows, length] with zeros elsewhere."""
@@ -170,7 +175,7 @@ class Learner:
         row_kls = torch.zeros(len(batch))
         means = _Means()
         losses: dict[str, float] = {}
-        for rows in micro_batches(batch.tensor("attention_mask").sum(1), self.config.learner.micro_batch_tokens):
+        for rows in self._micro_batches(batch):
             part = _MicroBatch(batch[rows], self.device)
             terms = self._policy_terms(part, controller, averaging, means)
             if self.critic is not None:

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tensordict import TensorDict
-from transformers import Gemma2Config, Gemma2ForCausalLM, PhiConfig, PhiForCausalLM
+from transformers import Gemma2Config, Gemma2ForCausalLM, MambaConfig, MambaModel, PhiConfig, PhiForCausalLM
 
 from ares.batch import to_batch
 from ares.config import ModelConfig
-from ares.language_model import Critic, LanguageModel, ModelError, micro_batches
+from ares.language_model import Critic, LanguageModel, ModelError, keeps_rows_apart
 from tests.ares.builders import MODEL, PAD, rows
 
 CPU = torch.device("cpu")
@@ -178,11 +176,20 @@ def test_the_critic_starts_at_zero_and_gives_one_value_a_response_token() -> Non
         torch.testing.assert_close(values[places], values[places[:1]].expand(len(places)))
 
 
-@given(lengths=st.lists(st.integers(1, 50), min_size=1, max_size=40), budget=st.integers(1, 200))
-@settings(deadline=None)
-def test_micro_batches_hold_every_row_once_within_the_budget(lengths: list[int], budget: int) -> None:
-    found = micro_batches(torch.tensor(lengths), budget)
-    assert sorted(torch.cat(found).tolist()) == list(range(len(lengths)))
-    for part in found:
-        longest = max(lengths[row] for row in part.tolist())
-        assert len(part) * longest <= budget or len(part) == 1
+def test_rows_side_by_side_are_told_apart_or_not_packed(policy: LanguageModel, biased: str) -> None:
+    """A state-space model runs on from one row into the next: it must be noticed at loading."""
+    assert policy.packs
+    assert LanguageModel.load(ModelConfig(path=biased), CPU).packs
+    with torch.random.fork_rng():
+        carried = MambaModel(MambaConfig(vocab_size=64, hidden_size=16, state_size=4, num_hidden_layers=1)).eval()
+    carried.forward = lambda position_ids=None, _forward=carried.forward, **inputs: _forward(**inputs)
+    assert not keeps_rows_apart(carried, CPU)
+
+
+def test_a_model_whose_rows_cannot_be_packed_gets_one_a_line(policy: LanguageModel) -> None:
+    packed = policy.token_log_probs(batch(), 1.0).log_probs
+    policy.packs = False
+    try:
+        torch.testing.assert_close(policy.token_log_probs(batch(), 1.0).log_probs, packed, atol=1e-5, rtol=1e-5)
+    finally:
+        policy.packs = True
