@@ -21,6 +21,7 @@ from ares.config import Config, ConfigError
 from ares.profiles import fingerprint, load, profile_names
 from flows import ablate_cli
 from flows.data_cli import app as data_app
+from flows.eval_cli import evaluate
 from flows.sandbox_cli import app as sandbox_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -29,6 +30,7 @@ app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(data_app, name="data")
 app.command("ablate")(ablate_cli.ablate)
 app.command("report")(ablate_cli.report)
+app.command("eval")(evaluate)
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, soft_wrap=True)
 

@@ -1,0 +1,84 @@
+"""The flow `ares-eval`: sample every problem n times, grade, and report pass@k.
+
+Covered: the order of work; a shard that was sampled or graded before an interruption is not done again. Not covered:
+what is evaluated and its figures (ares/evaluation.py).
+"""
+
+import asyncio
+from typing import Any
+
+import pandas as pd
+from prefect import flow
+
+from ares.evaluation import Evaluation, EvaluationRequest, summarise
+from tasks.sampling import Draw, Rows, rollout, score
+
+_prepared: dict[str, Evaluation] = {}
+"""Evaluations the command line has opened and checked, for the flow that it starts next."""
+
+
+def prepare(request: EvaluationRequest) -> Evaluation:
+    """Open and check an evaluation before anything is started. Raises what `Evaluation.open` raises."""
+    evaluation = _prepared[request.model_dump_json()] = Evaluation.open(request)
+    return evaluation
+
+
+@flow(name="ares-eval", persist_result=False)
+async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
+    """pass@k of a run or a model on problems; the same request goes on where an interrupted one was."""
+    if (name := request.model_dump_json()) not in _prepared:
+        prepare(request)
+    return await evaluate(_prepared.pop(name))
+
+
+async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
+    """Sample and grade what is missing, write samples.parquet, problems.parquet and summary.json; the summary."""
+    store = evaluation.run.store
+    with store.lock():
+        try:
+            samples = await _samples(evaluation)
+        finally:
+            evaluation.run.close()
+        summary, problems = summarise(evaluation, samples)
+        store.write_rows("samples.parquet", samples)
+        store.write_rows("problems.parquet", problems)
+        store.write_json("summary.json", summary)
+    return summary
+
+
+async def _samples(evaluation: Evaluation) -> pd.DataFrame:
+    """Every sample with its score. Each shard is graded while the next one is generated."""
+    request, size = evaluation.request, evaluation.config.rollout.shard_prompts
+    ids = evaluation.run.train.frame["id"].tolist()
+    sampled: list[Rows] = []
+    grading: list[asyncio.Task[Rows]] = []
+    for place in range(0, len(ids), size):
+        # Purpose `validation` draws as a run's own evaluations do: the same samples, as far as n is the same.
+        draw = Draw(
+            version=evaluation.number,
+            purpose="validation",
+            shard=len(sampled),
+            first_slot=place,
+            ids=ids[place : place + size],
+            n=0 if request.greedy else request.n,
+            temperature=evaluation.description["temperature"],
+            greedy=request.greedy,
+        )
+        sampled.append(await rollout(evaluation, draw, label=f"{draw.shard}"))
+        grading.append(asyncio.create_task(score(evaluation, draw, sampled[-1], label=f"{draw.shard}")))
+        evaluation.progress(place + len(draw.ids), len(ids))
+    scores = [await task for task in grading]
+    return pd.concat(
+        [_joined(evaluation, rows, found) for rows, found in zip(sampled, scores, strict=True)], ignore_index=True
+    )
+
+
+def _joined(evaluation: Evaluation, sampled: Rows, scored: Rows) -> pd.DataFrame:
+    store = evaluation.run.store
+    rows = store.read_rows(sampled.rows)
+    rows = rows.assign(tokens=rows["token_ids"].map(len), truncated=rows["finish_reason"] == "length")
+    scores = store.read_rows(scored.rows).drop(columns="id")
+    whole = rows.drop(columns=["token_ids", "log_probs", "finish_reason"]).merge(
+        scores, on=["slot", "sample"], validate="one_to_one"
+    )
+    return whole.drop(columns="slot")
