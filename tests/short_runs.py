@@ -17,12 +17,14 @@ SMALL = [
 ]  # fmt: skip
 
 
-def ares(runs: Path, *arguments: str, kill_at: str | None = None) -> subprocess.CompletedProcess[str]:
+def ares(
+    runs: Path, *arguments: str, kill_at: str | None = None, seconds: float = 240
+) -> subprocess.CompletedProcess[str]:
     """`ares …` in its own process; `kill_at` names the moment at which it kills itself (killed_cli.py)."""
     environment = os.environ | {"ARES_RUNS": str(runs), "KILL_AT": kill_at or "-1:none:before", "COLUMNS": "200"}
     command = [sys.executable, "-m", "tests.killed_cli", *arguments]
     # Pipes end when the last process that holds them ends: a survivor of a kill would make this time out.
-    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=seconds)
 
 
 def train(runs: Path, name: str, *settings: str, kill_at: str | None = None) -> int:

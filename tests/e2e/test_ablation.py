@@ -68,7 +68,7 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
     environment = os.environ | {"ARES_RUNS": str(runs)}
     with (tmp_path / "out").open("wb") as output:
         parent = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=output)
-        wait_for(lambda: bool(finished(runs)) or parent.poll() is not None, 240, f"none finished: {processes_of(runs)}")
+        wait_for(lambda: bool(finished(runs)) or parent.poll() is not None, 600, f"none finished: {processes_of(runs)}")
         assert parent.poll() is None, (tmp_path / "out").read_text()
         parent.send_signal(signal.SIGKILL)
         parent.wait()
@@ -76,7 +76,7 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
     before = finished(runs)
     assert 0 < len(before) < len(CHILDREN)
 
-    ended = ares(runs, "ablate", write(tmp_path))
+    ended = ares(runs, "ablate", write(tmp_path), seconds=900)
     assert ended.returncode == 0, ended.stderr
     after = finished(runs)
     assert after.keys() == set(CHILDREN)
@@ -117,7 +117,9 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
 def test_a_child_that_fails_is_told_of_and_the_others_go_on(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     exhausted = ["algorithm.filter.low=0.49", "algorithm.filter.high=0.491", "algorithm.filter.max_tries=1"]
-    ended = ares(runs, "ablate", write(tmp_path, variants={"never_full": exhausted, "fine": []}, seeds=[0]))
+    ended = ares(
+        runs, "ablate", write(tmp_path, variants={"never_full": exhausted, "fine": []}, seeds=[0]), seconds=600
+    )
     assert ended.returncode == 1
     assert "leash-never_full-seed0 failed: error: step 1: after 1 rollouts" in ended.stdout
     assert "leash-fine-seed0: finished" in ended.stdout

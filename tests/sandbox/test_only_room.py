@@ -14,6 +14,7 @@ EXECUTING_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
 ALLOWED = {
     ("flows/ablate.py", "asyncio.create_subprocess_exec"): "starts `ares train` for each child, with checked settings",
     ("ares/run.py", "import subprocess"): "asks git for the version of the code",
+    ("flows/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",
     ("flows/local_server.py", "import subprocess"): "starts the servers, with fixed arguments",
     ("flows/services.py", "import subprocess"): "starts the long-lived servers, with arguments of its own",
     ("rewards/math.py", "import subprocess"): "starts its own file as a worker, so that parsing can be timed out",
