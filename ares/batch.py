@@ -42,14 +42,13 @@ from algorithms.losses import truncated_importance_weights
 from algorithms.protocol import DataProto
 from ares.config import Config
 from ares.outcome_rewards import observe_tests, outcome_parts
+from ares.samples import SECOND_TURN_SLOT
 from ares.state import RunState
 from rewards.aepo import entropy_score
 from rewards.overlong import soft_overlong
 
-OF_GRADERS = ("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes")
+OF_GRADERS = ("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "second_turn_credit")
 """Columns that not every sample has, and that are stored with those that do."""
-GREEDY = -1
-"""Sample number of the greedy answer that ReMax compares with."""
 
 
 def to_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
@@ -123,7 +122,8 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     thresholds = entropy_statistics(batch, config)
     threshold = state.threshold.update(thresholds)
     mark_hwe(batch, threshold, config, is_trigger)
-    state.difficulty.update_difficulty_and_skip_gid_set(batch[scored])
+    first_turn = batch.non_tensor_batch["uid"].astype(np.int64) < SECOND_TURN_SLOT
+    state.difficulty.update_difficulty_and_skip_gid_set(batch[scored & first_turn])  # a problem is as hard as unaided
     state.difficulty.annotate(batch)
     rewards, parts = _rewards(batch, state, scored, config)
     graded, scored = scored, scored & ~np.isnan(rewards)

@@ -72,6 +72,17 @@ class VllmConfig(Strict):
     """GPUs that one engine is spread over."""
 
 
+class SecondTurnConfig(Strict):
+    """Second tries for programs that failed, with their verdict in the prompt (Murphy)."""
+
+    enabled: bool = False
+    """On: every first try that failed its tests, and was not cut off, is continued once."""
+    children: int = Field(1, ge=1)
+    """Second tries per failed first one."""
+    credit: Literal["max", "mean"] = "max"
+    """A first try's reward rises to the maximum, or the mean, of its second tries' rewards where that is higher."""
+
+
 class RolloutConfig(Strict):
     """How responses are sampled."""
 
@@ -93,6 +104,7 @@ class RolloutConfig(Strict):
     """Nucleus sampling. Below 1 the sampled distribution differs from the learner's."""
     shard_prompts: int = Field(64, ge=1)
     """Prompts generated together. The unit of recomputation: the same shard gives the same bits."""
+    second_turn: SecondTurnConfig = SecondTurnConfig()
     threads: int = Field(1, ge=1)
     """CPU threads of the engine. Part of the fingerprint: another count gives other bits."""
 
@@ -204,6 +216,15 @@ class Config(Strict):
                 f"learner.global_batch_prompts ({self.learner.global_batch_prompts}) must divide "
                 f"rollout.prompts ({self.rollout.prompts})"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _second_turns_have_a_verdict_and_a_group(self) -> "Config":
+        if self.rollout.second_turn.enabled:
+            if self.reward.kind != "code":
+                raise ValueError("rollout.second_turn.enabled tells a program its verdict: it needs reward.kind=code")
+            if self.algorithm.advantage.estimator not in ("grpo", "rloo"):
+                raise ValueError("rollout.second_turn.enabled needs algorithm.advantage.estimator=grpo or rloo")
         return self
 
     @model_validator(mode="after")

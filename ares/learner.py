@@ -144,7 +144,9 @@ class Learner:
         controller = self._beta_controller(beta)
         means = _Means()
         skipped = 0
-        rows_per_update = self.config.learner.global_batch_prompts * self.config.rollout.n
+        # Second tries make a batch longer than prompts times n; it still takes as many optimiser steps.
+        updates = self.config.rollout.prompts // self.config.learner.global_batch_prompts
+        rows_per_update = -(-len(batch) // updates)
         for _ in range(self.config.algorithm.policy.epochs):
             for start in range(0, len(batch), rows_per_update):
                 measured = self._optimizer_step(batch[start : start + rows_per_update], controller)

@@ -32,7 +32,8 @@ def observe_tests(rates: RunningPassRates | None, rows: pd.DataFrame) -> None:
 def outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> dict[str, np.ndarray]:
     """Parts of each row's reward, whose sum it is: [B] float64, NaN where there is none (unscored, or truncated).
 
-    rows: accuracy; for code also id, slot, format, pass_ratio, error_type, test_outcomes, truncated, tokens.
+    rows: accuracy; for code also id, slot, format, pass_ratio, error_type, test_outcomes, truncated, tokens and,
+    with second tries, second_turn_credit.
     """
     if config.reward.kind != "code":
         return {"accuracy": rows["accuracy"].to_numpy(dtype=float, na_value=np.nan)}
@@ -45,6 +46,8 @@ def outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | 
     parts["code"] = code.weight * parts["code"]
     if code.format_weight:
         parts["format"] = np.where(outcomes.scored, code.format_weight * rows["format"].to_numpy(dtype=float), np.nan)
+    if "second_turn_credit" in rows:
+        parts["second_turn"] = np.where(outcomes.scored, rows["second_turn_credit"].to_numpy(dtype=float), np.nan)
     return parts
 
 

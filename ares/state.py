@@ -18,6 +18,7 @@ from ares.algorithm_config import KlConfig, KlKind
 from ares.config import Config
 from ares.data import Cursor
 from ares.outcome_rewards import observe_tests, running_pass_rates
+from ares.samples import SECOND_TURN_SLOT
 from ares.strict import PerBucket
 from rewards.pass_rates import RunningPassRates
 
@@ -114,13 +115,15 @@ class RunState:
         A dropped group's difficulty is known all the same, and one that is always solved may join the skip set. Its
         exact entropies were never computed: the mean negative log-prob of its samples is an unbiased estimate.
         """
-        dropped = rows[~rows["slot"].isin(kept_slots) & rows["accuracy"].notna()]
-        observe_tests(self.tests, dropped)
-        groups = rows["slot"].nunique()
+        is_dropped = ~rows["slot"].isin(kept_slots) & rows["accuracy"].notna()
+        observe_tests(self.tests, rows[is_dropped])
+        first = rows["slot"] < SECOND_TURN_SLOT  # a problem is as hard as it is without help
+        dropped = rows[is_dropped & first]
+        groups = rows.loc[first, "slot"].nunique()
         self.counters.prompts += groups
         self.counters.samples += len(rows)
         self.counters.tokens += int(rows["token_ids"].map(len).sum())
-        self.counters.filtered_groups += groups - len(kept_slots)
+        self.counters.filtered_groups += groups - sum(slot < SECOND_TURN_SLOT for slot in kept_slots)
         self.counters.unscored_samples += int(rows["accuracy"].isna().sum())
         for _, group in dropped.groupby("slot", sort=True):
             name, accuracy = str(group["id"].iloc[0]), float(group["accuracy"].astype(float).mean())

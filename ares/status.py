@@ -13,7 +13,7 @@ from ares.run import read_config, runs_directory
 from ares.store import RunStore, StoreError
 
 REWARD_PARTS = ("accuracy", "reward_entropy_score", "reward_overlong")
-CODE_REWARD_PARTS = ("reward_code", "reward_format", "reward_efficiency", *REWARD_PARTS[1:])
+CODE_REWARD_PARTS = ("reward_code", "reward_format", "reward_efficiency", "reward_second_turn", *REWARD_PARTS[1:])
 COLUMNS = {
     "id": "id",
     "sample": "k",

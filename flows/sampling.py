@@ -15,6 +15,8 @@ import pandas as pd
 from ares.code_metrics import code_metrics, seconds_per_solved
 from ares.outcome_rewards import outcome_parts
 from ares.run import Step
+from ares.samples import SECOND_TURN_SLOT, is_second_turn
+from ares.second_turn import second_turn_metrics
 from ares.state import RunState
 from tasks.sampling import Draw, Rows, exec_times, rollout, score
 from tasks.training import Samples, joined_rows, keep_groups
@@ -31,7 +33,7 @@ async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[st
     wanted, filtering = config.rollout.prompts, config.algorithm.filter
     skip = {run.row_of[name] for name in state.difficulty.skip_gid_set if name in run.row_of}
     samples = Samples(rollouts=[], scores=[], slots=[])
-    drawn = kept = useful = scored = 0
+    drawn = kept = useful = scored = shards = 0
     correct = 0.0
     everything: list[pd.DataFrame] = []
     for attempt in range(1, filtering.max_tries + 1):
@@ -39,20 +41,24 @@ async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[st
         keep_rate = max(kept / drawn, 0.125) if drawn else 1.0
         ask = min(wanted, math.ceil(missing / keep_rate))
         ids = run.train.frame["id"].iloc[state.cursor.take(ask, skip)].tolist()
-        part = await sample(step, "rollout", ids, step.number - 1, config.rollout.n, len(samples.rollouts), drawn)
+        part = await sample(step, "rollout", ids, step.number - 1, config.rollout.n, shards, drawn)
+        shards += math.ceil(len(ids) / config.rollout.shard_prompts)
         rows = joined_rows(step, part, "rollout")
         rewards = sum(outcome_parts(rows, config, run.state.tests).values())
         good = keep_groups(rows, filtering, np.asarray(rewards))
         everything.append(rows)
         samples.rollouts += part.rollouts
         samples.scores += part.scores
-        samples.slots += good[:missing]
+        first_turn = [slot for slot in good if slot < SECOND_TURN_SLOT]
+        chosen = set(first_turn[:missing])
+        samples.slots += [slot for slot in good if slot % SECOND_TURN_SLOT in chosen]
         drawn += len(ids)
-        kept += len(good[:missing])
+        kept += len(chosen)
         state.absorb_sampled(rows, good)
-        correct += float(rows["accuracy"].fillna(0.0).astype(float).sum())
-        scored += int(rows["accuracy"].notna().sum())
-        useful += len(good)
+        accuracy = rows.loc[~is_second_turn(rows), "accuracy"]
+        correct += float(accuracy.fillna(0.0).astype(float).sum())
+        scored += int(accuracy.notna().sum())
+        useful += len(first_turn)
         if kept == wanted:
             metrics = {
                 "reward/sampled_accuracy": correct / max(scored, 1),
@@ -62,8 +68,10 @@ async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[st
             }
             if config.reward.kind == "code":
                 drawn_rows = pd.concat(everything, ignore_index=True)
-                metrics |= code_metrics(drawn_rows, samples.slots)
-                step.timings |= seconds_per_solved(drawn_rows, exec_times(step, len(samples.scores)))
+                metrics |= code_metrics(drawn_rows[~is_second_turn(drawn_rows)], samples.slots)
+                step.timings |= seconds_per_solved(drawn_rows, exec_times(step, shards))
+                if config.rollout.second_turn.enabled:
+                    metrics |= second_turn_metrics(drawn_rows)
             return samples, state.state_dict(), metrics
     by_accuracy = f"an accuracy between {filtering.low} and {filtering.high}"
     worth = "rewards that differ" if filtering.key == "reward" else by_accuracy
@@ -81,27 +89,38 @@ async def sample(
     """Roll out shard after shard; each is graded while the next one is generated."""
     config = step.config
     size = config.rollout.shard_prompts
+    draws: list[Draw] = []
     sampled: list[Rows] = []
     grading: list[asyncio.Task[Rows]] = []
-    for place in range(0, len(ids), size):
-        shard = first_shard + len(sampled)
-        draw = Draw(
-            version=version,
-            purpose=purpose,
-            shard=shard,
-            first_slot=first_slot + place,
-            ids=ids[place : place + size],
-            n=n,
-            temperature=config.rollout.temperature if temperature is None else temperature,
-            greedy=purpose == "rollout" and config.algorithm.advantage.estimator == "remax",
-        )
-        rows = await rollout(step, draw, label=f"{purpose} {shard}")
+
+    async def shard_of(draw: Draw) -> None:
+        rows = await rollout(step, draw, label=f"{draw.purpose} {draw.shard}")
+        draws.append(draw)
         sampled.append(rows)
-        grading.append(asyncio.create_task(score(step, draw, rows, label=f"{purpose} {shard}")))
+        grading.append(asyncio.create_task(score(step, draw, rows, label=f"{draw.purpose} {draw.shard}")))
+
+    for place in range(0, len(ids), size):
+        await shard_of(
+            Draw(
+                version=version,
+                purpose=purpose,
+                shard=first_shard + len(sampled),
+                first_slot=first_slot + place,
+                ids=ids[place : place + size],
+                n=n,
+                temperature=config.rollout.temperature if temperature is None else temperature,
+                greedy=purpose == "rollout" and config.algorithm.advantage.estimator == "remax",
+            )
+        )
+    if purpose == "rollout" and config.rollout.second_turn.enabled:
+        for draw, rows, scores in list(zip(draws, sampled, grading, strict=True)):
+            continues = (rows.rows, (await scores).rows)
+            children = config.rollout.second_turn.children
+            await shard_of(draw.model_copy(update={"purpose": "second-turn", "n": children, "continues": continues}))
     generated = time.perf_counter()
-    scores = [await task for task in grading]
+    scored = [await task for task in grading]
     if purpose == "rollout":
         step.timings["timing_s/scoring_wait"] = (
             step.timings.get("timing_s/scoring_wait", 0.0) + time.perf_counter() - generated
         )
-    return Samples(rollouts=[rows.rows for rows in sampled], scores=[rows.rows for rows in scores], slots=[])
+    return Samples(rollouts=[rows.rows for rows in sampled], scores=[rows.rows for rows in scored], slots=[])

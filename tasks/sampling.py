@@ -6,14 +6,17 @@ from functools import partial
 import pandas as pd
 from pydantic import BaseModel
 
-from ares.batch import GREEDY
 from ares.engines import Request, SamplingSettings
 from ares.keys import derive_seed
 from ares.run import Step
+from ares.samples import GREEDY
 from ares.scoring import ID_COLUMNS, RewardError
+from ares.second_turn import second_turns
 from ares.store import Ref
 from tasks.phase import phase
 
+PROMPT = ["prompt", "prompt_token_ids"]
+ANSWER = ["response", "token_ids", "log_probs", "finish_reason"]
 EXEC_TIMES = "exec-time-{}-{:04d}.parquet"
 """CPU seconds of a shard's programs, by purpose and shard."""
 
@@ -24,7 +27,7 @@ class Draw(BaseModel):
     version: int
     """Policy version that answers."""
     purpose: str
-    """`rollout`, `bootstrap` or `validation`: part of every draw's key, and the data set the ids belong to."""
+    """`rollout`, `second-turn`, `bootstrap` or `validation`: part of every draw's key, and which data set it is."""
     shard: int
     first_slot: int
     ids: list[str]
@@ -32,6 +35,8 @@ class Draw(BaseModel):
     temperature: float
     greedy: bool = False
     """One greedy answer more per problem (ReMax's baseline)."""
+    continues: tuple[Ref, Ref] | None = None
+    """Rollout and scores of the first tries that are continued."""
 
 
 class Rows(BaseModel):
@@ -45,7 +50,7 @@ class Rows(BaseModel):
 async def rollout(step: Step, draw: Draw) -> Rows:
     """Sample `draw.n` responses to each problem; rows are sorted by slot and sample."""
     config = step.config
-    rows = requested(step, draw)
+    rows = continued(step, draw, draw.continues) if draw.continues else requested(step, draw)
     settings = SamplingSettings(draw.temperature, config.rollout.top_p, config.rollout.max_response_length)
     parts = []
     for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
@@ -53,7 +58,10 @@ async def rollout(step: Step, draw: Draw) -> Rows:
         how = settings if sampled else SamplingSettings(0.0, 1.0, settings.max_tokens)
         finished = partial(_anticipate, step, draw.purpose, part.reset_index(drop=True))
         answers = await step.run.cluster.generate(draw.version, requests, how, finished)
-        parts.append(part[["id", "slot", "sample"]].reset_index(drop=True).join(answers))
+        kept = [*ID_COLUMNS, *(PROMPT if draw.continues else [])]  # a problem's own prompt is in the data set
+        parts.append(part[kept].reset_index(drop=True).join(answers))
+    if not parts:  # nothing failed, so nothing is continued
+        parts = [rows.reindex(columns=[*ID_COLUMNS, *PROMPT, *ANSWER])]
     found = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
     ref = step.run.store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), found)
     return Rows(rows=ref, tokens=int(found["token_ids"].map(len).sum()))
@@ -85,15 +93,28 @@ def requested(step: Step, draw: Draw) -> pd.DataFrame:
     )
 
 
+def continued(step: Step, draw: Draw, first: tuple[Ref, Ref]) -> pd.DataFrame:
+    """One row per second try: as `requested`, with its own prompt."""
+    rollouts, scores = (step.run.store.read_rows(ref) for ref in first)
+    rows = rollouts.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
+    problems = step.run.problems(draw.purpose).rows(rows["id"].tolist())
+    found = second_turns(rows, problems, step.run.tokenizer, draw.n)
+    if found.empty:
+        return found.reindex(columns=[*ID_COLUMNS, *PROMPT, "seed"])
+    seed = step.config.train.seed
+    keys = zip(found["slot"], found["id"], found["sample"], strict=True)
+    return found.assign(seed=[derive_seed(seed, draw.purpose, step.number, *key) for key in keys])
+
+
 @phase("score", retries=2)
 async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
     """Grade a shard's responses."""
     rows = step.run.store.read_rows(sampled.rows)
-    problems = step.run.problems(draw.purpose).frame.drop(columns=["prompt_token_ids"])
+    problems = step.run.problems(draw.purpose).rows(rows["id"].tolist())
     # A data set may have columns called response or sample; the policy's come first.
-    whole = rows.merge(problems, on="id", how="left", validate="many_to_one", suffixes=("", "_of_problem"))
+    whole = rows.join(problems.drop(columns=["prompt_token_ids", *(name for name in rows if name in problems)]))
     scored = await asyncio.to_thread(step.run.grader.grade, whole)
-    if scored["accuracy"].isna().all():
+    if len(scored) and scored["accuracy"].isna().all():
         # Kept, such a result would meet every resume: a grader that is down must be asked again.
         raise RewardError(f"Not one of {len(scored)} responses could be graded ({draw.purpose} shard {draw.shard})")
     if "exec_time" in scored:
@@ -106,7 +127,9 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
 
 
 def exec_times(step: Step, shards: int) -> pd.DataFrame:
-    """CPU seconds of the programs of a step's first rollout shards: id, slot, sample, exec_time."""
+    """CPU seconds of the programs of a step's first rollout shards, second tries too: id, slot, sample, exec_time."""
     folder = step.run.store.directory
-    paths = [folder / step.path(EXEC_TIMES.format("rollout", shard)) for shard in range(shards)]
+    purposes = ("rollout", "second-turn") if step.config.rollout.second_turn.enabled else ("rollout",)
+    names = [EXEC_TIMES.format(purpose, shard) for purpose in purposes for shard in range(shards)]
+    paths = [folder / step.path(name) for name in names]
     return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)

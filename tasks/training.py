@@ -11,11 +11,13 @@ from algorithms.difficulty import BUCKETS, difficulty_codes
 from algorithms.filtering import informative_rows, varied_rows
 from algorithms.protocol import DataProto
 from ares.algorithm_config import FilterConfig
-from ares.batch import GREEDY, entropy_statistics, mark_hwe, readable_rows, shape, to_batch
+from ares.batch import entropy_statistics, mark_hwe, readable_rows, shape, to_batch
 from ares.code_metrics import ending_shares
 from ares.outcome_rewards import observe_tests, outcome_parts
 from ares.run import Step
+from ares.samples import GREEDY, SECOND_TURN_SLOT
 from ares.scoring import RewardError
+from ares.second_turn import with_credit
 from ares.state import Counters, Evaluation, RunState
 from ares.store import Ref
 from tasks.phase import phase
@@ -199,8 +201,10 @@ def joined_rows(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
     rows = pd.concat([store.read_rows(ref) for ref in samples.rollouts], ignore_index=True)
     scores = pd.concat([store.read_rows(ref) for ref in samples.scores], ignore_index=True)
     whole = rows.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
-    problems = step.run.problems(purpose).frame[["id", "prompt", "answer", "prompt_token_ids"]]
-    whole = whole.merge(problems, on="id", how="left", validate="many_to_one")
+    problems = step.run.problems(purpose).rows(whole["id"].tolist())[["prompt", "answer", "prompt_token_ids"]]
+    if "prompt" in whole:  # second tries have prompts of their own
+        problems = whole[["prompt", "prompt_token_ids"]].combine_first(problems)
+    whole = whole.drop(columns=["prompt", "prompt_token_ids"], errors="ignore").join(problems)
     whole = whole.assign(truncated=whole["finish_reason"] == "length", tokens=whole["token_ids"].map(len))
     is_greedy = whole["sample"] == GREEDY
     if is_greedy.any():
@@ -209,8 +213,13 @@ def joined_rows(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
         whole = whole[~is_greedy].assign(
             baseline=whole["slot"].map(pd.Series(baselines, index=greedy["slot"], dtype="Float64"))
         )
+    if purpose == "rollout" and step.config.rollout.second_turn.enabled:
+        whole = with_credit(whole, step.config, step.run.state.tests)
     chosen = whole[whole["slot"].isin(samples.slots)] if samples.slots else whole
-    return chosen.sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
+    # Second tries stand behind the first ones of their prompt, so that both are in one optimiser step.
+    order = chosen.assign(prompt_slot=chosen["slot"] % SECOND_TURN_SLOT)
+    places = order.sort_values(["prompt_slot", "slot", "sample"], kind="stable").index
+    return chosen.loc[places].reset_index(drop=True)
 
 
 def finished_state(shaped: dict[str, Any], updated: Updated, evaluated: Evaluated | None, step: int) -> dict[str, Any]:

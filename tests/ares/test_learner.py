@@ -305,7 +305,7 @@ def test_only_the_optimiser_step_with_the_bad_value_is_skipped() -> None:
     result = trained.update(batch)
     assert result.metrics["actor/skipped_updates"] == 1
     assert result.metrics["actor/optimizer_steps"] == 1
-    reference = learner("learner.global_batch_prompts=1")
+    reference = learner("rollout.prompts=1", "learner.global_batch_prompts=1")
     reference.update(batch[:4])
     assert equal(weights(reference), weights(trained))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ares.batch import GREEDY
 from ares.run import Run
+from ares.samples import GREEDY
 from tasks.sampling import Draw, Rows, requested, score
 from tests.ares.builders import config
 

@@ -11,9 +11,9 @@ import pytest
 
 from algorithms.protocol import DataProto
 from ares.algorithm_config import FilterConfig
-from ares.batch import GREEDY
 from ares.learner import Learner
 from ares.run import Run
+from ares.samples import GREEDY
 from ares.scoring import RewardError
 from ares.state import RunState
 from ares.store import Ref

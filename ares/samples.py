@@ -1,0 +1,13 @@
+"""How the samples of a step are numbered: slot (group) and sample within it."""
+
+import pandas as pd
+
+GREEDY = -1
+"""Sample number of the greedy answer that ReMax compares with."""
+SECOND_TURN_SLOT = 1_000_000_000
+"""Second tries of slot s are the group s + SECOND_TURN_SLOT; sample k of it continues first try k // children."""
+
+
+def is_second_turn(rows: pd.DataFrame) -> pd.Series:
+    """Which rows are second tries."""
+    return rows["slot"] >= SECOND_TURN_SLOT

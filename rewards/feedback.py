@@ -1,0 +1,47 @@
+"""What a program's author is told about its verdict, for a second try (Murphy, arXiv 2511.07833: execution feedback).
+
+Covered: the text, and what the second tries are worth to the first. Not covered: how it is put into a prompt
+(ares/second_turn.py).
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+Credit = Literal["max", "mean"]
+LONGEST_TEST = 200
+"""Characters of a failing test that are shown."""
+
+
+def execution_feedback(tests: Sequence[str], outcomes: Sequence[str]) -> str:
+    """How many tests passed, and the first that did not with how it ended.
+
+    tests: their texts; outcomes: one of sandbox.ERROR_TYPES each. Raises ValueError when none failed.
+    """
+    failing = next((place for place, outcome in enumerate(outcomes) if outcome != "accepted"), None)
+    if failing is None:
+        raise ValueError("all tests passed: there is nothing to tell")
+    passed = sum(outcome == "accepted" for outcome in outcomes)
+    ending = outcomes[failing].replace("_", " ")
+    return f"{passed} of {len(outcomes)} tests passed. {ending}: {tests[failing]:.{LONGEST_TEST}}"
+
+
+def first_turn_credit(own: np.ndarray, parent: np.ndarray, second: np.ndarray, credit: Credit) -> np.ndarray:
+    """What each first try gains by its second tries: max(0, c − own), c the maximum or mean of their rewards.
+
+    own: [B] rewards of first tries (NaN: none); parent: int [C], the first try of each second try; second: [C] their
+    rewards (NaN: none, left out). Returns float64 [B], 0 where a first try has no second one or no reward of its own.
+    """
+    gained = np.zeros(len(own))
+    counted = ~np.isnan(second)
+    parent, second = parent[counted], second[counted]
+    if credit == "max":
+        best = np.full(len(own), -np.inf)
+        np.maximum.at(best, parent, second)
+    else:
+        totals, counts = np.bincount(parent, second, len(own)), np.bincount(parent, minlength=len(own))
+        best = np.where(counts > 0, totals / np.maximum(counts, 1), -np.inf)
+    has = ~np.isnan(own) & np.isfinite(best)
+    gained[has] = np.maximum(best[has] - own[has], 0.0)
+    return gained
