@@ -1,14 +1,14 @@
 """Grading programs: extracted from responses, judged in the sandbox while other responses are still being generated.
 
-Covered: which program a response holds, where it is judged (this machine's pool, rented machines), one verdict for the
-equal programs of a step. Not covered: what a verdict is worth (rewards/shaping.py), reading tests from data sets
-(ares/code_data.py).
+Covered: which program a response holds; where it is judged (this machine, the nodes of a Ray cluster, rented machines);
+one verdict for the equal programs of a step. Not covered: what a verdict is worth (rewards/shaping.py), reading tests
+from data sets (ares/code_data.py).
 """
 
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
@@ -16,8 +16,19 @@ from ares.code_data import program
 from ares.reward_config import CodeConfig
 from ares.scoring import ID_COLUMNS
 from rewards.code import code_format_score, extract_code, no_code_verdict
-from sandbox import Verdict
+from sandbox import Program, Verdict
 from sandbox.providers import open_sandbox
+
+
+class Judging(Protocol):
+    """What a SandboxPool and the sandboxes of a cluster have in common."""
+
+    def run(self, programs: Sequence[Program]) -> list[Verdict]:
+        """Verdicts in the order of the programs."""
+
+    def close(self) -> None:
+        """End it."""
+
 
 _QUEUED_PER_WORKER = 2
 """Programs handed to a pool beyond those it judges, so that none of its workers waits for the next."""
@@ -29,8 +40,7 @@ class CodeGrader:
     def __init__(self, config: CodeConfig) -> None:
         """Start the sandbox. Raises SandboxUnavailable, with the remedy."""
         self.config = config
-        workers = config.workers or os.cpu_count() or 1
-        self._pool = open_sandbox(config.provider, workers, config.min_isolation)
+        self._pool, workers = _open(config)
         self._threads = ThreadPoolExecutor(workers * _QUEUED_PER_WORKER, thread_name_prefix="judging")
         self._verdicts: dict[Hashable, Future[Verdict]] = {}
 
@@ -83,3 +93,14 @@ class CodeGrader:
         verdict: Future[Verdict] = Future()
         verdict.set_result(no_code_verdict(len(row["test_cases"]) + len(row["stdin_tests"])))
         return verdict
+
+
+def _open(config: CodeConfig) -> tuple[Judging, int]:
+    """Where programs are judged, and how many at a time: on the Ray cluster where there is one, else from here."""
+    if config.provider == "local" and os.environ.get("RAY_ADDRESS"):
+        from ares.workers.sandboxes import ClusterSandbox
+
+        cluster = ClusterSandbox(config.workers, config.min_isolation)
+        return cluster, cluster.num_workers
+    workers = config.workers or os.cpu_count() or 1
+    return open_sandbox(config.provider, workers, config.min_isolation), workers
