@@ -55,11 +55,15 @@ def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer
     tests, stdin_tests = _tests(row, tests_key, solution)
     if not tests and not stdin_tests:
         raise RowError("there is no test")
+    setup = _setup(row)
+    for test in tests:  # an answer where a test should be is Python too, and every program would pass it
+        if not re.search("assert|raise", test + setup):
+            raise RowError(f"a test neither asserts nor raises, so that every program would pass it: {test!r:.80}")
     return CodeProblem(
         prompt=_prompt(row, prompt_key, tests),
         test_cases=tests,
         stdin_tests=stdin_tests,
-        setup=_setup(row),
+        setup=setup,
         entry_point=_text(row, "entry_point"),
         solution=solution,
     )

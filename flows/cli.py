@@ -1,7 +1,7 @@
 """The command `ares`.
 
-Covered: train, resume, status, inspect, warmstart, doctor, up, down, profiles, and the sandbox's own commands.
-Modules that take seconds to import are imported by the command that needs them, so that `ares --help` answers at once.
+Covered: train, resume, status, inspect, warmstart, doctor, up, down, profiles; the commands of other modules are
+added (sandbox, data, ablate, eval). Modules that take seconds to import are imported by the command that needs them, so that `ares --help` answers at once.
 A known error meets the user here, once, without a trace.
 """
 

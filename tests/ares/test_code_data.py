@@ -174,6 +174,8 @@ def test_the_user_names_the_column_of_the_tests() -> None:
         (ACECODE | {"test_cases": '["assert'}, "test_cases is not readable as JSON"),
         (PLAIN | {"stdin_tests": [["1"]]}, "stdin_tests: a test is a pair [input, output], this is ['1']"),
         (PLAIN | {"solution": 7}, "solution is text, this is 7"),
+        (verl("42"), "a test neither asserts nor raises, so that every program would pass it: '42'"),
+        (ACECODE | {"test_cases": ["inc(1) == 2"]}, "neither asserts nor raises"),
         (verl({}) | {"reward_model": {"style": "rule"}}, "reward_model has no ground_truth"),
         (verl([{"type": "function_call", "input": [1], "output": 1}]), "names no function (fn_name)"),
         (verl([{"input": "1"}]), "a test has no input or no output"),

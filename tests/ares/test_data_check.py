@@ -72,7 +72,7 @@ def test_code_rows_without_tests_and_with_tests_that_are_no_python_are_named(tmp
         CODE,
         CODE | {"id": "b", "test_cases": []},
         CODE | {"id": "c", "test_cases": ["assert inc(1) == 2", "assert inc(1) ="]},
-        CODE | {"id": "d", "test_cases": ["# nothing"]},
+        CODE | {"id": "d", "test_cases": ["# assert nothing"]},
         CODE | {"id": "e", "setup": "def"},
         CODE | {"id": "f", "test_cases": '["assert'},
     ]

@@ -38,39 +38,34 @@ def test_weights_between_checkpoints_give_the_runs_own_evaluation(runs: Path, mo
 
 
 @pytest.mark.slow
-def test_an_interrupted_evaluation_goes_on_and_ends_in_the_same_samples(runs: Path) -> None:
-    whole, again = str(runs / "whole"), str(runs / "again")
-    expected = evaluated(runs, "uninterrupted", *AS_THE_RUN, "--out", whole)
-    arguments = ("eval", "uninterrupted", *AS_THE_RUN, "--out", again)
-    assert ares(runs, *arguments, kill_at="4:score:before").returncode == -signal.SIGKILL
-    first = runs / "again" / "rollout-validation-0000.parquet"
+def test_an_interrupted_evaluation_goes_on_and_ends_in_the_same_samples(tmp_path: Path) -> None:
+    few = (MODEL, "--profile", "tiny-math", "rollout.shard_prompts=3", "--n", "2", "--max-problems", "7", "--json")
+    whole, again = tmp_path / "whole", tmp_path / "again"
+    expected = evaluated(tmp_path, *few, "--out", str(whole))
+    killed = ares(tmp_path, "eval", *few, "--out", str(again), kill_at="0:score:before")
+    assert killed.returncode == -signal.SIGKILL
+    first = again / "rollout-validation-0000.parquet"
     kept = first.stat().st_ino
-    assert not (runs / "again" / "summary.json").exists()
-    assert evaluated(runs, *arguments[1:]) == expected | {"folder": again}
+    assert not (again / "summary.json").exists()
+    assert evaluated(tmp_path, *few, "--out", str(again)) == expected | {"folder": str(again)}
     assert first.stat().st_ino == kept
     for name in ("samples.parquet", "problems.parquet", "summary.json"):
-        assert (runs / "again" / name).read_bytes() == (runs / "whole" / name).read_bytes()
+        assert (again / name).read_bytes() == (whole / name).read_bytes()
 
 
 @pytest.mark.slow
-def test_programs_are_judged_in_the_sandbox(runs: Path, tmp_path: Path) -> None:
-    """The arithmetic model writes no programs: every one is a failure, and none is without a score."""
-    row = {"id": "a", "prompt": "1+1=?", "test_cases": ["assert f() == 2"]}
-    (tmp_path / "p.jsonl").write_text(json.dumps(row) + "\n")
-    found = evaluated(
-        runs, MODEL, "--profile", "tiny-math", "reward.kind=code", "--data", str(tmp_path / "p.jsonl"), "--n", "2",
-        "--json",
-    )  # fmt: skip
-    assert (found["estimates"]["pass@1"]["value"], found["unscored"]) == (0.0, 0)
-    assert sum(found["error_types"].values()) == pytest.approx(1)
-    assert "accepted" not in found["error_types"]
+def test_programs_are_judged_in_the_sandbox(tmp_path: Path) -> None:
+    model = "ares/tiny/checkpoints/code"
+    found = evaluated(tmp_path, model, "--profile", "tiny-code", "--n", "4", "--max-problems", "10", "--json")
+    assert 0 < found["estimates"]["pass@1"]["value"] < found["estimates"]["pass@4"]["value"] < 1
+    assert found["estimates"]["pass_ratio"]["value"] > found["estimates"]["pass@1"]["value"]
+    assert found["error_types"]["accepted"] == pytest.approx(found["estimates"]["pass@1"]["value"])
+    assert (sum(found["error_types"].values()), found["unscored"]) == (pytest.approx(1), 0)
 
 
 @pytest.mark.slow
-def test_greedy_answers_are_the_same_twice(runs: Path) -> None:
-    first, second = (
-        evaluated(runs, MODEL, "--profile", "tiny-math", "--greedy", "--max-problems", "5", "--json", "--out", out)
-        for out in (str(runs / "greedy-1"), str(runs / "greedy-2"))
-    )
+def test_greedy_answers_are_the_same_twice(tmp_path: Path) -> None:
+    few = (MODEL, "--profile", "tiny-math", "--greedy", "--max-problems", "5", "--json")
+    first, second = (evaluated(tmp_path, *few, "--out", str(tmp_path / name)) for name in ("first", "second"))
     assert first | {"folder": ""} == second | {"folder": ""}
-    assert len(pd.read_parquet(runs / "greedy-1" / "samples.parquet")) == 5
+    assert len(pd.read_parquet(tmp_path / "first" / "samples.parquet")) == 5
