@@ -33,7 +33,7 @@ CURVES = (
     ("code/pass_ratio", "share of tests passed, training"),
     ("val/pass_ratio", "share of tests passed, held out"),
     ("filter/kept_share", "groups kept by the filter"),
-    ("code/cost/tokens_per_solved", "tokens per solved sample"),
+    ("code/cost/tokens_per_solved", "tokens per solved problem"),
     ("code/error/syntax_error", "syntax errors"),
     ("response_length/mean", "response length (tokens)"),
     ("entropy/mean", "token entropy (nats)"),
@@ -108,7 +108,9 @@ def render(found: AblationRows, rows_name: str) -> str:
     """The report as HTML text."""
     metric, last = found.definition.metric, compared_step(found)
     complete = _complete(found)
-    started = {variant: found.of(variant) for variant in found.definition.variants if found.of(variant)}
+    # A child on its way would cut the curves of its variant short: it is shown where its variant has no other.
+    started = {variant: complete.get(variant) or found.of(variant) for variant in found.definition.variants
+               if found.of(variant)}  # fmt: skip
     logged = {name for child in found.children for name in child.rows}
     window = max(1, (last or 0) // 20)
     main_curve = [(metric, metric, 1)] if metric in logged else []
@@ -137,8 +139,8 @@ def render(found: AblationRows, rows_name: str) -> str:
         versions=sorted({child.code_version for child in found.children}),
         table=lines(found, measures(metric, found.definition.maximise), "m"),
         errors=lines(found, errors, "e"),
-        main_curve=_data_uri(curves(started, main_curve, 1, 3.4)) if main_curve and started else None,
-        curves=_data_uri(curves(started, others, 3, 2.3)) if others and started else None,
+        main_curve=_data_uri(curves(started, main_curve, 1, 3.4, legend=True)) if main_curve and started else None,
+        curves=_data_uri(curves(started, others, 3, 2.3, legend=False)) if others and started else None,
         areas=_data_uri(verdict_areas(started, window)) if errors and started else None,
         window=window,
         page=found.uri if found.uri.startswith("http") else "http://127.0.0.1:5000",

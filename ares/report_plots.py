@@ -37,7 +37,7 @@ Series = dict[str, list[ChildRows]]
 """The children of each variant, in order."""
 
 
-def curves(variants: Series, panels: list[tuple[str, str, int]], columns: int, height: float) -> str:
+def curves(variants: Series, panels: list[tuple[str, str, int]], columns: int, height: float, legend: bool) -> str:
     """One panel a metric, given as (metric, title, steps of the running mean); returns SVG."""
 
     def draw(axis: Axes, panel: tuple[str, str, int]) -> None:
@@ -48,8 +48,9 @@ def curves(variants: Series, panels: list[tuple[str, str, int]], columns: int, h
         axis.grid(True)
 
     figure = _panels(panels, draw, columns, height)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 6), frameon=False)
+    if legend:
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 6), frameon=False)
     return _svg(figure)
 
 

@@ -100,7 +100,7 @@ def test_every_figure_of_the_table_is_made_of_rows_that_are_in_the_csv() -> None
         by_measure.setdefault((metric, variant), []).append(float(value))
     assert {metric for metric, _ in by_measure} == set(found.children[0].rows)
 
-    for title in ("groups kept by the filter", "tokens per solved sample", "wrong answer"):
+    for title in ("groups kept by the filter", "tokens per solved problem", "wrong answer"):
         measure = known[title]
         cells = shown[f"{title}{measure.rule}"][1:]
         for variant, cell in zip(FINAL, cells, strict=True):
@@ -165,7 +165,7 @@ def test_parts_without_rows_are_left_out() -> None:
     assert "Verdicts over time" not in render(ablation(), "report.csv")
     html = render(ablation(code=True), "report.csv")
     assert "Verdicts over time" in html
-    assert "tokens per solved sample" in html
+    assert "tokens per solved problem" in html
 
 
 def test_what_was_compared_is_told_by_the_settings_that_differ() -> None:
