@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import types
+from collections.abc import Sequence
 from typing import Any
 
 from . import server, wire
@@ -26,6 +27,7 @@ def solve(first, second):
         found.popitem()
     return (first, [second, tuple(found)], found)
 """
+_REHEARSAL_BYTES, _REHEARSAL_SECONDS = 256 << 20, 60
 _RPC = 3  # its number among the descriptors that stay open
 
 
@@ -78,27 +80,36 @@ def _load(source: str, module: types.ModuleType) -> dict[str, Any] | None:
     return None
 
 
-def rehearse() -> None:
-    """Serve a program of our own in the zygote, before the first fork.
+def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -> None:
+    """Serve a program of our own from its arrival to its last answer, as a candidate does.
 
-    The interpreter specializes code, fills caches and takes memory as it runs; what it has done here no candidate does
-    again, and every page that a candidate does not write to is one that the kernel need not copy for it.
+    In the zygote, before the first fork: the interpreter specializes code, fills caches and takes memory as it runs;
+    what it has done there no candidate does again. With a confinement, in a fork that ends then: the whole life of
+    a candidate, but for the descriptors in `keep`, which become 4, 5, …
     """
     ours, theirs = socket.socketpair()
-    module = types.ModuleType(server.MODULE_NAME)
-    exec(compile(_REHEARSAL, "<rehearsal>", "exec", dont_inherit=True), module.__dict__)
-    program = server.Server(theirs, module)
-    wire.send(theirs, {"names": program.names()}, wire.MAX_REPLY_BYTES)
+    wire.send(ours, {"source": _REHEARSAL, "stdin": None})
     arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
     for number in range(20):
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
         wire.send(ours, {"kind": "call", "id": number, "on": 0, "args": values, "kwargs": {}})
     ours.shutdown(socket.SHUT_WR)
+    if confinement is None:
+        connection = theirs
+    else:
+        descriptors = [theirs.fileno()] * (_RPC + 1)
+        confinement.confine_user(is_checker=False, fds=[*descriptors, *keep])
+        connection = wire.stream_socket(_RPC)
+    request = wire.receive(connection)
+    _prepare_interpreter(request["stdin"])
+    if confinement is not None:
+        confinement.confine_calls(False, _REHEARSAL_BYTES, _REHEARSAL_SECONDS)
     with contextlib.suppress(wire.Disconnected):
-        program.serve()
-    ours.close()
-    theirs.close()
-    random.seed(_RANDOM_SEED)
+        _serve_functions(connection, request["source"])
+    del sys.modules[server.MODULE_NAME]
+    if confinement is None:
+        ours.close()
+        theirs.close()
 
 
 def _serve_functions(connection: socket.socket, source: str) -> None:

@@ -22,6 +22,8 @@ MAX_OUTPUT_BYTES = 64 << 10
 USAGE = struct.Struct("=idq")  # wait status, CPU seconds, peak resident bytes
 _FDS = struct.Struct("3i")
 _FDS_SPACE = socket.CMSG_SPACE(_FDS.size)
+# Asked of the kernel at once: a buffer above 128 KiB is mapped and unmapped for every call.
+_USUAL_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
 _MAX_CALLBACKS = 100_000  # of one request
 _MAX_ITERATOR_ITEMS = 100_000
 _BUILTIN_EXCEPTIONS = {
@@ -175,6 +177,7 @@ class Session:
 
     def receive(self) -> dict[str, Any]:
         """The next message of the candidate's; fails the session on silence, death or nonsense."""
+        wanted = _USUAL_BYTES
         while True:
             if len(self._buffer) >= 4:
                 (size,) = struct.unpack_from("<I", self._buffer)
@@ -182,9 +185,10 @@ class Session:
                     raise self._fail("runtime_error", f"a result of {size} bytes is too large")
                 if len(self._buffer) >= 4 + size:
                     break
+                wanted = max(wanted, 4 + size - len(self._buffer))
             self._wait()
             try:
-                piece = self._connection.recv(1 << 18)
+                piece = self._connection.recv(min(wanted, _MOST_BYTES))
             except ConnectionResetError:
                 piece = b""
             if not piece:

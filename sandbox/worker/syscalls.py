@@ -126,6 +126,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "landlock_restrict_self": (446, 446),
     "seccomp": (317, 277),
     "mount_setattr": (442, 442),
+    "io_uring_setup": (425, 425),
+    "io_uring_register": (427, 427),
     "pivot_root": (155, 41),
 }
 
@@ -149,6 +151,8 @@ _WORKER_ONLY = (
     "seccomp",
     "mount_setattr",
     "pivot_root",
+    "io_uring_setup",
+    "io_uring_register",
 )
 ALLOWED = tuple(name for name in NUMBERS if name not in _CONDITIONAL and name not in _WORKER_ONLY)
 

@@ -9,7 +9,18 @@ from typing import Any
 
 # Made once: json.dumps() and json.loads() make or look up theirs at every call, which shows in a process that is forked
 # for one program and finds all its memory cold.
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_encoder = json.JSONEncoder(check_circular=False)
+_chunks: Callable[[Any, int], tuple[str, ...]] = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
+    None,  # of markers of circular references
+    _encoder.default,
+    json.encoder.encode_basestring_ascii,
+    None,  # no indent
+    ":",
+    ",",
+    _encoder.sort_keys,
+    _encoder.skipkeys,
+    _encoder.allow_nan,
+)
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _LENGTH = struct.Struct("<I")
 MAX_JOB_BYTES = 256 << 20
@@ -35,7 +46,7 @@ def stream_socket(fd: int) -> socket.socket:
 
 def encode_frame(message: Any, limit: int = MAX_JOB_BYTES) -> bytes:
     """A message as one frame. Raises FrameTooLarge above limit bytes."""
-    body = _encode(message).encode()
+    body = "".join(_chunks(message, 0)).encode()
     if len(body) > limit:
         raise FrameTooLarge(f"a frame of {len(body)} bytes, the limit is {limit}")
     return _LENGTH.pack(len(body)) + body

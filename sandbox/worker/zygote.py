@@ -5,6 +5,7 @@ the job connection only for its end: when the pool is gone, so is everything her
 """
 
 import _socket
+import contextlib
 import gc
 import mmap
 import os
@@ -15,7 +16,7 @@ import struct
 import sys
 import time
 
-from . import candidate, checker, confinement, wire
+from . import candidate, checker, confinement, hot_pages, wire
 from .session import USAGE
 
 # What programs import most, before the first fork, so that none of them pays for it. No more than that: every page of
@@ -58,6 +59,7 @@ def main(connection: socket.socket) -> None:
         __import__(name)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     confinement.note_mapped_memory()
+    proc = hot_pages.open_proc()
     layers = confinement.Confinement()
     layers.enter(set(settings["layers"]))
     # For all that will be forked: once here is cheaper than once in each.
@@ -70,6 +72,7 @@ def main(connection: socket.socket) -> None:
     candidate.rehearse()
     gc.collect()
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
+    zygote.hold_hot_pages(proc)
     report = {"applied": layers.applied, "missing": layers.missing, "seconds": time.monotonic() - started}
     wire.send(connection, report)
     zygote.serve()
@@ -83,8 +86,18 @@ class Zygote:
         self._layers = layers
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self._progress = mmap.mmap(-1, mmap.PAGESIZE)  # shared: the test a checker is at, should it die there
+        self._held = -1  # the descriptor on which it depends that forks copy hot pages at once
         self._candidate = 0
         self._spare: tuple[int, list[int]] | None = None  # forked ahead, while the pool is busy with the last verdict
+
+    def hold_hot_pages(self, proc: int | None) -> None:
+        """Have forks copy at once what candidates write anyway; a saving that a machine may refuse."""
+        if proc is None:
+            return
+        written = hot_pages.written_by(lambda keep: candidate.rehearse(self._layers, keep), proc)
+        os.close(proc)
+        with contextlib.suppress(OSError):
+            self._held = hot_pages.hold(written)  # else they are copied when written
 
     def serve(self) -> None:
         """Fork a checker whenever a job waits and none is there to read it; returns when the pool is gone."""

@@ -19,7 +19,14 @@ sys.path.insert(0, sys.argv[1])
 from sandbox import Program, SandboxPool, SandboxUnavailable
 from sandbox.worker import kernel, seccomp, syscalls
 
-_REFUSABLE = {"unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "landlock": (444, 444)}
+_REFUSABLE = {
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "landlock": (444, 444),
+    "io_uring_setup": (425, 425),
+    "io_uring_register": (427, 427),
+}
 _CLONE_NEWUSER = 0x10000000
 
 
