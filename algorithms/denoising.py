@@ -107,6 +107,19 @@ def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_i
     return Proposal(tokens, confidence, log_probs.gather(-1, tokens[:, None])[:, 0], entropies)
 
 
+def distribution_at(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-prob of each token and entropy (nats) of its distribution at a temperature (0 counts as 1): [N] each.
+
+    logits: [N, V]; tokens: [N].
+    """
+    log_probs, entropies = [], []
+    for block, chosen in zip(logits.split(POSITIONS_PER_CHUNK), tokens.split(POSITIONS_PER_CHUNK), strict=True):
+        known = torch.log_softmax(block.float() / (temperature or 1.0), -1)
+        log_probs.append(known.gather(-1, chosen[:, None])[:, 0])
+        entropies.append(-torch.linalg.vecdot(known.exp(), known))
+    return torch.cat(log_probs), torch.cat(entropies)
+
+
 def _nucleus(probs: Tensor, top_p: float) -> Tensor:
     ordered, order = probs.sort(-1, descending=True)
     dropped = ordered.cumsum(-1) - ordered > top_p

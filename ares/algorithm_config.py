@@ -100,6 +100,8 @@ class KlConfig(Strict):
     """Factor on the coefficient at HWE tokens (1: none)."""
     relax_scope: Literal["token", "window"] = "token"
     """At the HWE token itself, or at the window that follows it."""
+    reference_sync: int | None = Field(None, ge=1)
+    """Steps after which the reference becomes a copy of the policy, again and again. None: it stays where it was."""
     relax_wrong_easy: float = Field(1.0, ge=0, le=1)
     """Second chance: factor on the coefficient of wrong answers to easy problems (1: off)."""
 

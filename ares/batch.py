@@ -64,7 +64,8 @@ def to_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
             "attention_mask": torch.cat([prompt_mask, response_mask], 1),
             "response_mask": response_mask,
             "engine_log_probs": _padded(rows["log_probs"].tolist(), 0.0, np.float32),
-        },
+        }
+        | _diffusion_tensors(rows, pad_id),
         non_tensors={
             "uid": rows["slot"].tolist(),
             "global_id": rows["id"].tolist(),
@@ -77,6 +78,16 @@ def to_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
         },
         meta_info={"global_token_num": (prompt_mask.sum(1) + response_mask.sum(1)).tolist()},
     )
+
+
+def _diffusion_tensors(rows: pd.DataFrame, pad_id: int) -> dict[str, Tensor]:
+    """What only a masked-diffusion engine says: the whole canvas, and entropies of the passes that uncovered it."""
+    if "canvas" not in rows:
+        return {}
+    return {
+        "canvas": _padded(rows["canvas"].tolist(), pad_id, np.int64),
+        "entropies": _padded(rows["token_entropies"].tolist(), 0.0, np.float32),
+    }
 
 
 def _padded(sequences: list[Any], fill: float, dtype: Any, left: bool = False) -> Tensor:

@@ -21,7 +21,11 @@ class ModelConfig(Strict):
     """Which weights are trained."""
 
     path: str
-    """Directory (or hub name) that `AutoModelForCausalLM.from_pretrained` reads; the tokenizer lies beside it."""
+    """Directory (or hub name) that transformers' `from_pretrained` reads; the tokenizer lies beside it."""
+    family: Literal["causal", "masked_diffusion"] = "causal"
+    """masked_diffusion: Dream, DiffuCoder; trained with coupled masks, sampled with rollout.engine=diffusion."""
+    trust_remote_code: bool = False
+    """Run the Python files that lie in the model's directory, as DiffuCoder's does. They can do anything."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type in which models compute; the weights that are trained and their optimiser are float32 always."""
     gradient_checkpointing: bool = False
@@ -83,12 +87,27 @@ class SecondTurnConfig(Strict):
     """A first try's reward rises to the maximum, or the mean, of its second tries' rewards where that is higher."""
 
 
+class DiffusionConfig(Strict):
+    """How a masked-diffusion model uncovers its canvas of max_response_length places (rollout.engine=diffusion)."""
+
+    steps: int = Field(256, ge=1)
+    """Passes through the model. Fewer than places: several tokens a pass, faster and worse."""
+    alg: Literal["entropy", "maskgit_plus", "topk_margin", "origin"] = "entropy"
+    """Which places are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
+    alg_temp: float = Field(0.0, ge=0)
+    """Above 0 places are drawn by softmax(confidence / alg_temp) instead of taken in order."""
+    batch: int = Field(128, ge=1)
+    """Rows denoised together. Part of the fingerprint: other companions give other last bits."""
+
+
 class RolloutConfig(Strict):
     """How responses are sampled."""
 
-    engine: Literal["transformers", "vllm"] = "transformers"
-    """What generates: `transformers` is the deterministic reference, `vllm` the fast one; both on CPU and GPU."""
+    engine: Literal["transformers", "vllm", "diffusion"] = "transformers"
+    """What generates: `transformers` is the deterministic reference, `vllm` the fast one; both on CPU and GPU.
+    `diffusion` denoises: for model.family=masked_diffusion."""
     vllm: VllmConfig = VllmConfig()
+    diffusion: DiffusionConfig = DiffusionConfig()
     max_mismatch: float | None = Field(0.02, gt=0, json_schema_extra=NO_EFFECT)
     """Mean |log-prob difference| of engine and learner on a step's tokens (nats) beyond which the run stops: the engine
     samples from other weights than it should. None: only measured (mismatch/*)."""
@@ -225,6 +244,26 @@ class Config(Strict):
                 raise ValueError("rollout.second_turn.enabled tells a program its verdict: it needs reward.kind=code")
             if self.algorithm.advantage.estimator not in ("grpo", "rloo"):
                 raise ValueError("rollout.second_turn.enabled needs algorithm.advantage.estimator=grpo or rloo")
+        return self
+
+    @model_validator(mode="after")
+    def _masked_diffusion_fits(self) -> "Config":
+        masked = self.model.family == "masked_diffusion"
+        if masked != (self.rollout.engine == "diffusion"):
+            raise ValueError(
+                f"model.family={self.model.family} and rollout.engine={self.rollout.engine} do not go together: "
+                "masked_diffusion models need engine diffusion, and nothing else does"
+            )
+        if not masked:
+            return self
+        policy = self.algorithm.policy
+        if policy.importance_cap is not None or self.rollout.max_mismatch is not None:
+            raise ValueError(
+                "a masked-diffusion model's log-probs under coupled masks are not those it was sampled with: "
+                "set algorithm.policy.importance_cap=null and rollout.max_mismatch=null"
+            )
+        if self.algorithm.advantage.estimator == "gae" or self.algorithm.kl.penalty == "full":
+            raise ValueError("masked-diffusion models have no critic (estimator=gae) and no exact KL (penalty=full)")
         return self
 
     @model_validator(mode="after")

@@ -106,10 +106,10 @@ def load_problems(
     return Problems(source, frame[fits].reset_index(drop=True), int((~fits).sum()))
 
 
-def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer of a model. Raises ConfigError."""
     try:
-        return AutoTokenizer.from_pretrained(path)
+        return AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
         raise ConfigError(f"model.path={path}: no tokenizer can be loaded from there: {error}") from error
 

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Pretrained
 
 from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
+from algorithms.protocol import DataProto
 from ares.config import ModelConfig
 from ares.packing import layout
 
@@ -69,6 +70,14 @@ class LanguageModel:
         hidden = hidden.to(self.compute_dtype)
         log_probs, entropies = logprobs_and_entropy(hidden, weight, targets, bias, temperature)
         return TokenLogProbs(log_probs, entropies)
+
+    def row_tokens(self, batch: DataProto) -> Tensor:
+        """Tokens that a row costs in a pass: [B]."""
+        return batch.tensor("attention_mask").sum(1)
+
+    def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
+        """The batch as an iteration of the update sees it: every one alike."""
+        return batch
 
     def exact_kl(self, reference: "LanguageModel", batch: Any, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
@@ -156,12 +165,12 @@ def _bias_as_column(hidden: Tensor, head: nn.Linear) -> tuple[Tensor, Tensor]:
 def _from_pretrained(kind: Any, config: ModelConfig) -> Any:
     try:
         settings = AutoConfig.from_pretrained(config.path)
-        return kind.from_pretrained(config.path, config=_without_dropout(settings), dtype=torch.float32)
+        return kind.from_pretrained(config.path, config=without_dropout(settings), dtype=torch.float32)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
 
 
-def _without_dropout(settings: PretrainedConfig) -> PretrainedConfig:
+def without_dropout(settings: PretrainedConfig) -> PretrainedConfig:
     """Dropout would make a policy's log-probs random: every rate is set to 0."""
     for name, value in settings.to_dict().items():
         if isinstance(value, float) and ("dropout" in name or name.endswith("pdrop")):

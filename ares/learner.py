@@ -21,9 +21,11 @@ from algorithms.losses import compute_kl_loss, compute_policy_loss, compute_valu
 from algorithms.protocol import DataProto
 from ares.config import Config
 from ares.language_model import Critic, LanguageModel
+from ares.masked_language_model import MaskedLanguageModel, mask_seeds
 from ares.packing import micro_batches
 from ares.state import bucket_beta
 
+REFERENCE = "reference.safetensors"
 POLICY, OPTIMIZER, CRITIC, LEARNER = "policy.safetensors", "optimizer.safetensors", "critic.safetensors", "learner.json"
 
 
@@ -84,9 +86,12 @@ class Learner:
         torch.set_num_threads(config.learner.threads)
         self.config = config
         self.device = torch.device(_device(config.learner.device))
-        self.policy = LanguageModel.load(config.model, self.device)
+        kind = MaskedLanguageModel if config.model.family == "masked_diffusion" else LanguageModel
+        self.policy: Any = kind.load(config.model, self.device)  # the two kinds have one interface
         kl = config.algorithm.kl
-        self.reference = LanguageModel.load(config.model, self.device).frozen() if kl.placement != "none" else None
+        self.reference: Any = None
+        if kl.placement != "none":
+            self.reference = kind.load(config.model, self.device).frozen()
         uses_critic = config.algorithm.advantage.estimator == "gae"
         self.critic = Critic(config.model, self.device) if uses_critic else None
         self.optimizer = _adamw(self.policy.model, config.learner.lr, config)
@@ -102,6 +107,11 @@ class Learner:
 
         batch: prompts [B, P], responses [B, L], attention_mask [B, P+L], response_mask [B, L]. Returns only new fields.
         """
+        if isinstance(self.policy, MaskedLanguageModel):
+            iterations = self.config.algorithm.policy.epochs
+            seeds = mask_seeds(self.config.train.seed, self.version, len(batch), iterations)
+            budget, temperature = self.config.learner.micro_batch_tokens, self.config.rollout.temperature
+            return self.policy.experience(batch, self.reference, seeds, temperature, budget)
         mask = batch.tensor("response_mask").bool()
         names = ["old_log_probs", "entropies"]
         names += ["ref_log_probs"] if self.reference else []
@@ -125,7 +135,7 @@ class Learner:
         return DataProto.from_dict(tensors=fields)
 
     def _micro_batches(self, batch: DataProto) -> list[Tensor]:
-        lengths = batch.tensor("attention_mask").sum(1)
+        lengths = self.policy.row_tokens(batch)
         return micro_batches(lengths, self.config.learner.micro_batch_tokens, self.policy.packs)
 
     def _padded(self, response_mask: Tensor, values: Tensor, length: int) -> Tensor:
@@ -147,14 +157,16 @@ class Learner:
         # Second tries make a batch longer than prompts times n; it still takes as many optimiser steps.
         updates = self.config.rollout.prompts // self.config.learner.global_batch_prompts
         rows_per_update = -(-len(batch) // updates)
-        for _ in range(self.config.algorithm.policy.epochs):
+        for iteration in range(self.config.algorithm.policy.epochs):
+            seen = self.policy.for_iteration(batch, iteration)
             for start in range(0, len(batch), rows_per_update):
-                measured = self._optimizer_step(batch[start : start + rows_per_update], controller)
+                measured = self._optimizer_step(seen[start : start + rows_per_update], controller)
                 if measured is None:
                     skipped += 1
                 else:
                     means.merge(measured)
         self.version += 1
+        self._sync_reference()
         metrics = means.means() | {
             "actor/lr": self._learning_rate(self.config.learner.lr, max(self.optimizer_steps, 1)),
             "actor/skipped_updates": float(skipped),
@@ -272,6 +284,12 @@ class Learner:
         controller.load_state_dict(state)
         return controller
 
+    def _sync_reference(self) -> None:
+        """Every algorithm.kl.reference_sync steps the reference becomes a copy of the policy."""
+        every = self.config.algorithm.kl.reference_sync
+        if every is not None and self.reference is not None and self.version % every == 0:
+            _load_parameters(self.reference.model, dict(self.policy.model.named_parameters()))
+
     # ---- weights ---------------------------------------------------------------------------------------------------
 
     def weights(self) -> dict[str, Tensor]:
@@ -293,6 +311,9 @@ class Learner:
         if self.critic and self.critic_optimizer:
             save_file(critic, folder / CRITIC)
             save_file(_optimizer_tensors(self.critic_optimizer, self.critic), folder / f"critic-{OPTIMIZER}")
+        if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
+            moved = {name: p.detach().cpu().contiguous() for name, p in self.reference.model.named_parameters()}
+            save_file(moved, folder / REFERENCE)
         (folder / LEARNER).write_text(json.dumps({"version": self.version, "optimizer_steps": self.optimizer_steps}))
 
     def load(self, folder: Path) -> None:
@@ -302,6 +323,8 @@ class Learner:
         if self.critic and self.critic_optimizer:
             _load_parameters(self.critic, load_file(folder / CRITIC))
             _load_optimizer(self.critic_optimizer, self.critic, load_file(folder / f"critic-{OPTIMIZER}"))
+        if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
+            _load_parameters(self.reference.model, load_file(folder / REFERENCE))
         counters = json.loads((folder / LEARNER).read_text())
         self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
 

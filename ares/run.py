@@ -72,7 +72,7 @@ class Run:
         Raises ConfigError, DataError or StoreError.
         """
         store = RunStore(runs / name)
-        tokenizer = load_tokenizer(config.model.path)
+        tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         code = config.reward.kind == "code"
         code = config.reward.kind == "code"
         train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer, code)
@@ -172,7 +172,7 @@ def model_digest(path: str) -> str:
         return str(getattr(AutoConfig.from_pretrained(path), "_commit_hash", None) or path)
     digest = hashlib.sha256()
     for file in sorted(folder.glob("*")):
-        if file.suffix in (".json", ".safetensors", ".bin", ".jinja", ".txt", ".model"):
+        if file.suffix in (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model"):
             with file.open("rb") as handle:
                 digest.update(f"{file.name}:{hashlib.file_digest(handle, 'sha256').hexdigest()}".encode())
     return digest.hexdigest()[:16]

@@ -10,8 +10,9 @@ import logging
 import os
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -106,25 +107,29 @@ def inspect(
 
 @app.command()
 def warmstart(
-    task: Annotated[str, typer.Argument(help="tiny-math, tiny-code or tiny-code-hard")],
+    task: Annotated[str, typer.Argument(help="tiny-math, tiny-code, tiny-code-hard or tiny-diffusion")],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default: the one its profile reads.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights and examples.")] = 0,
 ) -> None:
     """Build a tiny model and its problems from nothing (about a minute and a half on one core)."""
     from rich.progress import Progress
 
-    from ares.tiny import CHECKPOINTS
+    from ares.tiny import CHECKPOINTS, diffusion_warmstart
     from ares.tiny.tasks import TASKS
     from ares.tiny.warmstart import warmstart as build
 
-    if task not in TASKS:
-        raise ConfigError(f"There is no warm start {task!r} (warm starts: {', '.join(TASKS)})")
-    target = out or CHECKPOINTS / TASKS[task].folder
+    builders: dict[str, tuple[str, Any]] = {
+        name: (each.folder, partial(build, task=each)) for name, each in TASKS.items()
+    }
+    builders[diffusion_warmstart.NAME] = (diffusion_warmstart.FOLDER, diffusion_warmstart.warmstart)
+    if task not in builders:
+        raise ConfigError(f"There is no warm start {task!r} (warm starts: {', '.join(builders)})")
+    folder, builder = builders[task]
+    target = out or CHECKPOINTS / folder
     with Progress(console=console) as progress:
         bar = progress.add_task("warm start", total=None)
-        report = build(
+        report = builder(
             target,
-            TASKS[task],
             seed=seed,
             progress=lambda done, total, loss: progress.update(bar, completed=done, total=total),
         )

@@ -41,6 +41,10 @@ class Completion:
     """float32: of the sampled tokens, at the sampling temperature, before top-p."""
     finish_reason: str
     """`stop` at an end-of-sequence token, `length` at the limit (truncated)."""
+    entropies: np.ndarray | None = None
+    """float32, masked-diffusion models: of the distributions the tokens were drawn from (nats)."""
+    canvas: np.ndarray | None = None
+    """int32, masked-diffusion models: all places, what stands after the end included."""
 
 
 class Engine(ABC):

@@ -10,10 +10,10 @@ _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 
-def keyed_uniform(seeds: torch.Tensor, position: int) -> torch.Tensor:
+def keyed_uniform(seeds: torch.Tensor, position: int | torch.Tensor) -> torch.Tensor:
     """The uniform draw in [0, 1) of each row at a position (SplitMix64; Steele et al. 2014).
 
-    seeds: [B] int64. Returns [B] float64.
+    seeds: [B] int64; position: a number, or int64 positions to broadcast with. Returns float64 of the common shape.
     """
     x = seeds + torch.full_like(seeds, _GOLDEN) * (position + 1)  # integer tensors wrap; Python integers do not
     x = (x ^ _shift_right(x, 30)) * _MIX_1

@@ -59,7 +59,9 @@ class EngineActor:
     def __init__(self, settings: dict[str, Any]) -> None:
         config = Config.model_validate(settings)
         torch.set_num_threads(config.rollout.threads)
-        self.tokenizer = AutoTokenizer.from_pretrained(config.model.path)
+        self.tokenizer = AutoTokenizer.from_pretrained(
+            config.model.path, trust_remote_code=config.model.trust_remote_code
+        )
         self.engine = _engine(config, self.tokenizer)
 
     def version(self) -> int | None:
@@ -81,15 +83,16 @@ class EngineActor:
             texts = self.tokenizer.batch_decode(
                 [completion.token_ids.tolist() for completion in completions], skip_special_tokens=True
             )
-            yield pd.DataFrame(
-                {
-                    "response": texts,
-                    "token_ids": [completion.token_ids for completion in completions],
-                    "log_probs": [completion.log_probs for completion in completions],
-                    "finish_reason": [completion.finish_reason for completion in completions],
-                },
-                index=[index for index, _ in finished],
-            )
+            columns = {
+                "response": texts,
+                "token_ids": [completion.token_ids for completion in completions],
+                "log_probs": [completion.log_probs for completion in completions],
+                "finish_reason": [completion.finish_reason for completion in completions],
+            }
+            if completions and completions[0].canvas is not None:  # a masked-diffusion engine's
+                columns["token_entropies"] = [completion.entropies for completion in completions]
+                columns["canvas"] = [completion.canvas for completion in completions]
+            yield pd.DataFrame(columns, index=[index for index, _ in finished])
 
 
 def _engine(config: Config, tokenizer: PreTrainedTokenizerBase) -> Engine:
@@ -103,4 +106,8 @@ def _engine(config: Config, tokenizer: PreTrainedTokenizerBase) -> Engine:
         return VllmEngine(model.path, model.dtype, end_ids, longest, config.rollout.vllm, colocated=shared)
     device = "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+    if config.rollout.engine == "diffusion":
+        from ares.engines.diffusion import DiffusionEngine
+
+        return DiffusionEngine(model, config.rollout.diffusion, device, end_ids, pad_id)
     return TransformersEngine(model.path, model.dtype, device, end_ids, pad_id)

@@ -1,0 +1,162 @@
+"""The engine of masked-diffusion LMs: a canvas of masks after each prompt, uncovered step by step (Dream, DiffuCoder).
+
+Covered: batches of rows, left-padded prompts, keyed draws, token entropies from the passes that uncovered the tokens;
+a model's own `diffusion_generate` where it has one. A row's draws are its own; a model's own generation draws from
+torch's generator, which is seeded from the rows' keys for that time and put back. Not covered: caches between passes.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algorithms.coupled_sampling import completion_logits
+from algorithms.denoising import Denoised, DenoisingSettings, denoise, distribution_at
+from ares.config import DiffusionConfig, ModelConfig
+from ares.engines import Completion, Engine, Request, SamplingSettings, check_weights
+from ares.engines.sampling import keyed_uniform
+from ares.keys import derive_seed
+from ares.masked_language_model import empty_model
+
+PURPOSES = {"token": 0, "place": 1}
+
+
+class DiffusionEngine(Engine):
+    """Samples responses by denoising on one device."""
+
+    def __init__(self, model: ModelConfig, how: DiffusionConfig, device: str, end_ids: set[int], pad_id: int) -> None:
+        self.model, self.mask_id = empty_model(model, torch.device(device))
+        self.how = how
+        self.device = torch.device(device)
+        # Text never holds padding: models that fill a canvas up with it say so that they are done.
+        self.end_ids = torch.tensor(sorted(end_ids | {pad_id}), device=self.device)
+        self.pad_id = pad_id
+        self.version: int | None = None
+
+    @torch.no_grad()
+    def load_weights(self, version: int, weights: dict[str, Tensor]) -> None:
+        """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
+        own = dict(self.model.named_parameters())
+        check_weights({name: parameter.shape for name, parameter in own.items()}, weights)
+        for name, parameter in own.items():
+            parameter.copy_(weights[name])
+        self.version = version
+
+    @torch.no_grad()
+    def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
+        """Sample; a batch comes out when its last step is done."""
+        assert self.version is not None, "no weights were loaded"
+        denoising = DenoisingSettings(
+            self.how.steps, settings.temperature, settings.top_p, self.how.alg, self.how.alg_temp
+        )
+        for start in range(0, len(requests), self.how.batch):
+            batch = requests[start : start + self.how.batch]
+            prompts, seen = self._left_padded([request.prompt_token_ids for request in batch])
+            seeds = torch.tensor([request.seed for request in batch], device=self.device)
+            if hasattr(self.model, "diffusion_generate"):
+                found = self._own_generation(prompts, seen, seeds, denoising, settings.max_tokens)
+            else:
+                found = self._denoise(prompts, seen, seeds, denoising, settings.max_tokens)
+            yield [(start + row, completion) for row, completion in enumerate(self._completions(found))]
+
+    def _denoise(
+        self, prompts: Tensor, seen: Tensor, seeds: Tensor, settings: DenoisingSettings, places: int
+    ) -> Denoised:
+        shape = (len(prompts), places)
+        whole = torch.cat([seen, seen.new_ones(shape)], 1)
+        place = torch.arange(places, device=self.device)
+
+        def logits_at(canvas: Tensor, wanted: Tensor) -> Tensor:
+            return completion_logits(self.model, torch.cat([prompts, canvas], 1), places, whole)[wanted]
+
+        def uniform(purpose: str, step: int) -> Tensor:
+            return keyed_uniform(seeds[:, None], (2 * step + PURPOSES[purpose]) * places + place)
+
+        return denoise(logits_at, shape, settings, self.mask_id, uniform, self.device)
+
+    def _own_generation(
+        self, prompts: Tensor, seen: Tensor, seeds: Tensor, settings: DenoisingSettings, places: int
+    ) -> Denoised:
+        """The model's own generation; its hooks show the distribution that each token was drawn from."""
+        record = _Record(len(prompts), places, self.mask_id, settings.temperature, self.device)
+        model: Any = self.model
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(derive_seed("diffusion_generate", *seeds.tolist()))
+            sequences = model.diffusion_generate(
+                prompts,
+                attention_mask=seen,
+                max_new_tokens=places,
+                output_history=False,
+                return_dict_in_generate=True,
+                steps=settings.steps,
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+                alg=settings.alg,
+                alg_temp=settings.alg_temp or None,
+                generation_logits_hook_func=record.before,
+                generation_tokens_hook_func=record.after,
+            ).sequences
+        if not record.called:
+            raise RuntimeError(
+                f"{type(model).__name__}.diffusion_generate calls no generation_logits_hook_func: "
+                "the log-probs and entropies of its tokens cannot be known"
+            )
+        return Denoised(sequences[:, -places:], record.log_probs, record.entropies, record.uncovered_at)
+
+    def _left_padded(self, prompts: list[list[int]]) -> tuple[Tensor, Tensor]:
+        longest = max(map(len, prompts))
+        ids = np.full((len(prompts), longest), self.pad_id)
+        mask = np.zeros((len(prompts), longest), dtype=np.int64)
+        for row, prompt in enumerate(prompts):
+            ids[row, longest - len(prompt) :] = prompt
+            mask[row, longest - len(prompt) :] = 1
+        return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
+
+    def _completions(self, found: Denoised) -> Iterator[Completion]:
+        ends = torch.isin(found.tokens, self.end_ids)
+        stopped = ends.any(1)
+        lengths = torch.where(stopped, ends.int().argmax(1) + 1, found.tokens.shape[1])
+        tokens = found.tokens.to("cpu", torch.int32).numpy()
+        log_probs, entropies = found.log_probs.cpu().numpy(), found.entropies.cpu().numpy()
+        for row, (length, stop) in enumerate(zip(lengths.tolist(), stopped.tolist(), strict=True)):
+            yield Completion(
+                tokens[row, :length],
+                log_probs[row, :length],
+                "stop" if stop else "length",
+                entropies=entropies[row, :length],
+                canvas=tokens[row],
+            )
+
+
+class _Record:
+    """Hooks of a model's own generation: what was masked before a step and is not after it was drawn in that step."""
+
+    def __init__(self, rows: int, places: int, mask_id: int, temperature: float, device: torch.device) -> None:
+        self.log_probs = torch.zeros(rows, places, device=device)
+        self.entropies = torch.zeros_like(self.log_probs)
+        self.uncovered_at = torch.zeros(rows, places, dtype=torch.long, device=device)
+        self.called = False
+        self._places, self._mask_id, self._temperature = places, mask_id, temperature
+        self._masked, self._logits = torch.empty(0), torch.empty(0)
+
+    def before(self, step: int | None, canvas: Tensor, logits: Tensor) -> Tensor:
+        """logits: [B, N, V], already shifted to the places they predict."""
+        self.called = True
+        self._masked = canvas[:, -self._places :] == self._mask_id
+        self._logits = logits[:, -self._places :]
+        return logits
+
+    def after(self, step: int | None, canvas: Tensor, logits: Tensor | None) -> Tensor:
+        """canvas: [B, N] after the step."""
+        if step is None or not self.called:  # Dream's calls it once before the first step
+            return canvas
+        tokens = canvas[:, -self._places :]
+        drawn = self._masked & (tokens != self._mask_id)
+        if drawn.any():
+            found = distribution_at(self._logits[drawn], tokens[drawn], self._temperature)
+            self.log_probs[drawn], self.entropies[drawn] = found
+            self.uncovered_at[drawn] = step
+        return canvas

@@ -1,0 +1,278 @@
+"""The warm start of tiny-diffusion: a small masked-diffusion model that writes functions of one line, often wrongly.
+
+Covers: training tokenizer and model, measuring the result, writing it all as one directory that transformers (once
+ares.tiny.masked_model is imported) and `ares train` read. Does not cover: reinforcement. Rebuild the shipped
+checkpoint with `ares warmstart tiny-diffusion`; the same seed gives the same bits on the same machine.
+
+Two lessons: right examples only, until the model copies names and constants from the prompt, then examples of which
+many err. Taught from the erring ones alone, it learns the errors' form long before it learns to copy.
+"""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import Qwen2Tokenizer
+
+from algorithms.coupled_sampling import completion_logits
+from algorithms.denoising import DenoisingSettings, denoise
+from ares.tiny.masked_model import MaskedModel, MaskedModelConfig
+from ares.tiny.model import INITIALIZER_RANGE, Progress
+from ares.tiny.one_liners import WHOLE_WORDS, Problem, respond, split_problems, worked_example
+from ares.tiny.tokenizer import build_tokenizer
+
+NAME, FOLDER = "tiny-diffusion", "diffusion"
+VOCAB_SIZE = 384
+MAX_POSITIONS = 256
+PLACES = 14
+"""Tokens of a canvas; the longest worked example takes eleven and the end."""
+TRAIN_PROBLEMS, HELDOUT_PROBLEMS = 800, 160
+TOKENIZER_PROBLEMS = 2000
+REPORT_NAME = "warmstart.json"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """AdamW over examples of one kind: a short warm-up, a level rate, a decline over the last quarter.
+
+    Copying is learnt all at once, after some hundred steps at the full rate: where the rate falls earlier, never.
+    """
+
+    steps: int
+    learning_rate: float
+    errs: bool
+    batch_size: int = 64
+    warmup_steps: int = 50
+    max_grad_norm: float = 1.0
+
+
+LESSONS = (Lesson(700, 4e-3, errs=False), Lesson(400, 2e-3, errs=True))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Held-out responses at temperature 1; right is the reference program, letter for letter."""
+
+    prompts: int
+    samples_per_prompt: int
+    accuracy: float
+    accuracy_by_level: dict[int, float]
+    greedy_accuracy: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was trained, how, and how it fares."""
+
+    name: str
+    seed: int
+    parameters: int
+    vocab_size: int
+    places: int
+    lessons: tuple[Lesson, ...]
+    losses: list[float]
+    heldout: Measured
+
+
+def build_model(tokenizer: Qwen2Tokenizer, generator: torch.Generator) -> MaskedModel:
+    """A freshly initialised model of about 240k parameters, float32, tied embeddings."""
+    config = MaskedModelConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        num_hidden_layers=4,
+        intermediate_size=192,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=MAX_POSITIONS,
+        # Slower rotations than usual are of no use within 60 tokens: with 10,000 the loss was six times higher.
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0},
+        initializer_range=INITIALIZER_RANGE,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        mask_token_id=tokenizer.mask_token_id,
+        dtype="float32",
+    )
+    with torch.random.fork_rng(devices=[]):  # construction draws from the global generator
+        model = MaskedModel(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.normal_(0.0, INITIALIZER_RANGE, generator=generator)
+    return model
+
+
+class Classroom:
+    """Tokenised prompts and canvases of the problems, and training on them."""
+
+    def __init__(self, tokenizer: Qwen2Tokenizer, model: MaskedModel, problems: Sequence[Problem], seed: int) -> None:
+        self.tokenizer = tokenizer
+        self.model = model
+        self.rng = random.Random(seed)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.prompts = dict(zip(problems, encode_prompts(tokenizer, problems), strict=True))
+        self._canvases: dict[str, list[int]] = {}
+
+    def teach(self, problems: Sequence[Problem], lesson: Lesson, progress: Callable[[int, float], None]) -> float:
+        """Cross-entropy of masked places, mask ratio U(0, 1) a row, the prompt in sight. Mean of the last losses."""
+        optimizer = torch.optim.AdamW(self.model.parameters(), lesson.learning_rate, betas=(0.9, 0.98))
+        self.model.train()
+        losses = []
+        for step in range(lesson.steps):
+            for group in optimizer.param_groups:
+                group["lr"] = lesson.learning_rate * _schedule(step, lesson)
+            chosen = self.rng.choices(problems, k=lesson.batch_size)
+            texts = [
+                worked_example(problem, self.rng) if lesson.errs else respond(problem.solution) for problem in chosen
+            ]
+            canvas = torch.tensor([self._canvas(text) for text in texts])
+            loss = self._loss([self.prompts[problem] for problem in chosen], canvas)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), lesson.max_grad_norm)
+            optimizer.step()
+            losses.append(loss.item())
+            progress(step + 1, losses[-1])
+        self.model.eval()
+        return sum(losses[-20:]) / len(losses[-20:])
+
+    def _loss(self, prompts: Sequence[list[int]], canvas: Tensor) -> Tensor:
+        rows = len(canvas)
+        # Evenly spread ratios: every batch holds easy and hard ones.
+        ratio = (torch.rand((), generator=self.generator) + torch.arange(rows) / rows) % 1
+        hidden = torch.rand(canvas.shape, generator=self.generator) < ratio[:, None]
+        ids, seen = left_padded(prompts, self.tokenizer.pad_token_id)
+        ids = torch.cat([ids, canvas.masked_fill(hidden, self.tokenizer.mask_token_id)], 1)
+        seen = torch.cat([seen, torch.ones_like(canvas)], 1)
+        logits = completion_logits(self.model, ids, PLACES, seen)
+        return functional.cross_entropy(logits[hidden], canvas[hidden])
+
+    def _canvas(self, text: str) -> list[int]:
+        if text not in self._canvases:
+            ids = self.tokenizer(text)["input_ids"]
+            if len(ids) >= PLACES:
+                raise ValueError(f"{text!r} has {len(ids)} tokens: with its end it does not fit {PLACES} places")
+            self._canvases[text] = ids + [self.tokenizer.eos_token_id] * (PLACES - len(ids))
+        return self._canvases[text]
+
+    @torch.no_grad()
+    def measure(self, problems: Sequence[Problem], samples: int = 4, seed: int = 0) -> Measured:
+        """Sample every problem `samples` times and once greedily, one place a step."""
+        repeated = [problem for problem in problems for _ in range(samples)]
+        generator = torch.Generator().manual_seed(seed)
+        right = self._right(repeated, DenoisingSettings(2 * PLACES, 1.0, 1.0), generator)
+        greedy = self._right(problems, DenoisingSettings(2 * PLACES, 0.0, 1.0), generator)
+        levels = Counter(problem.level for problem in repeated)
+        hits = Counter(problem.level for problem, good in zip(repeated, right, strict=True) if good)
+        return Measured(
+            prompts=len(problems),
+            samples_per_prompt=samples,
+            accuracy=sum(right) / len(right),
+            accuracy_by_level={level: hits[level] / count for level, count in sorted(levels.items())},
+            greedy_accuracy=sum(greedy) / len(greedy),
+        )
+
+    def _right(
+        self, problems: Sequence[Problem], settings: DenoisingSettings, generator: torch.Generator
+    ) -> list[bool]:
+        prompts, seen = left_padded([self.prompts[problem] for problem in problems], self.tokenizer.pad_token_id)
+        shape = (len(problems), PLACES)
+        whole = torch.cat([seen, torch.ones(shape, dtype=torch.long)], 1)
+
+        def logits_at(canvas: Tensor, wanted: Tensor) -> Tensor:
+            return completion_logits(self.model, torch.cat([prompts, canvas], 1), PLACES, whole)[wanted]
+
+        found = denoise(
+            logits_at,
+            shape,
+            settings,
+            self.tokenizer.mask_token_id,
+            lambda purpose, step: torch.rand(shape, generator=generator, dtype=torch.float64),
+        )
+        texts = [self.tokenizer.decode(row).partition(self.tokenizer.eos_token)[0] for row in found.tokens]
+        return [text == respond(problem.solution) for problem, text in zip(problems, texts, strict=True)]
+
+
+def warmstart(
+    out_dir: Path | str,
+    *,
+    seed: int = 0,
+    lessons: tuple[Lesson, ...] = LESSONS,
+    progress: Progress | None = None,
+) -> Report:
+    """Build tiny-diffusion in `out_dir`: weights, tokenizer, train.jsonl, heldout.jsonl and warmstart.json.
+
+    Runs on one thread and leaves the global random generators as they were.
+    """
+    out = Path(out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # faster at this size, and the number of threads decides the bits
+    try:
+        split = split_problems(random.Random(seed), TRAIN_PROBLEMS, HELDOUT_PROBLEMS)
+        texts = [text for p in split.taught[:TOKENIZER_PROBLEMS] for text in (p.prompt, respond(p.solution))]
+        tokenizer = build_tokenizer(texts, VOCAB_SIZE, max_length=MAX_POSITIONS, whole_words=WHOLE_WORDS)
+        model = build_model(tokenizer, torch.Generator().manual_seed(seed))
+        room = Classroom(tokenizer, model, split.taught + split.heldout, seed)
+        total, done = sum(lesson.steps for lesson in lessons), 0
+        losses = []
+        for lesson in lessons:
+
+            def report(step: int, loss: float, before: int = done) -> None:
+                if progress is not None:
+                    progress(before + step, total, loss)
+
+            losses.append(room.teach(split.taught, lesson, report))
+            done += lesson.steps
+        found = Report(
+            name=NAME,
+            seed=seed,
+            parameters=model.num_parameters(),
+            vocab_size=len(tokenizer),
+            places=PLACES,
+            lessons=lessons,
+            losses=losses,
+            heldout=room.measure(split.heldout),
+        )
+    finally:
+        torch.set_num_threads(threads)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    for name, problems in (("train", split.train), ("heldout", split.heldout)):
+        rows = ({"id": f"{name}-{number:04d}"} | problem.row() for number, problem in enumerate(problems))
+        (out / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (out / REPORT_NAME).write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
+    return found
+
+
+def encode_prompts(tokenizer: Qwen2Tokenizer, problems: Sequence[Problem]) -> list[list[int]]:
+    """Token ids of the prompts as user turns, ready for the answer."""
+    rendered = [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": problem.prompt}], add_generation_prompt=True, tokenize=False
+        )
+        for problem in problems
+    ]
+    return tokenizer(rendered, add_special_tokens=False)["input_ids"]
+
+
+def left_padded(prompts: Sequence[list[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Prompts [B, P] and which of it is no padding [B, P]."""
+    width = max(map(len, prompts))
+    ids = torch.full((len(prompts), width), pad_id)
+    seen = torch.zeros((len(prompts), width), dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt)
+        seen[row, width - len(prompt) :] = 1
+    return ids, seen
+
+
+def _schedule(step: int, lesson: Lesson) -> float:
+    return min(1.0, (step + 1) / lesson.warmup_steps, 4 * (lesson.steps - step) / lesson.steps)

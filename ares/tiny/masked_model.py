@@ -1,0 +1,85 @@
+"""A small masked-diffusion language model with Dream's architecture: a Qwen2 decoder whose attention looks both ways.
+
+Covered: configuration and model under the name `ares_masked_lm`, registered with transformers, so that
+`AutoModel.from_pretrained` reads and `save_pretrained` writes its directories wherever this module was imported. As
+in Dream, logit j − 1 predicts token j; the shift is the caller's. Not covered: denoising (ares/engines/diffusion.py),
+caches.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Model
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
+
+
+class MaskedModelConfig(Qwen2Config):
+    """Qwen2's fields and the token that stands for a masked place."""
+
+    model_type = "ares_masked_lm"
+    mask_token_id: int | None = None
+
+
+class MaskedDecoder(Qwen2Model):
+    """Every position attends to every other one that is not padding."""
+
+    config_class = MaskedModelConfig
+
+    def __init__(self, config: MaskedModelConfig) -> None:
+        super().__init__(config)
+        for layer in self.layers:
+            layer.self_attn.is_causal = False
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | str | None = None,
+        position_ids: Tensor | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutput:
+        """Hidden states [B, N, H].
+
+        input_ids, position_ids: [B, N]; attention_mask: None or "full" (no padding), [B, N], or Dream's [B, 1, N, N],
+        true where attention may look.
+        """
+        mask = None
+        if isinstance(attention_mask, Tensor):
+            mask = attention_mask.bool()
+            if mask.ndim == 2:
+                mask = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
+            # A padded place that may look nowhere would be NaN: each may look at itself.
+            mask = mask | torch.eye(mask.shape[-1], dtype=torch.bool, device=mask.device)
+        kwargs["use_cache"] = False
+        return super().forward(
+            input_ids=input_ids, attention_mask={"full_attention": mask}, position_ids=position_ids, **kwargs
+        )
+
+
+class MaskedModel(Qwen2ForCausalLM):
+    """The decoder and its head."""
+
+    config_class = MaskedModelConfig
+
+    def __init__(self, config: MaskedModelConfig) -> None:
+        super(Qwen2ForCausalLM, self).__init__(config)
+        self.model = MaskedDecoder(config)
+        self.vocab_size = config.vocab_size
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | str | None = None,
+        position_ids: Tensor | None = None,
+        num_logits_to_keep: int = 0,
+        **kwargs: Any,
+    ) -> MaskedLMOutput:
+        """Logits of the last `num_logits_to_keep` positions (0: of all); arguments as the decoder's."""
+        hidden = self.model(input_ids, attention_mask, position_ids, **kwargs).last_hidden_state
+        return MaskedLMOutput(logits=self.lm_head(hidden[:, -num_logits_to_keep:]))
+
+
+AutoConfig.register(MaskedModelConfig.model_type, MaskedModelConfig, exist_ok=True)
+AutoModel.register(MaskedModelConfig, MaskedModel, exist_ok=True)

@@ -1,0 +1,188 @@
+"""Functions of one line: the coding task of the tiny masked-diffusion model.
+
+Covers: problems (a family, a constant, a name, an argument) with prompt, reference solution and six asserts each,
+worked examples of which many err, and a split whose held-out problems occur nowhere in training. Does not cover:
+judging (sandbox/), rewards for a run (rewards/). Nothing here executes text: expected values come from the families'
+own callables.
+
+    Write calc(n) that takes 5 from n.
+
+A canvas is uncovered in any order, so what a place needs must be near: the answer has a dozen tokens, each name and
+each constant is one token in prompt and answer alike (`WHOLE_WORDS`). With constants cut into a space and a digit, a
+model of the same size had not learnt to copy them after six times the training.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ares.keys import derive_seed
+
+CONSTANTS = range(2, 10)
+NAMES = ("calc", "solve", "work", "step", "make", "find", "run", "get", "do", "fix", "go", "use")
+NUMBERS, LISTS = ("x", "n", "v", "a"), ("s", "r", "q", "b")
+"""Arguments of functions of a number and of a list."""
+TESTS = 6
+TEST_DRAWS = 2000
+OPEN, CLOSE = "```python\n", "\n```\n"
+WHOLE_WORDS = (
+    OPEN, "):\n    return", ")\n    return", CLOSE, "user\n", "assistant\n", *(f" {constant}" for constant in CONSTANTS)
+)  # fmt: skip
+
+ERRORS = ("constant", "operation", "operation", "argument", "name", "syntax")
+"""What goes wrong in a worked example that errs, each as often as it stands here."""
+RIGHT = {1: 0.5, 2: 0.4, 3: 0.3}
+"""Share of right worked examples by level."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One operation: `{k}` stands for the constant, `{x}` for the argument, in description and expression."""
+
+    name: str
+    level: int
+    arguments: tuple[str, ...]
+    description: str
+    expression: str
+    function: Callable[[Any, int], Any]
+    """(argument, constant) → value."""
+
+
+FAMILIES = (
+    Family("add", 1, NUMBERS, "adds {k} to {x}", "{x} + {k}", lambda x, k: x + k),
+    Family("subtract", 1, NUMBERS, "takes {k} from {x}", "{x} - {k}", lambda x, k: x - k),
+    Family("multiply", 1, NUMBERS, "multiplies {x} by {k}", "{x} * {k}", lambda x, k: x * k),
+    Family("rest", 2, NUMBERS, "gives the rest of {x} by {k}", "{x} % {k}", lambda x, k: x % k),
+    Family("divide", 2, NUMBERS, "divides {x} by {k}", "{x} // {k}", lambda x, k: x // k),
+    Family("above", 2, NUMBERS, "tells whether {x} is above {k}", "{x} > {k}", lambda x, k: x > k),
+    Family("below", 2, NUMBERS, "tells whether {x} is below {k}", "{x} < {k}", lambda x, k: x < k),
+    Family("cap", 3, NUMBERS, "limits {x} to at most {k}", "min({x}, {k})", min),
+    Family("floor", 3, NUMBERS, "raises {x} to at least {k}", "max({x}, {k})", max),
+    Family("total", 3, LISTS, "adds {k} to the sum of {x}", "sum({x}) + {k}", lambda s, k: sum(s) + k),
+    Family("length", 3, LISTS, "adds {k} to the length of {x}", "len({x}) + {k}", lambda s, k: len(s) + k),
+    Family("largest", 3, LISTS, "multiplies the largest of {x} by {k}", "max({x}) * {k}", lambda s, k: max(s) * k),
+    Family("smallest", 3, LISTS, "takes {k} from the smallest of {x}", "min({x}) - {k}", lambda s, k: min(s) - k),
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One prompt. Everything about it, the tests too, follows from the four."""
+
+    family: Family
+    constant: int
+    name: str
+    argument: str
+
+    @property
+    def level(self) -> int:
+        return self.family.level
+
+    @property
+    def prompt(self) -> str:
+        filled = self.family.description.format(k=self.constant, x=self.argument)
+        return f"Write {self.name}({self.argument}) that {filled}."
+
+    @property
+    def solution(self) -> str:
+        """The reference program."""
+        return program(self.name, self.argument, self.family, self.constant)
+
+    @cached_property
+    def test_cases(self) -> tuple[str, ...]:
+        """Asserts that no other family and no other constant passes all of."""
+        rng = random.Random(derive_seed("one-liner tests", self.family.name, self.constant, self.name, self.argument))
+        for _ in range(TEST_DRAWS):
+            drawn = [_input(rng, self.family, self.constant) for _ in range(TESTS)]
+            expected = _values(self.family, self.constant, drawn)
+            wrong = [(family, self.constant) for family in _like(self.family)]
+            wrong += [(self.family, constant) for constant in CONSTANTS if constant != self.constant]
+            distinct = len(set(map(repr, drawn))) == TESTS
+            if distinct and all(_values(family, constant, drawn) != expected for family, constant in wrong):
+                return tuple(
+                    f"assert {self.name}({value!r}) == {result!r}"
+                    for value, result in zip(drawn, expected, strict=True)
+                )
+        raise ValueError(f"{self.prompt} No inputs tell its usual errors from its solution")
+
+    def row(self) -> dict[str, object]:
+        """The problem as a row of train.jsonl or heldout.jsonl, without an id."""
+        return {
+            "prompt": self.prompt,
+            "test_cases": list(self.test_cases),
+            "solution": self.solution,
+            "level": self.level,
+            "family": self.family.name,
+        }
+
+
+@dataclass(frozen=True)
+class Split:
+    """`taught` to imitate, `train` (some of them) to reinforce on, `heldout` to measure on."""
+
+    taught: list[Problem]
+    train: list[Problem]
+    heldout: list[Problem]
+
+
+def split_problems(rng: random.Random, train: int, heldout: int) -> Split:
+    """Shuffled problems; the held-out ones are taken away first. Raises ValueError if there are too few."""
+    problems = [
+        Problem(family, constant, name, argument)
+        for family in FAMILIES
+        for constant in CONSTANTS
+        for name in NAMES
+        for argument in family.arguments
+    ]
+    if train + heldout > len(problems):
+        raise ValueError(f"there are only {len(problems)} problems, {train} + {heldout} were asked")
+    rng.shuffle(problems)
+    taught = problems[heldout:]
+    return Split(taught, taught[:train], problems[:heldout])
+
+
+def program(name: str, argument: str, family: Family, constant: int) -> str:
+    """The function, without fences."""
+    return f"def {name}({argument}):\n    return {family.expression.format(k=constant, x=argument)}"
+
+
+def respond(source: str) -> str:
+    """A program as a response: one fenced block and nothing else."""
+    return f"{OPEN}{source}{CLOSE}"
+
+
+def worked_example(problem: Problem, rng: random.Random) -> str:
+    """A response to imitate; right as often as RIGHT says for the level, else with one error."""
+    if rng.random() < RIGHT[problem.level]:
+        return respond(problem.solution)
+    family, constant, name, argument = problem.family, problem.constant, problem.name, problem.argument
+    error = rng.choice(ERRORS)
+    if error == "constant":
+        constant = rng.choice([other for other in CONSTANTS if other != constant])
+    elif error == "operation":
+        family = rng.choice(_like(family))
+    elif error == "name":
+        name = rng.choice([other for other in NAMES if other != name])
+    source = program(name, argument, family, constant)
+    if error == "argument":  # the body asks for a name that nobody gave it
+        other = rng.choice([each for each in family.arguments if each != argument])
+        source = source.replace(f"({argument}):", f"({other}):")
+    elif error == "syntax":
+        source = source.replace("):", ")", 1)
+    return respond(source)
+
+
+def _like(family: Family) -> list[Family]:
+    return [other for other in FAMILIES if other.arguments == family.arguments and other is not family]
+
+
+def _input(rng: random.Random, family: Family, constant: int) -> Any:
+    if family.arguments is LISTS:
+        return [rng.randint(-9, 9) for _ in range(rng.randint(1, 5))]
+    return rng.choice((constant, constant - 1, constant + 1, 2 * constant, rng.randint(-9, 30)))
+
+
+def _values(family: Family, constant: int, inputs: Sequence[Any]) -> list[Any]:
+    return [family.function(value, constant) for value in inputs]

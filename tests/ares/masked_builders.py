@@ -1,0 +1,84 @@
+"""A small masked-diffusion model of random weights in a directory of its own, and one that brings its own code."""
+
+import functools
+import json
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from ares.config import Config
+from ares.engines import Request
+from ares.keys import derive_seed
+from ares.profiles import load
+from ares.tiny.diffusion_warmstart import VOCAB_SIZE, build_model
+from ares.tiny.one_liners import WHOLE_WORDS, respond, split_problems
+from ares.tiny.tokenizer import build_tokenizer
+
+REMOTE_CODE = Path(__file__).parent / "remote_model"
+PROMPTS = ["Write calc(x) that adds 3 to x.", "Write go(s) that adds 4 to the length of s.", "Write do(v)."]
+
+torch.set_num_threads(1)
+
+
+@functools.cache
+def model_directory() -> Path:
+    """The tiny architecture with random weights, its tokenizer, and a few problems beside it."""
+    folder = Path(tempfile.mkdtemp(prefix="ares-masked-"))
+    split = split_problems(random.Random(0), 40, 12)
+    texts = [text for problem in split.train for text in (problem.prompt, respond(problem.solution))]
+    tokenizer = build_tokenizer(texts, VOCAB_SIZE, max_length=256, whole_words=WHOLE_WORDS)
+    build_model(tokenizer, torch.Generator().manual_seed(0)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    for name, problems in (("train", split.train), ("heldout", split.heldout)):
+        rows = [{"id": f"{name}-{number}"} | problem.row() for number, problem in enumerate(problems)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@functools.cache
+def remote_directory() -> Path:
+    """The same weights under a model type that only the Python files in the directory know, as DiffuCoder's is."""
+    folder = Path(tempfile.mkdtemp(prefix="ares-remote-"))
+    shutil.copytree(model_directory(), folder, dirs_exist_ok=True)
+    for file in REMOTE_CODE.glob("*.py"):
+        shutil.copy(file, folder)
+    settings = json.loads((folder / "config.json").read_text())
+    settings["model_type"] = "remote_diffusion"
+    settings["auto_map"] = {
+        "AutoConfig": "configuration_remote.RemoteConfig",
+        "AutoModel": "modeling_remote.RemoteModel",
+    }
+    (folder / "config.json").write_text(json.dumps(settings))
+    return folder
+
+
+def config(*overrides: str, model: Path | None = None) -> Config:
+    """tiny-diffusion on the random model, with two prompts of four samples a step, and the overrides."""
+    folder = model or model_directory()
+    small = [
+        f"model.path={folder}",
+        f"data.train={folder / 'train.jsonl'}",
+        f"data.validation={folder / 'heldout.jsonl'}",
+        "rollout.n=4",
+        "rollout.prompts=2",
+        "rollout.max_response_length=10",
+        "rollout.diffusion.steps=5",
+        "learner.global_batch_prompts=2",
+        "learner.warmup_steps=0",
+    ]
+    return load("tiny-diffusion", [*small, *overrides])
+
+
+@functools.cache
+def tokenizer() -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(model_directory())
+
+
+def requests(count: int, seed: int = 0) -> list[Request]:
+    """Requests whose prompts differ in length."""
+    ids = tokenizer()(PROMPTS, add_special_tokens=False)["input_ids"]
+    return [Request(ids[i % len(ids)], derive_seed(seed, "test", i)) for i in range(count)]

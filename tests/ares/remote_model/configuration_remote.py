@@ -1,0 +1,5 @@
+from transformers import PretrainedConfig
+
+
+class RemoteConfig(PretrainedConfig):
+    model_type = "remote_diffusion"
