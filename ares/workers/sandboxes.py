@@ -1,6 +1,6 @@
 """Programs judged on the nodes of a Ray cluster: a pool of sandbox processes per node, behind SandboxPool's interface.
 
-Covered: nodes without GPU, or all nodes where there is none; the death of a node's pool. Not covered: isolation, and what
+Covered: nodes without GPU, or all where there is none; the death of a node's pool. Not covered: isolation, and what
 a program may do (sandbox/); a node that joins later is not used by a run that is under way.
 """
 

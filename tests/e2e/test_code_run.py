@@ -1,0 +1,72 @@
+"""A run on programs through the real command line: judged, rewarded, continued once, killed, explained."""
+
+import signal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ares.store import RunStore
+from sandbox.program import ERROR_TYPES
+from tests.resume.test_kill_and_resume import assert_same, commits
+from tests.short_runs import SMALL, ares
+
+SETTINGS = [
+    *SMALL, "train.steps=2", "reward.code.design=dense_weighted", "rollout.second_turn.enabled=true",
+    "rollout.second_turn.children=2", "algorithm.aepo.enabled=true",
+]  # fmt: skip
+
+
+def train(runs: Path, name: str, kill_at: str | None = None) -> int:
+    ended = ares(runs, "train", "tiny-code", *SETTINGS, "--run", name, kill_at=kill_at)
+    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr[-3000:]
+    return ended.returncode
+
+
+@pytest.fixture(scope="module")
+def code_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the finished run `code`."""
+    directory = tmp_path_factory.mktemp("code-runs")
+    assert train(directory, "code") == 0
+    return directory
+
+
+def samples(runs: Path) -> pd.DataFrame:
+    return RunStore(runs / "code").read_rows(commits(runs, "code")[2].artifacts["samples"])
+
+
+def test_every_sample_keeps_its_verdict_and_the_parts_of_its_reward(code_runs: Path) -> None:
+    rows = samples(code_runs)
+    assert set(rows["error_type"]) <= set(ERROR_TYPES)
+    ratio = rows["test_outcomes"].map(lambda ends: sum(end == "accepted" for end in ends) / len(ends))
+    assert (ratio == rows["pass_ratio"].astype(float)).all()
+    parts = rows[["reward_code", "reward_second_turn", "reward_entropy_score"]].astype(float).sum(axis=1)
+    assert (parts - rows["reward"].astype(float)).abs().max() < 1e-12
+    assert (rows["slot"] >= 1_000_000_000).any()
+
+
+def test_figures_of_programs_cost_and_second_tries_are_in_the_commit(code_runs: Path) -> None:
+    found = commits(code_runs, "code")[2]
+    shares = [value for name, value in found.metrics.items() if name.startswith("code/error/")]
+    assert sum(shares) == pytest.approx(1.0)
+    assert {"code/pass_at_1", "code/pass_ratio", "code/tests/pass_rate", "second_turn/solved", "val/pass_ratio"} <= set(
+        found.metrics
+    )
+    assert 0.0 <= found.timings["perf/scoring_wait_share"] < 1.0
+    # Twelve problems of six tests were seen in the bootstrap, and whatever the steps drew besides.
+    assert len(found.state["tests"]["problems"]) >= 12
+
+
+def test_inspect_shows_every_test_of_a_program_and_how_it_ended(code_runs: Path) -> None:
+    row = samples(code_runs).iloc[0]
+    shown = ares(code_runs, "inspect", "code", "--step", "2", "--id", row["id"], "--sample", str(row["sample"])).stdout
+    assert shown.count("assert ") >= len(row["test_outcomes"])
+    assert "CPU seconds" in shown
+    assert "reward = reward_code" in shown
+
+
+def test_killed_while_judging_it_ends_in_the_same_bits(code_runs: Path) -> None:
+    for moment in ("1:score:inside", "2:shape:before"):
+        assert train(code_runs, "killed", kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
+    assert train(code_runs, "killed") == 0
+    assert_same(code_runs, "code", "killed")
