@@ -61,11 +61,3 @@ def test_programs_are_judged_in_the_sandbox(tmp_path: Path) -> None:
     assert found["estimates"]["pass_ratio"]["value"] > found["estimates"]["pass@1"]["value"]
     assert found["error_types"]["accepted"] == pytest.approx(found["estimates"]["pass@1"]["value"])
     assert (sum(found["error_types"].values()), found["unscored"]) == (pytest.approx(1), 0)
-
-
-@pytest.mark.slow
-def test_greedy_answers_are_the_same_twice(tmp_path: Path) -> None:
-    few = (MODEL, "--profile", "tiny-math", "--greedy", "--max-problems", "5", "--json")
-    first, second = (evaluated(tmp_path, *few, "--out", str(tmp_path / name)) for name in ("first", "second"))
-    assert first | {"folder": ""} == second | {"folder": ""}
-    assert len(pd.read_parquet(tmp_path / "first" / "samples.parquet")) == 5
