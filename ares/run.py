@@ -74,7 +74,6 @@ class Run:
         store = RunStore(runs / name)
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         code = config.reward.kind == "code"
-        code = config.reward.kind == "code"
         train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer, code)
         validation = None
         if config.data.validation is not None:
