@@ -117,12 +117,12 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
     if len(scored) and scored["accuracy"].isna().all():
         # Kept, such a result would meet every resume: a grader that is down must be asked again.
         raise RewardError(f"Not one of {len(scored)} responses could be graded ({draw.purpose} shard {draw.shard})")
+    writing = [(f"score-{draw.purpose}-{draw.shard:04d}.parquet", scored.drop(columns="exec_time", errors="ignore"))]
     if "exec_time" in scored:
         # Seconds differ from one execution to the next: beside the scores, where no hash depends on them.
-        times = scored[[*ID_COLUMNS, "exec_time"]]
-        step.run.store.write_rows(step.path(EXEC_TIMES.format(draw.purpose, draw.shard)), times)
-        scored = scored.drop(columns="exec_time")
-    ref = step.run.store.write_rows(step.path(f"score-{draw.purpose}-{draw.shard:04d}.parquet"), scored)
+        writing.append((EXEC_TIMES.format(draw.purpose, draw.shard), scored[[*ID_COLUMNS, "exec_time"]]))
+    write = step.run.store.write_rows
+    ref, *_ = await asyncio.gather(*(asyncio.to_thread(write, step.path(name), rows) for name, rows in writing))
     return Rows(rows=ref)
 
 
