@@ -50,9 +50,17 @@ from rewards.overlong import soft_overlong
 OF_GRADERS = ("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "second_turn_credit")
 """Columns that not every sample has, and that are stored with those that do."""
 
+OF_WHOLE_ROWS = ("canvas", "mask_seeds")
+"""Tensors of a masked-diffusion model whose width is not the response's."""
+
 
 def to_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
-    """Rows (prompt_token_ids, token_ids, log_probs, …) as a batch: prompts padded left, responses right."""
+    """Graded rows (prompt_token_ids, token_ids, log_probs, accuracy, …) as a batch."""
+    return graded(token_batch(rows, pad_id), rows)
+
+
+def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
+    """What was sampled, before it is graded: prompts padded left, responses right, uid and sample of each row."""
     prompts = _padded(rows["prompt_token_ids"].tolist(), pad_id, np.int64, left=True)
     responses = _padded(rows["token_ids"].tolist(), pad_id, np.int64)
     prompt_mask = _padded([np.ones(len(ids)) for ids in rows["prompt_token_ids"]], 0, np.int64, left=True)
@@ -66,18 +74,53 @@ def to_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
             "engine_log_probs": _padded(rows["log_probs"].tolist(), 0.0, np.float32),
         }
         | _diffusion_tensors(rows, pad_id),
+        non_tensors={"uid": rows["slot"].tolist(), "sample": rows["sample"].tolist()},
+    )
+
+
+def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
+    """A batch with what graders said of its rows, which are given in its order."""
+    batch.non_tensor_batch |= DataProto.from_dict(
         non_tensors={
-            "uid": rows["slot"].tolist(),
             "global_id": rows["id"].tolist(),
-            "sample": rows["sample"].tolist(),
             "ground_truth": rows["answer"].tolist(),
             "accuracy": [None if pd.isna(value) else float(value) for value in rows["accuracy"]],
             "format": rows["format"].tolist(),
             "truncated": (rows["finish_reason"] == "length").tolist(),
             **{name: rows[name].tolist() for name in OF_GRADERS if name in rows},
-        },
-        meta_info={"global_token_num": (prompt_mask.sum(1) + response_mask.sum(1)).tolist()},
-    )
+        }
+    ).non_tensor_batch
+    batch.meta_info["global_token_num"] = batch.tensor("attention_mask").sum(1).tolist()
+    return batch
+
+
+def gathered(parts: list[DataProto], rows: pd.DataFrame, pad_id: int) -> DataProto:
+    """Rows (slot, sample) of batches that together hold them, in the order of `rows`. Raises KeyError on another."""
+    whole = parts[0]
+    if len(parts) > 1:
+        prompt = max(part.tensor("prompts").shape[1] for part in parts)
+        response = max(part.tensor("responses").shape[1] for part in parts)
+        whole = DataProto.concat([_widened(part, prompt, response, pad_id) for part in parts])
+    names = zip(whole.non_tensor_batch["uid"], whole.non_tensor_batch["sample"], strict=True)
+    place = {name: row for row, name in enumerate(names)}
+    return whole[[place[name] for name in zip(rows["slot"], rows["sample"], strict=True)]]
+
+
+def _widened(batch: DataProto, prompt: int, response: int, pad_id: int) -> DataProto:
+    """The batch with prompts padded to a width on the left, and all that goes with responses on the right."""
+    before = batch.tensor("prompts").shape[1]
+    left, right = prompt - before, response - batch.tensor("responses").shape[1]
+    tensors = {}
+    for name in batch.batch.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
+        value = batch.tensor(name)
+        if name == "prompts":
+            value = torch.nn.functional.pad(value, (left, 0), value=pad_id)
+        elif name == "attention_mask":
+            value = torch.nn.functional.pad(value, (left, right))
+        elif name not in OF_WHOLE_ROWS:
+            value = torch.nn.functional.pad(value, (0, right), value=pad_id if name == "responses" else 0)
+        tensors[name] = value
+    return DataProto.from_dict(tensors=tensors, non_tensors=dict(batch.non_tensor_batch))
 
 
 def _diffusion_tensors(rows: pd.DataFrame, pad_id: int) -> dict[str, Tensor]:

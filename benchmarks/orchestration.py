@@ -87,10 +87,11 @@ def bare(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
         rows = tasks.sampling.requested(run.step(number), draw)
         requests = [Request(*pair) for pair in zip(rows["prompt_token_ids"], rows["seed"], strict=True)]
         how = SamplingSettings(draw.temperature, config.rollout.top_p, config.rollout.max_response_length)
-        rows = rows.join(ray.get(engine.generate.remote(requests, how)))
+        rows = rows.join(pd.concat([ray.get(part) for part in engine.generate.remote(requests, how)]))
         rows = rows.merge(run.train.frame.drop(columns="prompt_token_ids"), on="id")
         rows = rows.merge(run.grader.grade(rows).drop(columns="id"), on=["slot", "sample"])
-        assert len(keep_groups(rows, 0.0, 1.0, enabled=False)) == config.rollout.prompts
+        accuracy = rows["accuracy"].to_numpy(dtype=float, na_value=np.nan)
+        assert len(keep_groups(rows, config.algorithm.filter, accuracy)) == config.rollout.prompts
         batch = ray.get(learner.bare_experience.remote(to_batch(rows, run.pad_id)))
         shape(batch, state, config)
         ray.get(learner.bare_update.remote(batch))

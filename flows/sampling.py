@@ -7,6 +7,8 @@ covered: a shard's work (tasks/sampling.py), the rest of a step (flows/train.py)
 import asyncio
 import math
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,21 +20,28 @@ from ares.run import Step
 from ares.samples import SECOND_TURN_SLOT, is_second_turn
 from ares.second_turn import second_turn_metrics
 from ares.state import RunState
+from ares.store import Ref
 from tasks.sampling import Draw, Rows, exec_times, rollout, score
-from tasks.training import Samples, joined_rows, keep_groups
+from tasks.training import Batch, Samples, experience, joined_rows, keep_groups
 
 
 class FilterExhausted(RuntimeError):
     """Online filtering found no full batch within algorithm.filter.max_tries rollouts."""
 
 
-async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[str, float]]:
-    """Draw prompts until rollout.prompts groups are worth training on; the state with cursor and counters moved on."""
+async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, Any], dict[str, float]]:
+    """Draw prompts until rollout.prompts groups are worth training on.
+
+    Returns them, what the learner found of them, the state with cursor and counters moved on, and figures.
+    """
     run, config = step.run, step.config
     state = RunState.restored(config, len(run.train), run.state.state_dict())
     wanted, filtering = config.rollout.prompts, config.algorithm.filter
     skip = {run.row_of[name] for name in state.difficulty.skip_gid_set if name in run.row_of}
     samples = Samples(rollouts=[], scores=[], slots=[])
+    # Programs take a while to judge: the learner looks at all of them meanwhile, those that filtering drops too.
+    ahead = config.reward.kind == "code" or not filtering.enabled
+    found: list[Batch] = []
     drawn = kept = useful = scored = shards = 0
     correct = 0.0
     everything: list[pd.DataFrame] = []
@@ -41,7 +50,8 @@ async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[st
         keep_rate = max(kept / drawn, 0.125) if drawn else 1.0
         ask = min(wanted, math.ceil(missing / keep_rate))
         ids = run.train.frame["id"].iloc[state.cursor.take(ask, skip)].tolist()
-        part = await sample(step, "rollout", ids, step.number - 1, config.rollout.n, shards, drawn)
+        beside = partial(_experience, step, found) if ahead else None
+        part = await sample(step, "rollout", ids, step.number - 1, config.rollout.n, shards, drawn, beside=beside)
         shards += math.ceil(len(ids) / config.rollout.shard_prompts)
         rows = joined_rows(step, part, "rollout")
         rewards = sum(outcome_parts(rows, config, run.state.tests).values())
@@ -72,7 +82,9 @@ async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[st
                 step.timings |= seconds_per_solved(drawn_rows, exec_times(step, shards))
                 if config.rollout.second_turn.enabled:
                     metrics |= second_turn_metrics(drawn_rows)
-            return samples, state.state_dict(), metrics
+            if not ahead:
+                found.append(await experience(step, samples.rollouts, samples.slots, "experience"))
+            return samples, found, state.state_dict(), metrics
     by_accuracy = f"an accuracy between {filtering.low} and {filtering.high}"
     worth = "rewards that differ" if filtering.key == "reward" else by_accuracy
     raise FilterExhausted(
@@ -82,11 +94,15 @@ async def training_samples(step: Step) -> tuple[Samples, dict[str, Any], dict[st
     )
 
 
+async def _experience(step: Step, found: list[Batch], rollouts: list[Ref]) -> None:
+    found.append(await experience(step, rollouts, [], f"experience-{len(found):04d}"))
+
+
 async def sample(
     step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
-    temperature: float | None = None,
+    temperature: float | None = None, beside: Callable[[list[Ref]], Awaitable[None]] | None = None,
 ) -> Samples:  # fmt: skip
-    """Roll out shard after shard; each is graded while the next one is generated."""
+    """Roll out shard after shard; each is graded while the next one is generated, the last while `beside` goes on."""
     config = step.config
     size = config.rollout.shard_prompts
     draws: list[Draw] = []
@@ -117,10 +133,13 @@ async def sample(
             continues = (rows.rows, (await scores).rows)
             children = config.rollout.second_turn.children
             await shard_of(draw.model_copy(update={"purpose": "second-turn", "n": children, "continues": continues}))
+    rollouts = [rows.rows for rows in sampled]
+    if beside is not None:
+        await beside(rollouts)
     generated = time.perf_counter()
     scored = [await task for task in grading]
     if purpose == "rollout":
         step.timings["timing_s/scoring_wait"] = (
             step.timings.get("timing_s/scoring_wait", 0.0) + time.perf_counter() - generated
         )
-    return Samples(rollouts=[rows.rows for rows in sampled], scores=[rows.rows for rows in scored], slots=[])
+    return Samples(rollouts=rollouts, scores=[rows.rows for rows in scored], slots=[])

@@ -26,7 +26,6 @@ from flows.sampling import sample, training_samples
 from tasks.training import (
     Batch,
     Evaluated,
-    Samples,
     check_mismatch,
     checkpoint,
     evaluate,
@@ -140,12 +139,14 @@ async def bootstrap() -> None:
         return
     config = step.config
     ids = step.run.train.first(config.bootstrap.max_prompts).frame["id"].tolist()
-    samples = await sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n)
     found: list[Batch] = []
-    for ref, scored in zip(samples.rollouts, samples.scores, strict=True):
-        shard = Samples(rollouts=[ref], scores=[scored], slots=[])
-        found.append(await experience(step, shard, f"experience-{len(found):04d}", label=str(len(found))))
-    shaped = await summarise_bootstrap(step, found)
+
+    async def beside(rollouts: list[Ref]) -> None:
+        for shard, ref in enumerate(rollouts):
+            found.append(await experience(step, [ref], [], f"experience-{shard:04d}", label=str(shard)))
+
+    samples = await sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n, beside=beside)
+    shaped = await summarise_bootstrap(step, samples, found)
     evaluated = await _evaluation(step)
     state = with_evaluation(step.run.store.read_json(shaped.state), evaluated, 0)
     metrics = shaped.metrics | (evaluated.metrics if evaluated else {})
@@ -159,9 +160,8 @@ async def train_step(number: int) -> None:
     if step.run.state.step >= number:
         return  # Prefect's server was lost after the commit, and the step asked for again
     run, config = step.run, step.config
-    samples, state, sampled_metrics = await training_samples(step)
-    found = await experience(step, samples, "experience")
-    shaped = await shape_batch(step, found, state)
+    samples, found, state, sampled_metrics = await training_samples(step)
+    shaped = await shape_batch(step, samples, found, state)
     check_mismatch(step, samples, shaped.metrics)
     after_shaping = run.store.read_json(shaped.state)
     run.cluster.announce_update(number, shaped.batch, state["beta"])

@@ -11,7 +11,7 @@ from algorithms.difficulty import BUCKETS, difficulty_codes
 from algorithms.filtering import informative_rows, varied_rows
 from algorithms.protocol import DataProto
 from ares.algorithm_config import FilterConfig
-from ares.batch import entropy_statistics, mark_hwe, readable_rows, shape, to_batch
+from ares.batch import entropy_statistics, gathered, graded, mark_hwe, readable_rows, shape, token_batch
 from ares.code_metrics import ending_shares
 from ares.outcome_rewards import observe_tests, outcome_parts
 from ares.run import Step
@@ -70,9 +70,11 @@ class Saved(BaseModel):
 
 
 @phase("experience")
-async def experience(step: Step, samples: Samples, folder: str) -> Batch:
-    """Pad the chosen groups into a batch and have the learner add log-probs and exact entropies."""
-    batch = to_batch(joined_rows(step, samples, "rollout"), step.run.pad_id)
+async def experience(step: Step, rollouts: list[Ref], slots: list[int], folder: str) -> Batch:
+    """Have the learner add log-probs and exact entropies to what was sampled; with `slots`, to those groups alone."""
+    rows = _sampled_rows(step, rollouts, "rollout")
+    rows = rows[(rows["sample"] != GREEDY) & (rows["slot"].isin(slots) if slots else True)]
+    batch = token_batch(rows, step.run.pad_id)
     inputs = step.run.store.write_folder(step.path(f"inputs-{folder}"), batch.save)
     version = max(step.number - 1, 0)
     whole = await step.run.cluster.experience(version, inputs, step.path(folder))
@@ -81,11 +83,11 @@ async def experience(step: Step, samples: Samples, folder: str) -> Batch:
 
 
 @phase("shape")
-async def shape_batch(step: Step, found: Batch, state: dict[str, Any]) -> Shaped:
-    """HWE tokens, difficulty, targets, alpha, rewards, KL and advantages; moves the state on."""
+async def shape_batch(step: Step, samples: Samples, found: list[Batch], state: dict[str, Any]) -> Shaped:
+    """HWE tokens, difficulty, targets, alpha, rewards, KL and advantages of the chosen groups; moves the state on."""
     run = step.run
     after = RunState.restored(step.config, len(run.train), state)
-    batch = DataProto.load(run.store.folder(found.batch))
+    batch = _graded_batch(step, samples, found)
     metrics = await asyncio.to_thread(shape, batch, after, step.config, run.is_trigger)
     return Shaped(
         batch=run.store.write_folder(step.path("batch"), batch.save),
@@ -93,6 +95,13 @@ async def shape_batch(step: Step, found: Batch, state: dict[str, Any]) -> Shaped
         state=run.store.write_json(step.path("state.json"), after.state_dict()),
         metrics=metrics,
     )
+
+
+def _graded_batch(step: Step, samples: Samples, found: list[Batch]) -> DataProto:
+    """The samples as one batch: what the learner found of them, and what graders said."""
+    rows = joined_rows(step, samples, "rollout")
+    parts = [DataProto.load(step.run.store.folder(part.batch)) for part in found]
+    return graded(gathered(parts, rows, step.run.pad_id), rows)
 
 
 @phase("update")
@@ -135,16 +144,19 @@ async def checkpoint(step: Step) -> Saved:
 
 
 @phase("bootstrap")
-async def summarise_bootstrap(step: Step, found: list[Batch]) -> Shaped:
-    """First difficulty of every problem, first targets, τ and alpha, from one pass over the train set."""
+async def summarise_bootstrap(step: Step, samples: Samples, found: list[Batch]) -> Shaped:
+    """First difficulty of every problem, first targets, τ and alpha, from one pass over the train set.
+
+    found: what the learner found of each shard of the samples.
+    """
     run = step.run
     state = RunState.initial(step.config, len(run.train))
     thresholds, columns = [], []
     for shard in found:  # τ needs every response before the first HWE token can be counted
         thresholds.append(entropy_statistics(DataProto.load(run.store.folder(shard.batch)), step.config))
     threshold = state.threshold.update(np.concatenate(thresholds))
-    for shard in found:
-        batch = DataProto.load(run.store.folder(shard.batch))
+    for rollouts, scores, shard in zip(samples.rollouts, samples.scores, found, strict=True):
+        batch = _graded_batch(step, Samples(rollouts=[rollouts], scores=[scores], slots=[]), [shard])
         entropy_statistics(batch, step.config)
         mark_hwe(batch, threshold, step.config, run.is_trigger)
         columns.append(readable_rows(batch))
@@ -195,16 +207,20 @@ def check_mismatch(step: Step, samples: Samples, metrics: dict[str, float]) -> N
     )
 
 
+def _sampled_rows(step: Step, rollouts: list[Ref], purpose: str) -> pd.DataFrame:
+    """What was sampled, with its prompts and answers."""
+    rows = pd.concat([step.run.store.read_rows(ref) for ref in rollouts], ignore_index=True)
+    problems = step.run.problems(purpose).rows(rows["id"].tolist())[["prompt", "answer", "prompt_token_ids"]]
+    if "prompt" in rows:  # second tries have prompts of their own
+        problems = rows[["prompt", "prompt_token_ids"]].combine_first(problems)
+    return rows.drop(columns=["prompt", "prompt_token_ids"], errors="ignore").join(problems)
+
+
 def joined_rows(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
     """Samples with their scores and their problems; with `slots`, only those groups, in that order."""
-    store = step.run.store
-    rows = pd.concat([store.read_rows(ref) for ref in samples.rollouts], ignore_index=True)
-    scores = pd.concat([store.read_rows(ref) for ref in samples.scores], ignore_index=True)
+    rows = _sampled_rows(step, samples.rollouts, purpose)
+    scores = pd.concat([step.run.store.read_rows(ref) for ref in samples.scores], ignore_index=True)
     whole = rows.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
-    problems = step.run.problems(purpose).rows(whole["id"].tolist())[["prompt", "answer", "prompt_token_ids"]]
-    if "prompt" in whole:  # second tries have prompts of their own
-        problems = whole[["prompt", "prompt_token_ids"]].combine_first(problems)
-    whole = whole.drop(columns=["prompt", "prompt_token_ids"], errors="ignore").join(problems)
     whole = whole.assign(truncated=whole["finish_reason"] == "length", tokens=whole["token_ids"].map(len))
     is_greedy = whole["sample"] == GREEDY
     if is_greedy.any():

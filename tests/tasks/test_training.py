@@ -11,6 +11,7 @@ import pytest
 
 from algorithms.protocol import DataProto
 from ares.algorithm_config import FilterConfig
+from ares.batch import token_batch
 from ares.learner import Learner
 from ares.run import Run
 from ares.samples import GREEDY
@@ -32,7 +33,7 @@ from tasks.training import (
     summarise_bootstrap,
     with_evaluation,
 )
-from tests.ares.builders import config, experienced, rows
+from tests.ares.builders import config, rows
 
 SOME = Ref(path="x", sha256="0", bytes=1)
 
@@ -161,16 +162,30 @@ def test_by_reward_a_group_is_kept_when_its_rewards_differ_though_no_answer_is_r
 ACCURACIES: list[list[float | None]] = [[1, 1, 1, 0], [1, 0, None, 0], [0, 0, 0, 1]]
 
 
-def measured(run: Run, name: str = "experience", **settings: Any) -> Batch:
-    table = rows(ACCURACIES, **settings)
-    return Batch(batch=run.store.write_folder(name, experienced(Learner(run.config), table).save))
+def stored(run: Run, accuracies: list[list[float | None]], parts: int = 1) -> tuple[Samples, list[Batch]]:
+    """Samples of the run's first problems, and what the learner found of each part of them, in the run's store."""
+    table = rows(accuracies)
+    table = table.assign(id=table["slot"].map(run.train.frame["id"]), response="…")
+    learner, samples, found = Learner(run.config), Samples(rollouts=[], scores=[], slots=[]), []
+    for part in range(parts):
+        mine = table[table["slot"] * parts // len(accuracies) == part].reset_index(drop=True)
+        sampled = mine[["id", "slot", "sample", "token_ids", "log_probs", "response", "finish_reason"]]
+        scored = mine[["id", "slot", "sample", "accuracy", "format"]].astype({"accuracy": "Float64"})
+        name = f"{parts}-{part}"
+        samples.rollouts.append(run.store.write_rows(f"rollout-{name}.parquet", sampled))
+        samples.scores.append(run.store.write_rows(f"score-{name}.parquet", scored))
+        prompts = mine["id"].map(run.train.frame.set_index("id")["prompt_token_ids"])
+        batch = token_batch(mine.assign(prompt_token_ids=prompts), run.pad_id)
+        folder = run.store.write_folder(name, batch.union(learner.experience(batch)).save)
+        found.append(Batch(batch=folder))
+    return samples, found
 
 
 def test_shape_stores_a_batch_a_table_and_the_state_and_gives_the_same_twice(run: Run) -> None:
-    found = measured(run)
+    samples, found = stored(run, ACCURACIES)
     before = RunState.initial(run.config, len(run.train)).state_dict()
-    first = asyncio.run(shape_batch.function(run.step(1), found, json.loads(json.dumps(before))))
-    again = asyncio.run(shape_batch.function(run.step(1), found, json.loads(json.dumps(before))))
+    first = asyncio.run(shape_batch.function(run.step(1), samples, found, json.loads(json.dumps(before))))
+    again = asyncio.run(shape_batch.function(run.step(1), samples, found, json.loads(json.dumps(before))))
     assert first == again
     assert run.store.intact([first.batch, first.samples, first.state])
     table = run.store.read_rows(first.samples)
@@ -186,36 +201,50 @@ def test_shape_stores_a_batch_a_table_and_the_state_and_gives_the_same_twice(run
         == batch.tensor("attention_mask")[:, -batch.tensor("responses").shape[1] :].sum(1).tolist()
     )
     after = run.store.read_json(first.state)
-    assert after["difficulty"]["difficulty"] == {"easy": ["p0"], "medium": ["p1"], "hard": ["p2"]}
+    easy, medium, hard = run.train.frame["id"][:3]
+    assert after["difficulty"]["difficulty"] == {"easy": [easy], "medium": [medium], "hard": [hard]}
     assert before["difficulty"]["difficulty"] == {"easy": [], "medium": [], "hard": []}
+
+
+def test_a_batch_of_several_rollouts_is_that_of_one_but_for_its_padding(run: Run) -> None:
+    """Refilled groups were looked at by the learner apart; shaping sees them side by side, the chosen ones alone."""
+    before = RunState.initial(run.config, len(run.train)).state_dict()
+    metrics, tables, batches = [], [], []
+    for parts in (1, 3):
+        samples, found = stored(run, ACCURACIES, parts)
+        chosen = samples.model_copy(update={"slots": [0, 2]})
+        shaped = asyncio.run(shape_batch.function(run.step(parts), chosen, found, json.loads(json.dumps(before))))
+        metrics.append(shaped.metrics)
+        tables.append(run.store.read_rows(shaped.samples))
+        batches.append(DataProto.load(run.store.folder(shaped.batch)))
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-5)
+    assert tables[0]["slot"].tolist() == [0] * 4 + [2] * 4
+    pd.testing.assert_frame_equal(*tables, rtol=1e-5)
+    for name in ("responses", "old_log_probs", "advantages"):
+        first, second = (batch.tensor(name)[batch.tensor("response_mask").bool()] for batch in batches)
+        np.testing.assert_allclose(first.numpy(), second.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_the_bootstrap_sees_every_shard_before_it_counts(run: Run) -> None:
     """Two shards give what one whole shard gives: τ is known before the first token is compared with it."""
-    table = rows(ACCURACIES)
-    learner = Learner(run.config)
-    whole = [Batch(batch=run.store.write_folder("whole", experienced(learner, table).save))]
-    halves = [
-        Batch(batch=run.store.write_folder(f"part-{part}", experienced(learner, table[chosen].reset_index()).save))
-        for part, chosen in enumerate([table["slot"] < 1, table["slot"] >= 1])
-    ]
-    one, other = (asyncio.run(summarise_bootstrap.function(run.step(0), found)) for found in (whole, halves))
+    one, other = (
+        asyncio.run(summarise_bootstrap.function(run.step(0), *stored(run, ACCURACIES, parts))) for parts in (1, 3)
+    )
     assert one.metrics == pytest.approx(other.metrics, rel=1e-5)
     state = run.store.read_json(other.state)
     assert state["step"] == 0
-    assert state["difficulty"]["difficulty"] == {"easy": ["p0"], "medium": ["p1"], "hard": ["p2"]}
+    easy, medium, hard = run.train.frame["id"][:3]
+    assert state["difficulty"]["difficulty"] == {"easy": [easy], "medium": [medium], "hard": [hard]}
     assert state["threshold"]["threshold"] is not None
     counters = state["counters"]
     assert (counters["prompts"], counters["samples"], counters["unscored_samples"]) == (3, 12, 1)
-    assert counters["tokens"] == int(table["token_ids"].map(len).sum())
+    assert counters["tokens"] == int(rows(ACCURACIES)["token_ids"].map(len).sum())
     assert other.metrics["bootstrap/accuracy"] == pytest.approx(5 / 11)
 
 
 def test_a_bootstrap_in_which_nothing_was_graded_is_an_error_that_says_so(run: Run) -> None:
-    table = rows([[None, None, None, None]])
-    found = [Batch(batch=run.store.write_folder("none", experienced(Learner(run.config), table).save))]
     with pytest.raises(RewardError, match="none of the 4 responses could be graded"):
-        asyncio.run(summarise_bootstrap.function(run.step(0), found))
+        asyncio.run(summarise_bootstrap.function(run.step(0), *stored(run, [[None] * 4])))
 
 
 # ---- evaluate ------------------------------------------------------------------------------------------------------
