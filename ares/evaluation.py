@@ -99,7 +99,7 @@ class Evaluation(Step):
         if data is None:
             raise ConfigError("There are no held-out problems in the settings: name a data set with --data")
         split = config.data.validation_split
-        tokenizer = load_tokenizer(config.model.path)
+        tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         loaded = load_problems(data, split, config.data, tokenizer, config.reward.kind == "code")
         problems = loaded.first(request.max_problems)
         temperature = request.temperature or config.validation.temperature

@@ -49,7 +49,9 @@ def check(
     from ares.data_check import check_rows, check_solutions
 
     code = config.reward.kind == "code"
-    checked = check_rows(file, split, config.data, code, load_tokenizer(model) if model else None)
+    checked = check_rows(
+        file, split, config.data, code, load_tokenizer(model, config.model.trust_remote_code) if model else None
+    )
     if any(problem.solution is not None for _, problem in checked.problems.values()):
         from sandbox import SandboxPool
 
