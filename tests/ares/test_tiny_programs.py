@@ -221,7 +221,7 @@ def test_the_reference_solutions_of_the_shipped_rows_pass(pool: SandboxPool) -> 
 
 @pytest.mark.parametrize(
     ("folder", "accuracy", "sparse", "greedy"),
-    [(SHIPPED, (0.28, 0.42), (0.8, 1.0), (0.3, 0.65)), (SHIPPED_HARD, (0.06, 0.16), (0.35, 0.75), (0.0, 0.35))],
+    [(SHIPPED, (0.28, 0.42), (0.8, 1.0), (0.3, 0.65)), (SHIPPED_HARD, (0.04, 0.11), (0.25, 0.55), (0.0, 0.15))],
     ids=["tiny-code", "tiny-code-hard"],
 )
 def test_the_shipped_reports_are_in_the_range_that_reinforcement_needs(
@@ -241,7 +241,7 @@ def test_the_shipped_reports_are_in_the_range_that_reinforcement_needs(
 def test_the_shipped_models_do_as_their_reports_say() -> None:
     by_prompt = {problem.prompt: problem for problem in all_problems()}
     problems = [by_prompt[row["prompt"]] for row in rows("heldout.jsonl")][:88]
-    for folder, low, high in ((SHIPPED, 0.25, 0.45), (SHIPPED_HARD, 0.04, 0.2)):
+    for folder, low, high in ((SHIPPED, 0.25, 0.45), (SHIPPED_HARD, 0.02, 0.14)):
         model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
         assert model.config.hidden_size // model.config.num_attention_heads == 32
         assert model.config.vocab_size == len(tokenizer)
