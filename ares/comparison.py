@@ -105,22 +105,28 @@ def verdict(values: dict[str, list[float]], metric: str, maximise: bool = True) 
     if found.unknown:
         who = ", ".join(found.unknown)
         return f"No winner can be named: all seeds of {who} gave the same value, so its spread is unknown. {lead}."
+    overlaps = _listed([f"{name}, {told[name]}" for name in found.overlaps], "; ")
+    clear = f" It separates from {_listed(found.separates_from)}." if found.separates_from else ""
     needed = {name: seeds_needed(values[found.name], values[name]) for name in found.overlaps}
-    return " ".join(
-        [
-            f"No winner can be named. {lead}; its interval overlaps that of "
-            + " and ".join(f"{name} ({told[name]})" for name in found.overlaps)
-            + ".",
-            *([f"It separates from {', '.join(found.separates_from)}."] if found.separates_from else []),
-            *(_prospect(found.name, name, count) for name, count in needed.items()),
-        ]
-    )
+    return f"No winner can be named. {lead}; that interval overlaps {overlaps}.{clear}{_prospect(found.name, needed)}"
 
 
-def _prospect(best: str, other: str, count: int | None) -> str:
-    if count is None:
-        return f"Telling {best} from {other} would take more than {MOST_SEEDS} seeds: on this metric they are level."
-    return f"If means and spreads stay as they are, telling {best} from {other} takes about {count} seeds of each."
+def _prospect(best: str, needed: dict[str, int | None]) -> str:
+    """How many seeds it might take to tell the leader from those it overlaps."""
+    possible = [f"{name} (about {count})" for name, count in needed.items() if count is not None]
+    level = [name for name, count in needed.items() if count is None]
+    told = ""
+    if possible:
+        told += (
+            f" Seeds of each it might take, were means and spreads to stay: to tell {best} from {_listed(possible)}."
+        )
+    if level:
+        told += f" From {_listed(level)} it would take more than {MOST_SEEDS}: on this metric they are level."
+    return told
+
+
+def _listed(names: list[str], comma: str = ", ") -> str:
+    return comma.join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
 
 
 def _told(found: Estimate) -> str:

@@ -121,7 +121,7 @@ def test_a_child_that_fails_is_told_of_and_the_others_go_on(tmp_path: Path) -> N
         runs, "ablate", write(tmp_path, variants={"never_full": exhausted, "fine": []}, seeds=[0]), seconds=600
     )
     assert ended.returncode == 1
-    assert "leash-never_full-seed0 failed: error: step 1: after 1 rollouts" in ended.stdout
+    assert "leash-never_full-seed0 failed: error: step 1: after 1 rollouts" in ended.stdout, ended.stdout
     assert "leash-fine-seed0: finished" in ended.stdout
     assert "1 of 2 children failed" in ended.stderr
     assert RunStore(runs / "leash-fine-seed0").committed_steps() == [0, 1, 2, 3]
