@@ -46,6 +46,7 @@ class Run:
         self.state = RunState.initial(config, len(train))
         self.commit: Commit | None = None
         self.identity = f"{fingerprint(config)}-{data_digest}"
+        self.fork = store.fork()
         self.grader = load_grader(config.reward)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)
         self.is_trigger = _triggers(config.algorithm.entropy.trigger_tokens, tokenizer)
@@ -58,10 +59,11 @@ class Run:
         Raises what `check` raises, before anything is spent.
         """
         run, digests = cls.check(config, name, runs)
-        if run.store.exists():
-            run.store.write_run(run.store.read_run() | {"config": config.model_dump(mode="json")})
-        else:
-            run.store.write_run(_description(config, name, digests))
+        with run.store.lock():  # a run that is being trained keeps its run.json to itself
+            if run.store.exists():
+                run.store.write_run(run.store.read_run() | {"config": config.model_dump(mode="json")})
+            else:
+                run.store.write_run(description_of(config, name, digests))
         run.restore()
         return run
 
@@ -100,8 +102,15 @@ class Run:
         return run, digests
 
     def restore(self) -> None:
-        """Go to the state after the last commit."""
+        """Go to the state after the last commit from which the weights can be rebuilt.
+
+        A step whose batch is missing or damaged is done again, and so are those after it, from what is intact.
+        """
         self.commit = self.store.last_commit()
+        damaged = self.cluster.first_unreplayable(self.commit.step) if self.commit else None
+        if damaged is not None:
+            logger.warning("%s: the batch of step %d is damaged; done again from there", self.store.name, damaged)
+            self.commit = self.store.read_commit(damaged - 1)
         if self.commit is not None:
             self.state = RunState.restored(self.config, len(self.train), self.commit.state)
 
@@ -141,9 +150,16 @@ class Step:
         """Path of an artifact of this step, relative to the run directory."""
         return f"{self.run.store.step_path(self.number)}/{name}"
 
+    def identity(self, phase: str) -> str:
+        """What decides a phase's result besides its inputs; a fork's shared phases keep that of their run."""
+        fork = self.run.fork
+        if fork is not None and fork.at == self.number and phase in fork.identities:
+            return fork.identities[phase]
+        return self.run.identity
+
     def key(self, phase: str, inputs: str) -> str:
         """Identity of a phase's result: the same run, settings, data, step and inputs give the same key."""
-        parts = (self.run.identity, str(self.number), phase, inputs)
+        parts = (self.identity(phase), str(self.number), phase, inputs)
         return f"{self.number:06d}-{phase}-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24]}"
 
 
@@ -177,7 +193,8 @@ def model_digest(path: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _description(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:
+def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:
+    """What run.json says of a new run."""
     return {
         "run": name,
         "config": config.model_dump(mode="json"),

@@ -69,6 +69,23 @@ class Commit(BaseModel):
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
+class Fork(BaseModel):
+    """Where a run that was forked comes from (ares/lineage.py)."""
+
+    run: str
+    at: int
+    phase: str | None
+    """Last phase of step `at` whose results are shared; None: all of that step is."""
+    version: int
+    """Steps that are finished in both runs."""
+    commit: str
+    """Digest of the last commit that is shared."""
+    identities: dict[str, str]
+    """Of each shared phase of step `at`: the identity under which its results are kept."""
+    checkpoint: Ref | None
+    """The weights after step `version`; None: those the run was started with."""
+
+
 class RunStore:
     """The files of one run."""
 
@@ -182,6 +199,23 @@ class RunStore:
             raise StoreError(f"There is no run {self.name!r} in {self.directory.parent}") from error
         except ValueError as error:
             raise StoreError(f"{path}: not readable as JSON ({error}); restore it from a copy") from error
+
+    def fork(self) -> Fork | None:
+        """What the run was forked from; None for a run of its own."""
+        found = self.read_run().get("fork") if self.exists() else None
+        return None if found is None else Fork.model_validate(found)
+
+    def results_of(self, step: int) -> list[Path]:
+        """The files of the kept results of a step's phases."""
+        return sorted(self.results.glob(f"{step:06d}-*"))
+
+    def discard_unreadable_results(self, step: int) -> None:
+        """Delete the kept results of a step that a kill left half written: Prefect writes them in place."""
+        for result in self.results_of(step):
+            try:
+                json.loads(json.loads(result.read_bytes())["result"])
+            except (ValueError, KeyError, TypeError):
+                result.unlink()
 
     def step_path(self, step: int) -> str:
         """Folder of a step's artifacts; the bootstrap is step 0."""

@@ -65,7 +65,11 @@ class Tracking:
         client = MlflowClient(tracking_uri=self.uri)
         description = self.store.read_run()
         if description["mlflow_run_id"] is None:
-            description["mlflow_run_id"] = self._create(client, description)
+            created = self._create(client, description)
+            description |= {
+                "mlflow_run_id": created,
+                "mlflow_experiment_id": client.get_run(created).info.experiment_id,
+            }
             self.store.write_run(description)
         else:
             self._logged = _last_logged(client, description["mlflow_run_id"])
@@ -81,6 +85,10 @@ class Tracking:
             "ares.code_version": description["code_version"],
             "ares.directory": str(self.store.directory.absolute()),
         }
+        fork = self.store.fork()
+        if fork is not None:
+            tags |= {"ares.forked_from": fork.run, "ares.forked_at_step": str(fork.at)}
+            tags |= {"ares.forked_at_phase": fork.phase or "commit", "ares.forked_commit": fork.commit}
         if settings.parent_run is not None:
             tags[MLFLOW_PARENT_RUN_ID] = settings.parent_run
         created = client.create_run(experiment_id, run_name=self.store.name, tags=tags)

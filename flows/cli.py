@@ -20,7 +20,7 @@ from rich.console import Console
 
 from ares.config import Config, ConfigError
 from ares.profiles import fingerprint, load, profile_names
-from flows import ablate_cli
+from flows import ablate_cli, runs_cli
 from flows.data_cli import app as data_app
 from flows.eval_cli import evaluate
 from flows.sandbox_cli import app as sandbox_app
@@ -32,6 +32,8 @@ app.add_typer(data_app, name="data")
 app.command("ablate")(ablate_cli.ablate)
 app.command("report")(ablate_cli.report)
 app.command("eval")(evaluate)
+for command in (runs_cli.fork, runs_cli.diff, runs_cli.gc):
+    app.command()(command)
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, soft_wrap=True)
 

@@ -7,6 +7,8 @@ _DEFAULTS = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    # An MLflow that is away is asked again with every step; MLflow's own retries would take four minutes a call.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     # Written one by one, task-run records lock Prefect's SQLite while a step's flow run is being created; the client

@@ -20,6 +20,7 @@ from ares.run import Run, Step, read_config, runs_directory
 from ares.state import RunState
 from ares.store import Commit, Ref, RunStore
 from ares.tracking import Tracking
+from flows.artifacts import RunArtifacts
 from flows.conduct import conducted
 from flows.parameters import Profile, Settings, as_overrides, flow_run_title
 from flows.sampling import sample, training_samples
@@ -109,9 +110,11 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
     last = run.config.train.steps if last is None else last
     with run.store.lock():
         run.restore()
+        run.store.discard_unreadable_results(max(run.state.step, -1) + 1)
         RUN.set(run)
         display = Display(run)
         tracking = Tracking(run.config, run.store)
+        artifacts = RunArtifacts(run)
         try:
             run.cluster.warm_up()
             reporting = asyncio.create_task(asyncio.to_thread(tracking.catch_up))
@@ -119,14 +122,18 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                 if run.commit is None:
                     await conducted(bootstrap, "bootstrap")
                     display.committed()
+                    artifacts.committed()
                 while run.state.step < last:
-                    await reporting
-                    reporting = asyncio.create_task(asyncio.to_thread(tracking.catch_up))
+                    if reporting.done():  # an MLflow that is slow or away keeps no step waiting
+                        await reporting
+                        reporting = asyncio.create_task(asyncio.to_thread(tracking.catch_up))
                     number = run.state.step + 1
                     await conducted(train_step, f"step-{number:06d}", number)
                     display.committed()
+                    artifacts.committed()
                 await reporting
                 await asyncio.to_thread(tracking.finish)
+                await artifacts.finish()
         finally:
             run.close()
     return display.summary()

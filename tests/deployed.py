@@ -5,7 +5,6 @@ reward function, which looks for files beside it.
 """
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -117,11 +116,11 @@ class Deployed:
     def message(self, flow_run: str) -> str:
         return str(self.get(f"flow_runs/{flow_run}")["state"]["message"])
 
-    def wait_for(self, flow_run: str, *states: str, seconds: float = 180.0) -> str:
+    def wait_for(self, flow_run: str, *states: str, seconds: float = 300.0) -> str:
         self.until(lambda: self.state(flow_run) in states, f"{flow_run} in {states}", seconds)
         return self.state(flow_run)
 
-    def until(self, true: Callable[[], bool], what: str, seconds: float = 180.0) -> None:
+    def until(self, true: Callable[[], bool], what: str, seconds: float = 300.0) -> None:
         deadline = time.monotonic() + seconds
         while not true():
             if time.monotonic() > deadline:
@@ -157,6 +156,20 @@ class Deployed:
         assert self.up is not None
         return any(part in _command(one) for one in psutil.Process(self.up.pid).children(recursive=True))
 
+    def survivors(self) -> list[str]:
+        """Command lines of processes anywhere that name this directory of runs."""
+        found = [_command(one) for one in psutil.process_iter()]
+        return [one for one in found if str(self.runs) in one]
+
+    def wait_until_up(self) -> None:
+        self.until(self._answers, "the server answers")
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
     def steps(self, name: str) -> int:
         """Committed steps after the bootstrap."""
         return len(RunStore(self.runs / name).committed_steps()) - 1
@@ -188,7 +201,3 @@ def _command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
-
-
-def environment_without_server() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}

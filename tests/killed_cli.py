@@ -1,11 +1,14 @@
 """`ares …` in a process that kills itself with SIGKILL at a named moment: KILL_AT=step:phase:moment.
 
-Moments: `before` the phase, `inside` it (its work is done, its result not kept yet), `after` it (its result is kept),
-and for phase `commit` the instant before the commit file gets its name.
+Moments: `before` the phase, `inside` it (its work is done, its result not kept yet), `after` it (its result is kept), a
+number of seconds after its work began (whatever is going on then), and for phase `commit` the instant before (`before`)
+or after (`after`) the commit file gets its name. CLOCK_JUMP=step:seconds moves the clock when that step begins.
 """
 
 import os
 import signal
+import threading
+import time
 from typing import Any
 
 import ares.store
@@ -13,6 +16,9 @@ import tasks.phase
 from flows.cli import main
 
 step, phase, moment = os.environ.get("KILL_AT", "-1:none:before").split(":")
+
+
+seconds = float(moment) if moment[0].isdigit() else None
 
 
 def die() -> None:
@@ -26,7 +32,17 @@ def is_here(at: Any, name: str, now: str) -> bool:
 call, construct, replace = tasks.phase.Phase.__call__, tasks.phase.Phase.__init__, os.replace
 
 
+jump_step, jump_seconds = (int(part) for part in os.environ.get("CLOCK_JUMP", "-1:0").split(":"))
+jumped = 0
+now, now_ns = time.time, time.time_ns
+time.time = lambda: now() + jumped
+time.time_ns = lambda: now_ns() + jumped * 1_000_000_000
+
+
 async def killed_call(self: Any, at: Any, *inputs: Any, **options: Any) -> Any:
+    global jumped
+    if at.number == jump_step:
+        jumped = jump_seconds
     if is_here(at, self.name, "before"):
         die()
     result = await call(self, at, *inputs, **options)
@@ -36,15 +52,21 @@ async def killed_call(self: Any, at: Any, *inputs: Any, **options: Any) -> Any:
 
 
 def killed_replace(source: Any, target: Any) -> None:
-    if phase == "commit" and str(target).endswith(f"steps/{int(step):06d}/COMMIT.json"):
+    folder = "bootstrap" if int(step) == 0 else f"steps/{int(step):06d}"
+    here = phase == "commit" and str(target).endswith(f"{folder}/COMMIT.json")
+    if here and moment == "before":
         die()
     replace(source, target)
+    if here:
+        die()
 
 
 def killed_inside(found: Any) -> None:
     function = found.task.fn
 
     async def work(step: Any, *inputs: Any, **named: Any) -> Any:
+        if seconds is not None and is_here(step, found.name, moment):
+            threading.Timer(seconds, die).start()
         result = await function(step, *inputs, **named)
         if is_here(step, found.name, "inside"):
             die()
@@ -55,7 +77,7 @@ def killed_inside(found: Any) -> None:
 
 tasks.phase.Phase.__call__ = killed_call  # type: ignore[method-assign]
 ares.store.os.replace = killed_replace  # type: ignore[attr-defined]
-if moment == "inside":
+if moment == "inside" or seconds is not None:
     import tasks.sampling
     import tasks.training
 

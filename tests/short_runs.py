@@ -1,4 +1,4 @@
-"""Short runs of `tiny-math` through the real command line, for the tests of resume and of the whole."""
+"""Short runs of the tiny profiles through the real command line, for the tests of resume and of the whole."""
 
 import json
 import os
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from ares.store import Commit, RunStore
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL = [
     "train.steps=4", "train.checkpoint_every=3", "rollout.prompts=4", "rollout.shard_prompts=3", "rollout.n=4",
@@ -18,7 +20,7 @@ SMALL = [
 
 
 def ares(
-    runs: Path, *arguments: str, kill_at: str | None = None, seconds: float = 240
+    runs: Path, *arguments: str, kill_at: str | None = None, seconds: float = 900
 ) -> subprocess.CompletedProcess[str]:
     """`ares …` in its own process; `kill_at` names the moment at which it kills itself (killed_cli.py)."""
     environment = os.environ | {"ARES_RUNS": str(runs), "KILL_AT": kill_at or "-1:none:before", "COLUMNS": "200"}
@@ -27,9 +29,9 @@ def ares(
     return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=seconds)
 
 
-def train(runs: Path, name: str, *settings: str, kill_at: str | None = None) -> int:
-    """A small `ares train tiny-math --run NAME`; returns how it ended, fails the test on anything but 0 or a kill."""
-    ended = ares(runs, "train", "tiny-math", *SMALL, *settings, "--run", name, kill_at=kill_at)
+def train(runs: Path, name: str, *settings: str, kill_at: str | None = None, profile: str = "tiny-math") -> int:
+    """A small `ares train PROFILE --run NAME`; returns how it ended, fails the test on anything but 0 or a kill."""
+    ended = ares(runs, "train", profile, *SMALL, *settings, "--run", name, kill_at=kill_at)
     if ended.returncode not in (0, -9):
         pytest.fail(f"{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}")
     return ended.returncode
@@ -45,3 +47,19 @@ def metric_history(runs: Path, name: str) -> dict[tuple[str, int], list[float]]:
             for row in client.get_metric_history(run_id, key):
                 history.setdefault((key, row.step), []).append(row.value)
     return history
+
+
+def commits(runs: Path, name: str) -> list[Commit]:
+    store = RunStore(runs / name)
+    return [store.read_commit(step) for step in store.committed_steps()]
+
+
+def assert_same(runs: Path, one: str, other: str) -> None:
+    for expected, found in zip(commits(runs, one), commits(runs, other), strict=True):
+        assert found.state == expected.state
+        assert found.metrics == expected.metrics
+        assert found.artifacts == expected.artifacts  # the checkpoints' hashes are among them
+        assert found.digest() == expected.digest()
+    expected_history, found_history = metric_history(runs, one), metric_history(runs, other)
+    assert all(len(values) == 1 for values in found_history.values())  # a replay adds no row
+    assert found_history == expected_history

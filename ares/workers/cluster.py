@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import pandas as pd
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayTaskError
 
 from ares.config import Config
 from ares.engines import Request, SamplingSettings
 from ares.learner import UpdateResult
-from ares.store import Ref, RunStore
+from ares.store import DamagedArtifact, Ref, RunStore
 from ares.workers.actors import EngineActor, LearnerActor
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,11 @@ class Cluster:
         async def work() -> UpdateResult:
             learner = await self._learner_at(step - 1)
             inputs = self._update_inputs(step)
-            result = await learner.update.remote(inputs.batch, inputs.beta)
+            try:
+                result = await learner.update.remote(inputs.batch, inputs.beta)
+            except RayTaskError:
+                self.shut_down()  # half of the update may be in the weights
+                raise
             self._learner_version = step
             return result
 
@@ -163,8 +167,25 @@ class Cluster:
             logger.info("replayed %d updates to reach the weights after step %d", version - held, version)
         self._learner_version = version
 
+    def first_unreplayable(self, version: int) -> int | None:
+        """The first step whose batch is needed to reach the weights of a version and is missing or damaged."""
+        start, _ = self._newest_checkpoint(version)
+        for step in range(start + 1, version + 1):
+            if not self.store.intact([self.store.read_commit(step).artifacts["batch"]]):
+                return step
+        return None
+
     def _newest_checkpoint(self, version: int) -> tuple[int, Ref | None]:
+        fork = self.store.fork()
         for step in range(version, 0, -1):
+            if fork is not None and step == fork.version:
+                # Its settings would make other weights of the batches that came before.
+                if fork.checkpoint is None or not self.store.intact([fork.checkpoint]):
+                    raise DamagedArtifact(
+                        f"{self.store.directory}: the weights it was forked with after step {step} of {fork.run!r} "
+                        "are gone, and so is every later checkpoint; fork it again"
+                    )
+                return step, fork.checkpoint
             if (self.store.directory / self.store.step_path(step) / "COMMIT.json").exists():
                 checkpoint = self.store.read_commit(step).artifacts.get("checkpoint")
                 if checkpoint is not None and self.store.intact([checkpoint]):

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.store import Commit, RunStore
-from tests.short_runs import metric_history, train
+from tests.short_runs import assert_same, train
 
 QUICK = ["1:rollout:inside", "2:update:inside", "3:shape:after", "4:commit:before"]
 THOROUGH = [
@@ -16,22 +15,6 @@ THOROUGH = [
     for moment in ("before", "inside", "after")
     if phase != "commit" or moment == "before"
 ]  # fmt: skip
-
-
-def commits(runs: Path, name: str) -> list[Commit]:
-    store = RunStore(runs / name)
-    return [store.read_commit(step) for step in store.committed_steps()]
-
-
-def assert_same(runs: Path, one: str, other: str) -> None:
-    for expected, found in zip(commits(runs, one), commits(runs, other), strict=True):
-        assert found.state == expected.state
-        assert found.metrics == expected.metrics
-        assert found.artifacts == expected.artifacts  # the checkpoints' hashes are among them
-        assert found.digest() == expected.digest()
-    expected_history, found_history = metric_history(runs, one), metric_history(runs, other)
-    assert all(len(values) == 1 for values in found_history.values())  # a replay adds no row
-    assert found_history == expected_history
 
 
 def damage(artifact: Path) -> None:

@@ -1,0 +1,135 @@
+"""What Prefect's page shows of a run besides its steps: progress, the last steps as a table, a summary, MLflow's page.
+
+Covered: a deployed run's artifacts, created once an execution and brought up to date at most every few seconds, beside
+the steps. Not covered: curves and comparisons (MLflow); what a terminal shows (ares/display.py).
+"""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import time
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect.artifacts import (
+    acreate_link_artifact,
+    acreate_markdown_artifact,
+    acreate_progress_artifact,
+    acreate_table_artifact,
+    aupdate_progress_artifact,
+)
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
+from prefect.exceptions import PrefectHTTPStatusError
+
+from algorithms.difficulty import BUCKETS
+from ares.run import Run
+from ares.store import Commit
+
+logger = logging.getLogger(__name__)
+EVERY_SECONDS = 10.0
+ROWS = 20
+COLUMNS = {
+    "accuracy": "reward/sampled_accuracy",
+    "reward": "critic/score/mean",
+    "length": "response_length/mean",
+    "entropy": "entropy/mean",
+    "KL": "critic/kl",
+    "kept": "filter/kept_share",
+    "held out": "val/accuracy",
+}
+"""Columns of the table of recent steps, and the metrics they show."""
+SHOWN = ("count", "acc", "hwe", "target", "alpha", "kl")
+"""Figures of a bucket in the summary."""
+
+
+class RunArtifacts:
+    """The artifacts of one execution of a run; without a server that has a page there are none."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.shown: dict[str, UUID] = {}
+        self.updated = 0.0
+        self.recent: list[Commit] = []
+        self._updating: asyncio.Task[None] | None = None
+        self._key = re.sub(r"[^a-z0-9]+", "-", run.store.name.lower()).strip("-")
+
+    def committed(self) -> None:
+        """Take up the step that was just committed; the page is brought up to date beside the next one."""
+        if "PREFECT_API_URL" not in os.environ:
+            return
+        assert self.run.commit is not None
+        self.recent = [*self.recent, self.run.commit][-ROWS:]
+        busy = self._updating is not None and not self._updating.done()
+        if not busy and time.monotonic() - self.updated > EVERY_SECONDS:
+            self.updated = time.monotonic()
+            self._updating = asyncio.create_task(self._update())
+
+    async def finish(self) -> None:
+        """Show how the run ended."""
+        if self._updating is not None:
+            await self._updating
+        if self.recent:
+            await self._update()
+
+    async def _update(self) -> None:
+        try:
+            if not self.shown:
+                await self._create()
+            page = mlflow_page(self.run)
+            if page is not None and "mlflow" not in self.shown:
+                self.shown["mlflow"] = await acreate_link_artifact(page, "curves in MLflow", f"{self._key}-mlflow")
+            config, step = self.run.config, self.run.state.step
+            await aupdate_progress_artifact(self.shown["progress"], 100.0 * max(step, 0) / config.train.steps)
+            async with get_client() as client:
+                table = json.dumps([_row(commit) for commit in reversed(self.recent)])
+                await client.update_artifact(self.shown["steps"], ArtifactUpdate(data=table))
+                await client.update_artifact(self.shown["summary"], ArtifactUpdate(data=summary(self.run)))
+        except (httpx.TransportError, PrefectHTTPStatusError) as error:
+            logger.warning("Prefect's page was not brought up to date: %s", error)
+
+    async def _create(self) -> None:
+        name = self._key
+        self.shown = {
+            "progress": await acreate_progress_artifact(0.0, f"{name}-progress", f"steps of {self.run.store.name}"),
+            "steps": await acreate_table_artifact([], f"{name}-steps", f"The last {ROWS} steps"),
+            "summary": await acreate_markdown_artifact(summary(self.run), f"{name}-summary"),
+        }
+
+
+def summary(run: Run) -> str:
+    """The state of a run in markdown: how far, held-out accuracy, the buckets, where its files lie."""
+    config, commit = run.config, run.commit
+    step = max(run.state.step, 0)
+    lines = [f"# {run.store.name}", "", f"step **{step}** of {config.train.steps}, `{config.model.path}`"]
+    evaluations = run.state.evaluations
+    if evaluations:
+        first, last = evaluations[0], evaluations[-1]
+        gain = f"{last.accuracy:.3f} ({last.accuracy - first.accuracy:+.3f} since step {first.step})"
+        lines += ["", f"held-out accuracy **{gain}**, mean length {last.mean_length:.1f}"]
+    if commit is not None:
+        lines += ["", f"| bucket | {' | '.join(SHOWN)} |", "|---" * (len(SHOWN) + 1) + "|"]
+        for bucket in BUCKETS:
+            found = [commit.metrics.get(f"bucket/{bucket}/{name}") for name in SHOWN]
+            cells = ["" if value is None else f"{value:.4g}" for value in found]
+            lines.append(f"| {' | '.join([bucket, *cells])} |")
+    return "\n".join([*lines, "", f"`{run.store.directory.absolute()}`"])
+
+
+def mlflow_page(run: Run) -> str | None:
+    """Address of the run on MLflow's page; None where there is no page or the run is not logged yet."""
+    uri = run.config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI", "")
+    page = uri if uri.startswith("http") else os.environ.get("ARES_MLFLOW_PAGE")
+    description = run.store.read_run()
+    if page is None or "mlflow_experiment_id" not in description:
+        return None
+    return f"{page.rstrip('/')}/#/experiments/{description['mlflow_experiment_id']}/runs/{description['mlflow_run_id']}"
+
+
+def _row(commit: Commit) -> dict[str, Any]:
+    found = {title: commit.metrics.get(metric) for title, metric in COLUMNS.items()}
+    shown = {title: "" if value is None else f"{value:.3f}" for title, value in found.items()}
+    return {"step": commit.step} | shown | {"seconds": f"{commit.timings['timing_s/step']:.1f}"}

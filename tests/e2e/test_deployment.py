@@ -1,0 +1,188 @@
+"""A deployed run, and what a user does about it on Prefect's page: a real server, a real worker, real processes killed.
+
+Every run ends in the bits of the run that nothing happened to: weights, controllers, chain of commits, MLflow history.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.deployed import Deployed
+from tests.short_runs import REPOSITORY, assert_same
+
+ENDED = ("Completed", "Failed", "Crashed", "Cancelled")
+CRASH_SECONDS = 120.0
+"""Within this a run that was killed together with its worker is marked crashed."""
+
+
+def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: Path) -> None:
+    deployed = Deployed(tmp_path)
+    deployed.start()
+    found = {f"{one['name']}": one for one in deployed.post("deployments/filter", {})}
+    assert found.keys() == {"ares-train", "ares-bootstrap", "ares-eval", "ares-ablate"}
+    form = found["ares-train"]["parameter_openapi_schema"]
+    assert {"tiny-math", "math"} <= set(form["definitions"]["Profile"]["enum"])
+    assert form["definitions"]["TrainConfig"]["properties"]["steps"]["minimum"] == 1
+    assert deployed.get("work_pools/ares")["concurrency_limit"] == 1
+    assert [one["enabled"] for one in deployed.post("automations/filter", {})] == [True]
+
+    assert deployed.up is not None
+    below = psutil.Process(deployed.up.pid).children(recursive=True)
+    for listening in (one for process in below for one in process.net_connections("inet") if one.status == "LISTEN"):
+        assert listening.laddr.ip in ("127.0.0.1", "::1")
+    again = [sys.executable, "-m", "flows.cli", "up", "--data", str(deployed.runs)]
+    refused = subprocess.run(again, cwd=REPOSITORY, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "running already" in refused.stderr
+    deployed.stop()
+    assert not psutil.wait_procs(below, timeout=10)[1]
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """A deployment with room for two runs, and a run `uninterrupted`."""
+    found = Deployed(tmp_path_factory.mktemp("deployed"), concurrent_runs=2)
+    found.start()
+    try:
+        assert found.wait_for(found.run("uninterrupted"), *ENDED, seconds=600) == "Completed", found.logs()
+        yield found
+    finally:
+        found.stop()
+
+
+def ended_like_uninterrupted(deployed: Deployed, flow_run: str, name: str) -> None:
+    assert deployed.wait_for(flow_run, *ENDED, seconds=600) == "Completed", deployed.logs()
+    assert_same(deployed.runs, "uninterrupted", name)
+    # Every step that was finished was run once, under its own name; a retry runs those that are missing.
+    completed = [child for child, state in deployed.children(flow_run) if state == "Completed"]
+    assert completed == ["bootstrap", *(f"step-{step:06d}" for step in range(1, 5))]
+
+
+@pytest.mark.slow
+def test_retry_after_an_error(deployed: Deployed) -> None:
+    (deployed.directory / "fail").write_text("11")
+    flow_run = deployed.run("error")
+    assert deployed.wait_for(flow_run, *ENDED, seconds=600) == "Failed"
+    assert "the judge is down" in deployed.message(flow_run)
+    (deployed.directory / "fail").unlink()
+    time.sleep(2)  # a retry at once can be overwritten by the end of the run before it
+    deployed.retry(flow_run)
+    ended_like_uninterrupted(deployed, flow_run, "error")
+
+
+@pytest.mark.slow
+def test_retry_after_sigkill_of_the_flow_process(deployed: Deployed) -> None:
+    flow_run = held(deployed, "flow-killed")
+    deployed.process("prefect.engine").kill()
+    deployed.release()
+    assert deployed.wait_for(flow_run, *ENDED, seconds=60) == "Crashed"
+    time.sleep(2)
+    deployed.retry(flow_run)
+    ended_like_uninterrupted(deployed, flow_run, "flow-killed")
+
+
+@pytest.mark.slow
+def test_retry_after_sigkill_of_worker_and_flow(deployed: Deployed) -> None:
+    flow_run = held(deployed, "worker-killed")
+    for part in ("worker start", "prefect.engine"):  # the worker first: it would report its run
+        deployed.process(part).kill()
+    killed = time.monotonic()
+    deployed.release()
+    assert deployed.wait_for(flow_run, *ENDED, seconds=CRASH_SECONDS + 30) == "Crashed"
+    assert time.monotonic() - killed < CRASH_SECONDS
+    deployed.retry(flow_run)  # `ares up` has started another worker
+    ended_like_uninterrupted(deployed, flow_run, "worker-killed")
+
+
+@pytest.mark.slow
+def test_an_actors_death_needs_no_retry(deployed: Deployed) -> None:
+    flow_run = held(deployed, "actor-killed")
+    deployed.process("ray::LearnerActor").kill()
+    deployed.release()
+    ended_like_uninterrupted(deployed, flow_run, "actor-killed")
+
+
+@pytest.mark.slow
+def test_a_run_outlives_a_restart_of_the_server(deployed: Deployed) -> None:
+    flow_run = held(deployed, "server-killed")
+    deployed.process("prefect server start").kill()
+    deployed.release()  # `ares up` starts the server again; until it answers the run goes on without it
+    deployed.until(lambda: deployed.steps("server-killed") == 4, "the run goes on", seconds=300)
+    deployed.wait_until_up()
+    if deployed.wait_for(flow_run, *ENDED, seconds=300) != "Completed":
+        deployed.retry(flow_run)
+    assert deployed.wait_for(flow_run, "Completed", seconds=300)
+    assert_same(deployed.runs, "uninterrupted", "server-killed")
+
+
+@pytest.mark.slow
+def test_suspend_and_resume(deployed: Deployed) -> None:
+    flow_run = held(deployed, "suspended")
+    deployed.suspend(flow_run)
+    time.sleep(1)
+    deployed.release()
+    deployed.until(lambda: not deployed.has_process("prefect.engine"), "the process has left", seconds=120)
+    assert deployed.state(flow_run) == "Suspended"
+    assert deployed.steps("suspended") < 4
+    assert not deployed.has_process("ray::")  # actors released
+    deployed.resume(flow_run)
+    ended_like_uninterrupted(deployed, flow_run, "suspended")
+
+
+@pytest.mark.slow
+def test_cancel_releases_the_actors_and_the_run_can_be_resumed(deployed: Deployed) -> None:
+    flow_run = held(deployed, "cancelled")
+    deployed.cancel(flow_run)
+    assert deployed.wait_for(flow_run, *ENDED, seconds=120) == "Cancelled"
+    deployed.release()
+    deployed.until(lambda: not deployed.has_process("ray::"), "actors released", seconds=60)
+    another = deployed.run("cancelled")
+    assert deployed.wait_for(another, *ENDED, seconds=600) == "Completed"
+    assert_same(deployed.runs, "uninterrupted", "cancelled")
+
+
+@pytest.mark.slow
+def test_a_second_start_of_a_running_run_is_refused(deployed: Deployed) -> None:
+    first = held(deployed, "twice")
+    second = deployed.run("twice")
+    assert deployed.wait_for(second, *ENDED, seconds=300) == "Failed"
+    assert "is being trained by another process" in deployed.message(second)
+    deployed.release()
+    ended_like_uninterrupted(deployed, first, "twice")
+
+
+@pytest.mark.slow
+def test_down_in_the_middle_of_a_run_and_up_again(deployed: Deployed) -> None:
+    flow_run = held(deployed, "down")
+    deployed.stop()
+    deployed.release()
+    assert not deployed.survivors()
+    deployed.start()
+    deployed.wait_for(flow_run, *ENDED, seconds=CRASH_SECONDS)
+    deployed.retry(flow_run)
+    ended_like_uninterrupted(deployed, flow_run, "down")
+
+
+def held(deployed: Deployed, name: str) -> str:
+    """A run that stands still inside a phase of its second step or so."""
+    deployed.hold()
+    flow_run = deployed.run(name)
+    deployed.wait_until_held()
+    return flow_run
+
+
+def test_a_process_that_is_gone_is_no_running_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.services import ServiceError, end_services
+
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (tmp_path / ".services").mkdir()
+    (tmp_path / ".services" / "services.json").write_text(f'{{"pid": {gone.pid}}}')
+    with pytest.raises(ServiceError, match="No `ares up` is running"):
+        end_services()

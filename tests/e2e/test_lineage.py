@@ -1,0 +1,142 @@
+"""Forks share the past of a run without copies; `ares diff` says where two part; `ares gc` keeps what is needed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from ares.difference import first_difference
+from ares.lineage import fork
+from ares.store import RunStore
+from tests.short_runs import ares, train
+
+OTHER_REWARD = "algorithm.aepo.enabled=false"
+
+
+def inodes(runs: Path, name: str, pattern: str) -> dict[str, int]:
+    folder = runs / name
+    return {str(file.relative_to(folder)): file.stat().st_ino for file in sorted(folder.glob(pattern))}
+
+
+def test_a_fork_after_the_rollouts_shares_them_and_goes_its_own_way(runs: Path) -> None:
+    made = ares(runs, "fork", "uninterrupted", "--at", "4", "--phase", "rollout", OTHER_REWARD, "--run", "forked")
+    assert made.returncode == 0, made.stderr
+    assert "algorithm.aepo.enabled: True → False" in made.stdout
+    resumed = ares(runs, "resume", "forked")
+    assert resumed.returncode == 0, resumed.stderr
+
+    rollouts = inodes(runs, "uninterrupted", "steps/000004/rollout-rollout-*.parquet")
+    assert rollouts
+    assert inodes(runs, "forked", "steps/000004/rollout-rollout-*.parquet") == rollouts  # the very same files
+    past = inodes(runs, "uninterrupted", "steps/00000[123]/**/*.*")
+    assert inodes(runs, "forked", "steps/00000[123]/**/*.*") == past
+
+    told = ares(runs, "diff", "uninterrupted", "forked")
+    assert told.returncode == 1
+    assert "first difference: step 4" in told.stdout
+    assert "setting algorithm.aepo.enabled: True → False" in told.stdout
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
+    tags = client.get_run(json.loads((runs / "forked" / "run.json").read_text())["mlflow_run_id"]).data.tags
+    assert (tags["ares.forked_from"], tags["ares.forked_at_step"]) == ("uninterrupted", "4")
+    assert tags["ares.forked_at_phase"] == "rollout"
+
+
+@pytest.mark.slow
+def test_two_forks_with_other_rewards_see_the_same_rollouts_and_the_same_weights_before(runs: Path) -> None:
+    """At a step without a checkpoint: the weights are made by replaying with the run's settings, not the fork's."""
+    for name, setting in (("one", OTHER_REWARD), ("two", "learner.lr=0.001")):
+        made = ares(runs, "fork", "uninterrupted", "--at", "3", "--phase", "rollout", setting, "--run", name)
+        assert made.returncode == 0, made.stderr
+        assert ares(runs, "resume", name).returncode == 0
+    assert inodes(runs, "one", "steps/000003/rollout-rollout-*") == inodes(
+        runs, "two", "steps/000003/rollout-rollout-*"
+    )
+    experience = [RunStore(runs / name).directory / "steps/000003/experience" for name in ("uninterrupted", "two")]
+    files = [sorted(file.read_bytes() for file in folder.rglob("*") if file.is_file()) for folder in experience]
+    assert files[0] == files[1]  # log-probs of step 3 are those of the weights after step 2
+
+
+@pytest.mark.slow
+def test_a_fork_with_nothing_changed_ends_in_the_same_bits(runs: Path) -> None:
+    assert ares(runs, "fork", "uninterrupted", "--at", "2", "--run", "same").returncode == 0
+    assert ares(runs, "resume", "same").returncode == 0
+    told = ares(runs, "diff", "uninterrupted", "same")
+    assert told.returncode == 0, told.stdout
+
+
+@pytest.fixture
+def copy(runs: Path, tmp_path: Path) -> RunStore:
+    shutil.copytree(runs / "uninterrupted", tmp_path / "copy")
+    return RunStore(tmp_path / "copy")
+
+
+def test_diff_names_step_and_what(runs: Path, copy: RunStore) -> None:
+    original = RunStore(runs / "uninterrupted")
+    assert first_difference(original, copy) is None
+    commit = copy.read_commit(2)
+    commit.metrics["critic/kl"] += 1.0
+    commit.timings["timing_s/step"] += 1.0
+    copy.write_commit(commit)
+    found = first_difference(original, copy)
+    assert found is not None
+    assert found.step == 2
+    assert len(found.lines) == 1
+    assert found.lines[0].startswith("metrics: critic/kl: ")
+    shutil.rmtree(copy.directory / "steps/000004")
+    shutil.copytree(original.directory / "steps/000002", copy.directory / "steps/000002", dirs_exist_ok=True)
+    found = first_difference(original, copy)
+    assert found is not None
+    assert found.lines == ["copy ends at step 3, uninterrupted at step 4"]
+
+
+def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> None:
+    from ares.lineage import prune
+
+    (copy.directory / "steps/000004/.batch.1.partial").mkdir()
+    before = {path for path in copy.directory.rglob("*") if path.is_file()}
+    listed = prune(copy, dry_run=True)
+    assert {path for path in copy.directory.rglob("*") if path.is_file()} == before
+    assert prune(copy, dry_run=False) == listed
+    left = {str(path.relative_to(copy.directory)) for path in copy.directory.rglob("*") if path.is_file()}
+    # The oldest kept checkpoint is that of step 3: the steps before it keep their commit and their tables.
+    assert {name for name in left if name.startswith("steps/000002/")} == {
+        "steps/000002/COMMIT.json", "steps/000002/samples.parquet", "steps/000002/evaluation.parquet"
+    }  # fmt: skip
+    assert any(name.startswith("steps/000003/experience/") for name in left)
+    assert any(name.startswith("results/000003-rollout") for name in left)
+    assert not any(name.endswith(".partial") or name.startswith("results/000002") for name in left)
+    last = copy.last_commit()
+    assert last is not None
+    assert last.step == 4
+    assert prune(copy, dry_run=False) == []
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_after_gc(tmp_path: Path) -> None:
+    assert train(tmp_path, "pruned") == 0
+    assert ares(tmp_path, "gc", "pruned").returncode == 0
+    assert ares(tmp_path, "resume", "pruned", "train.steps=5").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"at": 9}, "its last commit is 4"),
+        ({"phase": "update"}, "rollout, score, experience, shape"),
+        ({"name": "uninterrupted"}, "already"),
+        ({"overrides": ["rollot.n=2"]}, "did you mean rollout"),
+        ({"overrides": ["algorithm.kl.kind=adaptive", "algorithm.kl.coef=0.1"]}, "do not fit the new settings"),
+    ],
+)
+def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(
+    runs: Path, arguments: dict[str, object], message: str
+) -> None:
+    found = {"at": 4, "phase": "rollout", "overrides": [], "name": "never"} | arguments
+    before = set(os.listdir(runs))
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        fork("uninterrupted", runs=runs, **found)  # type: ignore[arg-type]
+    assert set(os.listdir(runs)) == before

@@ -1,0 +1,311 @@
+"""What goes wrong besides kills, and what happens then: no committed step is lost or silently wrong.
+
+The list with its remedies is docs/reliability.md. A run that met a fault and then went on ends in the bits of one that
+met none.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from ares.store import RunStore
+from tests.deployed import REWARD
+from tests.short_runs import REPOSITORY, SMALL, ares, assert_same, commits, metric_history, train
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def delete(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def one(folder: Path, pattern: str) -> Path:
+    return sorted(folder.glob(pattern))[0]
+
+
+def same_commits(runs: Path, expected: str, found: str) -> None:
+    assert [commit.digest() for commit in commits(runs, found)] == [
+        commit.digest() for commit in commits(runs, expected)
+    ]
+
+
+def copied(runs: Path, source: str, name: str) -> RunStore:
+    """A copy of a run under its own name; its MLflow entry stays that of the source, so only commits are compared."""
+    shutil.copytree(runs / source, runs / name)
+    return RunStore(runs / name)
+
+
+def test_a_lost_checkpoint_a_damaged_batch_and_a_half_written_result_are_made_again(runs: Path) -> None:
+    store = copied(runs, "uninterrupted", "damaged")
+    delete(store.directory / "checkpoints/000004")
+    flip(one(store.directory, "steps/000004/batch/*.safetensors"))
+    truncate(one(store.results, "000004-score*"))
+    assert train(runs, "damaged") == 0
+    same_commits(runs, "uninterrupted", "damaged")
+    assert store.intact(list(store.read_commit(4).artifacts.values()))
+
+
+@pytest.fixture(scope="module")
+def before_the_last_commit(runs: Path) -> Path:
+    """A run whose last step has everything but its commit."""
+    assert train(runs, "uncommitted", kill_at="4:commit:before") == -signal.SIGKILL
+    return runs
+
+
+KINDS = {
+    "rollout": "steps/000004/rollout-rollout-0000.parquet",
+    "score": "steps/000004/score-rollout-0000.parquet",
+    "experience": "steps/000004/experience/*.safetensors",
+    "batch": "steps/000004/batch/*.safetensors",
+    "samples": "steps/000004/samples.parquet",
+    "state": "steps/000004/state.json",
+    "evaluation": "steps/000004/evaluation.parquet",
+    "checkpoint": "checkpoints/000004/policy.safetensors",
+    "older checkpoint": "checkpoints/000003/policy.safetensors",
+    "result": "results/000004-shape*",
+    "commit": "steps/000003/COMMIT.json",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [flip, truncate, delete])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_artifact_is_made_again(
+    before_the_last_commit: Path, kind: str, damage: Callable[[Path], None]
+) -> None:
+    runs, name = before_the_last_commit, f"{kind.replace(' ', '-')}-{damage.__name__}"
+    store = copied(runs, "uncommitted", name)
+    damage(one(store.directory, KINDS[kind]))
+    assert train(runs, name) == 0
+    same_commits(runs, "uninterrupted", name)
+
+
+def test_a_damaged_run_json_is_told_and_nothing_is_touched(runs: Path) -> None:
+    store = copied(runs, "uninterrupted", "no-json")
+    truncate(store.directory / "run.json")
+    ended = ares(runs, "status", "no-json")
+    assert ended.returncode == 2
+    assert "run.json: not readable as JSON" in ended.stderr
+    assert "restore it from a copy" in ended.stderr
+
+
+# ---- the file system ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, 96 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a file system needs root")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_told_and_the_last_commit_stays(small_disk: Path) -> None:
+    assert train(small_disk, "uninterrupted") == 0
+    assert train(small_disk, "full", kill_at="2:commit:after") == -signal.SIGKILL
+    free = shutil.disk_usage(small_disk).free
+    (small_disk / "ballast").write_bytes(bytes(free - 40_000))
+    ended = ares(small_disk, "train", "tiny-math", *SMALL, "--run", "full")
+    assert ended.returncode == 2, ended.stderr
+    assert "The disk is full" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    last = RunStore(small_disk / "full").last_commit()
+    assert last is not None
+    assert last.step >= 2
+    (small_disk / "ballast").unlink()
+    assert train(small_disk, "full") == 0
+    assert_same(small_disk, "uninterrupted", "full")
+
+
+@pytest.mark.slow
+def test_a_read_only_run_directory_is_told_before_anything_is_started(small_disk: Path) -> None:
+    assert train(small_disk, "run", kill_at="1:commit:after") == -signal.SIGKILL
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    ended = ares(small_disk, "train", "tiny-math", *SMALL, "--run", "run")
+    assert ended.returncode == 2
+    assert "The file system is read-only" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+# ---- signals and a second process -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def held(
+    directory: Path, name: str, *settings: str, **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """An `ares train` that stands still in its second step or so, and the file whose deletion lets it go on."""
+    (directory / "reward.py").write_text(REWARD)
+    hold = directory / "hold"
+    hold.write_text("10")
+    (directory / "held").unlink(missing_ok=True)
+    kind = f"reward.kind={directory / 'reward.py'}:reward"
+    command = [sys.executable, "-m", "flows.cli", "train", "tiny-math", *SMALL, kind, *settings, "--run", name]
+    where = os.environ | {"ARES_RUNS": str(directory)} | environment
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, env=where, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        while not (directory / "held").exists():
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.05)
+        yield process, hold
+    finally:
+        process.kill()
+        process.wait()
+
+
+def unheld(directory: Path, name: str) -> int:
+    """The same run with nothing in its way."""
+    (directory / "hold").unlink(missing_ok=True)
+    return train(directory, name, f"reward.kind={directory / 'reward.py'}:reward")
+
+
+@pytest.mark.slow
+def test_a_second_process_is_refused_and_sigterm_ends_the_first_one_resumable(tmp_path: Path) -> None:
+    with held(tmp_path, "run") as (process, hold):
+        before = (tmp_path / "run" / "run.json").read_bytes()
+        kind = f"reward.kind={tmp_path / 'reward.py'}:reward"
+        second = ares(tmp_path, "train", "tiny-math", *SMALL, kind, "--run", "run")
+        assert second.returncode == 2
+        assert "is being trained by another process" in second.stderr
+        assert (tmp_path / "run" / "run.json").read_bytes() == before
+        actors = [child for child in psutil.Process(process.pid).children(recursive=True) if child.is_running()]
+        process.send_signal(signal.SIGTERM)
+        hold.unlink()
+        told = process.communicate(timeout=120)[1]
+        assert process.returncode == 130
+        assert "the same command goes on from the last commit" in told
+        assert not psutil.wait_procs(actors, timeout=20)[1]
+    assert unheld(tmp_path, "run") == 0
+    assert unheld(tmp_path, "uninterrupted") == 0
+    assert_same(tmp_path, "uninterrupted", "run")
+
+
+# ---- services that are away -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_when_its_prefect_server_dies(tmp_path: Path) -> None:
+    with held(tmp_path, "run") as (process, hold):
+        (server,) = [
+            child
+            for child in psutil.Process(process.pid).children()
+            if "flows.local_server" in " ".join(child.cmdline())
+        ]
+        server.kill()
+        hold.unlink()
+        process.wait(timeout=900)
+    assert unheld(tmp_path, "run") == 0  # finds it finished
+    assert unheld(tmp_path, "uninterrupted") == 0
+    assert_same(tmp_path, "uninterrupted", "run")
+
+
+class MlflowServer:
+    """An MLflow server that can be killed and started again over its database."""
+
+    def __init__(self, directory: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{self.port}"
+        self.database = directory / "mlflow.db"
+        self.artifacts = directory / "mlartifacts"
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{self.database}",
+             "--artifacts-destination", str(self.artifacts), "--host", "127.0.0.1", "--port", str(self.port),
+             "--workers", "1"],
+            env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        for _ in range(1200):
+            try:
+                if httpx.get(f"{self.uri}/health").status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise AssertionError("MLflow did not start")
+
+    def kill(self) -> None:
+        family = [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]
+        for process in family:
+            process.kill()
+        self.process.wait()
+
+
+@pytest.mark.slow
+def test_mlflow_away_for_ten_steps_holds_nothing_up_and_is_brought_up_to_date(tmp_path: Path) -> None:
+    server = MlflowServer(tmp_path)
+    server.start()
+    with held(tmp_path, "run", "train.steps=14", MLFLOW_TRACKING_URI=server.uri) as (process, hold):
+        server.kill()
+        hold.unlink()
+        while len(RunStore(tmp_path / "run").committed_steps()) < 13:
+            assert process.poll() is None
+            time.sleep(0.05)
+        server.start()
+        assert process.wait(timeout=600) == 0
+    settings = ["train.steps=14", f"reward.kind={tmp_path / 'reward.py'}:reward"]
+    assert train(tmp_path, "uninterrupted", *settings) == 0
+    if len({step for _, step in metric_history(tmp_path, "run")}) < 15:  # it ended before MLflow was back
+        assert train(tmp_path, "run", *settings) == 0
+    server.kill()
+    assert_same(tmp_path, "uninterrupted", "run")
+
+
+@pytest.mark.slow
+def test_a_locked_mlflow_database_holds_nothing_up(tmp_path: Path) -> None:
+    with held(tmp_path, "run") as (process, hold):
+        holder = sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        hold.unlink()
+        while len(RunStore(tmp_path / "run").committed_steps()) < 5:
+            assert process.poll() is None
+            time.sleep(0.05)
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert process.wait(timeout=600) == 0
+    assert unheld(tmp_path, "run") == 0
+    assert unheld(tmp_path, "uninterrupted") == 0
+    assert_same(tmp_path, "uninterrupted", "run")
+
+
+@pytest.mark.slow
+def test_a_clock_that_jumps_changes_nothing_but_timestamps(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOCK_JUMP", "2:-86400")
+    assert train(runs, "jumped", kill_at="3:update:inside") == -signal.SIGKILL
+    monkeypatch.setenv("CLOCK_JUMP", "3:172800")
+    assert train(runs, "jumped") == 0
+    stamps = [
+        json.loads(path.read_text())["timestamp"] for path in sorted((runs / "jumped/steps").glob("*/COMMIT.json"))
+    ]
+    assert stamps != sorted(stamps)
+    assert_same(runs, "uninterrupted", "jumped")
