@@ -136,6 +136,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                 await artifacts.finish()
         finally:
             run.close()
+            run.cluster.disconnect()  # before Prefect calls the run ended: Retry needs the process gone
     return display.summary()
 
 

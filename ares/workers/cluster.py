@@ -126,6 +126,11 @@ class Cluster:
                 ray.kill(actor)
         self._learner = self._engine = self._learner_version = self._engine_version = None
 
+    def disconnect(self) -> None:
+        """Let the actors and Ray go."""
+        self.shut_down()
+        ray.shutdown()
+
     # ---- bringing actors to a version ------------------------------------------------------------------------------
 
     async def _engine_at(self, version: int) -> Any:

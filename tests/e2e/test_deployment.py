@@ -70,7 +70,6 @@ def test_retry_after_an_error(deployed: Deployed) -> None:
     assert deployed.wait_for(flow_run, *ENDED, seconds=600) == "Failed"
     assert "the judge is down" in deployed.message(flow_run)
     (deployed.directory / "fail").unlink()
-    time.sleep(2)  # a retry at once can be overwritten by the end of the run before it
     deployed.retry(flow_run)
     ended_like_uninterrupted(deployed, flow_run, "error")
 
@@ -81,7 +80,6 @@ def test_retry_after_sigkill_of_the_flow_process(deployed: Deployed) -> None:
     deployed.process("prefect.engine").kill()
     deployed.release()
     assert deployed.wait_for(flow_run, *ENDED, seconds=60) == "Crashed"
-    time.sleep(2)
     deployed.retry(flow_run)
     ended_like_uninterrupted(deployed, flow_run, "flow-killed")
 
