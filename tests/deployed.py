@@ -75,8 +75,8 @@ class Deployed:
     def stop(self) -> None:
         if self.up is not None and self.up.poll() is None:
             command = [sys.executable, "-m", "flows.cli", "down", "--data", str(self.runs)]
-            subprocess.run(command, cwd=REPOSITORY, check=True, timeout=120)
-            assert self.up.wait(timeout=30) == 0
+            subprocess.run(command, cwd=REPOSITORY, check=True, timeout=300)
+            assert self.up.wait(timeout=120) == 0
 
     def logs(self) -> str:
         logs = (self.runs / ".services" / "logs").glob("*.log")

@@ -40,7 +40,7 @@ def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: P
     assert refused.returncode == 2
     assert "running already" in refused.stderr
     deployed.stop()
-    assert not psutil.wait_procs(below, timeout=10)[1]
+    assert not psutil.wait_procs(below, timeout=60)[1]
 
 
 @pytest.fixture(scope="module")
