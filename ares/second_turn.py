@@ -56,7 +56,8 @@ def with_credit(rows: pd.DataFrame, config: Config, rates: RunningPassRates | No
     place = {key: row for row, key in enumerate(zip(rows["slot"], rows["sample"], strict=True)) if not second[row]}
     slots, samples = rows["slot"].to_numpy()[second] - SECOND_TURN_SLOT, rows["sample"].to_numpy()[second]
     parent = np.array([place[key] for key in zip(slots, samples // settings.children, strict=True)], dtype=np.int64)
-    gained = first_turn_credit(np.where(second, np.nan, rewards), parent, rewards[second], settings.credit)
+    own = np.where(second, np.nan, rewards)
+    gained = first_turn_credit(own, parent, rewards[second], settings.credit, settings.credit_share)
     return rows.assign(second_turn_credit=gained)
 
 

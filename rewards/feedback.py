@@ -27,8 +27,12 @@ def execution_feedback(tests: Sequence[str], outcomes: Sequence[str]) -> str:
     return f"{passed} of {len(outcomes)} tests passed. {ending}: {tests[failing]:.{LONGEST_TEST}}"
 
 
-def first_turn_credit(own: np.ndarray, parent: np.ndarray, second: np.ndarray, credit: Credit) -> np.ndarray:
-    """What each first try gains by its second tries: max(0, c − own), c the maximum or mean of their rewards.
+def first_turn_credit(
+    own: np.ndarray, parent: np.ndarray, second: np.ndarray, credit: Credit, share: float = 1.0
+) -> np.ndarray:
+    """What each first try gains by its second tries: share·max(0, c − own), c the maximum or mean of their rewards.
+
+    With share 1 a failure that was repaired is worth as much as a program that was right at once.
 
     own: [B] rewards of first tries (NaN: none); parent: int [C], the first try of each second try; second: [C] their
     rewards (NaN: none, left out). Returns float64 [B], 0 where a first try has no second one or no reward of its own.
@@ -43,5 +47,5 @@ def first_turn_credit(own: np.ndarray, parent: np.ndarray, second: np.ndarray, c
         totals, counts = np.bincount(parent, second, len(own)), np.bincount(parent, minlength=len(own))
         best = np.where(counts > 0, totals / np.maximum(counts, 1), -np.inf)
     has = ~np.isnan(own) & np.isfinite(best)
-    gained[has] = np.maximum(best[has] - own[has], 0.0)
+    gained[has] = share * np.maximum(best[has] - own[has], 0.0)
     return gained

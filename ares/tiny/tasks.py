@@ -1,6 +1,7 @@
 """The tiny tasks, each described once: what its problems are, how examples are drawn, how a model is measured.
 
-Covers: tiny-math, tiny-code, tiny-code-hard. Does not cover: training on them (ares/tiny/warmstart.py, and profiles).
+Covers: tiny-math, tiny-code, tiny-code-hard, tiny-code-feedback. Does not cover: training on them
+(ares/tiny/warmstart.py, and profiles).
 """
 
 import random
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
-from ares.tiny import arithmetic, programs
+from ares.tiny import arithmetic, programs, second_tries
 from ares.tiny.measurement import Measurement, measure
 from ares.tiny.program_measurement import ProgramMeasurement, measure_programs
 
@@ -47,6 +48,8 @@ class TinyTask:
     max_new_tokens: int
     steps: int
     """Steps of the warm start."""
+    second_tries: bool = False
+    """True where worked examples of second tries are among the examples (ares/tiny/second_tries.py)."""
     writes_problems: bool = True
     """False where the problems are another task's, and its files are read."""
 
@@ -122,4 +125,15 @@ CODE_HARD = replace(
     writes_problems=False,
 )
 """The problems of tiny-code, few of whose worked examples are right: for comparing rewards."""
-TASKS = {task.name: task for task in (MATH, CODE, CODE_HARD)}
+CODE_FEEDBACK = replace(
+    CODE,
+    name="tiny-code-feedback",
+    folder="code-feedback",
+    tokenizer_texts=lambda split: [*tokenizer_texts_of_programs(split), *second_tries.TOKENIZER_TEXTS * 400],
+    vocab_size=544,
+    steps=700,
+    second_tries=True,
+    writes_problems=False,
+)
+"""The problems of tiny-code for a model that has seen second tries, with the verdict on the first in the prompt."""
+TASKS = {task.name: task for task in (MATH, CODE, CODE_HARD, CODE_FEEDBACK)}

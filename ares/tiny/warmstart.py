@@ -18,6 +18,7 @@ from transformers import Qwen2Tokenizer
 from ares.tiny.measurement import Measurement
 from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, build_model, fit
 from ares.tiny.program_measurement import ProgramMeasurement
+from ares.tiny.second_tries import Conversation, with_second_tries
 from ares.tiny.tasks import MATH, TinyTask
 from ares.tiny.tokenizer import build_tokenizer
 
@@ -81,8 +82,12 @@ def _warmstart(
         task.tokenizer_texts(split), task.vocab_size, max_length=MAX_POSITIONS, whole_words=task.whole_words
     )
     model = build_model(tokenizer, torch.Generator().manual_seed(seed))
-    prompts = encode_prompts(tokenizer, [problem.prompt for problem, _ in split.examples])
-    responses = tokenizer([response + tokenizer.eos_token for _, response in split.examples])["input_ids"]
+    if task.second_tries:
+        worked = with_second_tries(split.examples, rng)
+    else:
+        worked = [(_asked(problem.prompt), response) for problem, response in split.examples]
+    prompts = encode_conversations(tokenizer, [conversation for conversation, _ in worked])
+    responses = tokenizer([response + tokenizer.eos_token for _, response in worked])["input_ids"]
     loss = fit(
         model,
         list(zip(prompts, responses, strict=True)),
@@ -120,11 +125,20 @@ def _warmstart(
 
 def encode_prompts(tokenizer: Qwen2Tokenizer, prompts: Sequence[str]) -> list[list[int]]:
     """Token ids of the prompts as user turns, ready for the answer."""
+    return encode_conversations(tokenizer, [_asked(prompt) for prompt in prompts])
+
+
+def encode_conversations(tokenizer: Qwen2Tokenizer, conversations: Sequence[Conversation]) -> list[list[int]]:
+    """Token ids of conversations, ready for the next answer."""
     rendered = [
-        tokenizer.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False)
-        for prompt in prompts
+        tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tokenize=False)
+        for conversation in conversations
     ]
     return tokenizer(rendered, add_special_tokens=False)["input_ids"]
+
+
+def _asked(prompt: str) -> Conversation:
+    return [{"role": "user", "content": prompt}]
 
 
 def write_problems(path: Path, name: str, problems: Sequence[Any]) -> None:

@@ -25,6 +25,11 @@ def test_a_first_try_gains_what_its_second_tries_have_more(credit: str, gained: 
     assert found.round(9).tolist() == gained
 
 
+def test_a_repaired_failure_can_be_kept_below_a_program_that_was_right_at_once() -> None:
+    found = first_turn_credit(np.array([-0.3]), np.array([0]), np.array([1.0]), "max", share=0.5)
+    assert found.tolist() == [0.65]
+
+
 def test_tries_without_a_reward_neither_gain_nor_give() -> None:
     own = np.array([math.nan, -0.3])
     assert first_turn_credit(own, np.array([0, 1]), np.array([1.0, math.nan]), "max").tolist() == [0.0, 0.0]

@@ -1,0 +1,49 @@
+"""Worked examples of a second try: a program that failed, its verdict, and a better one.
+
+Covers: conversations for the warm start of tiny-code-feedback. Does not cover: how a run continues its own failures
+(ares/second_turn.py), whose prompts these have the form of.
+"""
+
+import random
+from collections.abc import Sequence
+
+from ares.tiny.program_measurement import judge
+from ares.tiny.programs import KINDS, Problem, erring_program, respond
+from rewards.feedback import execution_feedback
+from sandbox import SandboxPool
+
+Conversation = list[dict[str, str]]
+SHARE = 0.5
+"""Of the examples, those that are second tries."""
+RIGHT = 0.7
+"""Of the second tries, those that are right; the others err as first tries do."""
+TOKENIZER_TEXTS = tuple(
+    f"{passed} of 6 tests passed. {ending}: assert"
+    for passed in range(6)
+    for ending in ("wrong answer", "runtime error")
+) + ("0 of 6 tests passed. syntax error: assert",)
+
+
+def with_second_tries(examples: Sequence[tuple[Problem, str]], rng: random.Random) -> list[tuple[Conversation, str]]:
+    """(conversation, response) to imitate: first tries as they are, and second ones whose first really failed so."""
+    continued = [rng.random() < SHARE for _ in examples]
+    problems = [problem for (problem, _), again in zip(examples, continued, strict=True) if again]
+    failures = [respond(erring_program(problem, rng.choice(KINDS[1:]), rng)) for problem in problems]
+    with SandboxPool(1) as pool:
+        verdicts = judge(problems, failures, pool)
+    second = iter(zip(failures, verdicts, strict=True))
+    found: list[tuple[Conversation, str]] = []
+    for (problem, response), again in zip(examples, continued, strict=True):
+        asked = {"role": "user", "content": problem.prompt}
+        if not again:
+            found.append(([asked], response))
+            continue
+        failed, verdict = next(second)
+        outcomes = [test.verdict for test in verdict.tests]
+        if all(outcome == "accepted" for outcome in outcomes):  # a slip that no test notices is no failure
+            found.append(([asked], response))
+            continue
+        told = {"role": "user", "content": execution_feedback(problem.test_cases, outcomes)}
+        answer = respond(problem.solution) if rng.random() < RIGHT else response
+        found.append(([asked, {"role": "assistant", "content": failed}, told], answer))
+    return found
