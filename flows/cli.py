@@ -109,7 +109,9 @@ def inspect(
 
 @app.command()
 def warmstart(
-    task: Annotated[str, typer.Argument(help="tiny-math, tiny-code, tiny-code-hard or tiny-diffusion")],
+    task: Annotated[
+        str, typer.Argument(help="tiny-math, tiny-code, tiny-code-hard, tiny-code-feedback or tiny-diffusion")
+    ],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default: the one its profile reads.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights and examples.")] = 0,
 ) -> None:

@@ -17,11 +17,11 @@ SHARE = 0.5
 """Of the examples, those that are second tries."""
 RIGHT = 0.7
 """Of the second tries, those that are right; the others err as first tries do."""
-TOKENIZER_TEXTS = tuple(
-    f"{passed} of 6 tests passed. {ending}: assert"
-    for passed in range(6)
-    for ending in ("wrong answer", "runtime error")
-) + ("0 of 6 tests passed. syntax error: assert",)
+ENDINGS = ("wrong answer", "runtime error")
+TOKENIZER_TEXTS = (
+    *(f"{passed} of 6 tests passed. {ending}: assert" for passed in range(6) for ending in ENDINGS),
+    "0 of 6 tests passed. syntax error: assert",
+)
 
 
 def with_second_tries(examples: Sequence[tuple[Problem, str]], rng: random.Random) -> list[tuple[Conversation, str]]:
