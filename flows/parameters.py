@@ -7,17 +7,21 @@ Not covered: what the settings do (ares/config.py).
 
 import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from prefect import runtime
 from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.json_schema import SkipJsonSchema
 
 from ares.config import Config
 from ares.profiles import profile_names
 
 if TYPE_CHECKING:
     Profile = str
+    Open: TypeAlias = None
 else:
+    # May be left open; not told in the schema, or the page shows a choice between a type and nothing.
+    Open = SkipJsonSchema[None]
     # Profiles called base… are extended, not trained.
     Profile = StrEnum("Profile", {name: name for name in profile_names() if not name.startswith("base")})
 

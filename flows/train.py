@@ -22,7 +22,7 @@ from ares.store import Commit, Ref, RunStore
 from ares.tracking import Tracking
 from flows.artifacts import RunArtifacts
 from flows.conduct import conducted
-from flows.parameters import Profile, Settings, as_overrides, flow_run_title
+from flows.parameters import Open, Profile, Settings, as_overrides, flow_run_title
 from flows.sampling import sample, training_samples
 from tasks.training import (
     Batch,
@@ -64,10 +64,10 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
 
 @flow(name="ares-train", persist_result=False, flow_run_name=flow_run_title)
 async def ares_train(
-    profile: Profile | None = None,
-    run: str | None = None,
-    settings: Settings | None = None,
-    overrides: list[str] | None = None,
+    profile: Profile | Open = None,
+    run: str | Open = None,
+    settings: Settings | Open = None,
+    overrides: list[str] | Open = None,
 ) -> dict[str, Any]:
     """Train a profile. A run that exists is continued from its last commit, by Retry too.
 
@@ -82,10 +82,10 @@ async def ares_train(
 
 @flow(name="ares-bootstrap", persist_result=False, flow_run_name=flow_run_title)
 async def ares_bootstrap(
-    profile: Profile | None = None,
-    run: str | None = None,
-    settings: Settings | None = None,
-    overrides: list[str] | None = None,
+    profile: Profile | Open = None,
+    run: str | Open = None,
+    settings: Settings | Open = None,
+    overrides: list[str] | Open = None,
 ) -> dict[str, Any]:
     """The first part of a run alone: buckets, targets, τ and alpha. `ares-train` with the same run name goes on.
 

@@ -92,8 +92,9 @@ class Deployed:
         return str(self.post(f"deployments/{found['id']}/create_flow_run", body)["id"])
 
     def retry(self, flow_run: str) -> None:
-        """The Retry button, once the process is gone: as it ends its worker may still report it as crashed."""
+        """The Retry button, once the worker has seen the process end: its report would overwrite the retry."""
         self.until(lambda: not self.has_process("prefect.engine"), "the process is gone")
+        time.sleep(10)
         self.set_state(flow_run, {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from the page"})
 
     def suspend(self, flow_run: str) -> None:
