@@ -84,7 +84,7 @@ class SecondTurnConfig(Strict):
     children: int = Field(1, ge=1)
     """Second tries per failed first one."""
     credit: Literal["max", "mean"] = "max"
-    """A first try's reward rises towards the maximum, or the mean, of its second tries' rewards where that is higher."""
+    """A first try rises towards the maximum, or the mean, of its second tries' rewards, where that is higher."""
     credit_share: float = Field(1.0, ge=0, le=1)
     """How far it rises. At 1 a repaired failure is worth what a right program is, and such groups teach nothing."""
 
