@@ -8,7 +8,8 @@ import pytest
 
 from ares.code_grading import CodeGrader
 from ares.reward_config import CodeConfig
-from sandbox import TestOutcome, Verdict
+from sandbox import TestOutcome as Outcome
+from sandbox import Verdict
 
 TESTS = ["assert double(1) == 2", "assert double(-3) == -6", "assert double(0) == 0", "assert double(1.5) == 3.0"]
 BODIES = {
@@ -77,7 +78,7 @@ def test_a_program_the_sandbox_failed_to_judge_has_no_score(
 ) -> None:
     """The sandbox reports such a program with the error type internal_error and no pass ratio."""
 
-    lost = Verdict(None, "internal_error", (TestOutcome("internal_error"),) * len(TESTS))
+    lost = Verdict(None, "internal_error", (Outcome("internal_error"),) * len(TESTS))
     monkeypatch.setattr(grader._pool, "run", lambda programs: [lost for _ in programs])
     grader.forget()
     found = grader.grade(rows("right"))

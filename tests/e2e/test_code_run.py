@@ -8,8 +8,7 @@ import pytest
 
 from ares.store import RunStore
 from sandbox.program import ERROR_TYPES
-from tests.resume.test_kill_and_resume import assert_same, commits
-from tests.short_runs import SMALL, ares
+from tests.short_runs import SMALL, ares, assert_same, commits
 
 SETTINGS = [
     *SMALL, "train.steps=2", "reward.code.design=dense_weighted", "rollout.second_turn.enabled=true",
