@@ -348,6 +348,9 @@ def _batch_metrics(
         "entropy/mean": float((batch.tensor("entropies") * mask).sum() / mask.sum()),
         "entropy/hwe_fraction": float(batch.tensor("hwe_mask").sum() / mask.sum()),
     }
+    if scored.any():
+        spreads = pd.Series(rewards[scored]).groupby(batch.non_tensor_batch["uid"][scored]).std(ddof=1).dropna()
+        metrics |= {"reward/std": float(spreads.mean()), "reward/zero_std_ratio": float((spreads < 1e-8).mean())}
     difficulty = batch.non_tensor_batch["difficulty"]
     for bucket in BUCKETS:
         inside = difficulty == bucket

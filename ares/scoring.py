@@ -138,7 +138,7 @@ def _user_function(function: Callable[..., Any], where: str) -> Scorer:
 
 def _columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
     """What TRL passes beside the completions: every column of the data set, one entry a completion."""
-    hidden = ("response", "token_ids", "log_probs", "prompt_token_ids")
+    hidden = ("response", "token_ids", "log_probs", "prompt_token_ids", "token_entropies", "canvas")
     columns: dict[str, list[Any]] = {str(name): rows[name].tolist() for name in rows.columns if name not in hidden}
     return columns | {"prompts": rows["prompt"].tolist()}
 

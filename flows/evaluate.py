@@ -78,7 +78,6 @@ def _joined(evaluation: Evaluation, sampled: Rows, scored: Rows) -> pd.DataFrame
     rows = store.read_rows(sampled.rows)
     rows = rows.assign(tokens=rows["token_ids"].map(len), truncated=rows["finish_reason"] == "length")
     scores = store.read_rows(scored.rows).drop(columns="id")
-    whole = rows.drop(columns=["token_ids", "log_probs", "finish_reason"]).merge(
-        scores, on=["slot", "sample"], validate="one_to_one"
-    )
+    engines = ["token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]  # the last two: diffusion only
+    whole = rows.drop(columns=engines, errors="ignore").merge(scores, on=["slot", "sample"], validate="one_to_one")
     return whole.drop(columns="slot")

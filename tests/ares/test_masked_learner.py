@@ -112,7 +112,11 @@ def test_the_reference_follows_every_so_many_steps_and_survives_a_checkpoint(tmp
 
 def test_leave_one_out_advantages_reach_the_loss() -> None:
     learner = Learner(settings())
-    batch = shaped(learner)
+    batch = sampled()
+    batch = batch.union(learner.experience(batch))
+    metrics = shape(batch, RunState.initial(learner.config, 100), learner.config)
+    assert metrics["reward/std"] == pytest.approx((3**-0.5 + 0.5) / 2)
+    assert metrics["reward/zero_std_ratio"] == 0.0
     mask = batch.tensor("response_mask").bool()
     first = [float(row[keep][0]) for row, keep in zip(batch.tensor("advantages"), mask, strict=True)]
     assert first == pytest.approx([2 / 3, -2 / 3, -2 / 3, 2 / 3, -1 / 3, -1 / 3, 1.0, -1 / 3])

@@ -1,0 +1,72 @@
+"""The functions of one line: tests tell errors from solutions, examples err as often as they should, nothing leaks."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from ares.tiny.one_liners import (
+    CONSTANTS,
+    FAMILIES,
+    RIGHT,
+    TESTS,
+    Problem,
+    program,
+    respond,
+    split_problems,
+    worked_example,
+)
+from rewards.code import code_format_score
+from sandbox import Program, SandboxPool
+
+
+@pytest.fixture(scope="module")
+def one_of_each() -> list[Problem]:
+    return [
+        Problem(family, 3 + place % 6, "calc", family.arguments[place % 4]) for place, family in enumerate(FAMILIES)
+    ]
+
+
+def test_solutions_pass_and_every_usual_error_fails(one_of_each: list[Problem]) -> None:
+    """Through the sandbox: what the families' texts say is what their callables compute."""
+    programs, right = [], []
+    for problem in one_of_each:
+        like = [family for family in FAMILIES if family.arguments == problem.family.arguments]
+        variants = {(family, problem.constant) for family in like} | {(problem.family, k) for k in CONSTANTS}
+        for family, constant in sorted(variants, key=lambda pair: (pair[0].name, pair[1])):
+            source = program(problem.name, problem.argument, family, constant)
+            programs.append(Program(source=source, tests=problem.test_cases))
+            right.append((family, constant) == (problem.family, problem.constant))
+    with SandboxPool(num_workers=1) as pool:
+        verdicts = pool.run(programs)
+    assert [verdict.error_type == "accepted" for verdict in verdicts] == right
+    assert sum(right) == len(FAMILIES)
+
+
+def test_tests_are_distinct_and_repeatable(one_of_each: list[Problem]) -> None:
+    for problem in one_of_each:
+        assert len(set(problem.test_cases)) == TESTS
+        again = Problem(problem.family, problem.constant, problem.name, problem.argument)
+        assert again.test_cases == problem.test_cases
+
+
+def test_worked_examples_are_right_as_often_as_their_level_says() -> None:
+    rng = random.Random(0)
+    split = split_problems(rng, 800, 160)
+    seen: Counter[int] = Counter()
+    right: Counter[int] = Counter()
+    for problem in rng.choices(split.taught, k=6000):
+        example = worked_example(problem, rng)
+        seen[problem.level] += 1
+        right[problem.level] += example == respond(problem.solution)
+        assert code_format_score(example) in (0.5, 1.0)  # in form at least, and often no Python
+    for level, share in RIGHT.items():
+        assert right[level] / seen[level] == pytest.approx(share, abs=0.03)
+
+
+def test_held_out_problems_are_taught_nowhere() -> None:
+    split = split_problems(random.Random(1), 800, 160)
+    assert not {problem.prompt for problem in split.heldout} & {problem.prompt for problem in split.taught}
+    assert len({problem.prompt for problem in split.train}) == 800
+    with pytest.raises(ValueError, match="there are only 4992 problems"):
+        split_problems(random.Random(1), 4900, 160)
