@@ -87,8 +87,9 @@ def test_retry_after_sigkill_of_the_flow_process(deployed: Deployed) -> None:
 @pytest.mark.slow
 def test_retry_after_sigkill_of_worker_and_flow(deployed: Deployed) -> None:
     flow_run = held(deployed, "worker-killed")
-    for part in ("worker start", "prefect.engine"):  # the worker first: it would report its run
-        deployed.process(part).kill()
+    # The worker first: it would report its run.
+    for process in [deployed.process(part) for part in ("worker start", "prefect.engine")]:
+        process.kill()
     killed = time.monotonic()
     deployed.release()
     assert deployed.wait_for(flow_run, *ENDED, seconds=CRASH_SECONDS + 30) == "Crashed"
