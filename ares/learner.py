@@ -1,8 +1,8 @@
 """The learner: policy, reference and critic on one device; log-probs before an update, and the update itself.
 
 Covered: padding-free log-probs and entropies, PPO epochs with an exact global batch whatever the micro-batch, KL in the
-loss, the critic of GAE, skipping of non-finite updates, checkpoints. Plain torch and transformers: no Ray, no Prefect.
-Not covered: more than one rank, LoRA.
+loss, the critic of GAE, skipping of non-finite updates, checkpoints; several ranks that share each global batch. Plain
+torch and transformers: no Ray, no Prefect. Not covered: weights spread over ranks, LoRA.
 """
 
 import json
@@ -23,6 +23,7 @@ from ares.config import Config
 from ares.language_model import Critic, LanguageModel
 from ares.masked_language_model import MaskedLanguageModel, mask_seeds
 from ares.packing import micro_batches
+from ares.ranks import Ranks
 from ares.state import bucket_beta
 
 REFERENCE = "reference.safetensors"
@@ -82,9 +83,10 @@ class _MicroBatch:
 class Learner:
     """One rank's policy with its optimiser; `version` counts the training steps that made its weights."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, ranks: Ranks = Ranks()) -> None:  # noqa: B008 (immutable)
         torch.set_num_threads(config.learner.threads)
         self.config = config
+        self.ranks = ranks
         self.device = torch.device(_device(config.learner.device))
         kind = MaskedLanguageModel if config.model.family == "masked_diffusion" else LanguageModel
         self.policy: Any = kind.load(config.model, self.device)  # the two kinds have one interface
@@ -106,6 +108,7 @@ class Learner:
         """Fields that the update needs from the policy as it is: old and reference log-probs, entropies, values.
 
         batch: prompts [B, P], responses [B, L], attention_mask [B, P+L], response_mask [B, L]. Returns only new fields.
+        Every rank is given the whole batch, computes its share (masked diffusion: all of it) and returns the whole.
         """
         if isinstance(self.policy, MaskedLanguageModel):
             iterations = self.config.algorithm.policy.epochs
@@ -132,11 +135,16 @@ class Learner:
                 found["values"] = self.critic.values(part)
             for name, values in found.items():
                 fields[name][rows] = self._padded(part["response_mask"], values, mask.shape[1])
+        for name in names:
+            self.ranks.sum(fields[name])  # a row is zero on every rank but one
         return DataProto.from_dict(tensors=fields)
 
     def _micro_batches(self, batch: DataProto) -> list[Tensor]:
+        """This rank's rows of a batch, in batches that pass through the model together."""
         lengths = self.policy.row_tokens(batch)
-        return micro_batches(lengths, self.config.learner.micro_batch_tokens, self.policy.packs)
+        own = self.ranks.share(lengths)
+        budget = self.config.learner.micro_batch_tokens
+        return [own[rows] for rows in micro_batches(lengths[own], budget, self.policy.packs)] if len(own) else []
 
     def _padded(self, response_mask: Tensor, values: Tensor, length: int) -> Tensor:
         """Values of the response tokens, row after row, as [rows, length] with zeros elsewhere."""
@@ -198,6 +206,8 @@ class Learner:
             for name, value in terms.items():
                 losses[name] = losses.get(name, 0.0) + float(value.detach())
             row_kls[rows] = part.row_kl.float().cpu()
+        self.ranks.sum(row_kls)
+        means, losses = self._over_ranks(means, losses)
         norms = {"actor/grad_norm": self._clip(self.policy.model)}
         if self.critic:
             norms["critic/grad_norm"] = self._clip(self.critic)
@@ -212,6 +222,15 @@ class Learner:
             (difficulty,) = batch.require("difficulty")
             controller.update(bucket_means(bucket_totals(difficulty, row_kls)))
         return means
+
+    def _over_ranks(self, means: _Means, losses: dict[str, float]) -> tuple[_Means, dict[str, float]]:
+        """The figures of the whole global batch from every rank's share of it."""
+        whole, total = _Means(), dict[str, float]()
+        for part, shares in self.ranks.gather((means, losses)):
+            whole.merge(part)
+            for name, value in shares.items():
+                total[name] = total.get(name, 0.0) + value
+        return whole, total
 
     def _policy_terms(
         self, part: "_MicroBatch", controller: BucketBeta | None, averaging: dict[str, Any], means: _Means
@@ -275,6 +294,8 @@ class Learner:
         return peak * min(1.0, step / warmup) if warmup else peak
 
     def _clip(self, model: torch.nn.Module) -> float:
+        """Sum the gradients over ranks and scale them down to the largest norm; returns the norm before."""
+        self.ranks.sum_gradients(model)
         return float(torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.learner.max_grad_norm))
 
     def _beta_controller(self, state: dict[str, Any] | None) -> BucketBeta | None:

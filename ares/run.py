@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -23,6 +24,7 @@ from ares.scoring import load_grader
 from ares.state import RunState
 from ares.store import Commit, RunStore, StoreError
 from ares.workers.cluster import Cluster
+from ares.workers.placement import check_engine, check_gpus
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +75,9 @@ class Run:
 
         Raises ConfigError, DataError or StoreError.
         """
+        check_engine(config)
+        if not os.environ.get("RAY_ADDRESS"):  # a cluster is asked when it is met
+            check_gpus(config, torch.cuda.device_count(), "this machine")
         store = RunStore(runs / name)
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         code = config.reward.kind == "code"

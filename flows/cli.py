@@ -141,12 +141,15 @@ def warmstart(
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    profile: Annotated[str | None, typer.Argument(help="A profile: which engine it gets here, and why.")] = None,
+    overrides: Overrides = None,
+) -> None:
     """What is installed, which engine and isolation this machine gives, its GPU and disk."""
     from ares.doctor import findings
 
     problems = 0
-    for finding in findings():
+    for finding in findings(load(profile, overrides) if profile else None):
         mark = "[green]ok [/]" if finding.good else "[red]!! [/]"
         problems += not finding.good
         console.print(f"{mark} {finding.subject:14s} {finding.text}")

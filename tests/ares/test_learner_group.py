@@ -1,0 +1,106 @@
+"""Learner ranks over gloo: a global batch, divided, gives the update that one rank gives; a death is noticed."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+import torch
+from ray.exceptions import RayActorError
+
+from algorithms.protocol import DataProto
+from ares.batch import to_batch
+from ares.learner import Learner
+from ares.store import Ref, RunStore
+from ares.workers.actors import LearnerActor
+from ares.workers.groups import LearnerGroup
+from tests.ares.builders import PAD, config, rows, shaped
+
+OVERRIDES = ["rollout.prompts=4", "learner.global_batch_prompts=2", "learner.micro_batch_tokens=60", "learner.lr=1e-3"]
+LENGTHS = [[1, 8, 3, 5], [4, 2, 8, 6], [7, 7, 1, 8], [2, 2, 3, 1]]
+
+
+class Pair:
+    """Two ranks, one learner in this process, and the batch both are given."""
+
+    def __init__(self, directory: Path) -> None:
+        ray.init(num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
+        self.store = RunStore(directory)
+        self.alone = Learner(config(*OVERRIDES))
+        sampled = rows([[1, 0, 1, 0], [0, 0, 1, 0], [1, 1, 0, 1], [0, 1, 0, 0]], LENGTHS)
+        self.sampled = to_batch(sampled, PAD)
+        self.batch = shaped(self.alone, sampled)
+        settings = config(*OVERRIDES, "learner.ranks=2").model_dump(mode="json")
+        actor = ray.remote(LearnerActor).options(num_cpus=1)
+        self.group = LearnerGroup([actor.remote(settings, str(directory), rank) for rank in range(2)])
+        self.start: Ref = self.call("save", "start")
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return asyncio.run(self.group.call(method, *arguments))
+
+    def written(self, batch: DataProto, name: str) -> Ref:
+        return self.store.write_folder(name, batch.save)
+
+    def weights(self) -> list[dict[str, np.ndarray]]:
+        return ray.get([actor.weights.remote() for actor in self.group.actors])
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    found = Pair(tmp_path_factory.mktemp("ranks"))
+    yield found
+    found.group.kill()
+    ray.shutdown()
+
+
+def test_two_ranks_see_what_one_sees(pair: Pair) -> None:
+    whole = DataProto.load(pair.store.folder(pair.call("experience", pair.written(pair.sampled, "in"), "out")))
+    for name in ("old_log_probs", "entropies", "ref_log_probs"):
+        torch.testing.assert_close(whole.tensor(name), pair.batch.tensor(name), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [16, 1])
+def test_one_rank_and_two_give_the_same_update(pair: Pair, count: int) -> None:
+    """Two optimiser steps of unequal rows; with a single row one of the ranks has nothing to do."""
+    part = pair.batch[:count]
+    pair.call("load", pair.start)
+    pair.alone.load(pair.store.folder(pair.start))
+    expected = pair.alone.update(part)
+    found = pair.call("update", pair.written(part, f"part-{count}"), None)
+    assert found.metrics == pytest.approx(expected.metrics, rel=1e-4, abs=1e-6)
+    first, second = pair.weights()
+    for name, weight in pair.alone.weights().items():
+        assert np.array_equal(first[name], second[name])
+        np.testing.assert_allclose(first[name], weight.numpy(), atol=1e-5)
+
+
+def test_two_ranks_repeat_themselves_bit_for_bit_from_a_checkpoint(pair: Pair) -> None:
+    given = pair.written(pair.batch, "whole")
+    found = []
+    for _ in range(2):
+        pair.call("load", pair.start)
+        pair.call("update", given, None)
+        found.append(pair.weights()[0])
+    assert all(np.array_equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def test_a_checkpoint_of_two_ranks_goes_on_with_one(pair: Pair) -> None:
+    given = pair.written(pair.batch, "again")
+    pair.call("load", pair.start)
+    pair.call("update", given, None)
+    pair.alone.load(pair.store.folder(pair.call("save", "second")))
+    pair.alone.update(pair.batch)
+    pair.call("update", given, None)
+    for name, weight in pair.alone.weights().items():
+        np.testing.assert_allclose(pair.weights()[0][name], weight.numpy(), atol=1e-5)
+
+
+def test_the_death_of_one_rank_is_the_death_of_an_actor_and_ends_the_wait_of_the_other(pair: Pair) -> None:
+    """The survivor's own error is a lost connection, which the cluster would not take for a reason to rebuild."""
+    given = pair.written(pair.batch, "last")
+    ray.kill(pair.group.actors[1])
+    with pytest.raises(RayActorError):
+        pair.call("update", given, None)
