@@ -17,6 +17,23 @@ class ConfigError(ValueError):
     """A profile, an override or a resumed run's settings are wrong; the message names file and field."""
 
 
+class LoraConfig(Strict):
+    """Low-rank adapters."""
+
+    rank: int = Field(16, ge=1)
+    """Rank of each adapter."""
+    alpha: float = Field(32.0, gt=0)
+    """Adapters count alpha / rank."""
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    """Names of the linear layers that get one."""
+
+    @model_validator(mode="after")
+    def _the_head_is_trained_whole_or_not(self) -> "LoraConfig":
+        if not self.targets or {"lm_head", "embed_tokens"} & set(self.targets):
+            raise ValueError("targets are linear layers of the decoder, at least one; lm_head and embed_tokens are not")
+        return self
+
+
 class ModelConfig(Strict):
     """Which weights are trained."""
 
@@ -28,6 +45,8 @@ class ModelConfig(Strict):
     """Run the Python files that lie in the model's directory, as DiffuCoder's does. They can do anything."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type in which models compute; the weights that are trained and their optimiser are float32 always."""
+    lora: LoraConfig | None = None
+    """Train adapters only; the reference is then the model without them. None: every weight is trained."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, but the memory no longer grows with depth."""
 
@@ -264,6 +283,8 @@ class Config(Strict):
     @model_validator(mode="after")
     def _masked_diffusion_fits(self) -> "Config":
         masked = self.model.family == "masked_diffusion"
+        if self.model.lora is not None and (masked or self.algorithm.kl.reference_sync is not None):
+            raise ValueError("model.lora is for causal models, and their reference cannot move (kl.reference_sync)")
         if masked != (self.rollout.engine == "diffusion"):
             raise ValueError(
                 f"model.family={self.model.family} and rollout.engine={self.rollout.engine} do not go together: "

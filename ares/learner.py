@@ -2,7 +2,7 @@
 
 Covered: padding-free log-probs and entropies, PPO epochs with an exact global batch whatever the micro-batch, KL in the
 loss, the critic of GAE, skipping of non-finite updates, checkpoints; several ranks that share each global batch. Plain
-torch and transformers: no Ray, no Prefect. Not covered: weights spread over ranks, LoRA.
+torch and transformers: no Ray, no Prefect. Not covered: weights spread over ranks.
 """
 
 import json
@@ -26,7 +26,7 @@ from ares.packing import micro_batches
 from ares.ranks import Ranks
 from ares.state import bucket_beta
 
-REFERENCE = "reference.safetensors"
+REFERENCE, ADAPTERS = "reference.safetensors", "adapters.safetensors"
 POLICY, OPTIMIZER, CRITIC, LEARNER = "policy.safetensors", "optimizer.safetensors", "critic.safetensors", "learner.json"
 
 
@@ -92,7 +92,12 @@ class Learner:
         self.policy: Any = kind.load(config.model, self.device)  # the two kinds have one interface
         kl = config.algorithm.kl
         self.reference: Any = None
-        if kl.placement != "none":
+        if config.model.lora is not None:
+            from ares.lora import WithoutAdapters, add_adapters  # peft takes a second to import
+
+            add_adapters(self.policy.model, config.model.lora)
+            self.reference = WithoutAdapters(self.policy) if kl.placement != "none" else None
+        elif kl.placement != "none":
             self.reference = kind.load(config.model, self.device).frozen()
         uses_critic = config.algorithm.advantage.estimator == "gae"
         self.critic = Critic(config.model, self.device) if uses_critic else None
@@ -314,8 +319,13 @@ class Learner:
     # ---- weights ---------------------------------------------------------------------------------------------------
 
     def weights(self) -> dict[str, Tensor]:
-        """The policy's weights on the CPU, by name."""
-        return {name: parameter.detach().cpu() for name, parameter in self.policy.model.named_parameters()}
+        """The policy's weights on the CPU, by name; adapters are merged into them."""
+        parameters = dict(self.policy.model.named_parameters())
+        if self.config.model.lora is not None:
+            from ares.lora import merged_weights
+
+            parameters = merged_weights(self.policy.model)
+        return {name: parameter.detach().cpu() for name, parameter in parameters.items()}
 
     def save(self, folder: Path) -> None:
         """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite."""
@@ -328,6 +338,8 @@ class Learner:
                 if not torch.isfinite(tensor).all():
                     raise ValueError(f"weight {name} is not finite: this {what} must not be checkpointed")
         save_file(weights, folder / POLICY)
+        if self.config.model.lora is not None:
+            save_file(_trained(self.policy.model), folder / ADAPTERS)
         save_file(_optimizer_tensors(self.optimizer, self.policy.model), folder / OPTIMIZER)
         if self.critic and self.critic_optimizer:
             save_file(critic, folder / CRITIC)
@@ -339,7 +351,7 @@ class Learner:
 
     def load(self, folder: Path) -> None:
         """Go back to a checkpoint."""
-        _load_parameters(self.policy.model, load_file(folder / POLICY))
+        _load_parameters(self.policy.model, load_file(folder / (ADAPTERS if self.config.model.lora else POLICY)))
         _load_optimizer(self.optimizer, self.policy.model, load_file(folder / OPTIMIZER))
         if self.critic and self.critic_optimizer:
             _load_parameters(self.critic, load_file(folder / CRITIC))
@@ -358,7 +370,8 @@ def _device(wanted: str) -> str:
 
 def _adamw(model: torch.nn.Module, lr: float, config: Config) -> torch.optim.AdamW:
     settings = config.learner
-    return torch.optim.AdamW(model.parameters(), lr=lr, betas=settings.betas, weight_decay=settings.weight_decay)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW(trained, lr=lr, betas=settings.betas, weight_decay=settings.weight_decay)
 
 
 def _step(optimizer: torch.optim.Optimizer, lr: float) -> None:
@@ -381,10 +394,16 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module)
     }
 
 
+def _trained(model: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters() if p.requires_grad}
+
+
 def _load_parameters(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
+    """Copy weights by name; adapters alone where those are what is trained."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
+            if name in weights or parameter.requires_grad:
+                parameter.copy_(weights[name])
 
 
 def _load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:

@@ -23,6 +23,7 @@ from ares.profiles import fingerprint, load, profile_names
 from flows import ablate_cli, runs_cli
 from flows.data_cli import app as data_app
 from flows.eval_cli import evaluate
+from flows.export_cli import export
 from flows.sandbox_cli import app as sandbox_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -34,6 +35,7 @@ app.command("report")(ablate_cli.report)
 app.command("eval")(evaluate)
 for command in (runs_cli.fork, runs_cli.diff, runs_cli.gc):
     app.command()(command)
+app.command()(export)
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, soft_wrap=True)
 

@@ -1,0 +1,74 @@
+"""A run's weights as a model directory that transformers, vLLM and lm-eval read.
+
+Covered: weights and tokenizer of a checkpoint, adapters on their own (peft's format) or merged. Not covered: upload.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+from ares.config import Config
+from ares.learner import ADAPTERS, POLICY
+from ares.run import read_config, runs_directory
+from ares.store import Ref, RunStore, StoreError
+
+
+def export(run: str, out: Path, step: int | None = None, merge: bool = False) -> int:
+    """Write the newest checkpoint (at or before `step`) of a run to `out`; returns the step it was made after.
+
+    Full weights are written in the type of the model that training started from. With model.lora the adapters are
+    written, or with `merge` the model they amount to. Raises StoreError.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise StoreError(f"{out} is not empty: name a new folder")
+    store = RunStore(runs_directory() / run)
+    config = read_config(store)
+    found, checkpoint = _checkpoint(store, step)
+    folder = store.folder(checkpoint)
+    model = _model(config)
+    if config.model.lora is not None and not merge:
+        model = _with_adapters(model, config, load_file(folder / ADAPTERS))
+    else:
+        with torch.no_grad():
+            weights = load_file(folder / POLICY)
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[name])
+    out.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(out)
+    AutoTokenizer.from_pretrained(config.model.path).save_pretrained(out)
+    return found
+
+
+def _checkpoint(store: RunStore, step: int | None) -> tuple[int, Ref]:
+    for number in reversed(store.committed_steps()):
+        if step is not None and number > step:
+            continue
+        commit = store.read_commit(number)
+        checkpoint = commit.artifacts.get("checkpoint")
+        if checkpoint is not None and store.intact([checkpoint]):
+            return commit.step, checkpoint
+    before = "" if step is None else f" at or before step {step}"
+    raise StoreError(f"Run {store.name!r} has no checkpoint{before} (train.checkpoint_every, train.keep_checkpoints)")
+
+
+def _model(config: Config) -> Any:
+    kind = AutoModel if config.model.family == "masked_diffusion" else AutoModelForCausalLM
+    remote = {"trust_remote_code": config.model.trust_remote_code}
+    settings = AutoConfig.from_pretrained(config.model.path, **remote)
+    return kind.from_pretrained(config.model.path, dtype=settings.dtype or torch.float32, **remote)
+
+
+def _with_adapters(model: Any, config: Config, adapters: dict[str, torch.Tensor]) -> Any:
+    from peft import get_peft_model
+
+    from ares.lora import peft_settings
+
+    assert config.model.lora is not None
+    wrapped = get_peft_model(model, peft_settings(config.model.lora))
+    named = {f"base_model.model.{name}": value for name, value in adapters.items()}
+    found = wrapped.load_state_dict(named, strict=False)
+    assert not found.unexpected_keys, f"adapters that the model has no place for: {found.unexpected_keys[:3]}"
+    return wrapped
