@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from ares.store import RunStore
-from tests.resume.test_kill_and_resume import assert_same
-from tests.short_runs import ares
+from tests.short_runs import ares, assert_same
 
 pytestmark = pytest.mark.slow
 SMALL = [
