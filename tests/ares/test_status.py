@@ -1,4 +1,3 @@
-import asyncio
 import io
 from pathlib import Path
 from typing import Any
@@ -6,12 +5,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from ares.batch import readable_rows, shape
 from ares.learner import Learner
 from ares.run import Run
 from ares.state import RunState
 from ares.status import run_status, sample_report, samples_table
 from ares.store import Commit, StoreError
-from tasks.training import Batch, shape_batch
 from tests.ares.builders import config, experienced, rows
 
 ACCURACIES: list[list[float | None]] = [[1, 1, 1, 0], [1, 0, None, 0]]
@@ -28,13 +27,16 @@ def step_of_a_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Commit
     run.store.write_commit(first)
     step = run.step(1)
     table = table.assign(prompt="a question", response=[f"answer {i}" for i in range(len(table))])
-    found = Batch(batch=run.store.write_folder(step.path("experience"), experienced(Learner(run.config), table).save))
-    shaped = asyncio.run(shape_batch.function(step, found, before))
-    state = run.store.read_json(shaped.state) | {"evaluations": [{"step": 1, "accuracy": 0.5, "mean_length": 6.0}]}
+    batch, after = experienced(Learner(run.config), table), RunState.initial(run.config, len(run.train))
+    metrics = shape(batch, after, run.config)
+    artifacts = {
+        "samples": run.store.write_rows(step.path("samples.parquet"), readable_rows(batch)),
+        "batch": run.store.write_folder(step.path("batch"), batch.save),
+    }
+    state = after.state_dict() | {"evaluations": [{"step": 1, "accuracy": 0.5, "mean_length": 6.0}]}
     commit = Commit(
-        step=1, parent=first.digest(), artifacts={"samples": shaped.samples, "batch": shaped.batch}, state=state,
-        metrics=shaped.metrics, timings={}, timestamp=2,
-    )  # fmt: skip
+        step=1, parent=first.digest(), artifacts=artifacts, state=state, metrics=metrics, timings={}, timestamp=2
+    )
     run.store.write_commit(commit)
     return run, commit
 

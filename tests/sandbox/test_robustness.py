@@ -103,7 +103,9 @@ def test_a_checker_that_its_own_test_exhausts_keeps_the_other_verdicts() -> None
 
 
 SPAWN = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in its background without it
 sys.path.insert(0, {repository!r})
 from sandbox import Program, SandboxPool
 pool = SandboxPool(num_workers=2)
