@@ -187,7 +187,8 @@ def main() -> None:
     start_ms = [1000 * worker.start_seconds for worker in start._workers if worker is not None]
     names = list(runs)
     a1, a2, bare = names[:3]
-    shape = f"{len(programs)} MBPP programs × 3 asserts, {workers} workers, {arguments.rounds} rounds"
+    origin = "MBPP" if MBPP.exists() else "stand-in"
+    shape = f"{len(programs)} {origin} programs × 3 asserts, {workers} workers, {arguments.rounds} rounds"
     print(f"{shape}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
     print("| design | programs/s | p50 ms | p95 ms | × a1 | × a2 | cost over zygote |")
     print("|---|---|---|---|---|---|---|")

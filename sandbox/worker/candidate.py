@@ -3,7 +3,6 @@
 import atexit
 import contextlib
 import os
-import random
 import socket
 import sys
 import threading
@@ -15,7 +14,7 @@ from . import server, wire
 from .confinement import Confinement
 
 EXIT_OUT_OF_MEMORY = 97
-_RANDOM_SEED = 20240607  # a verdict should not depend on the day
+RANDOM_SEED = 20240607  # a verdict should not depend on the day
 _REHEARSAL = """
 def solve(first, second):
     pairs = sorted([(str(item), item) for item in second], key=lambda pair: pair[0])
@@ -38,7 +37,8 @@ def main(confinement: Confinement, descriptors: list[int]) -> None:
         confinement.confine_user(is_checker=False, fds=descriptors)
         connection = wire.stream_socket(_RPC)
         request = wire.receive(connection)
-        _prepare_interpreter(request["stdin"])
+        if request["stdin"] is not None:
+            _provide_stdin(request["stdin"])
         confinement.confine_calls(False, request["memory_bytes"], request["cpu_seconds"])
         if request["stdin"] is None:
             _serve_functions(connection, request["source"])
@@ -53,17 +53,15 @@ def main(confinement: Confinement, descriptors: list[int]) -> None:
         os._exit(status)
 
 
-def _prepare_interpreter(stdin: str | None) -> None:
-    random.seed(_RANDOM_SEED)
-    if stdin is not None:
-        # A file rather than a pipe: nobody has to feed it, and a program may read it in any way.
-        file = os.memfd_create("stdin")
-        with os.fdopen(os.dup(file), "wb") as writer:
-            writer.write(stdin.encode("utf-8", "surrogatepass"))
-        os.lseek(file, 0, os.SEEK_SET)
-        os.dup2(file, 0)
-        os.close(file)
-        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+def _provide_stdin(text: str) -> None:
+    # A file rather than a pipe: nobody has to feed it, and a program may read it in any way.
+    file = os.memfd_create("stdin")
+    with os.fdopen(os.dup(file), "wb") as writer:
+        writer.write(text.encode("utf-8", "surrogatepass"))
+    os.lseek(file, 0, os.SEEK_SET)
+    os.dup2(file, 0)
+    os.close(file)
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
 
 
 def _load(source: str, module: types.ModuleType) -> dict[str, Any] | None:
@@ -101,7 +99,6 @@ def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -
         confinement.confine_user(is_checker=False, fds=[*descriptors, *keep])
         connection = wire.stream_socket(_RPC)
     request = wire.receive(connection)
-    _prepare_interpreter(request["stdin"])
     if confinement is not None:
         confinement.confine_calls(False, _REHEARSAL_BYTES, _REHEARSAL_SECONDS)
     with contextlib.suppress(wire.Disconnected):

@@ -33,7 +33,7 @@ class Confinement:
     _ruleset_candidate: int = -1
     _ruleset_checker: int = -1
     _readable: list[str] = dataclasses.field(default_factory=list)
-    _filters: dict[int | None, bytes] = dataclasses.field(default_factory=dict)
+    _filters: dict[bool, bytes] = dataclasses.field(default_factory=dict)
 
     def enter(self, wanted: set[str]) -> None:
         """Apply the worker-wide layers among those wanted and note which are missing.
@@ -107,12 +107,13 @@ class Confinement:
         raise OSError(error, os.strerror(error), "setresuid, then reading the standard library")
 
     def _check_seccomp(self) -> None:
-        programs = [self._filter(is_checker) for is_checker in (False, True)]  # also kept for all later forks
+        self._filter(is_checker=True)  # built here once, for all later forks
+        program = self._filter(is_checker=False)
         child = os.fork()
         if child == 0:
             try:
                 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-                seccomp.install(programs[0])
+                seccomp.install(program)
                 os._exit(0)
             except OSError as error:
                 os._exit(error.errno or 1)
@@ -125,12 +126,25 @@ class Confinement:
         self._ruleset_candidate = landlock.create_ruleset(self._readable, writable)
         self._ruleset_checker = landlock.create_ruleset(self._readable, [])
 
+    def limit_own_resources(self) -> None:
+        """For the zygote, before the first job: the limits that suit all that it forks, which inherit them."""
+        if "rlimits" in self.applied:
+            _set_limits(
+                {
+                    resource.RLIMIT_FSIZE: _MAX_FILE_BYTES,
+                    resource.RLIMIT_NOFILE: _MAX_OPEN_FILES,
+                    resource.RLIMIT_CORE: 0,
+                    resource.RLIMIT_MEMLOCK: 0,
+                    resource.RLIMIT_MSGQUEUE: 0,
+                }
+            )
+
     def _filter(self, is_checker: bool) -> bytes:
-        # A candidate is process 1 of its own PID namespace where there is one; a checker signals nobody.
-        pid = None if is_checker else 1 if self.pids is not None else os.getpid()
-        if pid not in self._filters:
-            self._filters[pid] = seccomp.build_filter(pid, may_receive_fds=is_checker)
-        return self._filters[pid]
+        # A checker signals nobody; a candidate itself: process 1 of its PID namespace, where it has one.
+        if is_checker not in self._filters:
+            pid = None if is_checker else 1 if self.pids is not None else seccomp.ANY_PID
+            self._filters[is_checker] = seccomp.build_filter(pid, may_receive_fds=is_checker)
+        return seccomp.for_pid(self._filters[is_checker], os.getpid())
 
     def prepare_candidate(self) -> None:
         """Called by the zygote before it forks a candidate: an empty /tmp and a PID namespace of its own."""
@@ -175,7 +189,8 @@ def _uids_of_worker() -> tuple[int, int]:
 
 
 def _keep_only(fds: list[int]) -> None:
-    aside = [fcntl.fcntl(fd, fcntl.F_DUPFD, 64) for fd in fds]  # first out of the way of the numbers to be given
+    # First out of the way of the numbers to be given.
+    aside = [fd if fd >= len(fds) else fcntl.fcntl(fd, fcntl.F_DUPFD, len(fds)) for fd in fds]
     for number, fd in enumerate(aside):
         os.dup2(fd, number)
     os.closerange(len(fds), 4096)
@@ -198,20 +213,18 @@ def _continue_as_first_process() -> None:
 
 
 def _limit_resources(memory_bytes: int, cpu_seconds: int, threads_are_countable: bool) -> None:
-    # Address space, not RLIMIT_DATA, which misses shared mappings. On top of what the zygote already has mapped.
-    address_space = _mapped_bytes() + memory_bytes
     limits = {
-        resource.RLIMIT_AS: address_space,
+        # Address space, not RLIMIT_DATA, which misses shared mappings. On top of what the zygote already has mapped.
+        resource.RLIMIT_AS: _mapped_bytes() + memory_bytes,
         # The first process of a PID namespace ignores SIGXCPU, so soft = hard: the kernel sends SIGKILL.
         resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_FSIZE: _MAX_FILE_BYTES,
-        resource.RLIMIT_NOFILE: _MAX_OPEN_FILES,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_MSGQUEUE: 0,
     }
     if threads_are_countable:
         limits[resource.RLIMIT_NPROC] = _MAX_THREADS
+    _set_limits(limits)
+
+
+def _set_limits(limits: dict[int, int]) -> None:
     for kind, limit in limits.items():
         hard = resource.getrlimit(kind)[1]
         value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)

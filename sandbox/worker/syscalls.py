@@ -4,6 +4,7 @@ The numbers are those of the kernel's `unistd.h` (x86-64 and the generic table t
 lacks the call. Anything not in ALLOWED, nor in the conditional rules of `seccomp.py`, fails with EPERM.
 """
 
+import functools
 import os
 
 # name: (x86-64, aarch64)
@@ -172,6 +173,7 @@ def machine() -> tuple[int, int]:
     return _MACHINES[name]
 
 
+@functools.cache
 def number(name: str, column: int | None = None) -> int | None:
     """The number of a system call on this machine (or in the given column), None where the machine lacks it."""
     return NUMBERS[name][machine()[0] if column is None else column]

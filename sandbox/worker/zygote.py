@@ -9,6 +9,7 @@ import contextlib
 import gc
 import mmap
 import os
+import random
 import select
 import signal
 import socket
@@ -49,6 +50,7 @@ _WARM = [
     "time",
     "typing",
 ]
+_LOW_NUMBERS = 8
 
 
 def main(connection: socket.socket) -> None:
@@ -69,10 +71,12 @@ def main(connection: socket.socket) -> None:
     sys.path[:] = [path for path in sys.path if path != settings["package_root"]]
     os.environ.clear()
     zygote = Zygote(connection, layers)
+    random.seed(candidate.RANDOM_SEED)  # nothing draws before a program does
     candidate.rehearse()
     gc.collect()
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
     zygote.hold_hot_pages(proc)
+    layers.limit_own_resources()  # afterwards, for held pages count as locked memory
     report = {"applied": layers.applied, "missing": layers.missing, "seconds": time.monotonic() - started}
     wire.send(connection, report)
     zygote.serve()
@@ -84,7 +88,10 @@ class Zygote:
     def __init__(self, connection: socket.socket, layers: confinement.Confinement) -> None:
         self._connection = connection
         self._layers = layers
-        self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        # Low numbers stay taken: then nothing that a fork keeps is in the way of the numbers it gives out.
+        while (null := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) < _LOW_NUMBERS:
+            pass
+        self._null = null
         self._progress = mmap.mmap(-1, mmap.PAGESIZE)  # shared: the test a checker is at, should it die there
         self._held = -1  # the descriptor on which it depends that forks copy hot pages at once
         self._candidate = 0
