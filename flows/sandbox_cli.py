@@ -28,6 +28,8 @@ def probe() -> None:
     report = IsolationReport.from_worker(worker.report)
     for line in report.lines():
         console.print(line, markup=False)
+    if (recipe := report.container_recipe()) is not None:
+        console.print(recipe, markup=False)
     lacking = report.lacking()
     console.print(f"worker start: {1000 * worker.start_seconds:.0f} ms")
     if lacking:

@@ -1,6 +1,7 @@
 """What isolation a worker got, whether that is enough, and what to do where it is not."""
 
 import dataclasses
+import os
 from typing import Any, Self
 
 from sandbox.worker.confinement import LAYERS
@@ -25,6 +26,10 @@ _REMEDIES = {
     "cgroup": "optional; delegate a memory cgroup: systemd-run --user --scope -p Delegate=memory, or cgroup v2 with a "
     "writable /sys/fs/cgroup in the container",
 }
+_OPEN = "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
+_DOCKER_AS_USER = f"docker run --user 1000 --security-opt seccomp=unconfined {_OPEN} …"
+_DOCKER_AS_ROOT = f"docker run --cap-add SYS_ADMIN {_OPEN} …"
+_BY_A_CONTAINER = ("namespaces", "root", "uid")  # what its settings decide; the rest is the kernel's, unless refused
 _PURPOSES = {
     "namespaces": "no network, own processes, killed as a whole",
     "root": "a root of read-only libraries and a small /tmp; the machine's files are not there",
@@ -85,6 +90,22 @@ class IsolationReport:
     def lines(self) -> list[str]:
         """One line for every layer."""
         return [self.explain(layer) for layer in (*LAYERS, "cgroup")]
+
+    def container_recipe(self) -> str | None:
+        """Whether and how a container gives the missing layers; None where none is missing."""
+        missing = [layer for layer in LAYERS if layer in self.missing]
+        if not missing:
+            return None
+        gained = ", ".join(layer for layer in missing if layer in _BY_A_CONTAINER or self.missing[layer][0] == "EPERM")
+        if not gained:
+            return f"A container would not help: it shares this machine's kernel, which lacks {', '.join(missing)}."
+        if "KUBERNETES_SERVICE_HOST" in os.environ:
+            how = "this Kubernetes pod needs the securityContext in docs/sandbox.md, Containers."
+        elif os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
+            how = f"start this container with {_DOCKER_AS_USER} or, as root, {_DOCKER_AS_ROOT}"
+        else:  # no user namespaces then, here as in a container
+            how = f"where this machine's settings must stay as they are, work in a container: {_DOCKER_AS_ROOT}"
+        return f"For {gained}: {how}"
 
     def summary(self) -> str:
         """The layers in force, in one phrase."""

@@ -9,6 +9,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 ROOMS = ("algorithms", "ares", "flows", "profiles", "rewards", "tasks")
 EXECUTING_NAMES = {"exec", "eval", "compile", "__import__"}
 EXECUTING_MODULES = {"subprocess", "pty", "runpy", "code", "codeop", "marshal", "pickle", "shelve"}
+EXECUTING_MODULES |= {"cloudpickle", "dill", "joblib"}
 EXECUTING_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
 # (file, what): why it is no untrusted text.
 ALLOWED = {
@@ -35,8 +36,20 @@ def executing(tree: ast.AST) -> Iterator[str]:
             and (node.value.id, node.attr.startswith(EXECUTING_OS)) == ("os", True)
         ):
             yield f"os.{node.attr}"
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "builtins"
+            and node.attr in EXECUTING_NAMES
+        ):
+            yield f"builtins.{node.attr}"
         elif isinstance(node, ast.Attribute) and node.attr.startswith("create_subprocess_"):
             yield f"asyncio.{node.attr}"
+
+
+def test_every_room_is_searched() -> None:
+    rooms = {path.parent.name for path in REPOSITORY.glob("[!.]*/*.py")}
+    assert rooms - {"sandbox", "tests", "benchmarks"} <= set(ROOMS)
 
 
 def test_only_the_sandbox_executes_text() -> None:
@@ -52,8 +65,15 @@ def test_only_the_sandbox_executes_text() -> None:
 
 def test_the_search_finds_what_it_should() -> None:
     text = "import subprocess as s\nfrom pickle import loads\nexec(x)\nos.execv(a, b)\nre.compile('a')\nmodel.eval()\n"
-    text += "asyncio.create_subprocess_shell(x)\n"
-    found = ["asyncio.create_subprocess_shell", "exec", "import pickle", "import subprocess", "os.execv"]
+    text += "asyncio.create_subprocess_shell(x)\nbuiltins.eval(x)\n"
+    found = [
+        "asyncio.create_subprocess_shell",
+        "builtins.eval",
+        "exec",
+        "import pickle",
+        "import subprocess",
+        "os.execv",
+    ]
     assert sorted(executing(ast.parse(text))) == found
 
 
