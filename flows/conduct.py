@@ -1,17 +1,17 @@
 """A part of a run as a flow run of its own, under the run's flow run.
 
-Covered: the name and identity of a step's flow run, going on while Prefect's server is away. Not covered: what a step
-does (flows/train.py).
+Covered: the name and identity of a step's flow run, leaving when the run was suspended, going on while Prefect's server
+is away. Not covered: what a step does (flows/train.py).
 """
 
 import logging
 from collections.abc import Awaitable, Callable
 from types import FunctionType
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
-from prefect import Flow
-from prefect.exceptions import PrefectHTTPStatusError
+from prefect import Flow, get_client, runtime
+from prefect.exceptions import Pause, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL
 
 logger = logging.getLogger(__name__)
@@ -21,10 +21,12 @@ ANSWER_SECONDS = 5.0
 async def conducted(part: Callable[..., Awaitable[None]], title: str, *arguments: int) -> None:
     """Run `part(*arguments)` as a child flow run called `title`; as a plain call while the server is away.
 
-    `part` may be called a second time, when the server is lost on the way: its finished phases are kept.
+    `part` may be called a second time, when the server is lost on the way: its finished phases are kept. Raises Pause
+    when the run was suspended.
     """
     if await _server_answers():
         try:
+            await _leave_when_suspended()
             await _child(part, title)(*arguments)
             return
         except (httpx.TransportError, PrefectHTTPStatusError) as error:
@@ -46,6 +48,15 @@ def _child(part: Callable[..., Awaitable[None]], title: str) -> Flow[..., Awaita
     own.__qualname__ = f"{part.__name__}-{uuid4().hex}"
     own.__doc__, own.__annotations__, own.__module__ = part.__doc__, part.__annotations__, part.__module__
     return Flow(own, name=f"ares-{part.__name__.replace('_', '-')}", flow_run_name=title, persist_result=False)
+
+
+async def _leave_when_suspended() -> None:
+    """Prefect tells a flow of its suspension by an event or a question every ten seconds: some short steps too late."""
+    if PREFECT_API_URL.value() and runtime.flow_run.id:
+        async with get_client() as client:
+            state = (await client.read_flow_run(UUID(str(runtime.flow_run.id)))).state
+        if state and state.is_paused():
+            raise Pause(state=state)
 
 
 async def _server_answers() -> bool:

@@ -75,7 +75,8 @@ def _register_automation() -> None:
     )
     with get_client(sync_client=True) as client:
         known = client.read_automations_by_name(AUTOMATION)
-        if known:
-            client.update_automation(known[0].id, wanted)
-        else:
+        if not known:
             client.create_automation(wanted)
+        elif AutomationCore.model_validate(known[0].model_dump(include=set(AutomationCore.model_fields))) != wanted:
+            # An update forgets which heartbeats are awaited: a run that died with `ares up` would never be marked.
+            client.update_automation(known[0].id, wanted)

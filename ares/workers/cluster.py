@@ -220,7 +220,15 @@ class Cluster:
             address = os.environ.get("RAY_ADDRESS")
             threads = learner.threads * learner.ranks + rollout.threads * rollout.engines
             local = {} if address else {"num_cpus": max(os.cpu_count() or 1, threads), "include_dashboard": False}
-            ray.init(address=address, logging_level=logging.WARNING, log_to_driver=False, **local)
+            settings = {"address": address, "logging_level": logging.WARNING, "log_to_driver": False, **local}
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    ray.init(**settings)
+                    break
+                except Exception as error:  # Ray raises no narrower class when its raylet needs more than 30 s
+                    if address or attempt == ATTEMPTS or "timed out during startup" not in str(error):
+                        raise
+                    logger.warning("Ray did not start (attempt %d of %d): %s", attempt, ATTEMPTS, error)
         available = ray.cluster_resources().get("GPU", 0)
         check_gpus(self.config, int(available), "the Ray cluster")
         if self._placement is None and uses_gpus(self.config, available):
