@@ -72,7 +72,7 @@ def bare(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
     run = Run.open(config, "conducted", Path(HOME))
     run.state = RunState.restored(config, len(run.train), run.store.read_commit(0).state)
     settings = config.model_dump(mode="json")
-    ray.init(num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
     learner = ray.remote(BareLearner).options(num_cpus=1).remote(settings, str(run.store.directory.absolute()))
     engine = ray.remote(EngineActor).options(num_cpus=1).remote(settings)
     ray.get([learner.version.remote(), engine.version.remote()])

@@ -220,7 +220,12 @@ class Cluster:
             address = os.environ.get("RAY_ADDRESS")
             threads = learner.threads * learner.ranks + rollout.threads * rollout.engines
             local = {} if address else {"num_cpus": max(os.cpu_count() or 1, threads), "include_dashboard": False}
-            settings = {"address": address, "logging_level": logging.WARNING, "log_to_driver": False, **local}
+            settings = {
+                "address": address or "local",
+                "logging_level": logging.WARNING,
+                "log_to_driver": False,
+                **local,
+            }
             for attempt in range(1, ATTEMPTS + 1):
                 try:
                     ray.init(**settings)

@@ -27,7 +27,7 @@ class Pair:
     """Two ranks, one learner in this process, and the batch both are given."""
 
     def __init__(self, directory: Path) -> None:
-        ray.init(num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
+        ray.init(address="local", num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
         self.store = RunStore(directory)
         self.alone = Learner(config(*OVERRIDES))
         sampled = rows([[1, 0, 1, 0], [0, 0, 1, 0], [1, 1, 0, 1], [0, 1, 0, 0]], LENGTHS)

@@ -57,7 +57,7 @@ class Sampler:
     """The actor with the learner's weights in it."""
 
     def __init__(self) -> None:
-        ray.init(num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
+        ray.init(address="local", num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
         self.actor = ray.remote(careless()).options(num_cpus=1).remote(CONFIG.model_dump(mode="json"))
         self.learner = Learner(CONFIG)
         self.version = 0

@@ -27,7 +27,7 @@ def test_a_pool_in_an_actor() -> None:
         isolation = pool.isolation
     paths = f"{REPOSITORY}:{Path(__file__).parent}"
     environment = {"env_vars": {"PYTHONPATH": paths}}
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     try:
         actor = ray.remote(Judge).remote()
         assert ray.get(actor.judge.remote("def f(x): return x + 1"), timeout=60) == ("accepted", isolation)
