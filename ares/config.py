@@ -205,6 +205,9 @@ class LearnerConfig(Strict):
     """CPU threads of each learner rank. Part of the fingerprint: another count gives other bits."""
     ranks: int = Field(1, ge=1)
     """Learner processes that share every global batch; one GPU each where there are GPUs."""
+    sharded: bool = False
+    """Each rank holds a part of every weight, gradient and moment (FSDP2), and gathers a layer when it is needed: less
+    memory, more traffic. Off: each holds them whole, which is faster for small models."""
 
 
 class ValidationConfig(Strict):
@@ -285,6 +288,8 @@ class Config(Strict):
         masked = self.model.family == "masked_diffusion"
         if self.model.lora is not None and (masked or self.algorithm.kl.reference_sync is not None):
             raise ValueError("model.lora is for causal models, and their reference cannot move (kl.reference_sync)")
+        if self.learner.sharded and (masked or self.algorithm.kl.penalty == "full"):
+            raise ValueError("learner.sharded is for causal models, without the exact KL (algorithm.kl.penalty=full)")
         if masked != (self.rollout.engine == "diffusion"):
             raise ValueError(
                 f"model.family={self.model.family} and rollout.engine={self.rollout.engine} do not go together: "

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 
+from ares import checkpoints
 from ares.config import Config
-from ares.learner import ADAPTERS, POLICY
 from ares.run import read_config, runs_directory
 from ares.store import Ref, RunStore, StoreError
 
@@ -30,10 +29,10 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     folder = store.folder(checkpoint)
     model = _model(config)
     if config.model.lora is not None and not merge:
-        model = _with_adapters(model, config, load_file(folder / ADAPTERS))
+        model = _with_adapters(model, config, checkpoints.read(folder, checkpoints.ADAPTERS))
     else:
         with torch.no_grad():
-            weights = load_file(folder / POLICY)
+            weights = checkpoints.read(folder, checkpoints.POLICY)
             for name, parameter in model.named_parameters():
                 parameter.copy_(weights[name])
     out.mkdir(parents=True, exist_ok=True)

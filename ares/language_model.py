@@ -6,6 +6,7 @@ transform their logits after the head (they are refused at loading).
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import ModelConfig
 from ares.packing import layout
+from ares.sharding import Whole
 
 
 class ModelError(ValueError):
@@ -36,6 +38,7 @@ class LanguageModel:
 
     def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
         self.model = model
+        self.whole = Whole(model)
         self.decoder = model.get_decoder()
         self.head = model.get_output_embeddings()
         self.compute_dtype = compute_dtype
@@ -63,13 +66,15 @@ class LanguageModel:
 
     def token_log_probs(self, batch: Any, temperature: float) -> TokenLogProbs:
         """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
+        return TokenLogProbs(*self.whole(partial(self._log_probs_and_entropies, batch, temperature)))
+
+    def _log_probs_and_entropies(self, batch: Any, temperature: float) -> tuple[Tensor, Tensor]:
         hidden = self._response_hidden(batch)
         targets = batch["responses"][batch["response_mask"].bool()]
         weight = self.head.weight.to(self.compute_dtype)
         bias = None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
         hidden = hidden.to(self.compute_dtype)
-        log_probs, entropies = logprobs_and_entropy(hidden, weight, targets, bias, temperature)
-        return TokenLogProbs(log_probs, entropies)
+        return logprobs_and_entropy(hidden, weight, targets, bias, temperature)
 
     def row_tokens(self, batch: DataProto) -> Tensor:
         """Tokens that a row costs in a pass: [B]."""

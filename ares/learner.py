@@ -1,24 +1,24 @@
 """The learner: policy, reference and critic on one device; log-probs before an update, and the update itself.
 
 Covered: padding-free log-probs and entropies, PPO epochs with an exact global batch whatever the micro-batch, KL in the
-loss, the critic of GAE, skipping of non-finite updates, checkpoints; several ranks that share each global batch. Plain
-torch and transformers: no Ray, no Prefect. Not covered: weights spread over ranks.
+loss, the critic of GAE, skipping of non-finite updates, checkpoints; several ranks that share each global batch, each
+with all weights or with a part of every weight (ares/sharding.py). Plain torch and transformers: no Ray, no Prefect.
 """
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.distributed.fsdp import register_fsdp_forward_method
 
 from algorithms.kl import BucketBeta, bucket_means, bucket_totals, row_coefficients
 from algorithms.losses import compute_kl_loss, compute_policy_loss, compute_value_loss, loss_normalizer
 from algorithms.protocol import DataProto
+from ares import checkpoints
 from ares.config import Config
 from ares.language_model import Critic, LanguageModel
 from ares.masked_language_model import MaskedLanguageModel, mask_seeds
@@ -26,8 +26,7 @@ from ares.packing import micro_batches
 from ares.ranks import Ranks
 from ares.state import bucket_beta
 
-REFERENCE, ADAPTERS = "reference.safetensors", "adapters.safetensors"
-POLICY, OPTIMIZER, CRITIC, LEARNER = "policy.safetensors", "optimizer.safetensors", "critic.safetensors", "learner.json"
+LEARNER = "learner.json"
 
 
 @dataclass
@@ -88,8 +87,11 @@ class Learner:
         self.config = config
         self.ranks = ranks
         self.device = torch.device(_device(config.learner.device))
+        self.sharded = config.learner.sharded and ranks.count > 1
+        # What is spread over ranks goes to their devices part by part.
+        device = torch.device("cpu") if self.sharded else self.device
         kind = MaskedLanguageModel if config.model.family == "masked_diffusion" else LanguageModel
-        self.policy: Any = kind.load(config.model, self.device)  # the two kinds have one interface
+        self.policy: Any = kind.load(config.model, device)  # the two kinds have one interface
         kl = config.algorithm.kl
         self.reference: Any = None
         if config.model.lora is not None:
@@ -98,13 +100,25 @@ class Learner:
             add_adapters(self.policy.model, config.model.lora)
             self.reference = WithoutAdapters(self.policy) if kl.placement != "none" else None
         elif kl.placement != "none":
-            self.reference = kind.load(config.model, self.device).frozen()
+            self.reference = kind.load(config.model, device).frozen()
         uses_critic = config.algorithm.advantage.estimator == "gae"
-        self.critic = Critic(config.model, self.device) if uses_critic else None
+        self.critic = Critic(config.model, device) if uses_critic else None
+        if self.sharded:
+            self._shard()
         self.optimizer = _adamw(self.policy.model, config.learner.lr, config)
         self.critic_optimizer = _adamw(self.critic, config.learner.critic_lr, config) if self.critic else None
         self.version = 0
         self.optimizer_steps = 0
+
+    def _shard(self) -> None:
+        from ares.sharding import shard
+
+        shard(self.policy.whole, self.policy.model, self.device)
+        if isinstance(self.reference, LanguageModel):
+            shard(self.reference.whole, self.reference.model, self.device)
+        if self.critic is not None:
+            shard(self.critic, self.critic.decoder, self.device)
+            register_fsdp_forward_method(self.critic, "values")
 
     # ---- before the update -----------------------------------------------------------------------------------------
 
@@ -128,7 +142,7 @@ class Learner:
         names += ["exact_kl"] if exact_kl else []
         fields = {name: torch.zeros(mask.shape) for name in names}
         temperature = self.config.rollout.temperature
-        for rows in self._micro_batches(batch):
+        for rows, idle in self._micro_batches(batch):
             part = batch[rows].batch.to(self.device)
             own = self.policy.token_log_probs(part, temperature)
             found = {"old_log_probs": own.log_probs, "entropies": own.entropies}
@@ -138,18 +152,25 @@ class Learner:
                 found["exact_kl"] = self.policy.exact_kl(self.reference, part, temperature)
             if self.critic is not None:
                 found["values"] = self.critic.values(part)
-            for name, values in found.items():
+            for name, values in {} if idle else found.items():
                 fields[name][rows] = self._padded(part["response_mask"], values, mask.shape[1])
         for name in names:
             self.ranks.sum(fields[name])  # a row is zero on every rank but one
         return DataProto.from_dict(tensors=fields)
 
-    def _micro_batches(self, batch: DataProto) -> list[Tensor]:
-        """This rank's rows of a batch, in batches that pass through the model together."""
+    def _micro_batches(self, batch: DataProto) -> list[tuple[Tensor, bool]]:
+        """This rank's rows of a batch, in batches that pass through the model together; and whether they are idle.
+
+        Ranks with parts of the weights need each other in every pass: who has fewer batches passes a row for nothing.
+        """
         lengths = self.policy.row_tokens(batch)
-        own = self.ranks.share(lengths)
         budget = self.config.learner.micro_batch_tokens
-        return [own[rows] for rows in micro_batches(lengths[own], budget, self.policy.packs)] if len(own) else []
+        own, *others = (
+            [rows[part] for part in micro_batches(lengths[rows], budget, self.policy.packs)] if len(rows) else []
+            for rows in self.ranks.shares(lengths, of_others=self.sharded)
+        )
+        idle = max(len(parts) for parts in [own, *others]) - len(own)
+        return [(rows, False) for rows in own] + [(torch.tensor([0]), True)] * idle
 
     def _padded(self, response_mask: Tensor, values: Tensor, length: int) -> Tensor:
         """Values of the response tokens, row after row, as [rows, length] with zeros elsewhere."""
@@ -202,8 +223,11 @@ class Learner:
         row_kls = torch.zeros(len(batch))
         means = _Means()
         losses: dict[str, float] = {}
-        for rows in self._micro_batches(batch):
+        for rows, idle in self._micro_batches(batch):
             part = _MicroBatch(batch[rows], self.device)
+            if idle:
+                self._idle_pass(part)
+                continue
             terms = self._policy_terms(part, controller, averaging, means)
             if self.critic is not None:
                 terms["critic/vf_loss"] = self._critic_loss(part, normalizer, means)
@@ -227,6 +251,13 @@ class Learner:
             (difficulty,) = batch.require("difficulty")
             controller.update(bucket_means(bucket_totals(difficulty, row_kls)))
         return means
+
+    def _idle_pass(self, part: _MicroBatch) -> None:
+        """A pass forth and back that leaves no gradient."""
+        passed = self.policy.token_log_probs(part.tensors, self.config.rollout.temperature).log_probs.sum()
+        if self.critic is not None:
+            passed = passed + self.critic.values(part.tensors).sum()
+        (0.0 * passed).backward()
 
     def _over_ranks(self, means: _Means, losses: dict[str, float]) -> tuple[_Means, dict[str, float]]:
         """The figures of the whole global batch from every rank's share of it."""
@@ -300,8 +331,11 @@ class Learner:
 
     def _clip(self, model: torch.nn.Module) -> float:
         """Sum the gradients over ranks and scale them down to the largest norm; returns the norm before."""
-        self.ranks.sum_gradients(model)
-        return float(torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.learner.max_grad_norm))
+        if not self.sharded:  # else they are sums already
+            self.ranks.sum_gradients(model)
+        return float(
+            checkpoints.whole(torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.learner.max_grad_norm))
+        )
 
     def _beta_controller(self, state: dict[str, Any] | None) -> BucketBeta | None:
         if state is None:
@@ -314,50 +348,74 @@ class Learner:
         """Every algorithm.kl.reference_sync steps the reference becomes a copy of the policy."""
         every = self.config.algorithm.kl.reference_sync
         if every is not None and self.reference is not None and self.version % every == 0:
-            _load_parameters(self.reference.model, dict(self.policy.model.named_parameters()))
+            with torch.no_grad():
+                own = dict(self.policy.model.named_parameters())
+                for name, parameter in self.reference.model.named_parameters():
+                    parameter.copy_(own[name])
 
     # ---- weights ---------------------------------------------------------------------------------------------------
 
-    def weights(self) -> dict[str, Tensor]:
-        """The policy's weights on the CPU, by name; adapters are merged into them."""
-        parameters = dict(self.policy.model.named_parameters())
+    def _policy_weights(self) -> dict[str, Tensor]:
         if self.config.model.lora is not None:
             from ares.lora import merged_weights
 
-            parameters = merged_weights(self.policy.model)
-        return {name: parameter.detach().cpu() for name, parameter in parameters.items()}
+            return merged_weights(self.policy.model)
+        return dict(self.policy.model.named_parameters())
 
-    def save(self, folder: Path) -> None:
-        """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite."""
-        weights = {name: tensor.contiguous() for name, tensor in self.weights().items()}
-        critic = {}
-        if self.critic:
-            critic = {name: p.detach().cpu().contiguous() for name, p in self.critic.named_parameters()}
-        for what, tensors in (("policy", weights), ("critic", critic)):
-            for name, tensor in tensors.items():
-                if not torch.isfinite(tensor).all():
-                    raise ValueError(f"weight {name} is not finite: this {what} must not be checkpointed")
-        save_file(weights, folder / POLICY)
+    def weights(self) -> dict[str, Tensor]:
+        """The policy's weights on the CPU, by name; adapters are merged into them. Sharded, every rank must call."""
+        return {name: checkpoints.whole(parameter) for name, parameter in self._policy_weights().items()}
+
+    def save(self, folder: Path | None) -> None:
+        """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite.
+
+        Of several ranks the first writes, the others need no folder; sharded, every rank must call, and writes its own.
+        """
+        if self.sharded:
+            folder = self.ranks.gather(folder)[0]
+        elif self.ranks.rank:
+            return
+        assert folder is not None
+        tensors = {checkpoints.POLICY: self._policy_weights()}
         if self.config.model.lora is not None:
-            save_file(_trained(self.policy.model), folder / ADAPTERS)
-        save_file(_optimizer_tensors(self.optimizer, self.policy.model), folder / OPTIMIZER)
+            tensors[checkpoints.ADAPTERS] = _trained(self.policy.model)
         if self.critic and self.critic_optimizer:
-            save_file(critic, folder / CRITIC)
-            save_file(_optimizer_tensors(self.critic_optimizer, self.critic), folder / f"critic-{OPTIMIZER}")
+            tensors[checkpoints.CRITIC] = dict(self.critic.named_parameters())
+        self._check_finite(tensors)
+        tensors[checkpoints.OPTIMIZER] = checkpoints.optimizer_tensors(self.optimizer, self.policy.model)
+        if self.critic and self.critic_optimizer:
+            moments = checkpoints.optimizer_tensors(self.critic_optimizer, self.critic)
+            tensors[checkpoints.CRITIC_OPTIMIZER] = moments
         if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
-            moved = {name: p.detach().cpu().contiguous() for name, p in self.reference.model.named_parameters()}
-            save_file(moved, folder / REFERENCE)
-        (folder / LEARNER).write_text(json.dumps({"version": self.version, "optimizer_steps": self.optimizer_steps}))
+            tensors[checkpoints.REFERENCE] = dict(self.reference.model.named_parameters())
+        for name, named in tensors.items():
+            checkpoints.write(folder, name, named, first=not self.ranks.rank)
+        if not self.ranks.rank:
+            counters = {"version": self.version, "optimizer_steps": self.optimizer_steps}
+            (folder / LEARNER).write_text(json.dumps(counters))
+
+    def _check_finite(self, tensors: dict[str, dict[str, Tensor]]) -> None:
+        bad = [
+            f"weight {name} is not finite: this {what} must not be checkpointed"
+            for what, named in tensors.items()
+            for name, tensor in named.items()
+            if not torch.isfinite(checkpoints.local(tensor)).all()
+        ]
+        for found in self.ranks.gather(bad[:1]) if self.sharded else [bad]:
+            if found:
+                raise ValueError(found[0])
 
     def load(self, folder: Path) -> None:
-        """Go back to a checkpoint."""
-        _load_parameters(self.policy.model, load_file(folder / (ADAPTERS if self.config.model.lora else POLICY)))
-        _load_optimizer(self.optimizer, self.policy.model, load_file(folder / OPTIMIZER))
+        """Go back to a checkpoint, of any number of ranks."""
+        trained = checkpoints.ADAPTERS if self.config.model.lora else checkpoints.POLICY
+        checkpoints.read_into(folder, trained, _trained(self.policy.model))
+        checkpoints.load_optimizer(folder, checkpoints.OPTIMIZER, self.optimizer, self.policy.model)
         if self.critic and self.critic_optimizer:
-            _load_parameters(self.critic, load_file(folder / CRITIC))
-            _load_optimizer(self.critic_optimizer, self.critic, load_file(folder / f"critic-{OPTIMIZER}"))
+            checkpoints.read_into(folder, checkpoints.CRITIC, dict(self.critic.named_parameters()))
+            checkpoints.load_optimizer(folder, checkpoints.CRITIC_OPTIMIZER, self.critic_optimizer, self.critic)
         if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
-            _load_parameters(self.reference.model, load_file(folder / REFERENCE))
+            moved = dict(self.reference.model.named_parameters())
+            checkpoints.read_into(folder, checkpoints.REFERENCE, moved)
         counters = json.loads((folder / LEARNER).read_text())
         self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
 
@@ -380,38 +438,5 @@ def _step(optimizer: torch.optim.Optimizer, lr: float) -> None:
     optimizer.step()
 
 
-def _named_states(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    for name, parameter in model.named_parameters():
-        if parameter in optimizer.state:
-            yield name, optimizer.state[parameter]
-
-
-def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Tensor]:
-    return {
-        f"{key}/{name}": value.detach().cpu().contiguous()
-        for name, state in _named_states(optimizer, model)
-        for key, value in state.items()
-    }
-
-
 def _trained(model: torch.nn.Module) -> dict[str, Tensor]:
-    return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters() if p.requires_grad}
-
-
-def _load_parameters(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
-    """Copy weights by name; adapters alone where those are what is trained."""
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name in weights or parameter.requires_grad:
-                parameter.copy_(weights[name])
-
-
-def _load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
-    optimizer.state.clear()
-    for name, parameter in model.named_parameters():
-        if f"step/{name}" in tensors:
-            optimizer.state[parameter] = {
-                "step": tensors[f"step/{name}"].clone(),
-                "exp_avg": tensors[f"exp_avg/{name}"].to(parameter.device),
-                "exp_avg_sq": tensors[f"exp_avg_sq/{name}"].to(parameter.device),
-            }
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

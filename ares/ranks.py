@@ -1,7 +1,8 @@
-"""The ranks of a learner: each holds all weights and trains on its share of every global batch; sums make them agree.
+"""The ranks of a learner: each trains on its share of every global batch; sums make them agree.
 
 Covered: who has which rows, sums of gradients and figures over ranks (gloo on a CPU, NCCL on GPUs), the same on every
-rank. A process that joined no group is the only rank, and nothing is summed. Not covered: weights spread over ranks.
+rank. A process that joined no group is the only rank, and nothing is summed. Not covered: weights spread over ranks
+(ares/sharding.py).
 """
 
 from dataclasses import dataclass
@@ -36,11 +37,13 @@ class Ranks:
         dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=count, timeout=PATIENCE)
         return cls(rank, count)
 
-    def share(self, lengths: Tensor) -> Tensor:
-        """This rank's rows of a batch whose rows have these lengths [B]."""
+    def shares(self, lengths: Tensor, of_others: bool = False) -> list[Tensor]:
+        """This rank's rows of a batch whose rows have these lengths [B]; if asked for, then those of the others."""
         if self.count == 1:
-            return torch.arange(len(lengths))
-        return share_rows(lengths, self.count)[self.rank]
+            return [torch.arange(len(lengths))]
+        found = share_rows(lengths, self.count)
+        own = found.pop(self.rank)
+        return [own, *(found if of_others else [])]
 
     def sum(self, values: Tensor) -> None:
         """Replace values by their sum over ranks."""

@@ -58,12 +58,20 @@ class LearnerActor:
         return self.learner.update(DataProto.load(self.store.folder(batch)), beta)
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The policy's weights (arrays: they cross Ray's object store without a copy)."""
+        """The policy's weights (arrays: they cross Ray's object store without a copy). Sharded, all ranks must call."""
         return {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
 
+    def contribute(self) -> None:
+        """Take part in gathering the weights that the first rank is asked for."""
+        if self.config.learner.sharded:
+            self.learner.weights()
+
     def save(self, target: str) -> Ref | None:
-        """Write a checkpoint: every rank holds the same weights and moments."""
-        return None if self.rank else self.store.write_folder(target, self.learner.save)
+        """Write a checkpoint; the ranks but the first add their parts where weights are sharded."""
+        if self.rank:
+            self.learner.save(None)
+            return None
+        return self.store.write_folder(target, self.learner.save)
 
     def load(self, checkpoint: Ref) -> None:
         """Go back to a checkpoint."""

@@ -34,6 +34,8 @@ class LearnerGroup:
 
     def weights(self) -> Any:
         """A reference to the policy's weights, which go to the engines without passing through this process."""
+        for actor in self.actors[1:]:
+            actor.contribute.remote()
         return self.actors[0].weights.remote()
 
     def kill(self) -> None:
