@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from algorithms.protocol import DataProto
+from algorithms.remembered import Remembered
 
 BUCKETS = ("easy", "medium", "hard")
 UNKNOWN = -1
@@ -99,11 +100,20 @@ class DifficultyTracker:
         self.target_mode = target_mode
         self.target_ema = target_ema
         self.drop_allpass_entropy_threshold = drop_allpass_entropy_threshold
-        self.difficulty_dict_train: dict[Any, str] = {}
+        self.difficulty_dict_train: Remembered[Any, str] = Remembered()
         self.target_high_entropy_token_num_dict: dict[str, float] = {}
         self.alpha_entropy_dict: dict[str, float] = per_bucket(alpha_init, "alpha_init")
-        self.skip_gid_set: set[Any] = set()
+        self._skipped: Remembered[Any, None] = Remembered()
         self._statistics: dict[str, dict[str, float]] = {}
+
+    @property
+    def skip_gid_set(self) -> KeysView[Any]:
+        """Prompts that are left out from now on."""
+        return self._skipped.keys()
+
+    def skip(self, gid: Any) -> None:
+        """Leave a prompt out from now on."""
+        self._skipped[gid] = None
 
     def update_difficulty_and_skip_gid_set(self, batch: DataProto) -> None:
         """Take in one scored batch: global_id, accuracy, entropies and high_entropy_token_num, one row a response.
@@ -142,7 +152,8 @@ class DifficultyTracker:
 
         if self.drop_allpass_entropy_threshold >= 0:
             solved = (acc == 1.0) & (ent < self.drop_allpass_entropy_threshold)
-            self.skip_gid_set.update(gids[i] for i in np.flatnonzero(solved))
+            for i in np.flatnonzero(solved):
+                self.skip(gids[i])
 
     def _adapt(self, bucket: str, mean: float) -> None:
         """Move α by the gap between the bucket's mean HWE count and its target, then move the target."""
@@ -190,20 +201,26 @@ class DifficultyTracker:
         return values | {"bucket/skipped": float(len(self.skip_gid_set))}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resume restores, as JSON. Prompt ids are listed, not keys, so that an integer stays one."""
+        """What a resume restores, as JSON: of what is known per prompt only what is recent, since `settle`.
+
+        Prompt ids are listed, not keys, so that an integer stays one.
+        """
         by_bucket: dict[str, list[Any]] = {name: [] for name in BUCKETS}
-        for gid, name in self.difficulty_dict_train.items():
+        for gid, name in self.difficulty_dict_train.recent.items():
             by_bucket[name].append(gid)
         return {
             "difficulty": by_bucket,
             "target": dict(self.target_high_entropy_token_num_dict),
             "alpha": dict(self.alpha_entropy_dict),
-            "skip": sorted(self.skip_gid_set, key=lambda gid: (isinstance(gid, str), gid)),
+            "skip": sorted(self._skipped.recent, key=lambda gid: (isinstance(gid, str), gid)),
             "statistics": {bucket: dict(stats) for bucket, stats in self._statistics.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` gave. Raises ValueError on an unknown or missing key or bucket, or a NaN."""
+        """Restore what `state_dict` gave; it becomes what is recent, and what was known before stays.
+
+        Raises ValueError on an unknown or missing key or bucket, or a NaN.
+        """
         expected = {"difficulty", "target", "alpha", "skip", "statistics"}
         if set(state) != expected:
             raise ValueError(f"difficulty state must have the keys {sorted(expected)}, got {sorted(state)}")
@@ -218,11 +235,21 @@ class DifficultyTracker:
         for name, stats in state["statistics"].items():
             if set(stats) != set(STATISTICS) or not all(math.isfinite(value) for value in stats.values()):
                 raise ValueError(f"statistics state: bucket {name!r} is {stats}")
-        self.difficulty_dict_train = {gid: name for name in BUCKETS for gid in state["difficulty"][name]}
+        self.difficulty_dict_train.recent = {gid: name for name in BUCKETS for gid in state["difficulty"][name]}
         self.target_high_entropy_token_num_dict = dict(state["target"])
         self.alpha_entropy_dict = alpha
-        self.skip_gid_set = set(state["skip"])
+        self._skipped.recent = dict.fromkeys(state["skip"])
         self._statistics = {name: dict(stats) for name, stats in state["statistics"].items()}
+
+    def follow(self, before: DifficultyTracker) -> None:
+        """Know of each prompt what another knows that has nothing recent; shared, not copied."""
+        self.difficulty_dict_train.follow(before.difficulty_dict_train)
+        self._skipped.follow(before._skipped)
+
+    def settle(self) -> None:
+        """What is recent is known from now on: it is in a commit, and need not be written again."""
+        self.difficulty_dict_train.settle()
+        self._skipped.settle()
 
 
 def _group(global_id: Sequence[Any] | np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray]:

@@ -144,6 +144,9 @@ class RolloutConfig(Strict):
     """Nucleus sampling. Below 1 the sampled distribution differs from the learner's."""
     shard_prompts: int = Field(64, ge=1)
     """Prompts generated together. The unit of recomputation: the same shard gives the same bits."""
+    max_staleness: int = Field(0, ge=0, le=1)
+    """1: a step's first responses are sampled while the step before it updates, from the policy before that update, and
+    truncated importance weights make up for it (algorithm.policy.importance_cap). 0: from the newest policy."""
     second_turn: SecondTurnConfig = SecondTurnConfig()
     threads: int = Field(1, ge=1)
     """CPU threads of each engine. Part of the fingerprint: another count gives other bits."""
@@ -281,6 +284,16 @@ class Config(Strict):
                 raise ValueError("rollout.second_turn.enabled tells a program its verdict: it needs reward.kind=code")
             if self.algorithm.advantage.estimator not in ("grpo", "rloo"):
                 raise ValueError("rollout.second_turn.enabled needs algorithm.advantage.estimator=grpo or rloo")
+        return self
+
+    @model_validator(mode="after")
+    def _stale_samples_are_corrected(self) -> "Config":
+        if self.rollout.max_staleness:
+            if self.algorithm.policy.importance_cap is None:
+                raise ValueError("rollout.max_staleness=1 needs algorithm.policy.importance_cap: it corrects for it")
+            if self.train.keep_checkpoints < 2:
+                raise ValueError("rollout.max_staleness=1 needs train.keep_checkpoints of 2 or more: a resumed step "
+                                 "samples from the policy before the last one")  # fmt: skip
         return self
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ import functools
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -123,21 +123,25 @@ class Cursor:
     epoch: int = 0
     position: int = 0
 
-    def take(self, count: int, skip: set[int]) -> list[int]:
-        """The next `count` row numbers, leaving out those in `skip`. Raises DataError when nothing is left."""
-        if len(skip) >= self.size:
-            raise DataError("Every problem is in the skip set: nothing is left to train on")
+    def take(self, count: int, is_skipped: Callable[[int], bool] = lambda row: False) -> list[int]:
+        """The next `count` row numbers, without those that are skipped. Raises DataError when nothing is left."""
         taken: list[int] = []
+        passed_over = 0
         for row in self._walk():
-            if row not in skip:
-                taken.append(row)
-                if len(taken) == count:
-                    break
+            if is_skipped(row):
+                passed_over += 1
+                if passed_over >= 2 * self.size:  # a whole epoch at least, wherever the walk began
+                    raise DataError("Every problem is in the skip set: nothing is left to train on")
+                continue
+            taken.append(row)
+            passed_over = 0
+            if len(taken) == count:
+                break
         return taken
 
     def _walk(self) -> Iterator[int]:
         while True:
-            order = np.random.default_rng(derive_seed(self.seed, "order", self.epoch)).permutation(self.size)
+            order = _order(self.seed, self.size, self.epoch)
             while self.position < self.size:
                 self.position += 1
                 yield int(order[self.position - 1])
@@ -150,6 +154,12 @@ class Cursor:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go back to a place."""
         self.epoch, self.position = state["epoch"], state["position"]
+
+
+@functools.lru_cache(maxsize=2)
+def _order(seed: int, size: int, epoch: int) -> np.ndarray:
+    """The row numbers in the order of an epoch: kept, since every step asks for a few of them."""
+    return np.random.default_rng(derive_seed(seed, "order", epoch)).permutation(size)
 
 
 def id_column(raw: pd.DataFrame, config: DataConfig, code: bool) -> str | None:

@@ -41,6 +41,8 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
         raise ConfigError(f"--phase {phase}: a fork can share the phases {', '.join(PHASES)}")
     if (runs / name).exists():
         raise StoreError(f"There is a run {name!r} already; give the fork another name with --run")
+    if before.rollout.max_staleness or config.rollout.max_staleness:
+        raise ConfigError("A run with rollout.max_staleness=1 samples from weights that a fork does not have")
     version = at if phase is None else at - 1
     if not (0 <= version < len(parent.committed_steps())) or (phase and not parent.results_of(at)):
         raise StoreError(f"Run {source!r} has not got there: its last commit is {len(parent.committed_steps()) - 1}")

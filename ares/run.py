@@ -22,7 +22,7 @@ from ares.data import DataError, Problems, load_problems, load_tokenizer
 from ares.profiles import differences, fingerprint, from_dict
 from ares.scoring import load_grader
 from ares.state import RunState
-from ares.store import Commit, RunStore, StoreError
+from ares.store import Commit, DamagedArtifact, RunStore, StoreError
 from ares.workers.cluster import Cluster
 from ares.workers.placement import check_engine, check_gpus
 
@@ -52,7 +52,6 @@ class Run:
         self.grader = load_grader(config.reward)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)
         self.is_trigger = _triggers(config.algorithm.entropy.trigger_tokens, tokenizer)
-        self.row_of = {name: row for row, name in enumerate(train.frame["id"])}
 
     @classmethod
     def open(cls, config: Config, name: str, runs: Path) -> "Run":
@@ -116,8 +115,30 @@ class Run:
         if damaged is not None:
             logger.warning("%s: the batch of step %d is damaged; done again from there", self.store.name, damaged)
             self.commit = self.store.read_commit(damaged - 1)
-        if self.commit is not None:
-            self.state = RunState.restored(self.config, len(self.train), self.commit.state)
+        # What is known per prompt is in the commits of all steps, each with what it found.
+        self.state = RunState.initial(self.config, len(self.train))
+        last = self.commit.step if self.commit is not None else -1
+        self.commit = None
+        for step in range(last + 1):
+            try:
+                self.advance(self.store.read_commit(step))
+            except DamagedArtifact as error:
+                logger.warning("%s: %s; done again from there", self.store.name, error)
+                break
+
+    def restored(self, state: dict[str, Any]) -> RunState:
+        """A state of the step that follows the last commit, or of that commit. Raises ValueError."""
+        return RunState.restored(self.config, len(self.train), state, before=self.state)
+
+    def advance(self, commit: Commit) -> None:
+        """Go to the state after the next commit."""
+        self.commit, self.state = commit, self.restored(commit.state).settled()
+
+    def next_prompts(self, state: RunState, count: int) -> list[str]:
+        """The next problems to draw, without those that are skipped; moves the state's cursor on."""
+        names, skipped = self.train.frame["id"], state.difficulty.skip_gid_set
+        rows = state.cursor.take(count, lambda row: names.iat[row] in skipped)
+        return names.iloc[rows].tolist()
 
     def close(self) -> None:
         """Let actors and sandbox go."""
@@ -154,6 +175,16 @@ class Step:
     def path(self, name: str) -> str:
         """Path of an artifact of this step, relative to the run directory."""
         return f"{self.run.store.step_path(self.number)}/{name}"
+
+    @property
+    def sampled_version(self) -> int:
+        """Steps behind the policy that this step's responses are drawn from."""
+        return max(self.number - 1 - self.config.rollout.max_staleness, 0)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether that is an older policy than the one being trained."""
+        return self.sampled_version < self.number - 1
 
     def identity(self, phase: str) -> str:
         """What decides a phase's result besides its inputs; a fork's shared phases keep that of their run."""

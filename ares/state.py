@@ -46,7 +46,10 @@ class Counters:
 
 @dataclass
 class RunState:
-    """State after `step` steps; `state_dict` is what COMMIT.json holds."""
+    """State after `step` steps; `state_dict` is what COMMIT.json holds.
+
+    Of what is known per prompt, a commit holds what its step found: with the commits before it, it is the whole.
+    """
 
     step: int
     difficulty: DifficultyTracker
@@ -81,9 +84,18 @@ class RunState:
         )
 
     @classmethod
-    def restored(cls, config: Config, train_size: int, state: dict[str, Any]) -> "RunState":
-        """The state that a commit holds. Raises ValueError when it does not fit the configuration."""
+    def restored(
+        cls, config: Config, train_size: int, state: dict[str, Any], before: "RunState | None" = None
+    ) -> "RunState":
+        """The state that a commit holds. Raises ValueError when it does not fit the configuration.
+
+        `before`: the settled state that knows the prompts of the commits before it.
+        """
         run = cls.initial(config, train_size)
+        if before is not None:
+            run.difficulty.follow(before.difficulty)
+            if run.tests is not None and before.tests is not None:
+                run.tests.follow(before.tests)
         run.step = state["step"]
         for name in ("difficulty", "threshold", "kl", "cursor"):
             getattr(run, name).load_state_dict(state[name])
@@ -109,6 +121,13 @@ class RunState:
             "evaluations": [vars(evaluation).copy() for evaluation in self.evaluations],
         }
 
+    def settled(self) -> "RunState":
+        """The same, once it is committed: what its step found per prompt is not written again."""
+        self.difficulty.settle()
+        if self.tests is not None:
+            self.tests.settle()
+        return self
+
     def absorb_sampled(self, rows: pd.DataFrame, kept_slots: list[int]) -> None:
         """Count one rollout's rows (id, slot, accuracy, token_ids, log_probs) and learn from groups filtering dropped.
 
@@ -130,7 +149,7 @@ class RunState:
             self.difficulty.difficulty_dict_train[name] = difficulty_bucket(accuracy)
             entropy = -float(np.concatenate(group["log_probs"].tolist()).mean())
             if accuracy == 1.0 and entropy < self.difficulty.drop_allpass_entropy_threshold:
-                self.difficulty.skip_gid_set.add(name)
+                self.difficulty.skip(name)
 
     def metrics(self) -> dict[str, float]:
         """What the controllers say."""

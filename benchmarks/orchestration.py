@@ -81,7 +81,7 @@ def bare(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
     for number in range(1, steps + 1):
         started = time.perf_counter()
         ray.get(engine.load_weights.remote(number - 1, learner.weights.remote()))
-        ids = run.train.frame["id"].iloc[state.cursor.take(config.rollout.prompts, set())].tolist()
+        ids = run.train.frame["id"].iloc[state.cursor.take(config.rollout.prompts)].tolist()
         draw = tasks.sampling.Draw(version=number - 1, purpose="rollout", shard=0, first_slot=0, ids=ids,
                                    n=config.rollout.n, temperature=config.rollout.temperature)  # fmt: skip
         rows = tasks.sampling.requested(run.step(number), draw)

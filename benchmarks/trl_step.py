@@ -78,7 +78,7 @@ def ours(model: Path, tokens: int, steps: int, settings: list[str]) -> None:
     with local_api() as server:
         assert server is not None
         with server.connected():
-            asyncio.run(ares_train("tiny-math", None, name))
+            asyncio.run(ares_train("tiny-math", name))
     print(json.dumps(marks))
 
 
@@ -112,8 +112,13 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             model = str(random_qwen(Path(folder) / "model", end_logit=END_LOGIT[lengths]))
             run = [model, str(TOKENS[lengths]), str(steps)]
-            found = {f"TRL, {n} thread(s)": measured(["benchmarks.trl_peer", *run, str(n)]) for n in (1, 2)}
-            found |= {name: measured(["benchmarks.trl_step", "ours", *run, *way]) for name, way in WAYS.items()}
+            peers = {f"TRL, {n} thread(s)": ["benchmarks.trl_peer", *run, str(n)] for n in (1, 2)}
+            own = {name: ["benchmarks.trl_step", "ours", *run, *way] for name, way in WAYS.items()}
+            found = {}
+            for pair in zip(peers.items(), own.items(), strict=True):  # in turn: the machine may change meanwhile
+                for name, command in pair:
+                    found[name] = measured(command)
+                    print(lengths, name, found[name], file=sys.stderr, flush=True)
         best = [max(values[column] for name, values in found.items() if "TRL" in name) for column in (1, 2)]
         print(f"{lengths} lengths, at most {TOKENS[lengths]} tokens; × is against the better TRL")
         for name, (seconds, rate, cpu_rate) in found.items():

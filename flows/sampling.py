@@ -35,9 +35,8 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
     Returns them, what the learner found of them, the state with cursor and counters moved on, and figures.
     """
     run, config = step.run, step.config
-    state = RunState.restored(config, len(run.train), run.state.state_dict())
+    state = run.restored(run.state.state_dict())
     wanted, filtering = config.rollout.prompts, config.algorithm.filter
-    skip = {run.row_of[name] for name in state.difficulty.skip_gid_set if name in run.row_of}
     samples = Samples(rollouts=[], scores=[], slots=[])
     # Programs take a while to judge: the learner looks at all of them meanwhile, those that filtering drops too.
     ahead = config.reward.kind == "code" or not filtering.enabled
@@ -49,9 +48,10 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
         missing = wanted - kept
         keep_rate = max(kept / drawn, 0.125) if drawn else 1.0
         ask = min(wanted, math.ceil(missing / keep_rate))
-        ids = run.train.frame["id"].iloc[state.cursor.take(ask, skip)].tolist()
+        ids = run.next_prompts(state, ask)
         beside = partial(_experience, step, found) if ahead else None
-        part = await sample(step, "rollout", ids, step.number - 1, config.rollout.n, shards, drawn, beside=beside)
+        version = step.sampled_version
+        part = await sample(step, "rollout", ids, version, config.rollout.n, shards, drawn, beside=beside)
         shards += math.ceil(len(ids) / config.rollout.shard_prompts)
         rows = joined_rows(step, part, "rollout")
         rewards = sum(outcome_parts(rows, config, run.state.tests).values())
@@ -92,6 +92,15 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
         f"had {worth}. The data is too easy or too hard for this "
         "policy: change the data, raise rollout.n, or set algorithm.filter.enabled=false."
     )
+
+
+async def sample_ahead(step: Step, state: RunState) -> None:
+    """Roll out and grade what a step will draw first, while the one before updates; it will find the kept results.
+
+    state: as the step before leaves it; its cursor is moved on.
+    """
+    ids = step.run.next_prompts(state, step.config.rollout.prompts)
+    await sample(step, "rollout", ids, step.sampled_version, step.config.rollout.n)
 
 
 async def _experience(step: Step, found: list[Batch], rollouts: list[Ref]) -> None:

@@ -17,16 +17,16 @@ from ares.config import ConfigError
 from ares.display import Display
 from ares.profiles import load, override
 from ares.run import Run, Step, read_config, runs_directory
-from ares.state import RunState
 from ares.store import Commit, Ref, RunStore
 from ares.tracking import Tracking
 from flows.artifacts import RunArtifacts
 from flows.conduct import conducted
 from flows.parameters import Open, Profile, Settings, as_overrides, flow_run_title
-from flows.sampling import sample, training_samples
+from flows.sampling import sample, sample_ahead, training_samples
 from tasks.training import (
     Batch,
     Evaluated,
+    Updated,
     check_mismatch,
     checkpoint,
     evaluate,
@@ -110,7 +110,8 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
     last = run.config.train.steps if last is None else last
     with run.store.lock():
         run.restore()
-        run.store.discard_unreadable_results(max(run.state.step, -1) + 1)
+        for step in (run.state.step + 1, run.state.step + 2):  # the one in flight, and samples of the one after it
+            run.store.discard_unreadable_results(step)
         RUN.set(run)
         display = Display(run)
         tracking = Tracking(run.config, run.store)
@@ -173,7 +174,7 @@ async def train_step(number: int) -> None:
     check_mismatch(step, samples, shaped.metrics)
     after_shaping = run.store.read_json(shaped.state)
     run.cluster.announce_update(number, shaped.batch, state["beta"])
-    updated = await update(step, shaped.batch)
+    updated = await _update(step, shaped.batch, after_shaping)
 
     due = number % config.validation.every == 0 or number == config.train.steps
     evaluated = await _evaluation(step) if due else None
@@ -184,6 +185,21 @@ async def train_step(number: int) -> None:
         artifacts["checkpoint"] = (await checkpoint(step)).checkpoint
     metrics = sampled_metrics | shaped.metrics | updated.metrics | (evaluated.metrics if evaluated else {})
     _commit(step, artifacts, finished_state(after_shaping, updated, evaluated, number), metrics)
+
+
+async def _update(step: Step, batch: Ref, state: dict[str, Any]) -> Updated:
+    """The update; where samples may be stale, the next step's are drawn meanwhile, from the policy before it."""
+    run, following = step.run, step.run.step(step.number + 1)
+    if not following.is_stale or following.number > step.config.train.steps:
+        return await update(step, batch)
+    await run.cluster.engine_at(following.sampled_version)  # before the learner has other weights
+    ahead = asyncio.create_task(sample_ahead(following, run.restored(state)))
+    try:
+        updated = await update(step, batch)
+        await ahead
+        return updated
+    finally:
+        ahead.cancel()
 
 
 async def _evaluation(step: Step) -> Evaluated | None:
@@ -200,7 +216,7 @@ def _commit(step: Step, artifacts: dict[str, Ref], state: dict[str, Any], metric
     """Finish the step: from here on it is never done again."""
     run = step.run
     total = time.perf_counter() - step.started
-    counters = RunState.restored(run.config, len(run.train), state).counters
+    counters = run.restored(state).counters
     before = run.state.counters
     timings = step.timings | {
         "timing_s/step": total,
@@ -220,6 +236,5 @@ def _commit(step: Step, artifacts: dict[str, Ref], state: dict[str, Any], metric
         timestamp=time.time_ns() // 1_000_000,
     )
     run.store.write_commit(commit)
-    run.commit = commit
-    run.state = RunState.restored(run.config, len(run.train), state)
+    run.advance(commit)
     run.store.prune_checkpoints(run.config.train.keep_checkpoints)

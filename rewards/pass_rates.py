@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from algorithms.remembered import Remembered
+
 # Rates are kept as whole ten-thousandths: four digits a test in every commit, and the same on every machine.
 RESOLUTION = 10_000
 
@@ -35,7 +37,9 @@ class RunningPassRates:
             raise ValueError(f"ema must lie in (0, 1], got {ema}")
         self.alpha = alpha
         self.ema = ema
-        self._rates: dict[Any, np.ndarray] = {}
+        self._rates: Remembered[Any, np.ndarray] = Remembered()
+        self._known = np.zeros(4, dtype=np.int64)
+        """Sums over what is known (`_counts`), so that no step has to look at every problem."""
 
     def update(
         self, problems: Sequence[Any] | np.ndarray, passed: Sequence[np.ndarray], scored: np.ndarray | None = None
@@ -84,24 +88,36 @@ class RunningPassRates:
     def metrics(self) -> dict[str, float]:
         """`code/tests/{problems,pass_rate,never_passed,always_passed}`: problems seen; the others over their tests."""
         values = {"code/tests/problems": float(len(self._rates))}
-        if self._rates:
-            rates = np.concatenate(list(self._rates.values()))
+        tests, total, never, always = self._totals().tolist()
+        if tests:
             values |= {
-                "code/tests/pass_rate": float(rates.mean() / RESOLUTION),
-                "code/tests/never_passed": float((rates == 0).mean()),
-                "code/tests/always_passed": float((rates == RESOLUTION).mean()),
+                "code/tests/pass_rate": total / tests / RESOLUTION,
+                "code/tests/never_passed": never / tests,
+                "code/tests/always_passed": always / tests,
             }
         return values
 
+    def _totals(self) -> np.ndarray:
+        """`_counts` over everything: [4] int64."""
+        found = self._known.copy()
+        for problem, rates in self._rates.recent.items():
+            found += _counts(rates)
+            if problem in self._rates.known:
+                found -= _counts(self._rates.known[problem])
+        return found
+
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resume restores, as JSON: ids are listed, not keys, so that an integer stays one."""
+        """What a resume restores and is recent (since `settle`), as JSON: ids are listed, so an integer stays one."""
         return {
-            "problems": list(self._rates),
-            "rates": [rates.tolist() for rates in self._rates.values()],
+            "problems": list(self._rates.recent),
+            "rates": [rates.tolist() for rates in self._rates.recent.values()],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` gave. Raises ValueError on other keys, a bad id, or a rate out of bounds."""
+        """Restore what `state_dict` gave; it becomes what is recent, and what was known before stays.
+
+        Raises ValueError on other keys, a bad id, or a rate out of bounds.
+        """
         if set(state) != {"problems", "rates"}:
             raise ValueError(f"pass-rate state must have the keys ['problems', 'rates'], got {sorted(state)}")
         problems = _ids(state["problems"])
@@ -110,7 +126,22 @@ class RunningPassRates:
         for problem, rates in zip(problems, state["rates"], strict=True):
             if not rates or not all(isinstance(rate, int) and 0 <= rate <= RESOLUTION for rate in rates):
                 raise ValueError(f"pass-rate state: problem {problem!r} has {rates}; whole numbers, 0 to {RESOLUTION}")
-        self._rates = {p: np.array(r, dtype=np.int64) for p, r in zip(problems, state["rates"], strict=True)}
+        self._rates.recent = {p: np.array(r, dtype=np.int64) for p, r in zip(problems, state["rates"], strict=True)}
+
+    def follow(self, before: RunningPassRates) -> None:
+        """Know of each problem what another knows that has nothing recent; shared, not copied."""
+        self._rates.follow(before._rates)
+        self._known = before._known
+
+    def settle(self) -> None:
+        """What is recent is known from now on: it is in a commit, and need not be written again."""
+        self._known = self._totals()
+        self._rates.settle()
+
+
+def _counts(rates: np.ndarray) -> np.ndarray:
+    """Tests, sum of their rates, how many never passed, how many always: [4] int64."""
+    return np.array([len(rates), rates.sum(), (rates == 0).sum(), (rates == RESOLUTION).sum()], dtype=np.int64)
 
 
 def _ids(problems: Sequence[Any] | np.ndarray) -> list[Any]:

@@ -86,7 +86,7 @@ async def experience(step: Step, rollouts: list[Ref], slots: list[int], folder: 
 async def shape_batch(step: Step, samples: Samples, found: list[Batch], state: dict[str, Any]) -> Shaped:
     """HWE tokens, difficulty, targets, alpha, rewards, KL and advantages of the chosen groups; moves the state on."""
     run = step.run
-    after = RunState.restored(step.config, len(run.train), state)
+    after = run.restored(state)
     batch = _graded_batch(step, samples, found)
     metrics = await asyncio.to_thread(shape, batch, after, step.config, run.is_trigger)
     return Shaped(
@@ -192,10 +192,11 @@ def check_mismatch(step: Step, samples: Samples, metrics: dict[str, float]) -> N
     """Raise EngineMismatch when the step's own tokens show an engine with other weights than the learner's.
 
     Every sampled token is compared, so this is the check that the weights' update in place worked. The samples are
-    discarded: a resumed run draws them again, from an engine that was started anew.
+    discarded: a resumed run draws them again, from an engine that was started anew. Stale samples differ by the update
+    in between, and are not checked.
     """
     limit, found = step.config.rollout.max_mismatch, metrics["mismatch/logprob_diff_mean"]
-    if limit is None or found <= limit:
+    if limit is None or found <= limit or step.is_stale:
         return
     for ref in samples.rollouts:
         step.run.store.discard(ref)

@@ -5,6 +5,7 @@ is the truth: a learner at version k is the newest checkpoint at or before k wit
 replayed. Not covered: a run directory that the cluster's machines do not share.
 """
 
+import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -13,13 +14,14 @@ from typing import Any, TypeVar
 
 import pandas as pd
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from ares.config import Config
 from ares.engines import Request, SamplingSettings
 from ares.learner import UpdateResult
 from ares.store import DamagedArtifact, Ref, RunStore
 from ares.workers.actors import EngineActor, LearnerActor
+from ares.workers.connection import connect
 from ares.workers.groups import EngineGroup, LearnerGroup
 from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
 
@@ -52,6 +54,10 @@ class Cluster:
         self._engine_version: int | None = None
         self._placement: Any = None
         self._announced: dict[int, UpdateInputs] = {}
+        self._weights: dict[int, Any] = {}
+        """References to the weights of versions that engines may yet need (rollout.max_staleness)."""
+        self._learning = asyncio.Lock()
+        """Held while the learner works: it has one version at a time."""
 
     # ---- what phases ask for ---------------------------------------------------------------------------------------
 
@@ -73,13 +79,22 @@ class Cluster:
 
         return await self._persistently("engine", work)
 
+    async def engine_at(self, version: int) -> None:
+        """Bring the engine to a version, so that it can sample from it while the learner goes on."""
+
+        async def work() -> None:
+            await self._engine_at(version)
+
+        await self._persistently("engine", work)
+
     async def experience(self, version: int, batch: Ref, target: str) -> Ref:
         """Log-probs, entropies and values of a batch under the policy of a version."""
 
         async def work() -> Ref:
-            learner = await self._learner_at(version)
-            await self._engine_sleeps()
-            return await learner.call("experience", batch, target)
+            async with self._learning:
+                learner = await self._learner_at(version)
+                await self._engine_sleeps()
+                return await learner.call("experience", batch, target)
 
         return await self._persistently("learner", work)
 
@@ -91,16 +106,17 @@ class Cluster:
         """Train on the announced batch: the policy after step − 1 becomes that after `step`."""
 
         async def work() -> UpdateResult:
-            learner = await self._learner_at(step - 1)
-            await self._engine_sleeps()
-            inputs = self._update_inputs(step)
-            try:
-                result: UpdateResult = await learner.call("update", inputs.batch, inputs.beta)
-            except RayTaskError:
-                self.shut_down()  # half of the update may be in the weights
-                raise
-            self._learner_version = step
-            return result
+            async with self._learning:
+                learner = await self._learner_at(step - 1)
+                await self._engine_sleeps()
+                inputs = self._update_inputs(step)
+                try:
+                    result: UpdateResult = await learner.call("update", inputs.batch, inputs.beta)
+                except RayTaskError:
+                    self.shut_down()  # half of the update may be in the weights
+                    raise
+                self._learner_version = step
+                return result
 
         return await self._persistently("learner", work)
 
@@ -108,8 +124,9 @@ class Cluster:
         """Write the checkpoint of a version."""
 
         async def work() -> Ref:
-            learner = await self._learner_at(version)
-            return await learner.call("save", target)
+            async with self._learning:
+                learner = await self._learner_at(version)
+                return await learner.call("save", target)
 
         return await self._persistently("learner", work)
 
@@ -127,6 +144,19 @@ class Cluster:
         if self._placement is not None:
             ray.util.remove_placement_group(self._placement)
         self._learner = self._engine = self._learner_version = self._engine_version = self._placement = None
+        self._weights = {}
+
+    def _let_go(self, dead: str | None) -> None:
+        """End what an actor's death has made useless: the group it belonged to, or everything when that is unknown."""
+        if self._placement is None and self._engine is not None and self._engine.has(dead):
+            self._engine.kill()
+            self._engine = self._engine_version = None
+        elif self._placement is None and self._learner is not None and self._learner.has(dead):
+            self._learner.kill()
+            self._learner = self._learner_version = None
+            self._weights = {}
+        else:
+            self.shut_down()
 
     def disconnect(self) -> None:
         """Let the actors and Ray go."""
@@ -140,11 +170,21 @@ class Cluster:
         if self._engine is None:
             self._engine, self._engine_version = self._start_engine(), None
         if self._engine_version != version:
-            learner = await self._learner_at(version)
-            # The reference goes from actor to actor; the weights never pass through this process.
-            await self._engine.load_weights(version, learner.weights())
+            await self._engine.load_weights(version, await self._weights_of(version))
             self._engine_version = version
         return self._engine
+
+    async def _weights_of(self, version: int) -> Any:
+        """A reference that goes from actor to actor: the weights never pass through this process."""
+        if version in self._weights:
+            return self._weights[version]
+        async with self._learning:
+            learner = await self._learner_at(version)
+            found = learner.weights()
+        stale = self.config.rollout.max_staleness
+        kept = {held: weights for held, weights in self._weights.items() if held >= version - stale}
+        self._weights = kept | {version: found} if stale else {}
+        return found
 
     async def _engine_sleeps(self) -> None:
         """Where learner and engine take turns on a GPU, it is the learner's: the engine needs weights afterwards."""
@@ -216,24 +256,8 @@ class Cluster:
 
     def _start(self) -> None:
         learner, rollout = self.config.learner, self.config.rollout
-        if not ray.is_initialized():
-            address = os.environ.get("RAY_ADDRESS")
-            threads = learner.threads * learner.ranks + rollout.threads * rollout.engines
-            local = {} if address else {"num_cpus": max(os.cpu_count() or 1, threads), "include_dashboard": False}
-            settings = {
-                "address": address or "local",
-                "logging_level": logging.WARNING,
-                "log_to_driver": False,
-                **local,
-            }
-            for attempt in range(1, ATTEMPTS + 1):
-                try:
-                    ray.init(**settings)
-                    break
-                except Exception as error:  # Ray raises no narrower class when its raylet needs more than 30 s
-                    if address or attempt == ATTEMPTS or "timed out during startup" not in str(error):
-                        raise
-                    logger.warning("Ray did not start (attempt %d of %d): %s", attempt, ATTEMPTS, error)
+        threads = learner.threads * learner.ranks + rollout.threads * rollout.engines
+        connect(max(os.cpu_count() or 1, threads))
         available = ray.cluster_resources().get("GPU", 0)
         check_gpus(self.config, int(available), "the Ray cluster")
         if self._placement is None and uses_gpus(self.config, available):
@@ -266,8 +290,8 @@ class Cluster:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await work()
-            except RayActorError as error:
+            except (RayActorError, ObjectLostError) as error:  # weights are lost with the machine they lay on
                 logger.warning("%s died (attempt %d of %d): %s", role, attempt, ATTEMPTS, error)
-                self.shut_down()
+                self._let_go(getattr(error, "actor_id", None))
                 last = error
         raise WorkerError(f"The {role} died {ATTEMPTS} times in the same phase: {last}") from last

@@ -38,6 +38,10 @@ class LearnerGroup:
             actor.contribute.remote()
         return self.actors[0].weights.remote()
 
+    def has(self, actor_id: str | None) -> bool:
+        """Whether an actor, by the hexadecimal name that Ray gives it, is one of the ranks."""
+        return _is_one(self.actors, actor_id)
+
     def kill(self) -> None:
         """Let the ranks go."""
         for actor in self.actors:
@@ -79,10 +83,18 @@ class EngineGroup:
         )
         return pd.concat([part for parts in found for part in parts]).sort_index()
 
+    def has(self, actor_id: str | None) -> bool:
+        """Whether an actor, by the hexadecimal name that Ray gives it, is one of the engines."""
+        return _is_one(self.actors, actor_id)
+
     def kill(self) -> None:
         """Let the engines go."""
         for actor in self.actors:
             ray.kill(actor)
+
+
+def _is_one(actors: list[Any], actor_id: str | None) -> bool:
+    return actor_id in [actor._actor_id.hex() for actor in actors]
 
 
 async def _all(references: list[Any]) -> list[Any]:

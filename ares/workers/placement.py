@@ -39,6 +39,11 @@ def check_gpus(config: Config, available: int, where: str) -> None:
     if device == "cpu" or (device == "auto" and not available):
         return
     wanted = demand(config)
+    if config.rollout.max_staleness and config.rollout.placement == "colocate":
+        raise ConfigError(
+            "rollout.max_staleness=1 samples while the learner works, and on a shared GPU they take turns: "
+            "set rollout.placement=split, or learner.device=cpu"
+        )
     if wanted.gpus > available:
         raise ConfigError(
             f"{wanted.text} needs {wanted.gpus} GPU{'s' * (wanted.gpus > 1)}; {where} has {available}. "

@@ -16,6 +16,7 @@ from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ares.workers.cluster import ATTEMPTS, WorkerError
+from ares.workers.connection import connect
 from sandbox import Program, SandboxPool, Verdict
 
 logger = logging.getLogger(__name__)
@@ -42,8 +43,7 @@ class ClusterSandbox:
 
     def __init__(self, workers_per_node: int | None, min_isolation: str) -> None:
         """One pool a node, with a worker per core unless said. Raises SandboxUnavailable."""
-        if not ray.is_initialized():
-            ray.init(address=os.environ["RAY_ADDRESS"], logging_level=logging.WARNING, log_to_driver=False)
+        connect(os.cpu_count() or 1)
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         nodes = [node for node in nodes if not node["Resources"].get("GPU")] or nodes
         self._min_isolation = min_isolation

@@ -230,13 +230,13 @@ def test_prompts_that_are_all_overlong_are_an_error_that_tells_the_shortest(tmp_
 @settings(max_examples=50, deadline=None)
 def test_every_epoch_is_a_permutation_however_it_is_taken(seed: int, size: int, counts: list[int]) -> None:
     cursor = Cursor(seed, size)
-    taken = [row for count in counts for row in cursor.take(count, set())]
+    taken = [row for count in counts for row in cursor.take(count)]
     assert len(taken) == sum(counts)
     for start in range(0, len(taken), size):
         epoch = taken[start : start + size]
         assert len(set(epoch)) == len(epoch)
         assert set(epoch) <= set(range(size))
-    assert taken == Cursor(seed, size).take(max(len(taken), 1), set())[: len(taken)]
+    assert taken == Cursor(seed, size).take(max(len(taken), 1))[: len(taken)]
 
 
 @given(data=st.data(), size=st.integers(1, 20), counts=st.lists(st.integers(1, 9), min_size=2, max_size=8))
@@ -248,18 +248,18 @@ def test_a_cursor_goes_on_from_its_state(data: st.DataObject, size: int, counts:
         state = json.loads(json.dumps(resumed.state_dict()))
         resumed = Cursor(3, size)
         resumed.load_state_dict(state)
-        expected = straight.take(count, skip)
-        assert resumed.take(count, skip) == expected
+        expected = straight.take(count, skip.__contains__)
+        assert resumed.take(count, skip.__contains__) == expected
         assert not skip & set(expected)
 
 
 def test_epochs_and_seeds_differ_in_order() -> None:
     cursor = Cursor(0, 50)
-    first, second = cursor.take(50, set()), cursor.take(50, set())
+    first, second = cursor.take(50), cursor.take(50)
     assert first != second
-    assert Cursor(1, 50).take(50, set()) != first
+    assert Cursor(1, 50).take(50) != first
 
 
 def test_a_skip_set_that_leaves_nothing_is_an_error() -> None:
     with pytest.raises(DataError, match="nothing is left to train on"):
-        Cursor(0, 3).take(1, {0, 1, 2})
+        Cursor(0, 3).take(1, {0, 1, 2}.__contains__)

@@ -37,7 +37,7 @@ def moved(kind: str) -> RunState:
         found.kl.update(current_kl=0.5, n_steps=100)
     if found.beta is not None:
         found.beta.update({"easy": 0.5})
-    found.cursor.take(13, {2})
+    found.cursor.take(13, {2}.__contains__)
     found.counters = Counters(1, 2, 3, 4, 5, 6)
     found.evaluations = [Evaluation(0, 0.25, 10.0), Evaluation(5, 0.5, 12.0)]
     return found
@@ -84,13 +84,36 @@ def test_every_part_of_the_state_survives_json(kind: str) -> None:
     after = RunState.restored(settings, 10, through_json(before.state_dict()))
     assert after.state_dict() == before.state_dict()
     assert after.metrics() == before.metrics()
-    assert after.cursor.take(25, {2}) == before.cursor.take(25, {2})
+    assert after.cursor.take(25, {2}.__contains__) == before.cursor.take(25, {2}.__contains__)
     fresh = RunState.initial(settings, 10).state_dict()
     unchanged = [name for name, value in before.state_dict().items() if value == fresh[name]]
     # A fixed coefficient cannot move, only bucket_beta has a β, and only code has tests.
     assert set(unchanged) == {"tests"} | ({"kl"} if kind in ("fixed", "bucket_beta") else set()) | (
         set() if kind == "bucket_beta" else {"beta"}
     )
+
+
+def test_a_commit_holds_what_its_step_found_of_the_prompts_and_all_commits_together_hold_everything() -> None:
+    """A step of three prompts writes three, however many are known; what is followed is shared, not copied."""
+    settings = config("algorithm.kl.kind=fixed", SKIPPING)
+    first = moved("fixed")
+    commits = [through_json(first.state_dict())]
+    second = RunState.restored(settings, 10, first.settled().state_dict(), before=first)
+    second.difficulty.update(
+        *(pd.Series(column).to_numpy() for column in (["d", "a"], [1.0, 0.0], [0.1, 1.0], [2.0, 5.0]))
+    )
+    commits.append(through_json(second.state_dict()))
+    assert commits[1]["difficulty"]["difficulty"] == {"easy": ["d"], "medium": [], "hard": ["a"]}
+    assert commits[1]["difficulty"]["skip"] == ["d"]
+    assert first.difficulty.difficulty_dict_train == {"a": "easy", "b": "medium", "c": "hard"}
+
+    resumed = RunState.restored(settings, 10, commits[0]).settled()
+    resumed = RunState.restored(settings, 10, commits[1], before=resumed).settled()
+    for whole in (second, resumed):
+        assert whole.difficulty.difficulty_dict_train == {"a": "hard", "b": "medium", "c": "hard", "d": "easy"}
+        assert whole.difficulty.skip_gid_set == {"a", "d"}
+    assert resumed.metrics() == second.metrics()
+    assert resumed.state_dict() == second.settled().state_dict()
 
 
 @pytest.mark.parametrize("name", ["difficulty", "threshold", "kl", "cursor", "counters", "evaluations", "step"])

@@ -1,11 +1,14 @@
-"""Learner ranks and engines in numbers, through the command line: the run is the one rank's but for rounding."""
+"""Learner ranks and engines in numbers, and overlapping steps, through the command line.
+
+The run of several ranks is the one rank's but for rounding; a killed run is the uninterrupted one to the bit.
+"""
 
 from pathlib import Path
 
 import pytest
 
 from ares.store import RunStore
-from tests.short_runs import train
+from tests.short_runs import assert_same, commits, train
 
 SHORT = ["train.steps=2", "validation.every=4", "validation.max_prompts=2", "algorithm.filter.enabled=false"]
 
@@ -31,3 +34,21 @@ def test_two_ranks_killed_in_an_update_go_on_to_the_same_bits(sharded: bool, tmp
     assert killed.metrics == whole.metrics
     assert killed.state == whole.state
     assert killed.artifacts["checkpoint"].sha256 == whole.artifacts["checkpoint"].sha256
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill_at", ["2:update:inside", "3:rollout:after"])
+def test_samples_drawn_during_an_update_are_corrected_and_a_killed_run_draws_the_same(
+    kill_at: str, tmp_path: Path
+) -> None:
+    """Step 3 samples from the policy after step 1, while step 2 updates: the second moment comes before its commit."""
+    overlapping = ["train.steps=3", *SHORT[1:], "rollout.max_staleness=1"]
+    assert train(tmp_path, "whole", *overlapping) == 0
+    assert train(tmp_path, "killed", *overlapping, kill_at=kill_at) == -9
+    assert RunStore(tmp_path / "killed").committed_steps() == [0, 1]
+    if kill_at == "3:rollout:after":
+        assert list((tmp_path / "killed" / "steps" / "000003").glob("rollout-*"))
+    assert train(tmp_path, "killed", *overlapping) == 0
+    assert_same(tmp_path, "whole", "killed")
+    of_step = [commit.metrics["mismatch/logprob_diff_mean"] for commit in commits(tmp_path, "whole")[1:]]
+    assert of_step[0] < 1e-5 < 1e-4 < min(of_step[1:])

@@ -127,3 +127,23 @@ def test_the_state_is_small():
     rates.update(ids * 4, list(rng.random((4000, 6)) < 0.5))
     rates.update(ids * 4, list(rng.random((4000, 6)) < 0.5))
     assert len(json.dumps(rates.state_dict())) < 50_000
+
+
+@quick
+@given(st.lists(batches(), min_size=1, max_size=6), st.integers(0, 6))
+def test_what_is_settled_is_not_written_again_and_counts_as_before(steps, cut):
+    whole, settled = RunningPassRates(1.0, 0.3), RunningPassRates(1.0, 0.3)
+    for step, (ids, passed, scored) in enumerate(steps):
+        if step == cut:
+            settled.settle()
+            assert settled.state_dict() == {"problems": [], "rates": []}
+            before, settled = settled, RunningPassRates(1.0, 0.3)
+            settled.follow(before)
+        whole.update(ids, passed, scored)
+        settled.update(ids, passed, scored)
+    since = steps[cut:] if cut < len(steps) else steps
+    seen = {problem for ids, _, scored in since for problem, counts in zip(ids, scored, strict=True) if counts}
+    assert set(settled.state_dict()["problems"]) == seen
+    assert settled.metrics() == whole.metrics()
+    for problem in SIZES:
+        assert np.array_equal(settled.rates(problem), whole.rates(problem))

@@ -1,0 +1,51 @@
+"""Joining Ray: one of this process's own, or the cluster that RAY_ADDRESS names, which is sent this checkout's code.
+
+Not covered: the environment (torch, transformers, the engine), which every machine of a cluster must have, and the
+storage they must share (docs/operations.md).
+"""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import ray
+
+logger = logging.getLogger(__name__)
+ATTEMPTS = 3
+
+ROOMS = ("ares", "algorithms", "rewards", "sandbox")
+"""What actors import."""
+
+SETTINGS = ("OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", "TOKENIZERS_PARALLELISM", "DO_NOT_TRACK")
+"""Environment variables that decide bits or behaviour in an actor as they do here."""
+
+
+def connect(cpus: int) -> None:
+    """Join Ray unless this process has; `cpus`: of a Ray of its own."""
+    if ray.is_initialized():
+        return
+    quiet: dict[str, Any] = {"logging_level": logging.WARNING, "log_to_driver": False}
+    address = os.environ.get("RAY_ADDRESS")
+    if address:
+        ray.init(address=address, runtime_env=shipped(), **quiet)
+        return
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            # "local": left open, Ray would look for a cluster that someone has started on this machine.
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+            return
+        except Exception as error:  # Ray raises no narrower class when its raylet needs more than 30 s
+            if attempt == ATTEMPTS or "timed out during startup" not in str(error):
+                raise
+            logger.warning("Ray did not start (attempt %d of %d): %s", attempt, ATTEMPTS, error)
+
+
+def shipped() -> dict[str, Any]:
+    """The code and settings a cluster's workers start with, whatever checkout lies on their machines."""
+    checkout = Path(__file__).resolve().parents[2]
+    return {
+        "py_modules": [str(checkout / room) for room in ROOMS],
+        "excludes": ["**/__pycache__", "**/*.safetensors"],
+        "env_vars": {name: os.environ[name] for name in SETTINGS if name in os.environ},
+    }
