@@ -50,7 +50,7 @@ def test_a_machine_killed_in_the_middle_of_a_step_leaves_the_run_as_it_would_hav
     assert not (step / "COMMIT.json").exists(), "the step was over before a machine could be killed"
     killed = machine_at_work(cluster)
     cluster.remove_node(killed, allow_graceful=False)
-    assert sum(node["Alive"] for node in ray.nodes()) == 2
     training.join()
     assert ended == [0]
+    assert sum(node["Alive"] for node in ray.nodes()) == 2
     assert_same(tmp_path, "whole", "killed")
