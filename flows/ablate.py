@@ -82,16 +82,39 @@ def default_parallel(of_ablation: list[Child]) -> int:
     return max(1, len(os.sched_getaffinity(0)) // threads)
 
 
-@flow(name="ares-ablate", persist_result=False)
+class ChildrenFailed(RuntimeError):
+    """Some children failed; the others are finished, and `result` is what `ablate` found."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        failed = result["failed"]
+        first, error = next(iter(failed.items()))
+        super().__init__(f"{len(failed)} of {len(failed) + len(result['finished'])} children failed; {first}: {error}")
+        self.result = result
+
+
+@flow(name="ares-ablate", persist_result=False, flow_run_name="{ablation}")
 async def ares_ablate(
     ablation: str, overrides: list[str] | None = None, name: str | None = None, parallel: int | None = None
 ) -> dict[str, Any]:
-    """Train every child of `ablation` that is not finished; returns the finished ones and the errors of the others."""
-    return await ablate(prepare(ablation, overrides, name, parallel))
+    """Train every child that is not finished, then write the report. Retry does no finished child again.
+
+    Args:
+        ablation: Its name (a file in profiles/ablations), or the path of its YAML file.
+        overrides: Settings of every child, dotted: train.steps=40
+        name: Another name for it, as other settings need.
+        parallel: Children at a time; left open, as many as cores or the GPU allow.
+    """
+    result = await ablate(prepare(ablation, overrides, name, parallel))
+    if result["failed"]:
+        raise ChildrenFailed(result)
+    return result
 
 
 async def ablate(plan: Plan) -> dict[str, Any]:
-    """Take every child to its last step and write the report. A failed child is told of, and the others go on."""
+    """Take every child to its last step and write the report. A failed child is told of, and the others go on.
+
+    Returns the names of finished children, the errors of failed ones, the conclusion and the report's path.
+    """
     with RunStore(plan.folder).lock():
         parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
         status, files = "KILLED", []

@@ -34,7 +34,7 @@ def ablate(
 
         from prefect.exceptions import TerminationSignal
 
-        from flows.ablate import ares_ablate, prepare
+        from flows.ablate import ChildrenFailed, ares_ablate, prepare
 
         prepared = prepare(ablation, overrides, name, parallel).ablation.name
         if server:
@@ -43,6 +43,8 @@ def ablate(
         flow = ares_ablate.with_options(flow_run_name=prepared)
         try:
             result = asyncio.run(flow(ablation, overrides, name, parallel))
+        except ChildrenFailed as error:
+            result = error.result
         except (KeyboardInterrupt, TerminationSignal, SystemExit):
             errors.print("stopped; the same command goes on, and nothing that is finished is done again")
             raise typer.Exit(130) from None

@@ -23,7 +23,7 @@ def prepare(request: EvaluationRequest) -> Evaluation:
     return evaluation
 
 
-@flow(name="ares-eval", persist_result=False)
+@flow(name="ares-eval", persist_result=False, flow_run_name="evaluation of {request.target}")
 async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
     """pass@k of a run or a model on problems; the same request goes on where an interrupted one was."""
     if (name := request.model_dump_json()) not in _prepared:
