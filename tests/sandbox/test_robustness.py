@@ -245,7 +245,7 @@ def test_ten_thousand_programs_leave_memory_and_descriptors_flat() -> None:
 
     kinds = [
         GOOD,
-        Program(source="def f(x): return [0] * 10**6", tests=["assert f(1) == 2"]),
+        Program(source="def f(x): return [0] * 10**5", tests=["assert f(1) == 2"]),
         Program(source="import os\nos._exit(3)", tests=["assert f(1) == 2"]),
         Program(
             source="open('/tmp/x', 'w').write('x' * 10**5)\ndef f(x): return x", tests=["import re\nassert f(1) == 1"]
