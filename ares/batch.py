@@ -60,7 +60,8 @@ def to_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
 
 
 def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
-    """What was sampled, before it is graded: prompts padded left, responses right, uid and sample of each row."""
+    """What was sampled, before it is graded: prompts padded left, responses right, uid and sample of each row, and the
+    references of what it shows."""
     prompts = _padded(rows["prompt_token_ids"].tolist(), pad_id, np.int64, left=True)
     responses = _padded(rows["token_ids"].tolist(), pad_id, np.int64)
     prompt_mask = _padded([np.ones(len(ids)) for ids in rows["prompt_token_ids"]], 0, np.int64, left=True)
@@ -74,7 +75,8 @@ def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
             "engine_log_probs": _padded(rows["log_probs"].tolist(), 0.0, np.float32),
         }
         | _diffusion_tensors(rows, pad_id),
-        non_tensors={"uid": rows["slot"].tolist(), "sample": rows["sample"].tolist()},
+        non_tensors={"uid": rows["slot"].tolist(), "sample": rows["sample"].tolist()}
+        | ({"media_references": [list(row) for row in rows["media_references"]]} if "media_references" in rows else {}),
     )
 
 

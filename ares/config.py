@@ -39,8 +39,12 @@ class ModelConfig(Strict):
 
     path: str
     """Directory (or hub name) that transformers' `from_pretrained` reads; the tokenizer lies beside it."""
-    family: Literal["causal", "masked_diffusion"] = "causal"
-    """masked_diffusion: Dream, DiffuCoder; trained with coupled masks, sampled with rollout.engine=diffusion."""
+    family: Literal["causal", "vision_language", "masked_diffusion"] = "causal"
+    """vision_language: Qwen2-VL, Qwen2.5-VL, for rows with images or videos. masked_diffusion: Dream, DiffuCoder;
+    trained with coupled masks, sampled with rollout.engine=diffusion."""
+    train_vision: bool = False
+    """vision_language: train the tower that looks at pictures too (with model.lora: give it adapters where
+    lora.targets names layers of it). Otherwise it stays as it is."""
     trust_remote_code: bool = False
     """Run the Python files that lie in the model's directory, as DiffuCoder's does. They can do anything."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -73,7 +77,25 @@ class DataConfig(Strict):
     format_prompt: str | None = None
     """Template put around the problem text; `{prompt}` marks its place. Chat messages are left as they are."""
     max_prompt_length: int = Field(1024, ge=1)
-    """Tokens after the chat template. Longer prompts are left out and counted."""
+    """Tokens after the chat template, those of pictures included. Longer prompts are left out and counted."""
+    images_key: str = "images"
+    """Column with the images of a prompt, each in the place of an <image>: paths, or images themselves."""
+    videos_key: str = "videos"
+    """Column with the videos, each in the place of a <video>: folders of frames, or video files."""
+    image_dir: str | None = None
+    """Folder that the paths of images and videos start from; None: the working directory."""
+    min_pixels: int | None = Field(None, ge=1)
+    """Images (and each frame) are enlarged to at least so many pixels. None: as the model's directory says."""
+    max_pixels: int | None = Field(None, ge=1)
+    """Images (and each frame) are made smaller to at most so many pixels: fewer tokens. None: as the model says."""
+    video_fps: float = Field(2.0, gt=0)
+    """Frames of a video's second that are looked at; a folder holds frames that were taken at this rate."""
+
+    @model_validator(mode="after")
+    def _pixels_are_in_order(self) -> "DataConfig":
+        if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:
+            raise ValueError(f"min_pixels ({self.min_pixels}) is above max_pixels ({self.max_pixels})")
+        return self
 
     @model_validator(mode="after")
     def _format_prompt_has_a_place(self) -> "DataConfig":
@@ -87,6 +109,8 @@ class VllmConfig(Strict):
 
     max_sequences: int = Field(256, ge=1)
     """Sequences decoded at once."""
+    images: int = Field(4, ge=1)
+    """Images of a prompt at most, for a vision-language model; vLLM sets memory aside for them."""
     cpu_cache_gib: int = Field(1, ge=1, json_schema_extra=NO_EFFECT)
     """Key-value cache on a CPU, GiB."""
     gpu_memory: float = Field(0.5, gt=0, lt=1, json_schema_extra=NO_EFFECT)
@@ -318,6 +342,18 @@ class Config(Strict):
             )
         if self.algorithm.advantage.estimator == "gae" or self.algorithm.kl.penalty == "full":
             raise ValueError("masked-diffusion models have no critic (estimator=gae) and no exact KL (penalty=full)")
+        return self
+
+    @model_validator(mode="after")
+    def _vision_language_fits(self) -> "Config":
+        if self.model.family != "vision_language":
+            if self.model.train_vision:
+                raise ValueError("model.train_vision needs model.family=vision_language")
+        elif self.algorithm.advantage.estimator == "gae" or self.rollout.second_turn.enabled or self.learner.sharded:
+            # A rank whose rows show nothing makes no pass through the tower, which sharded weights would wait for.
+            raise ValueError(
+                "vision-language models have no critic (estimator=gae), no rollout.second_turn and no learner.sharded"
+            )
         return self
 
     @model_validator(mode="after")

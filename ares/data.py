@@ -1,8 +1,9 @@
 """Problems: reading them, checking every row before anything is spent, turning them into prompt tokens.
 
 Covered: jsonl, parquet and Hugging Face data sets; plain text and chat messages; verl's parquet rows; the chat template
-and the format prompt; overlong prompts; for code, the unit tests (whose formats ares/code_data.py reads). Not covered:
-images; whether unit tests can be passed (`ares data check`).
+and the format prompt; overlong prompts; for code, the unit tests (whose formats ares/code_data.py reads); the places of
+images and videos (whose columns ares/vision_data.py reads). Not covered: whether unit tests can be passed (`ares data
+check`).
 """
 
 import functools
@@ -10,7 +11,8 @@ import gzip
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,6 +23,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from ares.code_data import IDS, RowError, read_problem, with_unit_tests
 from ares.config import ConfigError, DataConfig
 from ares.keys import derive_seed
+from ares.media import MediaError
+from ares.vision_data import Vision, has_media, spoken
 
 
 class DataError(ValueError):
@@ -34,21 +38,36 @@ class Problems:
     source: str
     frame: pd.DataFrame
     """Columns id, prompt (text as the model sees it), answer, prompt_token_ids, and whatever else the rows had; for
-    code also test_cases, stdin_tests, setup, entry_point and solution, and answer is the solution or ""."""
+    code also test_cases, stdin_tests, setup, entry_point and solution, and answer is the solution or ""; for a
+    vision-language model media_references: what the prompt shows (ares/media.py), in its order."""
     overlong: int
     """Rows left out because the prompt was longer than data.max_prompt_length."""
+    embedded: dict[Path, bytes] = field(default_factory=dict)
+    """Images that the data set holds itself, and the files that rows refer to instead."""
 
     def __len__(self) -> int:
         return len(self.frame)
 
     def digest(self) -> str:
         """Hash of every row: what the model sees and whatever a reward may read."""
-        rows = self.frame.drop(columns="prompt_token_ids").to_json(orient="split", index=False, default_handler=str)
+        frame = self.frame.drop(columns="prompt_token_ids")
+        if "media_references" in frame:  # what they hold counts, wherever they lie
+            contents = [" ".join(name.rpartition("@")[2] for name in row) for row in frame["media_references"]]
+            frame = frame.assign(media_references=contents)
+        rows = frame.to_json(orient="split", index=False, default_handler=str)
         return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
     def first(self, count: int | None) -> "Problems":
         """The first `count` problems (None: all)."""
-        return self if count is None else Problems(self.source, self.frame.head(count), self.overlong)
+        return self if count is None else replace(self, frame=self.frame.head(count))
+
+    def write_embedded(self) -> None:
+        """Put the images that the data set holds itself where rows refer to them."""
+        for path, content in self.embedded.items():
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.with_name(f".{path.name}.partial").write_bytes(content)
+                path.with_name(f".{path.name}.partial").replace(path)
 
     def rows(self, ids: list[str]) -> pd.DataFrame:
         """The rows of these ids, in this order."""
@@ -63,11 +82,16 @@ class Problems:
 
 
 def load_problems(
-    source: str, split: str, config: DataConfig, tokenizer: PreTrainedTokenizerBase, code: bool = False
+    source: str,
+    split: str,
+    config: DataConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    code: bool = False,
+    vision: Vision | None = None,
 ) -> Problems:
     """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it.
 
-    code: every row has unit tests instead of an answer (reward.kind=code).
+    code: every row has unit tests instead of an answer (reward.kind=code). vision: of a vision-language model.
     """
     if not tokenizer.chat_template:
         raise DataError(
@@ -85,15 +109,29 @@ def load_problems(
     ids = [str(name) for name in names]
     _check_ids(ids, raw.index, source)
 
-    conversations = [
-        conversation(value, config.format_prompt, f"{source}:{line}")
+    conversations: list[Any] = [
+        conversation(spoken(value) if vision else value, config.format_prompt, f"{source}:{line}")
         for line, value in zip(raw.index, prompts, strict=True)
     ]
+    media = None
+    if vision is not None:
+        with _naming(source):
+            conversations, media = vision.look(raw, conversations, config)
+        raw = raw.drop(columns=[config.images_key, config.videos_key], errors="ignore")
+    elif has_media(raw, config):
+        raise DataError(
+            f"{source}: column {config.images_key!r} or {config.videos_key!r} shows something, the model only reads: "
+            "set model.family=vision_language, or name another column with data.images_key=…"
+        )
     texts = [
         tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         for messages in conversations
     ]
     token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    if vision is not None and media is not None:
+        with _naming(source):
+            token_ids = vision.expanded(token_ids, media, raw.index)
+        raw = raw.assign(media_references=pd.Series(media.references, index=raw.index))
     frame = raw.drop(columns=[config.prompt_key, config.id_key], errors="ignore").assign(
         id=ids, prompt=texts, answer=answers, prompt_token_ids=token_ids
     )
@@ -103,7 +141,17 @@ def load_problems(
             f"{source}: all {len(frame)} prompts are longer than data.max_prompt_length={config.max_prompt_length} "
             f"(the shortest has {min(map(len, token_ids))} tokens)"
         )
-    return Problems(source, frame[fits].reset_index(drop=True), int((~fits).sum()))
+    embedded = media.embedded if media is not None else {}
+    return Problems(source, frame[fits].reset_index(drop=True), int((~fits).sum()), embedded)
+
+
+@contextmanager
+def _naming(source: str) -> Iterator[None]:
+    """What is wrong with the media of a row, told with the data set's name."""
+    try:
+        yield
+    except MediaError as error:
+        raise DataError(f"{source}:{error}") from error
 
 
 def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:

@@ -2,7 +2,7 @@
 
 Covered: what loading would refuse (ares/data.py), for all rows and not only the first; tests that are no Python;
 duplicate prompts; sizes; whether a code set's own solutions pass its tests. Not covered: whether the tests tell a right
-program from a wrong one, and whether the answers of a math set are right.
+program from a wrong one, whether the answers of a math set are right, and images (loading looks at them).
 """
 
 import ast

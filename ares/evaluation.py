@@ -30,6 +30,7 @@ from ares.profiles import fingerprint, load, override
 from ares.run import Run, Step, model_digest, read_config, runs_directory
 from ares.store import RunStore, StoreError
 from ares.strict import Strict
+from ares.vision_data import Vision, check_media
 from ares.workers.cluster import Cluster
 
 DEFAULT_K = (1, 4, 8)
@@ -100,7 +101,8 @@ class Evaluation(Step):
             raise ConfigError("There are no held-out problems in the settings: name a data set with --data")
         split = config.data.validation_split
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
-        loaded = load_problems(data, split, config.data, tokenizer, config.reward.kind == "code")
+        vision = Vision.of(config, runs_directory())
+        loaded = load_problems(data, split, config.data, tokenizer, config.reward.kind == "code", vision)
         problems = loaded.first(request.max_problems)
         temperature = request.temperature or config.validation.temperature
         description = {
@@ -112,6 +114,8 @@ class Evaluation(Step):
             "samples": request.samples,
             "temperature": 0.0 if request.greedy else temperature,
         }
+        check_media(problems.frame, data, config.rollout)
+        problems.write_embedded()
         store = RunStore(_folder(request, data, description))
         _check_same(store, description)
         run = Run(config, store, tokenizer, problems, problems, f"{problems.digest()}-{weights}")

@@ -1,18 +1,32 @@
 """A run's weights as a model directory that transformers, vLLM and lm-eval read.
 
-Covered: weights and tokenizer of a checkpoint, adapters on their own (peft's format) or merged. Not covered: upload.
+Covered: weights, tokenizer and image processor of a checkpoint, adapters on their own (peft's format) or
+merged. Not covered: upload.
 """
 
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+)
 
 from ares import checkpoints
 from ares.config import Config
 from ares.run import read_config, runs_directory
 from ares.store import Ref, RunStore, StoreError
+
+KINDS = {
+    "causal": AutoModelForCausalLM,
+    "vision_language": AutoModelForImageTextToText,
+    "masked_diffusion": AutoModel,
+}
 
 
 def export(run: str, out: Path, step: int | None = None, merge: bool = False) -> int:
@@ -38,6 +52,8 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(out)
     AutoTokenizer.from_pretrained(config.model.path).save_pretrained(out)
+    if config.model.family == "vision_language":
+        AutoImageProcessor.from_pretrained(config.model.path, backend="pil").save_pretrained(out)
     return found
 
 
@@ -54,7 +70,7 @@ def _checkpoint(store: RunStore, step: int | None) -> tuple[int, Ref]:
 
 
 def _model(config: Config) -> Any:
-    kind = AutoModel if config.model.family == "masked_diffusion" else AutoModelForCausalLM
+    kind = KINDS[config.model.family]
     remote = {"trust_remote_code": config.model.trust_remote_code}
     settings = AutoConfig.from_pretrained(config.model.path, **remote)
     return kind.from_pretrained(config.model.path, dtype=settings.dtype or torch.float32, **remote)
@@ -66,7 +82,7 @@ def _with_adapters(model: Any, config: Config, adapters: dict[str, torch.Tensor]
     from ares.lora import peft_settings
 
     assert config.model.lora is not None
-    wrapped = get_peft_model(model, peft_settings(config.model.lora))
+    wrapped = get_peft_model(model, peft_settings(config.model))
     named = {f"base_model.model.{name}": value for name, value in adapters.items()}
     found = wrapped.load_state_dict(named, strict=False)
     assert not found.unexpected_keys, f"adapters that the model has no place for: {found.unexpected_keys[:3]}"

@@ -5,9 +5,10 @@ right, so causal attention needs no mask. Either way a prompt's left padding cos
 transform their logits after the head (they are refused at loading).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +18,11 @@ from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import ModelConfig
-from ares.packing import layout
+from ares.packing import Layout, layout
 from ares.sharding import Whole
+
+Decode = Callable[..., Tensor]
+"""(ids [lines, width], layout, batch) → hidden states [lines, width, H] of rows that do not see each other."""
 
 
 class ModelError(ValueError):
@@ -42,23 +46,26 @@ class LanguageModel:
         self.decoder = model.get_decoder()
         self.head = model.get_output_embeddings()
         self.compute_dtype = compute_dtype
-        self.packs = keeps_rows_apart(self.decoder, self.head.weight.device)
+        self.packs = keeps_rows_apart(self.decode, model.get_input_embeddings().num_embeddings, self.head.weight.device)
 
     @classmethod
-    def load(cls, config: ModelConfig, device: torch.device) -> "LanguageModel":
+    def load(cls, config: ModelConfig, device: torch.device) -> Self:
         """Read weights as float32 (they are trained); the model computes in config.dtype. Raises ModelError."""
-        model = _from_pretrained(AutoModelForCausalLM, config)
+        return cls._prepared(from_pretrained(AutoModelForCausalLM, config), config, device)
+
+    @classmethod
+    def _prepared(cls, model: Any, config: ModelConfig, device: torch.device, *more: Any) -> Self:
         model.to(device)
         if config.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
             model.train()
         else:
             model.eval()  # no dropout either way: the configuration's rates were set to 0
-        loaded = cls(model, getattr(torch, config.dtype))
+        loaded = cls(model, getattr(torch, config.dtype), *more)
         loaded._check_head(config.path)
         return loaded
 
-    def frozen(self) -> "LanguageModel":
+    def frozen(self) -> Self:
         """The same as a reference that is never trained, kept in the type it computes in."""
         self.model.eval().requires_grad_(False)
         self.model.to(self.compute_dtype)
@@ -72,9 +79,20 @@ class LanguageModel:
         hidden = self._response_hidden(batch)
         targets = batch["responses"][batch["response_mask"].bool()]
         weight = self.head.weight.to(self.compute_dtype)
-        bias = None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
         hidden = hidden.to(self.compute_dtype)
-        return logprobs_and_entropy(hidden, weight, targets, bias, temperature)
+        return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature)
+
+    def on_device(self, rows: DataProto) -> Any:
+        """What `token_log_probs` is given of some rows: their tensors by name."""
+        return rows.batch.to(self.head.weight.device)
+
+    def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
+        """Hidden states of rows laid out in lines, as text_decode's."""
+        return text_decode(self.decoder, ids, laid)
+
+    def head_bias(self) -> Tensor | None:
+        """What the head adds to its logits [V], in the type it computes in."""
+        return None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
 
     def row_tokens(self, batch: DataProto) -> Tensor:
         """Tokens that a row costs in a pass: [B]."""
@@ -87,13 +105,20 @@ class LanguageModel:
     def exact_kl(self, reference: "LanguageModel", batch: Any, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
         with torch.no_grad():
-            theirs = reference._response_hidden(batch)
-        own = _bias_as_column(self._response_hidden(batch), self.head)
-        return exact_kl(*own, *_bias_as_column(theirs, reference.head), temperature)
+            theirs = reference.scored(batch)
+        return exact_kl(*self.scored(batch), *theirs, temperature)
+
+    def scored(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Hidden states of the response tokens and a weight whose product is their logits, the bias included."""
+        hidden, bias = self._response_hidden(batch), self.head_bias()
+        if bias is None:
+            return hidden, self.head.weight
+        return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat([self.head.weight, bias[:, None]], 1)
 
     def _response_hidden(self, batch: Any) -> Tensor:
-        with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
-            return response_hidden(self.decoder, batch, self.packs)
+        device = self.head.weight.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
+            return response_hidden(self.decode, batch, self.packs)
 
     def _check_head(self, path: str) -> None:
         """Some architectures scale or cap logits after the head; their log-probs would be silently wrong."""
@@ -114,19 +139,29 @@ class Critic(nn.Module):
 
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
         super().__init__()
-        self.decoder = _from_pretrained(AutoModel, config)
+        self.decoder = from_pretrained(AutoModel, config)
         self.head = nn.Linear(self.decoder.config.hidden_size, 1, bias=False)
         nn.init.zeros_(self.head.weight)
         self.decoder.eval()
         self.to(device)
-        self.packs = keeps_rows_apart(self.decoder, device)
+        self.packs = keeps_rows_apart(self.decode, self.decoder.config.vocab_size, device)
+
+    def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
+        """Hidden states of rows laid out in lines, as text_decode's."""
+        return text_decode(self.decoder, ids, laid)
 
     def values(self, batch: Any) -> Tensor:
         """Value before each response token: [N], row after row."""
-        return self.head(response_hidden(self.decoder, batch, self.packs))[:, 0]
+        return self.head(response_hidden(self.decode, batch, self.packs))[:, 0]
 
 
-def response_hidden(decoder: Any, batch: Any, pack: bool = False) -> Tensor:
+def text_decode(decoder: Any, ids: Tensor, laid: Layout) -> Tensor:
+    """Hidden states [lines, width, H] that a transformers decoder has for ids [lines, width]."""
+    positions = {"position_ids": laid.position_ids()} if laid.packed else {}
+    return decoder(input_ids=ids, use_cache=False, **positions).last_hidden_state
+
+
+def response_hidden(decode: Decode, batch: Any, pack: bool = False) -> Tensor:
     """Hidden states that predict the response tokens, row after row: [N, H].
 
     batch: prompts [B, P] (left-padded), responses [B, L] (right-padded), attention_mask [B, P+L], response_mask [B, L].
@@ -137,8 +172,7 @@ def response_hidden(decoder: Any, batch: Any, pack: bool = False) -> Tensor:
     laid = layout(lengths, pack)
     ids = torch.zeros(laid.lines * laid.width, dtype=torch.long, device=mask.device)
     ids[laid.place] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
-    positions = {"position_ids": laid.position_ids()} if laid.packed else {}
-    hidden = decoder(input_ids=ids.view(laid.lines, laid.width), use_cache=False, **positions).last_hidden_state
+    hidden = decode(ids.view(laid.lines, laid.width), laid, batch)
     # The response's tokens are the row's last ones (a response mask may leave some of them out).
     response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
     offset = laid.position - (lengths - response)[laid.row] + 1  # index of the response token that a token predicts
@@ -148,26 +182,24 @@ def response_hidden(decoder: Any, batch: Any, pack: bool = False) -> Tensor:
 
 
 @torch.no_grad()
-def keeps_rows_apart(decoder: Any, device: torch.device) -> bool:
+def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> bool:
     """Whether two rows side by side, told apart by position ids alone, pass as they do one by one.
 
     Architectures that carry a state along the line, or take no notice of positions, mix them up without a word.
     """
-    ids = torch.arange(12, device=device)[None] % decoder.config.vocab_size
-    positions = torch.cat([torch.arange(5), torch.arange(7)]).to(device)[None]
-    together = decoder(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state
-    alone = [decoder(input_ids=part, use_cache=False).last_hidden_state for part in (ids[:, :5], ids[:, 5:])]
-    return torch.allclose(together, torch.cat(alone, 1), atol=1e-3, rtol=1e-3)
+    lengths = torch.tensor([5, 7], device=device)
+    ids = torch.arange(12, device=device) % vocabulary
+    together = layout(lengths, pack=True)
+    side_by_side = torch.zeros_like(ids)
+    side_by_side[together.place] = ids
+    found = decode(side_by_side[None], together).flatten(0, 1)[together.place]
+    parts = zip(ids.split([5, 7]), lengths.split(1), strict=True)
+    alone = [decode(part[None], layout(length, pack=False)) for part, length in parts]
+    return torch.allclose(found, torch.cat(alone, 1)[0], atol=1e-3, rtol=1e-3)
 
 
-def _bias_as_column(hidden: Tensor, head: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Hidden states and head weight whose product holds the head's bias too, where it has one."""
-    if head.bias is None:
-        return hidden, head.weight
-    return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat([head.weight, head.bias[:, None]], 1)
-
-
-def _from_pretrained(kind: Any, config: ModelConfig) -> Any:
+def from_pretrained(kind: Any, config: ModelConfig) -> Any:
+    """A model of this kind from config.path, float32, without dropout. Raises ModelError."""
     try:
         settings = AutoConfig.from_pretrained(config.path)
         return kind.from_pretrained(config.path, config=without_dropout(settings), dtype=torch.float32)

@@ -25,6 +25,7 @@ from ares.masked_language_model import MaskedLanguageModel, mask_seeds
 from ares.packing import micro_batches
 from ares.ranks import Ranks
 from ares.state import bucket_beta
+from ares.vision_language_model import VisionLanguageModel
 
 LEARNER = "learner.json"
 
@@ -61,9 +62,9 @@ class _Means:
 class _MicroBatch:
     """Rows that pass through the model together; columns beyond the longest response are left off."""
 
-    def __init__(self, rows: DataProto, device: torch.device) -> None:
+    def __init__(self, rows: DataProto, policy: Any) -> None:
         self.rows = rows
-        self.tensors = rows.batch.to(device)
+        self.tensors = policy.on_device(rows)
         full = self.tensors["response_mask"].bool()
         self._full = full
         self._keep = int(full.any(0).nonzero().max()) + 1
@@ -90,17 +91,16 @@ class Learner:
         self.sharded = config.learner.sharded and ranks.count > 1
         # What is spread over ranks goes to their devices part by part.
         device = torch.device("cpu") if self.sharded else self.device
-        kind = MaskedLanguageModel if config.model.family == "masked_diffusion" else LanguageModel
-        self.policy: Any = kind.load(config.model, device)  # the two kinds have one interface
+        self.policy = _model(config, device)
         kl = config.algorithm.kl
         self.reference: Any = None
         if config.model.lora is not None:
             from ares.lora import WithoutAdapters, add_adapters  # peft takes a second to import
 
-            add_adapters(self.policy.model, config.model.lora)
+            add_adapters(self.policy.model, config.model)
             self.reference = WithoutAdapters(self.policy) if kl.placement != "none" else None
         elif kl.placement != "none":
-            self.reference = kind.load(config.model, device).frozen()
+            self.reference = _model(config, device).frozen()
         uses_critic = config.algorithm.advantage.estimator == "gae"
         self.critic = Critic(config.model, device) if uses_critic else None
         if self.sharded:
@@ -143,7 +143,7 @@ class Learner:
         fields = {name: torch.zeros(mask.shape) for name in names}
         temperature = self.config.rollout.temperature
         for rows, idle in self._micro_batches(batch):
-            part = batch[rows].batch.to(self.device)
+            part = self.policy.on_device(batch[rows])
             own = self.policy.token_log_probs(part, temperature)
             found = {"old_log_probs": own.log_probs, "entropies": own.entropies}
             if self.reference is not None:
@@ -224,7 +224,7 @@ class Learner:
         means = _Means()
         losses: dict[str, float] = {}
         for rows, idle in self._micro_batches(batch):
-            part = _MicroBatch(batch[rows], self.device)
+            part = _MicroBatch(batch[rows], self.policy)
             if idle:
                 self._idle_pass(part)
                 continue
@@ -418,6 +418,14 @@ class Learner:
             checkpoints.read_into(folder, checkpoints.REFERENCE, moved)
         counters = json.loads((folder / LEARNER).read_text())
         self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
+
+
+def _model(config: Config, device: torch.device) -> Any:
+    """The model of a configuration; the kinds have one interface."""
+    if config.model.family == "vision_language":
+        return VisionLanguageModel.load(config.model, device, config.data)
+    kind = MaskedLanguageModel if config.model.family == "masked_diffusion" else LanguageModel
+    return kind.load(config.model, device)
 
 
 def _device(wanted: str) -> str:

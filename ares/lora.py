@@ -14,11 +14,11 @@ from peft import inject_adapter_in_model
 from peft.tuners.lora import LoraLayer
 from torch import Tensor
 
-from ares.config import LoraConfig
+from ares.config import ModelConfig
 from ares.language_model import TokenLogProbs
 
 
-def add_adapters(model: Any, config: LoraConfig) -> None:
+def add_adapters(model: Any, config: ModelConfig) -> None:
     """Put adapters into the model, in place; nothing but them takes a gradient. They start as no change at all."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # one side starts at random, the same in every process
@@ -27,10 +27,18 @@ def add_adapters(model: Any, config: LoraConfig) -> None:
         parameter.requires_grad_("lora_" in name)
 
 
-def peft_settings(config: LoraConfig) -> PeftLoraConfig:
-    """The adapters as peft describes them."""
+def peft_settings(config: ModelConfig) -> PeftLoraConfig:
+    """The adapters as peft describes them; config.lora says which. A tower that looks at pictures has none, unless it
+    is trained: Qwen2.5-VL's has layers that are called as the decoder's are."""
+    lora = config.lora
+    assert lora is not None
+    looks_only = config.family == "vision_language" and not config.train_vision
     return PeftLoraConfig(
-        r=config.rank, lora_alpha=config.alpha, target_modules=list(config.targets), task_type="CAUSAL_LM"
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        target_modules=list(lora.targets),
+        exclude_modules=r"(.*\.)?visual\..*" if looks_only else None,
+        task_type="CAUSAL_LM",
     )
 
 
@@ -74,6 +82,7 @@ class WithoutAdapters:
         with adapters_off(self.policy.model):
             return self.policy.token_log_probs(batch, temperature)
 
-    def _response_hidden(self, batch: Any) -> Tensor:
+    def scored(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """As LanguageModel's."""
         with adapters_off(self.policy.model):
-            return self.policy._response_hidden(batch)
+            return self.policy.scored(batch)

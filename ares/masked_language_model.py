@@ -96,11 +96,10 @@ class MaskedLanguageModel:
         names = ["old_log_probs"] + (["ref_log_probs"] if reference else [])
         found = {name: torch.zeros(rows, iterations, length) for name in names}
         entropies = torch.zeros(rows, length)
-        device = self.head.weight.device
         for iteration in range(iterations):
             whole = batch.union(DataProto.from_dict({"mask_seeds": seeds[:, iteration]}))
             for chosen in micro_batches(self.row_tokens(batch), token_budget, self.packs):
-                part = whole[chosen].batch.to(device)
+                part = self.on_device(whole[chosen])
                 response = part["response_mask"].bool().cpu()
                 own = self.token_log_probs(part, temperature)
                 measured = {"old_log_probs": own.log_probs}
@@ -118,6 +117,10 @@ class MaskedLanguageModel:
         if "entropies" not in batch.fields:
             fields["entropies"] = entropies
         return DataProto.from_dict(fields)
+
+    def on_device(self, rows: DataProto) -> Any:
+        """What `token_log_probs` is given of some rows: their tensors by name."""
+        return rows.batch.to(self.head.weight.device)
 
     def row_tokens(self, batch: DataProto) -> Tensor:
         """Tokens that a row costs in a pass: [B]."""

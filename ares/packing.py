@@ -29,6 +29,11 @@ class Layout:
     """[N] position of each token in its row."""
 
     @property
+    def rows(self) -> int:
+        """How many rows are laid out."""
+        return int(self.row[-1]) + 1
+
+    @property
     def packed(self) -> bool:
         """Whether a line holds several rows."""
         return len(self.row) > 0 and self.lines <= int(self.row[-1])

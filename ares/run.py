@@ -23,6 +23,7 @@ from ares.profiles import differences, fingerprint, from_dict
 from ares.scoring import load_grader
 from ares.state import RunState
 from ares.store import Commit, DamagedArtifact, RunStore, StoreError
+from ares.vision_data import Vision, check_media
 from ares.workers.cluster import Cluster
 from ares.workers.placement import check_engine, check_gpus
 
@@ -60,6 +61,9 @@ class Run:
         Raises what `check` raises, before anything is spent.
         """
         run, digests = cls.check(config, name, runs)
+        for problems in (run.train, run.validation):
+            if problems is not None:
+                problems.write_embedded()
         with run.store.lock():  # a run that is being trained keeps its run.json to itself
             if run.store.exists():
                 run.store.write_run(run.store.read_run() | {"config": config.model_dump(mode="json")})
@@ -80,16 +84,20 @@ class Run:
         store = RunStore(runs / name)
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         code = config.reward.kind == "code"
-        train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer, code)
+        vision = Vision.of(config, runs)
+        train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer, code, vision)
         validation = None
         if config.data.validation is not None:
-            held_out = load_problems(config.data.validation, config.data.validation_split, config.data, tokenizer, code)
+            source, split = config.data.validation, config.data.validation_split
+            held_out = load_problems(source, split, config.data, tokenizer, code, vision)
             validation = held_out.first(config.validation.max_prompts)
         if len(train) < config.rollout.prompts:
             raise DataError(
                 f"{train.source}: {len(train)} problems are fewer than rollout.prompts={config.rollout.prompts}"
             )
         for problems in (train, validation):
+            if problems is not None:
+                check_media(problems.frame, problems.source, config.rollout)
             if problems is not None and problems.overlong:
                 logger.warning(
                     "%s: %d prompts longer than %d tokens left out",

@@ -1,6 +1,7 @@
 """Reading a run from outside: where it stands, what its samples were worth and why. Nothing here writes."""
 
 import fcntl
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -9,6 +10,7 @@ from rich.table import Table
 
 from algorithms.difficulty import BUCKETS
 from ares.data import load_problems, load_tokenizer
+from ares.media import is_video, path_of
 from ares.run import read_config, runs_directory
 from ares.store import RunStore, StoreError
 
@@ -65,7 +67,7 @@ def run_status(name: str) -> dict[str, Any]:
 
 def samples_table(name: str, step: int) -> Table:
     """The samples of a step, one line each."""
-    rows = _samples(name, step)
+    rows = step_samples(name, step)
     table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE)
     columns = CODE_COLUMNS if "pass_ratio" in rows else COLUMNS
     shown = {column: title for column, title in columns.items() if column in rows}
@@ -84,25 +86,40 @@ def _cell(value: Any) -> str:
 
 def sample_report(name: str, step: int, problem: str, sample: int) -> str:
     """Prompt, response, verdict and every part of the reward of one sample; of a program, every test and its end."""
-    rows = _samples(name, step)
+    rows = step_samples(name, step)
     found = rows[(rows["id"] == problem) & (rows["sample"] == sample)]
     if found.empty:
         raise StoreError(f"Run {name!r} has no sample {sample} of problem {problem!r} in step {step}")
     row = found.iloc[0]
-    lines = [f"problem {problem}, sample {sample}, step {step}", "", row["prompt"].rstrip(), row["response"], ""]
+    shown = [f"{'video' if is_video(name) else 'image'}: {path_of(name)}" for name in row.get("media_references", ())]
+    lines = [f"problem {problem}, sample {sample}, step {step}", *shown, ""]
+    lines += [row["prompt"].rstrip(), row["response"], ""]
     is_code = "test_outcomes" in row
     if is_code:
         lines += [*_test_lines(name, step, row), ""]
-    apart = {"id", "sample", "slot", "prompt", "response", *(("test_outcomes", "ground_truth") if is_code else ())}
+    apart = {"id", "sample", "slot", "prompt", "response", "media_references"}
+    apart |= {"test_outcomes", "ground_truth"} if is_code else set()
     lines += [f"{key:32s} {value}" for key, value in row.items() if key not in apart]
-    if "reward" in row and pd.isna(row["reward"]):
+    return "\n".join([*lines, *(["", reward_line(dict(row))] if "reward" in row else [])])
+
+
+def reward_line(row: Mapping[Any, Any]) -> str:
+    """The reward of a sample as the sum of its parts, or why it has none."""
+    if pd.isna(row["reward"]):
         why = "its response was cut off" if row["truncated"] and pd.notna(row["accuracy"]) else "it could not be graded"
-        lines += ["", f"no reward: {why}"]
-    elif "reward" in row:
-        names = CODE_REWARD_PARTS if is_code else REWARD_PARTS
-        parts = [(part, float(row[part])) for part in names if part in row and pd.notna(row[part])]
-        lines += ["", "reward = " + " + ".join(f"{part} {value:+.4f}" for part, value in parts)]
-    return "\n".join(lines)
+        return f"no reward: {why}"
+    names = CODE_REWARD_PARTS if "test_outcomes" in row else REWARD_PARTS
+    parts = [(part, float(row[part])) for part in names if part in row and pd.notna(row[part])]
+    return "reward = " + " + ".join(f"{part} {value:+.4f}" for part, value in parts)
+
+
+def step_samples(name: str, step: int) -> pd.DataFrame:
+    """The samples of a committed step. Raises StoreError."""
+    store = RunStore(runs_directory() / name)
+    store.read_run()
+    if step not in store.committed_steps():
+        raise StoreError(f"Run {name!r} has no committed step {step}")
+    return store.read_rows(store.read_commit(step).artifacts["samples"])
 
 
 def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
@@ -121,14 +138,6 @@ def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
         mine = times[(times["slot"] == row["slot"]) & (times["sample"] == row["sample"])]
         lines += [f"{'exec_time':16s} {seconds:.4f} CPU seconds" for seconds in mine["exec_time"]]
     return lines
-
-
-def _samples(name: str, step: int) -> pd.DataFrame:
-    store = RunStore(runs_directory() / name)
-    store.read_run()
-    if step not in store.committed_steps():
-        raise StoreError(f"Run {name!r} has no committed step {step}")
-    return store.read_rows(store.read_commit(step).artifacts["samples"])
 
 
 def _bucket(metrics: dict[str, float], bucket: str) -> dict[str, float]:

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
@@ -17,12 +18,15 @@ from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.config import Config
+from ares.media import MediaError, thumbnail
 from ares.plot import plot_progress
 from ares.profiles import fingerprint, result_settings
 from ares.store import Commit, RunStore
 
 logger = logging.getLogger(__name__)
 METRICS_PER_CALL = 1000
+IMAGE_SIDE = 256
+"""Pixels of the longer edge of an image that is logged."""
 
 
 class Tracking:
@@ -117,6 +121,18 @@ class Tracking:
             client.log_dict(
                 self._id, json.loads(table.to_json(orient="split", index=False)), f"{name}/{commit.step:06d}.json"
             )
+            if "media_references" in table:
+                self._log_images(client, name, commit.step, table["media_references"])
+
+    def _log_images(self, client: MlflowClient, name: str, step: int, media: pd.Series) -> None:
+        """Each image that a table of samples shows, small, once."""
+        for place, reference in enumerate(dict.fromkeys(each for row in media for each in row)):
+            try:
+                small = thumbnail(reference, IMAGE_SIDE)
+            except MediaError as error:
+                logger.warning("not shown in MLflow: %s", error)
+                continue
+            client.log_image(self._id, small, key=f"{name}-{place:02d}", step=step, synchronous=True)
 
 
 def tracking_uri(configured: str | None, runs: Path) -> str:

@@ -99,10 +99,17 @@ def inspect(
         str | None, typer.Option("--id", help="Problem; without it the step's samples are listed.")
     ] = None,
     sample: Annotated[int, typer.Option(help="Sample number within the problem.")] = 0,
+    html: Annotated[Path | None, typer.Option(help="Write the step's samples to this page, with their images.")] = None,
 ) -> None:
     """One sample with every part of its reward, or the list of a step's samples."""
     from ares.status import sample_report, samples_table
 
+    if html is not None:
+        from ares.sample_page import write_samples
+
+        write_samples(run, step, html)
+        console.print(f"{html}: the samples of step {step}")
+        return
     if problem is None:
         console.print(samples_table(run, step))
     else:
@@ -112,7 +119,8 @@ def inspect(
 @app.command()
 def warmstart(
     task: Annotated[
-        str, typer.Argument(help="tiny-math, tiny-code, tiny-code-hard, tiny-code-feedback or tiny-diffusion")
+        str,
+        typer.Argument(help="tiny-math, tiny-code, tiny-code-hard, tiny-code-feedback, tiny-diffusion or tiny-vision"),
     ],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default: the one its profile reads.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights and examples.")] = 0,
@@ -120,14 +128,15 @@ def warmstart(
     """Build a tiny model and its problems from nothing (about a minute and a half on one core)."""
     from rich.progress import Progress
 
-    from ares.tiny import CHECKPOINTS, diffusion_warmstart
+    from ares.tiny import CHECKPOINTS, diffusion_warmstart, vision_warmstart
     from ares.tiny.tasks import TASKS
     from ares.tiny.warmstart import warmstart as build
 
     builders: dict[str, tuple[str, Any]] = {
         name: (each.folder, partial(build, task=each)) for name, each in TASKS.items()
     }
-    builders[diffusion_warmstart.NAME] = (diffusion_warmstart.FOLDER, diffusion_warmstart.warmstart)
+    for module in (diffusion_warmstart, vision_warmstart):
+        builders[module.NAME] = (module.FOLDER, module.warmstart)
     if task not in builders:
         raise ConfigError(f"There is no warm start {task!r} (warm starts: {', '.join(builders)})")
     folder, builder = builders[task]
@@ -241,6 +250,7 @@ def known_errors() -> tuple[type[BaseException], ...]:
         "ares.data": ["DataError"],
         "ares.store": ["StoreError"],
         "ares.language_model": ["ModelError"],
+        "ares.media": ["MediaError"],
         "ares.scoring": ["RewardError"],
         "ares.ablation_tracking": ["TrackingError"],
         "ares.workers.cluster": ["WorkerError"],

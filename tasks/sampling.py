@@ -54,7 +54,9 @@ async def rollout(step: Step, draw: Draw) -> Rows:
     settings = SamplingSettings(draw.temperature, config.rollout.top_p, config.rollout.max_response_length)
     parts = []
     for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
-        requests = [Request(prompt, seed) for prompt, seed in zip(part["prompt_token_ids"], part["seed"], strict=True)]
+        media = part["media_references"] if "media_references" in part else [()] * len(part)
+        asked = zip(part["prompt_token_ids"], part["seed"], media, strict=True)
+        requests = [Request(prompt, seed, tuple(shown)) for prompt, seed, shown in asked]
         how = settings if sampled else SamplingSettings(0.0, 1.0, settings.max_tokens)
         finished = partial(_anticipate, step, draw.purpose, part.reset_index(drop=True))
         answers = await step.run.cluster.generate(draw.version, requests, how, finished)
@@ -74,12 +76,13 @@ def _anticipate(step: Step, purpose: str, asked: pd.DataFrame, answers: pd.DataF
 
 
 def requested(step: Step, draw: Draw) -> pd.DataFrame:
-    """One row per response to sample: id, slot, sample, prompt_token_ids, and the key of its draws."""
+    """One row per response to sample: id, slot, sample, prompt_token_ids, the key of its draws, what it shows."""
     problems = step.run.problems(draw.purpose).rows(draw.ids)
     samples = ([GREEDY] if draw.greedy else []) + list(range(draw.n))
     # Validation draws the same noise every time, so that two evaluations differ by the policy alone.
     moment = "held-out" if draw.purpose == "validation" else step.number
     seed = step.config.train.seed
+    media = problems["media_references"] if "media_references" in problems else [()] * len(problems)
     return pd.DataFrame(
         {
             "id": name,
@@ -87,8 +90,11 @@ def requested(step: Step, draw: Draw) -> pd.DataFrame:
             "sample": sample,
             "prompt_token_ids": prompt,
             "seed": derive_seed(seed, draw.purpose, moment, draw.first_slot + place, name, sample),
+            "media_references": tuple(shown),
         }
-        for place, (name, prompt) in enumerate(zip(problems["id"], problems["prompt_token_ids"], strict=True))
+        for place, (name, prompt, shown) in enumerate(
+            zip(problems["id"], problems["prompt_token_ids"], media, strict=True)
+        )
         for sample in samples
     )
 

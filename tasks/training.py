@@ -22,6 +22,8 @@ from ares.state import Counters, Evaluation, RunState
 from ares.store import Ref
 from tasks.phase import phase
 
+OF_PROBLEMS = ("prompt", "answer", "prompt_token_ids")
+
 
 class Samples(BaseModel):
     """The shards whose rows make a batch, and the slots of the groups that are trained on."""
@@ -127,7 +129,8 @@ async def evaluate(step: Step, samples: Samples) -> Evaluated:
         "val/format": float(rows["format"].mean()),
         "val/clip_ratio": float((rows["finish_reason"] == "length").mean()),
     } | {f"val/{bucket}_share": float(np.mean(codes == code)) for code, bucket in enumerate(BUCKETS)}
-    shown = ["id", "sample", "prompt", "response", "accuracy", "finish_reason"]
+    shown = ["id", "sample", "prompt", "media_references", "response", "accuracy", "finish_reason"]
+    shown = [name for name in shown if name in rows]
     if "pass_ratio" in rows:
         metrics["val/pass_ratio"] = float(scored["pass_ratio"].astype(float).mean())
         metrics |= {f"val/{name}": share for name, share in ending_shares(scored).items()}
@@ -211,7 +214,8 @@ def check_mismatch(step: Step, samples: Samples, metrics: dict[str, float]) -> N
 def _sampled_rows(step: Step, rollouts: list[Ref], purpose: str) -> pd.DataFrame:
     """What was sampled, with its prompts and answers."""
     rows = pd.concat([step.run.store.read_rows(ref) for ref in rollouts], ignore_index=True)
-    problems = step.run.problems(purpose).rows(rows["id"].tolist())[["prompt", "answer", "prompt_token_ids"]]
+    problems = step.run.problems(purpose).rows(rows["id"].tolist())
+    problems = problems[[name for name in (*OF_PROBLEMS, "media_references") if name in problems]]
     if "prompt" in rows:  # second tries have prompts of their own
         problems = rows[["prompt", "prompt_token_ids"]].combine_first(problems)
     return rows.drop(columns=["prompt", "prompt_token_ids"], errors="ignore").join(problems)

@@ -19,6 +19,8 @@ class Request:
     prompt_token_ids: list[int]
     seed: int
     """Key of every draw of this response (ares.keys.derive_seed)."""
+    media: tuple[str, ...] = ()
+    """What the prompt shows, in its order (ares/media.py)."""
 
 
 @dataclass(frozen=True)

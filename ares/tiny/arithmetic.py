@@ -102,11 +102,11 @@ def worked_example(problem: Problem, rng: random.Random) -> str:
     style = rng.choices(list(STYLES), list(STYLES.values()))[0]
     rate = ERROR_RATE[problem.level]
     if style == "quick":
-        value = _misread(problem.answer, rate * QUICK_PENALTY, rng)
+        value = misread(problem.answer, rate * QUICK_PENALTY, rng)
         thought = f"quick: {value}. "
     else:
         thought, value = _in_steps(problem, rate / len(problem.operations) ** 0.5, style == "checked", rng)
-    return f"<think> {thought}</think> {_state(value, rng)}"
+    return f"<think> {thought}</think> {stated(value, rng)}"
 
 
 def extract_answer(response: str) -> int | None:
@@ -229,7 +229,7 @@ def _factors(rng: random.Random) -> tuple[int, int]:
 _SHAPES = {1: _addition, 2: _subtraction_or_product, 3: _product_plus, 4: _product_minus_plus}
 
 
-def _misread(value: int, rate: float, rng: random.Random) -> int:
+def misread(value: int, rate: float, rng: random.Random) -> int:
     """The value, or at the given rate a near miss that is not negative."""
     if rng.random() >= rate:
         return value
@@ -240,16 +240,16 @@ def _in_steps(problem: Problem, rate: float, checked: bool, rng: random.Random) 
     thought, value = "steps: ", problem.first
     for operator, operand in problem.operations:
         step, right = f"{value}{operator}{operand}", OPERATIONS[operator](value, operand)
-        value = _misread(right, rate, rng)
+        value = misread(right, rate, rng)
         thought += f"{step}={value}. "
         if checked:
-            again = _misread(right, rate * CHECK_PENALTY, rng)
+            again = misread(right, rate * CHECK_PENALTY, rng)
             thought += f"{'check' if again == value else 'wait,'} {step}={again}. "
             value = again
     return thought, value
 
 
-def _state(value: int, rng: random.Random) -> str:
+def stated(value: int, rng: random.Random) -> str:
     if rng.random() >= UNBOXED_RATE:
         return f"\\boxed{{{value}}}"
     return rng.choice([f"{value}", f"answer {value}"])

@@ -142,7 +142,7 @@ class Classroom:
         losses = []
         for step in range(lesson.steps):
             for group in optimizer.param_groups:
-                group["lr"] = lesson.learning_rate * _schedule(step, lesson)
+                group["lr"] = lesson.learning_rate * schedule(step, lesson)
             chosen = self.rng.choices(problems, k=lesson.batch_size)
             texts = [
                 worked_example(problem, self.rng) if lesson.errs else respond(problem.solution) for problem in chosen
@@ -289,5 +289,6 @@ def left_padded(prompts: Sequence[list[int]], pad_id: int) -> tuple[Tensor, Tens
     return ids, seen
 
 
-def _schedule(step: int, lesson: Lesson) -> float:
+def schedule(step: int, lesson: Lesson) -> float:
+    """Share of the lesson's full rate at a step."""
     return min(1.0, (step + 1) / lesson.warmup_steps, 4 * (lesson.steps - step) / lesson.steps)

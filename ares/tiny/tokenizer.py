@@ -21,11 +21,18 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(
-    texts: Iterable[str], vocab_size: int, *, max_length: int, whole_words: Sequence[str] = ()
+    texts: Iterable[str],
+    vocab_size: int,
+    *,
+    max_length: int,
+    whole_words: Sequence[str] = (),
+    special: Sequence[str] = (),
+    template: str = CHAT_TEMPLATE,
 ) -> Qwen2Tokenizer:
     """BPE trained on the texts. A turn ends with <|im_end|>; padding is <|endoftext|>, on the left.
 
     `whole_words` become one token each, wherever they stand. They are no special tokens: decoding keeps them.
+    `special` are marks that decoding leaves out.
     """
     # The class must be Qwen2Tokenizer: AutoTokenizer loads it for every Qwen2 model, whatever was saved, and brings
     # Qwen2's pre-tokenizer along. It cuts numbers into digits, so a task that wants whole numbers names them.
@@ -34,11 +41,11 @@ def build_tokenizer(
         eos_token=TURN_END,
         pad_token=END_OF_TEXT,
         mask_token=MASK,
-        extra_special_tokens=[TURN_START],
+        extra_special_tokens=[TURN_START, *special],
         padding_side="left",
         model_max_length=max_length,
         clean_up_tokenization_spaces=False,
-        chat_template=CHAT_TEMPLATE,
+        chat_template=template,
     )
     # Merges inside whole words would never be used.
     cut = re.compile("|".join(map(re.escape, sorted(whole_words, key=len, reverse=True))) or r"(?!)")

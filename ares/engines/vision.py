@@ -1,0 +1,38 @@
+"""The reference engine for vision-language models: the transformers engine, its prompts with pictures in them.
+
+Covered: images and videos in any prompt of a batch, beside prompts of text; each is read once a call, and goes through
+the tower once however many samples share it. Not covered: keeping the prompt's keys and values between samples.
+"""
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForImageTextToText
+
+from ares.config import DataConfig
+from ares.engines import Request
+from ares.engines.transformers import TransformersEngine
+from ares.media import MediaReader
+from ares.vision_language_model import Pictures, VisionInputs, never_sampled
+
+
+class VisionEngine(TransformersEngine):
+    """Samples responses to prompts with pictures. `data` says how these are read."""
+
+    kind = AutoModelForImageTextToText
+
+    def __init__(
+        self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int, data: DataConfig
+    ) -> None:
+        super().__init__(model_path, dtype, device, end_ids, pad_id)
+        self.reader = MediaReader(model_path, data)
+        self.inputs = VisionInputs(self.model, self.reader.fps)
+        self.never = never_sampled(self.model.config, self.device)
+
+    def prompt_inputs(self, requests: list[Request], ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        """Embedded prompts [B, P, H] with their pictures, and positions in time, height and width [3, B, P]."""
+        pictures = Pictures.read(self.reader, [list(request.media) for request in requests])
+        positions = torch.zeros(3, *ids.shape, dtype=torch.long, device=self.device)
+        for row, seen in enumerate(mask.bool()):
+            positions[:, row, seen] = self.inputs.positions(ids[row, seen], pictures, row)
+        embedded = self.inputs.embed(ids, pictures, list(range(len(ids))))
+        return {"inputs_embeds": embedded, "position_ids": positions}

@@ -1,0 +1,198 @@
+"""The warm start of tiny-vision: a small Qwen2-VL that answers questions about pictures, often wrongly.
+
+Covers: training tokenizer and model, measuring the result, writing it all as one directory that transformers and
+`ares train` read. Does not cover: reinforcement. Rebuild the shipped checkpoint with `ares warmstart tiny-vision`; the
+same seed gives the same bits on the same machine.
+
+Training and measuring go through the learner's model and the reference engine: what runs use is what is measured.
+"""
+
+import json
+import random
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from transformers import Qwen2Tokenizer, Qwen2VLForConditionalGeneration
+
+from ares.batch import token_batch
+from ares.config import DataConfig
+from ares.data import load_problems
+from ares.engines import Request, SamplingSettings
+from ares.engines.vision import VisionEngine
+from ares.keys import derive_seed
+from ares.media import MARK, MediaReader, content_hash
+from ares.tiny.arithmetic import extract_answer
+from ares.tiny.diffusion_warmstart import Lesson, schedule
+from ares.tiny.measurement import by_label, share
+from ares.tiny.model import Progress
+from ares.tiny.pictures import IMAGE, SIDE, split_problems, taught, write_problems
+from ares.tiny.vision_model import IMAGE_PAD, build_vision_model, image_processor, vision_tokenizer
+from ares.vision_data import Vision, in_parts
+from ares.vision_language_model import VisionLanguageModel
+
+NAME, FOLDER = "tiny-vision", "vision"
+TRAIN_PROBLEMS, HELDOUT_PROBLEMS = 1000, 160
+TOKENIZER_EXAMPLES = 8000
+MAX_NEW_TOKENS = 32
+REPORT_NAME = "warmstart.json"
+LESSONS = (Lesson(400, 4e-3, errs=False), Lesson(200, 2e-3, errs=True))
+DATA = DataConfig(train="train.jsonl")
+COLUMNS = ["prompt_token_ids", "token_ids", "log_probs", "slot", "sample", "media_references"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Held-out responses at temperature 1."""
+
+    prompts: int
+    samples_per_prompt: int
+    accuracy: float
+    accuracy_by_level: dict[str, float]
+    bucket_shares: dict[str, float]
+    share_all_wrong: float
+    share_all_right: float
+    greedy_accuracy: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was trained, how, and how it fares."""
+
+    name: str
+    seed: int
+    parameters: int
+    tower_parameters: int
+    vocab_size: int
+    lessons: tuple[Lesson, ...]
+    losses: list[float]
+    heldout: Measured
+
+
+def warmstart(
+    out_dir: Path | str, *, seed: int = 0, lessons: tuple[Lesson, ...] = LESSONS, progress: Progress | None = None
+) -> Report:
+    """Build tiny-vision in `out_dir`: weights, tokenizer, image processor, train.jsonl, heldout.jsonl, warmstart.json.
+
+    Runs on one thread and leaves the global random generators as they were.
+    """
+    out = Path(out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # faster at this size, and the number of threads decides the bits
+    try:
+        rng = random.Random(seed)
+        split = split_problems(rng, train=TRAIN_PROBLEMS, heldout=HELDOUT_PROBLEMS)
+        write_problems(out, split)
+        examples = taught(rng, TOKENIZER_EXAMPLES)
+        tokenizer = vision_tokenizer(
+            text for problem, response in examples for text in (problem.prompt.removeprefix(IMAGE), response)
+        )
+        tokenizer.save_pretrained(out)
+        image_processor().save_pretrained(out)
+        model = build_vision_model(tokenizer, torch.Generator().manual_seed(seed))
+        model.save_pretrained(out)  # the readers of its directory want its configuration
+        losses = _fit(model, tokenizer, out, lessons, rng, progress)
+        report = Report(
+            name=NAME,
+            seed=seed,
+            parameters=model.num_parameters(),
+            tower_parameters=sum(parameter.numel() for parameter in model.model.visual.parameters()),
+            vocab_size=len(tokenizer),
+            lessons=lessons,
+            losses=losses,
+            heldout=measure(model, tokenizer, out, "heldout"),
+        )
+        model.save_pretrained(out)
+    finally:
+        torch.set_num_threads(threads)
+    (out / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
+    return report
+
+
+def _fit(
+    model: Qwen2VLForConditionalGeneration,
+    tokenizer: Qwen2Tokenizer,
+    folder: Path,
+    lessons: tuple[Lesson, ...],
+    rng: random.Random,
+    progress: Progress | None,
+) -> list[float]:
+    """Imitation of fresh examples, tower and all. Returns the mean loss of each lesson's last steps (nats a token)."""
+    room = VisionLanguageModel(model, torch.float32, MediaReader(str(folder), DATA))
+    room.packs = False  # rows are of nearly one length: side by side they would cost more
+    total, done = sum(lesson.steps for lesson in lessons), 0
+    asked: dict[str, list[int]] = {}
+    means = []
+    model.train()
+    for lesson in lessons:
+        optimizer = torch.optim.AdamW(model.parameters(), lesson.learning_rate, betas=(0.9, 0.98))
+        losses: list[float] = []
+        for step in range(lesson.steps):
+            for group in optimizer.param_groups:
+                group["lr"] = lesson.learning_rate * schedule(step, lesson)
+            rows: list[tuple[Any, ...]] = []
+            for problem, response in taught(rng, lesson.batch_size, lesson.errs):
+                if problem.prompt not in asked:
+                    asked[problem.prompt] = _asked(tokenizer, problem.prompt)
+                answer = tokenizer(response + tokenizer.eos_token)["input_ids"]
+                reference = f"{problem.reference}{MARK}{content_hash(problem.reference.encode())}"
+                rows.append((asked[problem.prompt], answer, [0.0] * len(answer), len(rows), 0, [reference]))
+            batch = room.on_device(token_batch(pd.DataFrame(rows, columns=COLUMNS), tokenizer.pad_token_id))
+            loss = -room.token_log_probs(batch, temperature=1.0).log_probs.mean()
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), lesson.max_grad_norm)
+            optimizer.step()
+            losses.append(loss.item())
+            done += 1
+            if progress is not None:
+                progress(done, total, losses[-1])
+        means.append(sum(losses[-20:]) / len(losses[-20:]))
+    model.eval()
+    return means
+
+
+def _asked(tokenizer: Qwen2Tokenizer, prompt: str) -> list[int]:
+    """Token ids of a prompt, the picture's mark as often as a picture has cells."""
+    messages, _ = in_parts([{"role": "user", "content": prompt}])
+    text = str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+    return tokenizer(text.replace(IMAGE_PAD, IMAGE_PAD * SIDE**2), add_special_tokens=False)["input_ids"]
+
+
+def measure(
+    model: Qwen2VLForConditionalGeneration, tokenizer: Qwen2Tokenizer, folder: Path, name: str, samples: int = 8
+) -> Measured:
+    """Sample every problem of folder/name.jsonl `samples` times and once greedily."""
+    vision = Vision(str(folder), DATA, folder)
+    problems = load_problems(str(folder / f"{name}.jsonl"), "", DATA, tokenizer, vision=vision).frame
+    engine = VisionEngine(str(folder), "float32", "cpu", {tokenizer.eos_token_id}, tokenizer.pad_token_id, DATA)
+    engine.load_weights(0, dict(model.named_parameters()))
+    drawn = torch.tensor(_right(engine, tokenizer, problems, samples, 1.0), dtype=torch.float64)
+    accuracy = drawn.view(len(problems), samples).mean(1)
+    easy, hard = accuracy >= 2 / 3, accuracy < 1 / 3
+    return Measured(
+        prompts=len(problems),
+        samples_per_prompt=samples,
+        accuracy=float(drawn.mean()),
+        accuracy_by_level=by_label(accuracy, [str(level) for level in problems["level"]]),
+        bucket_shares={"easy": share(easy), "medium": share(~easy & ~hard), "hard": share(hard)},
+        share_all_wrong=share(accuracy == 0),
+        share_all_right=share(accuracy == 1),
+        greedy_accuracy=share(_right(engine, tokenizer, problems, 1, 0.0)),
+    )
+
+
+def _right(
+    engine: VisionEngine, tokenizer: Qwen2Tokenizer, problems: pd.DataFrame, samples: int, temperature: float
+) -> list[bool]:
+    rows = [row for row in problems.to_dict("records") for _ in range(samples)]
+    requests = [
+        Request(row["prompt_token_ids"], derive_seed("measure", row["id"], place), tuple(row["media_references"]))
+        for place, row in enumerate(rows)
+    ]
+    found = engine.generate(requests, SamplingSettings(temperature, 1.0, MAX_NEW_TOKENS))
+    texts = tokenizer.batch_decode([each.token_ids.tolist() for each in found], skip_special_tokens=True)
+    return [str(extract_answer(text)) == row["answer"] for text, row in zip(texts, rows, strict=True)]

@@ -1,0 +1,51 @@
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from ares.tiny.arithmetic import extract_answer
+from ares.tiny.pictures import LEVELS, sample_problem, taught
+from ares.tiny.vision_warmstart import LESSONS, warmstart
+from rewards.aepo import format_reward
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_bits(tmp_path: Path) -> None:
+    """Two steps a lesson: the whole of it takes minutes."""
+    short = tuple(replace(lesson, steps=2, batch_size=4) for lesson in LESSONS)
+    reports = [warmstart(tmp_path / name, seed=3, lessons=short) for name in ("one", "other")]
+    assert reports[0] == reports[1]
+    files = {path.name for path in (tmp_path / "one").iterdir()}
+    assert files >= {"model.safetensors", "tokenizer.json", "preprocessor_config.json", "train.jsonl", "heldout.jsonl"}
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes(), name
+    moved = load_file(tmp_path / "one" / "model.safetensors")
+    assert any("visual" in name for name in moved)
+
+
+def test_worked_examples_err_but_are_mostly_right() -> None:
+    pairs = taught(random.Random(0), 2000)
+    right = [extract_answer(response) == problem.answer for problem, response in pairs]
+    assert 0.45 < sum(right) / len(right) < 0.65
+    assert 0.85 < sum(format_reward(response) for _, response in pairs) / len(pairs) < 1
+
+
+def test_examples_of_the_first_lesson_are_right() -> None:
+    pairs = taught(random.Random(0), 200, errs=False)
+    assert all(extract_answer(response) == problem.answer for problem, response in pairs)
+
+
+def test_answers_follow_from_what_is_shown() -> None:
+    rng = random.Random(1)
+    for level in LEVELS:
+        problem = sample_problem(rng, level, heldout=False)
+        if level == 4:
+            assert problem.answer == int(problem.shown[int(problem.asked) - 1])
+        elif level == 3:
+            other = {"r": "b", "b": "r"}[problem.asked]
+            assert problem.answer == problem.shown.count(problem.asked) - problem.shown.count(other) >= 0
+        else:
+            counted = problem.asked or "rb"
+            assert problem.answer == sum(mark in counted for mark in problem.shown) > 0

@@ -1,0 +1,61 @@
+"""Small real things that the tests of vision-language models are made of: the tiny model, data sets, images."""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from ares.config import DataConfig, ModelConfig
+from ares.data import Problems, load_problems
+from ares.tiny import pictures
+from ares.vision_data import Vision
+from ares.vision_language_model import VisionLanguageModel
+from tests.ares.builders import REPOSITORY
+
+MODEL = REPOSITORY / "ares" / "tiny" / "checkpoints" / "vision"
+CPU = torch.device("cpu")
+DOTS = pictures.SCHEME + "rr.b...b.-1"
+CHART = pictures.SCHEME + "351-2"
+
+torch.set_num_threads(1)
+
+
+@functools.cache
+def tokenizer() -> PreTrainedTokenizerBase:
+    """The tiny model's tokenizer; not to be changed."""
+    return AutoTokenizer.from_pretrained(MODEL)
+
+
+def model(**settings: Any) -> VisionLanguageModel:
+    """The tiny model as the learner has it."""
+    return VisionLanguageModel.load(ModelConfig(path=str(MODEL), family="vision_language", **settings), CPU, data())
+
+
+def data(**settings: Any) -> DataConfig:
+    return DataConfig(train="problems.jsonl", **settings)
+
+
+def problems(folder: Path, *rows: dict[str, Any], **settings: Any) -> Problems:
+    """A data set of these rows (prompt and whatever else), read from a file in the folder."""
+    file = folder / "problems.jsonl"
+    file.write_text("".join(json.dumps({"answer": "1"} | row) + "\n" for row in rows))
+    return load(file, **settings)
+
+
+def load(file: Path, **settings: Any) -> Problems:
+    """A data set read for the tiny model; images it holds itself belong into `images` beside it."""
+    read_as = data(**settings)
+    return load_problems(
+        str(file), "", read_as, tokenizer(), vision=Vision(str(MODEL), read_as, file.parent / "images")
+    )
+
+
+def image(folder: Path, name: str, size: tuple[int, int] = (32, 32), colour: str = "red") -> Path:
+    """An image file of one colour."""
+    folder.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour).save(folder / name)
+    return folder / name

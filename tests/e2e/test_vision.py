@@ -1,0 +1,115 @@
+"""A vision-language run through the real command line: pictures by reference, inspect, export, eval, resume."""
+
+import json
+import signal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+from transformers import AutoImageProcessor, AutoModelForImageTextToText
+
+from ares.media import path_of
+from ares.store import RunStore
+from tests.ares.vision_builders import MODEL, image
+from tests.short_runs import ares, assert_same
+
+pytestmark = pytest.mark.slow
+SMALL = [
+    "train.steps=2", "train.checkpoint_every=2", "rollout.prompts=4", "rollout.n=4", "learner.global_batch_prompts=4",
+    "bootstrap.max_prompts=6", "validation.max_prompts=8", "validation.n=2", "validation.every=2",
+]  # fmt: skip
+
+
+def train(runs: Path, name: str, kill_at: str | None = None) -> int:
+    ended = ares(runs, "train", "tiny-vision", *SMALL, "--run", name, kill_at=kill_at, seconds=400)
+    if ended.returncode not in (0, -9):
+        pytest.fail(f"{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}")
+    return ended.returncode
+
+
+@pytest.fixture(scope="module")
+def vision_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = tmp_path_factory.mktemp("vision")
+    assert train(runs, "whole") == 0
+    return runs
+
+
+def test_pictures_go_through_the_same_steps_by_reference(vision_runs: Path) -> None:
+    store = RunStore(vision_runs / "whole")
+    assert store.committed_steps() == [0, 1, 2]
+    commit = store.read_commit(2)
+    samples: pd.DataFrame = store.read_rows(commit.artifacts["samples"])
+    assert len(samples) == 16
+    assert samples["media_references"].map(len).eq(1).all()
+    assert samples["media_references"].map(lambda row: "@sha256:" in row[0]).all()
+    assert samples["reward_entropy_score"].notna().all()
+    assert commit.metrics["reward/format"] > 0.5  # warm-started
+    assert commit.metrics["mismatch/logprob_diff_mean"] < 1e-4
+    assert not list((vision_runs / "whole").rglob("*.png"))
+
+
+def test_inspect_names_the_picture_and_a_page_shows_it(vision_runs: Path, tmp_path: Path) -> None:
+    row = RunStore(vision_runs / "whole").read_rows(
+        RunStore(vision_runs / "whole").read_commit(1).artifacts["samples"]
+    ).iloc[0]  # fmt: skip
+    told = ares(
+        vision_runs, "inspect", "whole", "--step", "1", "--id", row["id"], "--sample", str(row["sample"])
+    ).stdout
+    assert f"image: {path_of(row['media_references'][0])}" in told
+    page = tmp_path / "step.html"
+    assert ares(vision_runs, "inspect", "whole", "--step", "1", "--html", str(page)).returncode == 0
+    text = page.read_text()
+    assert text.count("data:image/png;base64,") == 16
+    assert path_of(row["media_references"][0]) in text
+
+
+def test_mlflow_has_the_pictures_of_the_samples(vision_runs: Path) -> None:
+    client = MlflowClient(tracking_uri=f"sqlite:///{vision_runs / 'mlflow.db'}")
+    run_id = json.loads((vision_runs / "whole" / "run.json").read_text())["mlflow_run_id"]
+    assert len(client.list_artifacts(run_id, "images")) > 4
+
+
+def test_killed_and_started_again_it_ends_in_the_same_bits(vision_runs: Path) -> None:
+    for moment in ("1:rollout:inside", "2:experience:after", "2:update:inside"):
+        assert train(vision_runs, "killed", kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
+    assert train(vision_runs, "killed") == 0
+    assert_same(vision_runs, "whole", "killed")
+
+
+def test_an_exported_run_is_evaluated_on_images_of_ones_own(vision_runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "exported"
+    assert ares(vision_runs, "export", "whole", "--out", str(out)).returncode == 0
+    assert AutoModelForImageTextToText.from_pretrained(out).num_parameters() > 0
+    assert AutoImageProcessor.from_pretrained(out, backend="pil").patch_size == 4
+    rows = [
+        {"id": str(number), "prompt": "<image>How many dots?", "images": [f"{number}.png"], "answer": "1"}
+        for number in range(4)
+    ]
+    for row in rows:
+        image(tmp_path / "photos", row["images"][0], (40, 40))
+    data = tmp_path / "own.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = ares(vision_runs, "eval", "whole", "--data", str(data), "--n", "2", f"data.image_dir={tmp_path / 'photos'}")
+    assert told.returncode == 0, told.stderr[-3000:]
+
+
+def test_a_checkpoint_of_ones_own_trains_on_rows_with_images(vision_runs: Path, tmp_path: Path) -> None:
+    """`ares train vision model.path=… data.train=…`, cut down to this machine."""
+    rows = []
+    for number in range(6):
+        image(tmp_path / "photos", f"{number}.png", (40 + 8 * number, 40), "blue")
+        rows.append({"prompt": "<image>How many?", "images": [f"photos/{number}.png"], "answer": "1"})
+    data = tmp_path / "own.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ended = ares(
+        vision_runs, "train", "vision", f"model.path={MODEL}", f"data.train={data}", f"data.image_dir={tmp_path}",
+        "model.dtype=float32", "rollout.engine=transformers", "data.min_pixels=64", "data.max_pixels=1024",
+        "rollout.prompts=2", "rollout.n=2", "rollout.max_response_length=8", "learner.global_batch_prompts=2",
+        "bootstrap.n=1", "train.steps=1", "algorithm.filter.enabled=false", "--run", "own",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    samples = RunStore(vision_runs / "own").read_rows(
+        RunStore(vision_runs / "own").read_commit(1).artifacts["samples"]
+    )  # fmt: skip
+    assert samples["media_references"].map(len).eq(1).all()
