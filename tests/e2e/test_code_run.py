@@ -66,6 +66,7 @@ def test_inspect_shows_every_test_of_a_program_and_how_it_ended(code_runs: Path)
     assert "reward = reward_code" in shown
 
 
+@pytest.mark.slow
 def test_killed_while_judging_it_ends_in_the_same_bits(code_runs: Path) -> None:
     for moment in ("1:score:inside", "2:shape:before"):
         assert train(code_runs, "killed", kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
