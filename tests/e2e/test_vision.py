@@ -46,7 +46,7 @@ def test_pictures_go_through_the_same_steps_by_reference(vision_runs: Path) -> N
     assert samples["reward_entropy_score"].notna().all()
     assert commit.metrics["reward/format"] > 0.5  # warm-started
     assert commit.metrics["mismatch/logprob_diff_mean"] < 1e-4
-    assert not list((vision_runs / "whole").rglob("*.png"))
+    assert not list((vision_runs / "whole" / "steps").rglob("*.png"))
 
 
 def test_inspect_names_the_picture_and_a_page_shows_it(vision_runs: Path, tmp_path: Path) -> None:
