@@ -30,10 +30,9 @@ class Confinement:
     missing: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     pids: namespaces.PidNamespaces | None = None
     uids: tuple[int, int] | None = None  # of candidates, of checkers
-    _ruleset_candidate: int = -1
-    _ruleset_checker: int = -1
+    _rulesets: dict[bool, landlock.Ruleset] = dataclasses.field(default_factory=dict)  # by: is it a checker's
     _readable: list[str] = dataclasses.field(default_factory=list)
-    _filters: dict[bool, bytes] = dataclasses.field(default_factory=dict)
+    _filters: dict[bool, seccomp.Filter] = dataclasses.field(default_factory=dict)
 
     def enter(self, wanted: set[str]) -> None:
         """Apply the worker-wide layers among those wanted and note which are missing.
@@ -107,13 +106,15 @@ class Confinement:
         raise OSError(error, os.strerror(error), "setresuid, then reading the standard library")
 
     def _check_seccomp(self) -> None:
-        self._filter(is_checker=True)  # built here once, for all later forks
-        program = self._filter(is_checker=False)
+        for is_checker in (False, True):  # here once, for all later forks
+            # A checker signals nobody; a candidate itself: process 1 of its PID namespace, where it has one.
+            pid = None if is_checker else 1 if self.pids is not None else seccomp.ANY_PID
+            self._filters[is_checker] = seccomp.Filter(seccomp.build_filter(pid, may_receive_fds=is_checker))
         child = os.fork()
         if child == 0:
             try:
                 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-                seccomp.install(program)
+                self._filters[False].install()
                 os._exit(0)
             except OSError as error:
                 os._exit(error.errno or 1)
@@ -123,8 +124,7 @@ class Confinement:
 
     def _create_rulesets(self) -> None:
         writable = ["/tmp"] if "root" in self.applied else []
-        self._ruleset_candidate = landlock.create_ruleset(self._readable, writable)
-        self._ruleset_checker = landlock.create_ruleset(self._readable, [])
+        self._rulesets = {False: landlock.Ruleset(self._readable, writable), True: landlock.Ruleset(self._readable, [])}
 
     def limit_own_resources(self) -> None:
         """For the zygote, before the first job: the limits that suit all that it forks, which inherit them."""
@@ -139,18 +139,11 @@ class Confinement:
                 }
             )
 
-    def _filter(self, is_checker: bool) -> bytes:
-        # A checker signals nobody; a candidate itself: process 1 of its PID namespace, where it has one.
-        if is_checker not in self._filters:
-            pid = None if is_checker else 1 if self.pids is not None else seccomp.ANY_PID
-            self._filters[is_checker] = seccomp.build_filter(pid, may_receive_fds=is_checker)
-        return seccomp.for_pid(self._filters[is_checker], os.getpid())
-
     def prepare_candidate(self) -> None:
         """Called by the zygote before it forks a candidate: an empty /tmp and a PID namespace of its own."""
-        if "root" in self.applied and namespaces.renew_tmp() and self._ruleset_candidate >= 0:
-            os.close(self._ruleset_candidate)
-            self._ruleset_candidate = landlock.create_ruleset(self._readable, ["/tmp"])
+        if "root" in self.applied and namespaces.renew_tmp() and self._rulesets:
+            self._rulesets[False].close()
+            self._rulesets[False] = landlock.Ruleset(self._readable, ["/tmp"])
         if self.pids is not None:
             self.pids.child_apart()
 
@@ -161,8 +154,9 @@ class Confinement:
 
     def confine_user(self, is_checker: bool, fds: list[int]) -> None:
         """First half, before any input is read: user, capabilities, files. Only fds stay open, as 0, 1, …"""
-        ruleset = self._ruleset_checker if is_checker else self._ruleset_candidate
-        _keep_only([*fds, ruleset] if ruleset >= 0 else fds)
+        if self._rulesets:  # first, for its descriptor is not kept
+            self._rulesets[is_checker].restrict()
+        _keep_only(fds)
         if self.uids is not None:
             _become(self.uids[is_checker])
         else:  # of the user namespace, or of a root that cannot change its user
@@ -170,16 +164,16 @@ class Confinement:
         if self.pids is None:
             # After the change of user, which clears it. With a PID namespace an orphan ends with the namespace.
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-        if ruleset >= 0:
-            landlock.restrict(len(fds))
-            os.close(len(fds))
 
     def confine_calls(self, is_checker: bool, memory_bytes: int, cpu_seconds: int) -> None:
         """Second half, before any foreign text runs: resource limits and the system-call filter."""
         if "rlimits" in self.applied:
             _limit_resources(memory_bytes, cpu_seconds, threads_are_countable=self.uids is not None)
         if "seccomp" in self.applied:
-            seccomp.install(self._filter(is_checker))
+            allowed = self._filters[is_checker]
+            if self.pids is None and not is_checker:
+                allowed = allowed.for_pid(os.getpid())
+            allowed.install()
 
 
 def _uids_of_worker() -> tuple[int, int]:

@@ -44,29 +44,34 @@ def _handled(version: int) -> int:
     return rights
 
 
-def create_ruleset(read_only: list[str], read_write: list[str]) -> int:
-    """A ruleset descriptor that allows reading below read_only and ordinary files below read_write; nothing else.
+class Ruleset:
+    """Allows reading below some paths and ordinary files below others; nothing else. Made once, for many forks."""
 
-    Paths that do not exist or cannot be reached are left out. The caller closes the descriptor.
-    """
-    version = abi()
-    handled = _handled(version)
-    attributes = _Attributes(handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
-    size = 8 if version < 4 else 16 if version < 6 else 24
-    ruleset = kernel.system_call("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)
-    for paths, rights in ((read_only, _READ), (read_write, handled & ~_MAKE_SPECIAL & ~_EXECUTE)):
-        for path in paths:
-            try:
-                parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            except (FileNotFoundError, PermissionError):
-                continue
-            is_directory = stat.S_ISDIR(os.fstat(parent).st_mode)
-            rule = _PathBeneath(rights if is_directory else rights & handled & _FILE_RIGHTS, parent)
-            kernel.system_call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
-            os.close(parent)
-    return ruleset
+    def __init__(self, read_only: list[str], read_write: list[str]) -> None:
+        """Paths that do not exist or cannot be reached are left out."""
+        version = abi()
+        handled = _handled(version)
+        attributes = _Attributes(handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
+        size = 8 if version < 4 else 16 if version < 6 else 24
+        self._fd = kernel.system_call("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)
+        for paths, rights in ((read_only, _READ), (read_write, handled & ~_MAKE_SPECIAL & ~_EXECUTE)):
+            for path in paths:
+                self._allow(path, rights, handled)
+        self._restrict = kernel.SystemCall("landlock_restrict_self", self._fd, 0)
 
+    def _allow(self, path: str, rights: int, handled: int) -> None:
+        try:
+            parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except (FileNotFoundError, PermissionError):
+            return
+        is_directory = stat.S_ISDIR(os.fstat(parent).st_mode)
+        rule = _PathBeneath(rights if is_directory else rights & handled & _FILE_RIGHTS, parent)
+        kernel.system_call("landlock_add_rule", self._fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
+        os.close(parent)
 
-def restrict(ruleset: int) -> None:
-    """Confine the calling thread, and all it starts, to the ruleset. Needs no_new_privs; cannot be undone."""
-    kernel.system_call("landlock_restrict_self", ruleset, 0)
+    def restrict(self) -> None:
+        """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
+        self._restrict()
+
+    def close(self) -> None:
+        os.close(self._fd)

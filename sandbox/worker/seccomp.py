@@ -142,15 +142,23 @@ def build_filter(pid: int | None, may_receive_fds: bool = False, machine: tuple[
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
 
-def for_pid(program: bytes, pid: int) -> bytes:
-    """The filter for a process, of one built for ANY_PID: much cheaper than to build it."""
-    return program.replace(struct.pack("I", ANY_PID), struct.pack("I", pid))
+class Filter:
+    """A filter in the form that the kernel reads, made ready ahead for the forks that put it on."""
 
+    def __init__(self, program: bytes) -> None:
+        """`program`: as `build_filter` gives it."""
+        self.program = program
+        self._instructions = array.array("B", program)
+        # struct sock_fprog, in an array: ctypes would make a class for it.
+        address = self._instructions.buffer_info()[0]
+        self._descriptor = array.array("B", struct.pack("HP", len(program) // 8, address))
+        seccomp_set_mode_filter = 1
+        self._call = kernel.SystemCall("seccomp", seccomp_set_mode_filter, 0, self._descriptor.buffer_info()[0])
 
-def install(program: bytes) -> None:
-    """Confine the calling thread, and all it starts, to the filter. Needs no_new_privs; cannot be undone."""
-    instructions = array.array("B", program)
-    # struct sock_fprog, in arrays: ctypes would make a class for it in every candidate.
-    descriptor = array.array("B", struct.pack("HP", len(program) // 8, instructions.buffer_info()[0]))
-    seccomp_set_mode_filter = 1
-    kernel.system_call("seccomp", seccomp_set_mode_filter, 0, descriptor.buffer_info()[0])
+    def for_pid(self, pid: int) -> "Filter":
+        """The filter for a process, of one built for ANY_PID: much cheaper than to build it."""
+        return Filter(self.program.replace(struct.pack("I", ANY_PID), struct.pack("I", pid)))
+
+    def install(self) -> None:
+        """Confine the calling thread, and all it starts, to the filter. Needs no_new_privs; cannot be undone."""
+        self._call()
