@@ -83,7 +83,7 @@ class DataConfig(Strict):
     videos_key: str = "videos"
     """Column with the videos, each in the place of a <video>: folders of frames, or video files."""
     image_dir: str | None = None
-    """Folder that the paths of images and videos start from; None: the working directory."""
+    """Folder that the paths of images and videos start from; None: the folder of the file that names them."""
     min_pixels: int | None = Field(None, ge=1)
     """Images (and each frame) are enlarged to at least so many pixels. None: as the model's directory says."""
     max_pixels: int | None = Field(None, ge=1)

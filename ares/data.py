@@ -116,7 +116,9 @@ def load_problems(
     media = None
     if vision is not None:
         with _naming(source):
-            conversations, media = vision.look(raw, conversations, config)
+            beside = Path(source).parent if Path(source).is_file() else Path()
+            folder = Path(config.image_dir or beside).absolute()  # the run may be continued from elsewhere
+            conversations, media = vision.look(raw, conversations, config, folder)
         raw = raw.drop(columns=[config.images_key, config.videos_key], errors="ignore")
     elif has_media(raw, config):
         raise DataError(

@@ -66,9 +66,9 @@ class Vision:
             raise MediaError(f"model.path={model_path}: no vision-language model: {error}") from error
 
     def look(
-        self, raw: pd.DataFrame, conversations: list[list[dict[str, str]]], config: DataConfig
+        self, raw: pd.DataFrame, conversations: list[list[dict[str, str]]], config: DataConfig, folder: Path
     ) -> tuple[list[list[Message]], RowMedia]:
-        """The conversations with typed parts, and what every row shows.
+        """The conversations with typed parts, and what every row shows. `folder`: where paths start.
 
         Raises MediaError naming the row (as raw's index does) and what is wrong with it.
         """
@@ -76,7 +76,7 @@ class Vision:
         kinds = [kinds for _, kinds in parted]
         embedded: dict[Path, bytes] = {}
         rows = zip(raw.index, kinds, raw.to_dict("records"), strict=True)
-        sources = [_sources(line, wanted, row, config, self.files, embedded) for line, wanted, row in rows]
+        sources = [_sources(line, wanted, row, config, folder, self.files, embedded) for line, wanted, row in rows]
         described = _described(sources, raw.index, self.reader, embedded)
         references = [[described[source][0] for source in row] for row in sources]
         tokens = [[described[source][1] for source in row] for row in sources]
@@ -146,13 +146,19 @@ def in_parts(messages: list[dict[str, str]]) -> tuple[list[Message], list[str]]:
 
 
 def _sources(
-    line: Any, wanted: list[str], row: Mapping[Any, Any], config: DataConfig, files: Path, embedded: dict[Path, bytes]
+    line: Any,
+    wanted: list[str],
+    row: Mapping[Any, Any],
+    config: DataConfig,
+    folder: Path,
+    files: Path,
+    embedded: dict[Path, bytes],
 ) -> list[str]:
     """Where what a row shows lies, in the order of its prompt."""
     try:
         given = {
-            "image": [_image(each, config, files, embedded) for each in _listed(row.get(config.images_key))],
-            "video": [VIDEO + _path(each, config) for each in _listed(row.get(config.videos_key))],
+            "image": [_image(each, folder, files, embedded) for each in _listed(row.get(config.images_key))],
+            "video": [VIDEO + _path(each, folder) for each in _listed(row.get(config.videos_key))],
         }
     except MediaError as error:
         raise MediaError(f"{line}: {error}") from error
@@ -171,7 +177,7 @@ def _listed(value: Any) -> list[Any]:
     return [] if missing else [value]
 
 
-def _image(value: Any, config: DataConfig, files: Path, embedded: dict[Path, bytes]) -> str:
+def _image(value: Any, folder: Path, files: Path, embedded: dict[Path, bytes]) -> str:
     """The source of an image: where it lies, or will lie."""
     if isinstance(value, Image.Image):
         written = io.BytesIO()
@@ -183,17 +189,17 @@ def _image(value: Any, config: DataConfig, files: Path, embedded: dict[Path, byt
         path = files / content_hash(value)
         embedded[path] = value
         return str(path)
-    return _path(value, config)
+    return _path(value, folder)
 
 
-def _path(value: Any, config: DataConfig) -> str:
+def _path(value: Any, folder: Path) -> str:
     if not isinstance(value, str) or not value:
         raise MediaError(f"a path or an image is wanted, this is {type(value).__name__} {value!r:.60}")
     if value.startswith(pictures.SCHEME):
         return value
     if "://" in value:
         raise MediaError(f"{value}: nothing is fetched from the network; download it and name its path")
-    return str(Path(config.image_dir or "", value))
+    return str(Path(folder, value))
 
 
 def _described(

@@ -1,4 +1,5 @@
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,18 @@ def test_images_start_from_image_dir(tmp_path: Path) -> None:
     image(tmp_path / "photos", "a.png")
     found = problems(tmp_path, {"prompt": "<image>?", "images": ["a.png"]}, image_dir=str(tmp_path / "photos"))
     assert path_of(found.frame["media_references"][0][0]) == str(tmp_path / "photos" / "a.png")
+
+
+def test_without_image_dir_they_start_from_the_folder_of_the_data_file_wherever_that_is_read_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image(tmp_path / "photos", "a.png")
+    rows = tmp_path / "problems.jsonl"
+    rows.write_text(json.dumps({"prompt": "<image>?", "images": ["photos/a.png"], "answer": "1"}) + "\n")
+    for directory, name in ((tmp_path, "problems.jsonl"), (Path("/"), str(rows))):
+        monkeypatch.chdir(directory)
+        found = load(Path(name)).frame["media_references"][0][0]
+        assert path_of(found) == str(tmp_path / "photos" / "a.png")
 
 
 def test_another_content_is_another_data_set(tmp_path: Path) -> None:
