@@ -19,7 +19,6 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.config import Config
 from ares.media import MediaError, thumbnail
-from ares.plot import plot_progress
 from ares.profiles import fingerprint, result_settings
 from ares.store import Commit, RunStore
 
@@ -51,6 +50,8 @@ class Tracking:
 
     def finish(self) -> None:
         """Log what is left, with the plot of the run, and close the entry."""
+        from ares.plot import plot_progress  # matplotlib takes half a second to import
+
         self.catch_up()
         plot_progress(self.store)
         if self._client is None:

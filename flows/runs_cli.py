@@ -6,8 +6,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ares.store import RunStore
-
 console = Console(highlight=False, soft_wrap=True)
 RunName = Annotated[str, typer.Argument(help="Name of a run.")]
 
@@ -37,6 +35,7 @@ def diff(run_a: RunName, run_b: RunName) -> None:
     """Where two runs first differ, and in what; exit code 0 when bit-identical in weights, controllers and metrics."""
     from ares.difference import first_difference, settings_difference
     from ares.run import runs_directory
+    from ares.store import RunStore
 
     one, other = (RunStore(runs_directory() / name) for name in (run_a, run_b))
     for line in settings_difference(one, other):
@@ -59,6 +58,7 @@ def gc(
     """Delete what no run needs: leftovers, and working files of steps before the oldest kept checkpoint."""
     from ares.lineage import prune
     from ares.run import runs_directory
+    from ares.store import RunStore
 
     names = runs or sorted(path.parent.name for path in runs_directory().glob("*/run.json"))
     total = 0

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -48,6 +50,15 @@ def test_mlflow_holds_parameters_panels_and_samples(runs: Path) -> None:
     assert {artifact.path for artifact in client.list_artifacts(run_id)} >= {"profile.yaml", "progress.png", "samples"}
     steps = {step for (key, step) in metric_history(runs, "uninterrupted") if key == "critic/kl"}
     assert steps == {1, 2, 3, 4}
+
+
+def test_help_loads_nothing_that_takes_seconds_to_load() -> None:
+    slow = {"torch", "pandas", "ray", "prefect", "mlflow", "transformers"}
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, flows.cli; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    assert "typer" in loaded.stdout.split()
+    assert not slow & set(loaded.stdout.split())
 
 
 def test_a_changed_setting_is_refused_by_name(runs: Path) -> None:
