@@ -23,6 +23,8 @@ from ares.profiles import fingerprint, result_settings
 from ares.store import Commit, RunStore
 
 logger = logging.getLogger(__name__)
+# It logs the errors that it raises, with their traces; they are told here, in a line.
+logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 METRICS_PER_CALL = 1000
 IMAGE_SIDE = 256
 """Pixels of the longer edge of an image that is logged."""

@@ -223,9 +223,11 @@ def _resolved(config: Config) -> str:
 def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
     from flows.local_server import local_api
 
+    lost = ""
     with local_api() as server, ExitStack() as stack:  # starting while the libraries are imported and the data is read
         import asyncio
 
+        import httpx
         from prefect.exceptions import TerminationSignal
 
         from flows.train import ares_train, prepare
@@ -235,12 +237,27 @@ def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
         if server:
             stack.enter_context(server.connected())
         # What goes wrong is told once, by `main`; Prefect would print it a second and a third time.
-        logging.getLogger("prefect").setLevel(logging.CRITICAL)
+        for printed in ("prefect", "prefect._internal"):
+            logging.getLogger(printed).setLevel(logging.CRITICAL)
         try:
             asyncio.run(ares_train.with_options(flow_run_name=name)(run=name))
         except (KeyboardInterrupt, TerminationSignal, SystemExit):  # Prefect turns SIGTERM into one of the last two
             errors.print("stopped; the same command goes on from the last commit")
             raise typer.Exit(130) from None
+        except httpx.TransportError as error:
+            lost = str(error)
+    if lost:
+        _tell(
+            f"Prefect's server is away ({lost}), it does not know how {name} ended. Every commit is kept: "
+            "the same command goes on from the last one, or tells that there is nothing left to do"
+        )
+        sys.stderr.flush()
+        os._exit(2)  # Prefect would first spend seconds on each event that it still wants to deliver
+
+
+def _tell(error: str) -> None:
+    errors.print("[red]error:[/] ", end="")
+    errors.print(error, markup=False)
 
 
 def known_errors() -> tuple[type[BaseException], ...]:
@@ -272,8 +289,7 @@ def main() -> None:
     except Exception as error:
         if not isinstance(error, known_errors()):
             raise
-        errors.print("[red]error:[/] ", end="")
-        errors.print(str(error), markup=False)
+        _tell(str(error))
         raise SystemExit(2) from None
 
 
