@@ -245,7 +245,7 @@ def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
             errors.print("stopped; the same command goes on from the last commit")
             raise typer.Exit(130) from None
         except httpx.TransportError as error:
-            lost = str(error)
+            lost = str(error) or type(error).__name__  # a timeout has no text
     if lost:
         _tell(
             f"Prefect's server is away ({lost}), it does not know how {name} ended. Every commit is kept: "
