@@ -1,7 +1,6 @@
 """`ares ablate` and `ares report`: variants of a profile over seeds, trained and compared."""
 
-import logging
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,8 @@ import typer
 from rich.console import Console
 
 from ares.config import ConfigError
+from flows.command import completed
+from flows.local_server import local_api
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, soft_wrap=True)
@@ -27,27 +28,15 @@ def ablate(
     if dry_run:
         _list_children(ablation, overrides, name, parallel)
         return
-    from flows.local_server import local_api
-
-    with local_api() as server, ExitStack() as stack:  # starting while the libraries are imported and input is checked
-        import asyncio
-
-        from prefect.exceptions import TerminationSignal
-
+    with local_api() as server:  # starting while the libraries are imported and input is checked
         from flows.ablate import ChildrenFailed, ares_ablate, prepare
 
         prepared = prepare(ablation, overrides, name, parallel).ablation.name
-        if server:
-            stack.enter_context(server.connected())
-        logging.getLogger("prefect").setLevel(logging.CRITICAL)  # what goes wrong is told once, by the display
-        flow = ares_ablate.with_options(flow_run_name=prepared)
+        flow = partial(ares_ablate.with_options(flow_run_name=prepared), ablation, overrides, name, parallel)
         try:
-            result = asyncio.run(flow(ablation, overrides, name, parallel))
+            result = completed(server, flow, "the same command goes on, and nothing that is finished is done again")
         except ChildrenFailed as error:
             result = error.result
-        except (KeyboardInterrupt, TerminationSignal, SystemExit):
-            errors.print("stopped; the same command goes on, and nothing that is finished is done again")
-            raise typer.Exit(130) from None
     console.print(f"\n{result['conclusion']}\nreport: {result['report']}", markup=False)
     if result["failed"]:
         errors.print(f"{len(result['failed'])} of {len(result['failed']) + len(result['finished'])} children failed")

@@ -6,10 +6,8 @@ that `ares --help` answers at once. A known error meets the user here, once, wit
 """
 
 import json
-import logging
 import os
 import sys
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,9 +19,11 @@ from rich.console import Console
 from ares.config import Config, ConfigError
 from ares.profiles import fingerprint, load, profile_names
 from flows import ablate_cli, runs_cli
+from flows.command import ServerLost, completed
 from flows.data_cli import app as data_app
 from flows.eval_cli import evaluate
 from flows.export_cli import export
+from flows.local_server import local_api
 from flows.sandbox_cli import app as sandbox_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -221,43 +221,13 @@ def _resolved(config: Config) -> str:
 
 
 def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
-    from flows.local_server import local_api
-
-    lost = ""
-    with local_api() as server, ExitStack() as stack:  # starting while the libraries are imported and the data is read
-        import asyncio
-
-        import httpx
-        from prefect.exceptions import TerminationSignal
-
+    with local_api() as server:  # starting while the libraries are imported and the data is read
         from flows.train import ares_train, prepare
 
         # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
         name = prepare(profile, overrides, run)
-        if server:
-            stack.enter_context(server.connected())
-        # What goes wrong is told once, by `main`; Prefect would print it a second and a third time.
-        for printed in ("prefect", "prefect._internal"):
-            logging.getLogger(printed).setLevel(logging.CRITICAL)
-        try:
-            asyncio.run(ares_train.with_options(flow_run_name=name)(run=name))
-        except (KeyboardInterrupt, TerminationSignal, SystemExit):  # Prefect turns SIGTERM into one of the last two
-            errors.print("stopped; the same command goes on from the last commit")
-            raise typer.Exit(130) from None
-        except httpx.TransportError as error:
-            lost = str(error) or type(error).__name__  # a timeout has no text
-    if lost:
-        _tell(
-            f"Prefect's server is away ({lost}), it does not know how {name} ended. Every commit is kept: "
-            "the same command goes on from the last one, or tells that there is nothing left to do"
-        )
-        sys.stderr.flush()
-        os._exit(2)  # Prefect would first spend seconds on each event that it still wants to deliver
-
-
-def _tell(error: str) -> None:
-    errors.print("[red]error:[/] ", end="")
-    errors.print(error, markup=False)
+        flow = partial(ares_train.with_options(flow_run_name=name), run=name)
+        completed(server, flow, "the same command goes on from the last commit")
 
 
 def known_errors() -> tuple[type[BaseException], ...]:
@@ -274,6 +244,7 @@ def known_errors() -> tuple[type[BaseException], ...]:
         "flows.sampling": ["FilterExhausted"],
         "tasks.training": ["EngineMismatch"],
         "flows.local_server": ["ServerError"],
+        "flows.command": ["ServerLost"],
         "flows.services": ["ServiceError"],
         "flows.deployment": ["DeploymentError"],
         "sandbox": ["SandboxUnavailable"],
@@ -289,7 +260,11 @@ def main() -> None:
     except Exception as error:
         if not isinstance(error, known_errors()):
             raise
-        _tell(str(error))
+        errors.print("[red]error:[/] ", end="")
+        errors.print(str(error), markup=False)
+        if isinstance(error, ServerLost):
+            sys.stderr.flush()
+            os._exit(2)
         raise SystemExit(2) from None
 
 

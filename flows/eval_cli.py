@@ -1,9 +1,8 @@
 """`ares eval`: pass@k of a run or a model."""
 
 import json
-import logging
 import sys
-from contextlib import ExitStack
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ares.config import ConfigError
+from flows.command import completed
+from flows.local_server import local_api
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -36,13 +37,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """pass@k with intervals; the same command goes on where an interrupted one was."""
-    from flows.local_server import local_api
-
-    with local_api() as server, ExitStack() as stack:  # starting while the libraries are imported and the data is read
-        import asyncio
-
-        from prefect.exceptions import TerminationSignal
-
+    with local_api() as server:  # starting while the libraries are imported and the data is read
         from ares.evaluation import EvaluationRequest
         from flows.evaluate import ares_eval, prepare
 
@@ -54,21 +49,14 @@ def evaluate(
         except ValidationError as error:
             raise ConfigError("; ".join(_explained(each) for each in error.errors())) from error
         evaluation = prepare(request)
-        if server:
-            stack.enter_context(server.connected())
-        # What goes wrong is told once, by `main`; Prefect would print it a second and a third time.
-        logging.getLogger("prefect").setLevel(logging.CRITICAL)
         folder = evaluation.run.store.directory
-        try:
-            with Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=errors
-            ) as progress:
-                bar = progress.add_task("problems", total=None)
-                evaluation.progress = lambda done, total: progress.update(bar, completed=done, total=total)
-                summary = asyncio.run(ares_eval.with_options(flow_run_name=folder.name)(request))
-        except (KeyboardInterrupt, TerminationSignal, SystemExit):  # Prefect turns SIGTERM into one of the last two
-            errors.print("stopped; the same command goes on from the last shard")
-            raise typer.Exit(130) from None
+        with Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=errors
+        ) as progress:
+            bar = progress.add_task("problems", total=None)
+            evaluation.progress = lambda done, total: progress.update(bar, completed=done, total=total)
+            flow = partial(ares_eval.with_options(flow_run_name=folder.name), request)
+            summary = completed(server, flow, "the same command goes on from the last shard")
     if as_json:
         sys.stdout.write(json.dumps(summary | {"folder": str(folder)}) + "\n")
     else:
