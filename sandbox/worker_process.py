@@ -154,7 +154,7 @@ class WorkerProcess:
                         raise WorkerLost(message["fault"])
                     if "died" in message:
                         # The checker fell in a test of its own; the others go to a new one.
-                        index, outcome = _post_mortem(message["died"])
+                        index, outcome = _post_mortem(message["died"], program.memory_mb << 20)
                         if index < 0 or index in known:
                             raise WorkerLost(f"the checker died between tests: {outcome.detail}")
                         known[index] = outcome
@@ -173,12 +173,13 @@ class WorkerProcess:
         return message
 
 
-def _post_mortem(died: dict[str, Any]) -> tuple[int, TestOutcome]:
+def _post_mortem(died: dict[str, Any], memory_bytes: int) -> tuple[int, TestOutcome]:
     status = died["status"]
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if number == signal.SIGPROF:
         return died["test"], TestOutcome("timeout", detail="the test itself took more CPU time than the limit")
-    if number == signal.SIGKILL:
+    # Not every SIGKILL is the kernel's, out of memory: one from outside is our own fault, and its test is run again.
+    if number == signal.SIGKILL and died["peak_rss"] > memory_bytes // 2:
         return died["test"], TestOutcome("memory", detail="the test itself ran out of memory")
     return died["test"], TestOutcome("internal_error", detail=f"the checker died with status {status:#x}")
 

@@ -146,8 +146,7 @@ class Zygote:
         _, status, usage = os.wait4(child, 0)
         if status != 0:
             (index,) = struct.unpack_from("<i", self._progress, 0)
-            died = {"status": status, "test": index, "cpu": usage.ru_utime + usage.ru_stime}
-            wire.send(self._connection, {"died": died})
+            wire.send(self._connection, {"died": {"status": status, "test": index, "peak_rss": usage.ru_maxrss << 10}})
 
     def _fork_candidate(self) -> tuple[int, list[int]]:
         """(pid, [connection, stdout file, stderr file]) of a candidate that waits for its program."""

@@ -13,7 +13,7 @@ import pytest
 from sandbox_configurations import REFUSED, REPOSITORY, ROOT, USERNS, Configuration, judge, require
 
 from sandbox import PoolClosed, Program, SandboxPool
-from sandbox.worker_process import WorkerLost, WorkerProcess
+from sandbox.worker_process import WorkerLost, WorkerProcess, _post_mortem
 
 GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
 SLOW = Program(source="import time\ndef f(x):\n time.sleep(0.3)\n return x + 1", tests=["assert f(1) == 2"])
@@ -70,9 +70,11 @@ def test_killed_workers_lose_no_verdict(depth: str) -> None:
             time.sleep(0.01)
         for worker in list(pool._workers):
             assert worker is not None
-            for pid in {worker.pid} if depth == "outermost" else descendants(worker.pid) | {worker.pid}:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            pids = [worker.pid] if depth == "outermost" else [worker.pid, *descendants(worker.pid)]
+            for number in (signal.SIGSTOP, signal.SIGKILL):  # at once: none lives to report the death of another
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
         found.update(stream)
         assert sorted(found) == list(range(8))
         assert {verdict.error_type for verdict in found.values()} == {"accepted"}
@@ -100,6 +102,13 @@ def test_a_checker_that_its_own_test_exhausts_keeps_the_other_verdicts() -> None
     with SandboxPool(num_workers=1) as pool:
         (verdict,) = pool.run([Program(source=GOOD.source, tests=tests, cpu_seconds=0.5)])
     assert [outcome.verdict for outcome in verdict.tests] == ["accepted", "timeout", "accepted"]
+
+
+def test_a_checker_killed_from_outside_is_our_failure_and_out_of_memory_is_the_tests() -> None:
+    def outcome(peak_rss: int) -> str:
+        return _post_mortem({"status": signal.SIGKILL, "test": 3, "peak_rss": peak_rss}, 512 << 20)[1].verdict
+
+    assert [outcome(20 << 20), outcome(400 << 20)] == ["internal_error", "memory"]
 
 
 SPAWN = """
