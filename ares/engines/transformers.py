@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from ares.engines import Completion, Engine, Request, SamplingSettings, check_weights
+from ares.engines.growing_cache import growing_cache
 from ares.engines.sampling import keyed_uniform, sample_tokens
 
 
@@ -57,7 +58,7 @@ class TransformersEngine(Engine):
 
         rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
         going = torch.ones_like(rows, dtype=torch.bool)
-        cache = DynamicCache(config=self.model.config)
+        cache = growing_cache(self.model.config)
         step, step_positions = first, first["position_ids"]
         for place in range(settings.max_tokens):
             found = self.model(

@@ -17,7 +17,14 @@ ATTEMPTS = 3
 ROOMS = ("ares", "algorithms", "rewards", "sandbox")
 """What actors import."""
 
-SETTINGS = ("OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", "TOKENIZERS_PARALLELISM", "DO_NOT_TRACK")
+SETTINGS = (
+    "OMP_NUM_THREADS",
+    "GLIBC_TUNABLES",
+    "HF_HUB_OFFLINE",
+    "HF_HOME",
+    "TOKENIZERS_PARALLELISM",
+    "DO_NOT_TRACK",
+)
 """Environment variables that decide bits or behaviour in an actor as they do here."""
 
 

@@ -4,7 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers import DynamicCache
 
+import ares.engines.transformers as transformers_engine
 from ares.engines import Completion, Request, SamplingSettings
 from ares.engines.transformers import TransformersEngine, end_token_ids
 from tests.ares.builders import END, MODEL, PAD, engine, requests, tokenizer
@@ -45,6 +47,19 @@ def test_two_equal_calls_are_bit_identical_whatever_was_generated_between(refere
     reference.generate(requests(3, seed=9), SETTINGS)
     assert same(first, reference.generate(requests(8), SETTINGS))
     assert same(first, engine().generate(requests(8), SETTINGS))
+
+
+def test_the_growing_cache_gives_the_bits_of_transformers_own(
+    reference: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = reference.generate(requests(24), SETTINGS)
+    assert len({len(answer.token_ids) for answer in found}) > 4  # rows leave the batch, which the cache takes part in
+    made: list[DynamicCache] = []
+    monkeypatch.setattr(
+        transformers_engine, "growing_cache", lambda config: made.append(DynamicCache(config=config)) or made[-1]
+    )
+    assert same(found, reference.generate(requests(24), SETTINGS))
+    assert len(made) == 1
 
 
 def test_a_request_gets_the_same_tokens_whatever_else_is_in_the_call(reference: TransformersEngine) -> None:
