@@ -179,6 +179,10 @@ class PolicyLossConfig(Strict):
     """Passes over a batch."""
     importance_cap: float | None = Field(2.0, gt=0)
     """Cap of the truncated importance weight for the engine–learner mismatch; None: only measured."""
+    old_log_probs: Literal["learner", "engine"] = "learner"
+    """What the ratio is taken against: the learner's own log-probs before the update, or those that the engine sampled
+    with. engine: no pass before the update, which is a sixth of a step; entropies are then estimated by −log p of the
+    sampled tokens, so it is for algorithms without AEPO, KL and critic."""
 
 
 class AlgorithmConfig(Strict):

@@ -80,6 +80,16 @@ def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
     )
 
 
+def as_sampled(batch: DataProto) -> DataProto:
+    """A token batch with the engine's log-probs for the learner's, and −log p for each token's entropy (nats).
+
+    Over samples the mean of −log p is the entropy; of a single token it says little.
+    """
+    batch.batch["old_log_probs"] = batch.tensor("engine_log_probs")
+    batch.batch["entropies"] = -batch.tensor("engine_log_probs")
+    return batch
+
+
 def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
     """A batch with what graders said of its rows, which are given in its order."""
     batch.non_tensor_batch |= DataProto.from_dict(
@@ -199,7 +209,9 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
         config.algorithm.policy.importance_cap,
     )
     batch.batch["importance_weights"] = weights
-    metrics |= mismatch | state.metrics() | _batch_metrics(batch, rewards, parts, scored, truncated)
+    if config.algorithm.policy.old_log_probs == "learner":  # else the update measures it
+        metrics |= mismatch
+    metrics |= state.metrics() | _batch_metrics(batch, rewards, parts, scored, truncated)
     metrics |= {"reward/accuracy": _accuracy(batch, graded), "reward/unscored": float((~graded).sum())}
     batch.batch["response_mask"] = mask_truncated(batch.tensor("response_mask"), ~learnt.numpy())
     return metrics

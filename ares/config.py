@@ -321,6 +321,23 @@ class Config(Strict):
         return self
 
     @model_validator(mode="after")
+    def _nothing_else_needs_the_pass_before_an_update(self) -> "Config":
+        algorithm = self.algorithm
+        if algorithm.policy.old_log_probs == "engine" and (
+            algorithm.aepo.enabled
+            or algorithm.kl.placement != "none"
+            or algorithm.advantage.estimator == "gae"
+            or self.model.family == "masked_diffusion"
+            or self.rollout.max_staleness
+        ):
+            raise ValueError(
+                "algorithm.policy.old_log_probs=engine leaves out the learner's pass before the update, which exact "
+                "entropies (algorithm.aepo.enabled), KL (algorithm.kl.placement), values (estimator=gae), masked "
+                "diffusion and rollout.max_staleness need"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _masked_diffusion_fits(self) -> "Config":
         masked = self.model.family == "masked_diffusion"
         if self.model.lora is not None and (masked or self.algorithm.kl.reference_sync is not None):

@@ -7,7 +7,7 @@ with all weights or with a part of every weight (ares/sharding.py). Plain torch 
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,27 @@ from torch import Tensor
 from torch.distributed.fsdp import register_fsdp_forward_method
 
 from algorithms.kl import BucketBeta, bucket_means, bucket_totals, row_coefficients
-from algorithms.losses import compute_kl_loss, compute_policy_loss, compute_value_loss, loss_normalizer
+from algorithms.losses import (
+    compute_kl_loss,
+    compute_policy_loss,
+    compute_value_loss,
+    loss_normalizer,
+    truncated_importance_weights,
+)
 from algorithms.protocol import DataProto
 from ares import checkpoints
 from ares.config import Config
 from ares.language_model import Critic, LanguageModel
 from ares.masked_language_model import MaskedLanguageModel, mask_seeds
+from ares.micro_batch import Means, MicroBatch
 from ares.packing import micro_batches
 from ares.ranks import Ranks
 from ares.state import bucket_beta
 from ares.vision_language_model import VisionLanguageModel
 
 LEARNER = "learner.json"
+MISMATCH = ("mismatch/ratio_mean", "mismatch/kl", "mismatch/k3", "mismatch/logprob_diff_mean")
+"""Figures that may be averaged over micro-batches."""
 
 
 @dataclass
@@ -36,48 +45,6 @@ class UpdateResult:
 
     metrics: dict[str, float]
     beta: dict[str, Any] | None = None
-
-
-@dataclass
-class _Means:
-    """Token-weighted means over micro-batches."""
-
-    totals: dict[str, float] = field(default_factory=dict)
-    weights: dict[str, float] = field(default_factory=dict)
-
-    def add(self, values: dict[str, float], weight: float) -> None:
-        for name, value in values.items():
-            self.totals[name] = self.totals.get(name, 0.0) + value * weight
-            self.weights[name] = self.weights.get(name, 0.0) + weight
-
-    def merge(self, other: "_Means") -> None:
-        for name, total in other.totals.items():
-            self.totals[name] = self.totals.get(name, 0.0) + total
-            self.weights[name] = self.weights.get(name, 0.0) + other.weights[name]
-
-    def means(self) -> dict[str, float]:
-        return {name: total / max(self.weights[name], 1e-8) for name, total in self.totals.items()}
-
-
-class _MicroBatch:
-    """Rows that pass through the model together; columns beyond the longest response are left off."""
-
-    def __init__(self, rows: DataProto, policy: Any) -> None:
-        self.rows = rows
-        self.tensors = policy.on_device(rows)
-        full = self.tensors["response_mask"].bool()
-        self._full = full
-        self._keep = int(full.any(0).nonzero().max()) + 1
-        self.mask = self["response_mask"]
-        self.row_kl = torch.zeros(len(full))
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.tensors[name][:, : self._keep]
-
-    def columns(self, values: Tensor) -> Tensor:
-        """Values of the response tokens, row after row, as [B, L] with zeros elsewhere; keeps the gradient."""
-        spread = torch.zeros(self._full.shape, device=values.device, dtype=values.dtype)
-        return spread.masked_scatter(self._full, values)[:, : self._keep]
 
 
 class Learner:
@@ -186,15 +153,17 @@ class Learner:
         An optimiser step whose loss or gradient is not finite is left out and counted (actor/skipped_updates).
         """
         controller = self._beta_controller(beta)
-        means = _Means()
+        means = Means()
         skipped = 0
         # Second tries make a batch longer than prompts times n; it still takes as many optimiser steps.
         updates = self.config.rollout.prompts // self.config.learner.global_batch_prompts
         rows_per_update = -(-len(batch) // updates)
-        for iteration in range(self.config.algorithm.policy.epochs):
+        settings = self.config.algorithm.policy
+        for iteration in range(settings.epochs):
             seen = self.policy.for_iteration(batch, iteration)
             for start in range(0, len(batch), rows_per_update):
-                measured = self._optimizer_step(seen[start : start + rows_per_update], controller)
+                compares = settings.old_log_probs == "engine" and iteration == start == 0
+                measured = self._optimizer_step(seen[start : start + rows_per_update], controller, compares)
                 if measured is None:
                     skipped += 1
                 else:
@@ -208,8 +177,11 @@ class Learner:
         }
         return UpdateResult(metrics, controller.state_dict() if controller else None)
 
-    def _optimizer_step(self, batch: DataProto, controller: BucketBeta | None) -> _Means | None:
-        """One step on one global batch; None when there is nothing to learn from or the gradient is not finite."""
+    def _optimizer_step(self, batch: DataProto, controller: BucketBeta | None, compares: bool) -> Means | None:
+        """One step on one global batch; None when there is nothing to learn from or the gradient is not finite.
+
+        `compares`: the old log-probs are the engine's, and these weights are those it sampled from.
+        """
         batch = batch[batch.tensor("response_mask").bool().any(1)]
         if not len(batch):
             return None
@@ -221,14 +193,14 @@ class Learner:
         if self.critic_optimizer:
             self.critic_optimizer.zero_grad(set_to_none=True)
         row_kls = torch.zeros(len(batch))
-        means = _Means()
+        means = Means()
         losses: dict[str, float] = {}
         for rows, idle in self._micro_batches(batch):
-            part = _MicroBatch(batch[rows], self.policy)
+            part = MicroBatch(batch[rows], self.policy)
             if idle:
                 self._idle_pass(part)
                 continue
-            terms = self._policy_terms(part, controller, averaging, means)
+            terms = self._policy_terms(part, controller, averaging, means, compares)
             if self.critic is not None:
                 terms["critic/vf_loss"] = self._critic_loss(part, normalizer, means)
             sum(terms.values(), torch.zeros((), device=self.device)).backward()
@@ -252,16 +224,16 @@ class Learner:
             controller.update(bucket_means(bucket_totals(difficulty, row_kls)))
         return means
 
-    def _idle_pass(self, part: _MicroBatch) -> None:
+    def _idle_pass(self, part: MicroBatch) -> None:
         """A pass forth and back that leaves no gradient."""
         passed = self.policy.token_log_probs(part.tensors, self.config.rollout.temperature).log_probs.sum()
         if self.critic is not None:
             passed = passed + self.critic.values(part.tensors).sum()
         (0.0 * passed).backward()
 
-    def _over_ranks(self, means: _Means, losses: dict[str, float]) -> tuple[_Means, dict[str, float]]:
+    def _over_ranks(self, means: Means, losses: dict[str, float]) -> tuple[Means, dict[str, float]]:
         """The figures of the whole global batch from every rank's share of it."""
-        whole, total = _Means(), dict[str, float]()
+        whole, total = Means(), dict[str, float]()
         for part, shares in self.ranks.gather((means, losses)):
             whole.merge(part)
             for name, value in shares.items():
@@ -269,7 +241,12 @@ class Learner:
         return whole, total
 
     def _policy_terms(
-        self, part: "_MicroBatch", controller: BucketBeta | None, averaging: dict[str, Any], means: _Means
+        self,
+        part: MicroBatch,
+        controller: BucketBeta | None,
+        averaging: dict[str, Any],
+        means: Means,
+        compares: bool,
     ) -> dict[str, Tensor]:
         """The surrogate and, where it is in the loss, the KL term of one micro-batch."""
         settings, kl = self.config.algorithm.policy, self.config.algorithm.kl
@@ -291,6 +268,9 @@ class Learner:
         share = loss_normalizer(part.mask, averaging["loss_avg_mode"], averaging["constant_length"])
         means.add({"actor/entropy_loss": metrics.pop("entropy_loss")}, float(share))
         means.add({f"actor/{name}": value for name, value in metrics.items()}, float(part.mask.sum()))
+        if compares:
+            _, mismatch = truncated_importance_weights(log_probs.detach(), part["old_log_probs"], part.mask, None)
+            means.add({name: mismatch[name] for name in MISMATCH}, float(part.mask.sum()))
         terms = {"actor/pg_loss": loss}
         if kl.placement != "loss" or self.reference is None:
             return terms
@@ -308,7 +288,7 @@ class Learner:
         terms["actor/kl_loss"], part.row_kl = compute_kl_loss(*pair, part.mask, coefs, estimator, **averaging)
         return terms
 
-    def _critic_loss(self, part: "_MicroBatch", normalizer: Tensor, means: _Means) -> Tensor:
+    def _critic_loss(self, part: MicroBatch, normalizer: Tensor, means: Means) -> Tensor:
         assert self.critic is not None
         predicted = part.columns(self.critic.values(part.tensors))
         loss, clipped = compute_value_loss(

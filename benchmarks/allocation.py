@@ -63,8 +63,8 @@ def main() -> None:
     if sys.argv[1:2] in (["update"], ["rollout"]):
         {"update": update, "rollout": rollout}[sys.argv[1]](sys.argv[2])
         return
-    import flows.environment  # noqa: F401
     from benchmarks.models import random_qwen
+    from flows.environment import DEFAULTS
 
     plain = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
     plain["OMP_NUM_THREADS"] = "1"
@@ -74,7 +74,7 @@ def main() -> None:
             found: dict[str, list[list[float]]] = {way: [] for way in WAYS}
             for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 3):
                 for way in WAYS:
-                    environment = plain | ({"GLIBC_TUNABLES": os.environ["GLIBC_TUNABLES"]} if way != "none" else {})
+                    environment = plain | ({"GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"]} if way != "none" else {})
                     command = [sys.executable, "-m", "benchmarks.allocation", work, model]
                     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
                     found[way] += json.loads(ended.stdout.splitlines()[-1])

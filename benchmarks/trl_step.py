@@ -20,10 +20,13 @@ from pathlib import Path
 
 PROMPTS, GROUP, MICRO, TOKENS = 16, 8, 32, {"fixed": 128, "skewed": 256}
 END_LOGIT = {"fixed": -30.0, "skewed": 2.05}
-# Two cores: two threads, two processes of one thread each, or one.
+TWO = ["rollout.engines=2", "learner.ranks=2"]  # two cores: processes of one thread each
+LEAN = "algorithm.policy.old_log_probs=engine"  # TRL makes no pass before the update of its own samples either
+SAME = "TRL, 2, our allocator"  # what flows/environment.py sets for our processes, set for TRL's
 WAYS = {
-    "ares": [],
-    "ares, 2 engines, 2 ranks": ["rollout.engines=2", "learner.ranks=2"],
+    "ares, transformers": [*TWO, "rollout.engine=transformers", LEAN],
+    "ares, vLLM": [*TWO, "rollout.engine=vllm", LEAN],
+    "ares, vLLM, exact entropies": [*TWO, "rollout.engine=vllm"],
 }
 REWARD = """
 def reward(completions, **columns):
@@ -32,7 +35,7 @@ def reward(completions, **columns):
 SETTINGS = [
     "data.validation=null", "data.max_prompt_length=64", "bootstrap.max_prompts=16", "bootstrap.n=1",
     "validation.every=1000", "train.checkpoint_every=1000", "algorithm.filter.enabled=false",
-    "algorithm.aepo.enabled=false", "algorithm.kl.placement=none", "rollout.engine=vllm",
+    "algorithm.aepo.enabled=false", "algorithm.kl.placement=none",
     f"rollout.prompts={PROMPTS}", f"rollout.n={GROUP}",
     f"learner.global_batch_prompts={PROMPTS}", "learner.lr=1e-5", "learner.warmup_steps=0",
 ]  # fmt: skip
@@ -82,9 +85,10 @@ def ours(model: Path, tokens: int, steps: int, settings: list[str]) -> None:
     print(json.dumps(marks))
 
 
-def measured(command: list[str]) -> tuple[float, float, float]:
+def measured(command: list[str], settings: dict[str, str]) -> tuple[float, float, float]:
     """Medians over the steps but the first: seconds, tokens a second, tokens a CPU second."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
+    environment |= settings
     ended = subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, text=True)
     if ended.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{ended.stderr[-3000:]}")
@@ -106,21 +110,24 @@ def main() -> None:
         print("skipped: TRL is not installed (pip install trl)")
         return
     from benchmarks.models import random_qwen
+    from flows.environment import DEFAULTS
 
+    os.environ.pop("GLIBC_TUNABLES")  # imported, they are set for every process that this one starts
+    allocator = {"GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"]}
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     for lengths in sys.argv[2:] or ["fixed", "skewed"]:
         with tempfile.TemporaryDirectory() as folder:
             model = str(random_qwen(Path(folder) / "model", end_logit=END_LOGIT[lengths]))
             run = [model, str(TOKENS[lengths]), str(steps)]
-            peers = {f"TRL, {n} thread(s)": ["benchmarks.trl_peer", *run, str(n)] for n in (1, 2)}
-            own = {name: ["benchmarks.trl_step", "ours", *run, *way] for name, way in WAYS.items()}
+            commands = {f"TRL, {n} thread(s)": ["benchmarks.trl_peer", *run, str(n)] for n in (1, 2)}
+            commands |= {name: ["benchmarks.trl_step", "ours", *run, *way] for name, way in WAYS.items()}
+            commands[SAME] = commands["TRL, 2 thread(s)"]
             found = {}
-            for pair in zip(peers.items(), own.items(), strict=True):  # in turn: the machine may change meanwhile
-                for name, command in pair:
-                    found[name] = measured(command)
-                    print(lengths, name, found[name], file=sys.stderr, flush=True)
+            for name, command in commands.items():
+                found[name] = measured(command, allocator if name == SAME else {})
+                print(lengths, name, found[name], file=sys.stderr, flush=True)
         best = [max(values[column] for name, values in found.items() if "TRL" in name) for column in (1, 2)]
-        print(f"{lengths} lengths, at most {TOKENS[lengths]} tokens; × is against the better TRL")
+        print(f"{lengths} lengths, at most {TOKENS[lengths]} tokens; × is against the best TRL")
         for name, (seconds, rate, cpu_rate) in found.items():
             print(f"  {name:26s} {seconds:6.2f} s a step  {rate:7.0f} tokens/s {rate / best[0]:5.2f}×  "
                   f"{cpu_rate:7.0f} tokens/cpu-s {cpu_rate / best[1]:5.2f}×", flush=True)  # fmt: skip

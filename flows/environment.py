@@ -2,7 +2,7 @@
 
 import os
 
-_DEFAULTS = {
+DEFAULTS = {
     # Nothing calls home unless the user asks for it.
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -26,5 +26,5 @@ _DEFAULTS = {
         f"glibc.malloc.{name}" for name in ("hugetlb=1", "mmap_threshold=4294967296", "trim_threshold=17179869184")
     ),
 }
-for _name, _value in _DEFAULTS.items():
+for _name, _value in DEFAULTS.items():
     os.environ.setdefault(_name, _value)

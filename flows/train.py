@@ -171,10 +171,14 @@ async def train_step(number: int) -> None:
     run, config = step.run, step.config
     samples, found, state, sampled_metrics = await training_samples(step)
     shaped = await shape_batch(step, samples, found, state)
-    check_mismatch(step, samples, shaped.metrics)
+    at_once = config.algorithm.policy.old_log_probs == "learner"
+    if at_once:
+        check_mismatch(step, samples, shaped.metrics)
     after_shaping = run.store.read_json(shaped.state)
     run.cluster.announce_update(number, shaped.batch, state["beta"])
     updated = await _update(step, shaped.batch, after_shaping)
+    if not at_once:
+        check_mismatch(step, samples, updated.metrics)
 
     due = number % config.validation.every == 0 or number == config.train.steps
     evaluated = await _evaluation(step) if due else None

@@ -11,7 +11,7 @@ from algorithms.difficulty import BUCKETS, difficulty_codes
 from algorithms.filtering import informative_rows, varied_rows
 from algorithms.protocol import DataProto
 from ares.algorithm_config import FilterConfig
-from ares.batch import entropy_statistics, gathered, graded, mark_hwe, readable_rows, shape, token_batch
+from ares.batch import as_sampled, entropy_statistics, gathered, graded, mark_hwe, readable_rows, shape, token_batch
 from ares.code_metrics import ending_shares
 from ares.outcome_rewards import observe_tests, outcome_parts
 from ares.run import Step
@@ -73,10 +73,15 @@ class Saved(BaseModel):
 
 @phase("experience")
 async def experience(step: Step, rollouts: list[Ref], slots: list[int], folder: str) -> Batch:
-    """Have the learner add log-probs and exact entropies to what was sampled; with `slots`, to those groups alone."""
+    """Have the learner add log-probs and exact entropies to what was sampled; with `slots`, to those groups alone.
+
+    With algorithm.policy.old_log_probs=engine, what the engine said stands for them.
+    """
     rows = _sampled_rows(step, rollouts, "rollout")
     rows = rows[(rows["sample"] != GREEDY) & (rows["slot"].isin(slots) if slots else True)]
     batch = token_batch(rows, step.run.pad_id)
+    if step.config.algorithm.policy.old_log_probs == "engine":
+        return Batch(batch=step.run.store.write_folder(step.path(folder), as_sampled(batch).save))
     inputs = step.run.store.write_folder(step.path(f"inputs-{folder}"), batch.save)
     version = max(step.number - 1, 0)
     whole = await step.run.cluster.experience(version, inputs, step.path(folder))
@@ -198,7 +203,7 @@ def check_mismatch(step: Step, samples: Samples, metrics: dict[str, float]) -> N
     discarded: a resumed run draws them again, from an engine that was started anew. Stale samples differ by the update
     in between, and are not checked.
     """
-    limit, found = step.config.rollout.max_mismatch, metrics["mismatch/logprob_diff_mean"]
+    limit, found = step.config.rollout.max_mismatch, metrics.get("mismatch/logprob_diff_mean", 0.0)
     if limit is None or found <= limit or step.is_stale:
         return
     for ref in samples.rollouts:

@@ -56,6 +56,7 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest(wrong: str, said: str
         ("data.format_prompt=no place", "data: format_prompt has no {prompt}"),
         ("algorithm.kl={kind: bucket_beta, placement: reward}", "algorithm.kl: kind=bucket_beta"),
         ("algorithm.kl={penalty: full, placement: reward, kind: fixed}", "algorithm.kl: penalty=full"),
+        ("algorithm.policy.old_log_probs=engine", "algorithm.policy.old_log_probs=engine leaves out"),
         ("learner.global_batch_prompts=7", "learner.global_batch_prompts (7) must divide rollout.prompts (16)"),
         # What the mathematics would refuse only in the middle of a run is refused here.
         ("algorithm.filter={low: 0.9, high: 0.1}", "algorithm.filter: low"),

@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import load_file
 
 from algorithms.protocol import DataProto
-from ares.batch import shape
+from ares.batch import as_sampled, shape, to_batch
 from ares.learner import Learner, UpdateResult
 from ares.state import RunState, bucket_beta
-from tests.ares.builders import config, experienced, rows, shaped
+from tests.ares.builders import PAD, config, experienced, rows, shaped
 
 ACCURACIES: list[list[float | None]] = [[1, 0, 0, 1], [0, 0, 1, 0]]
 LENGTHS = [[3, 8, 5, 6], [4, 7, 1, 6]]
@@ -149,6 +149,33 @@ def test_before_the_first_step_every_ratio_is_one() -> None:
     mask = batch.tensor("response_mask")
     expected = -(batch.tensor("advantages") * mask).sum() / mask.sum()
     assert metrics["actor/pg_loss"] == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_with_the_engines_log_probs_the_update_measures_the_mismatch_where_it_begins() -> None:
+    plain = ("algorithm.kl.placement=none", "algorithm.aepo.enabled=false", "algorithm.policy.importance_cap=null")
+    of_engine = [*plain, "algorithm.policy.old_log_probs=engine", "learner.global_batch_prompts=1", "learner.lr=0.01"]
+    exact = experienced(learner(*plain), sampled())
+    mask = exact.tensor("response_mask").bool()
+    trained = learner(*of_engine)
+    batch = to_batch(sampled(), PAD)
+    batch.batch["engine_log_probs"] = exact.tensor("old_log_probs") - 0.1 * mask
+    metrics = shape(as_sampled(batch), RunState.initial(trained.config, 100), trained.config)
+    assert metrics["entropy/mean"] == pytest.approx(float(-batch.tensor("engine_log_probs")[mask].mean()))
+    assert not any(name.startswith("mismatch/") for name in metrics)
+    measured = trained.update(batch).metrics  # two optimiser steps: before the second the policy is another
+    assert measured["actor/optimizer_steps"] == 2
+    assert measured["mismatch/logprob_diff_mean"] == pytest.approx(0.1, abs=1e-5)
+    assert measured["mismatch/kl"] == pytest.approx(-0.1, abs=1e-5)
+
+
+def test_with_the_engines_log_probs_the_same_engine_makes_the_same_update() -> None:
+    plain = ("algorithm.kl.placement=none", "algorithm.aepo.enabled=false")
+    one, other = learner(*plain), learner(*plain, "algorithm.policy.old_log_probs=engine")
+    batch = shaped(one, sampled())
+    expected, found = one.update(batch).metrics, other.update(batch).metrics
+    assert equal(weights(one), weights(other))
+    assert found["mismatch/logprob_diff_mean"] == pytest.approx(0.0, abs=1e-6)
+    assert {name: value for name, value in found.items() if "mismatch" not in name} == expected
 
 
 def test_a_second_epoch_sees_a_moved_policy() -> None:
