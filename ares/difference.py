@@ -68,7 +68,7 @@ def _values(kind: str, one: dict[str, Any], other: dict[str, Any]) -> Iterator[s
 
 def _phases(one: RunStore, other: RunStore, step: int) -> Iterator[str]:
     """Artifacts of the step that both runs have and that differ, oldest first: the first names the phase."""
-    folders = [store.directory / store.step_path(step) for store in (one, other)]
+    folders = [store.here(store.step_path(step)) for store in (one, other)]
     files = {file for file in folders[0].rglob("*") if file.is_file() and file.name != "COMMIT.json"}
     for file in sorted(files, key=lambda path: (path.stat().st_mtime_ns, path)):
         name = file.relative_to(folders[0])

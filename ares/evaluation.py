@@ -227,7 +227,7 @@ def _folder(request: EvaluationRequest, data: str, description: dict[str, Any]) 
 
 
 def _check_same(store: RunStore, description: dict[str, Any]) -> None:
-    path = store.directory / "evaluation.json"
+    path = store.here("evaluation.json")
     if not path.exists():
         if store.directory.exists() and any(store.directory.iterdir()):
             raise StoreError(f"{store.directory} holds something that is no evaluation: name another folder with --out")

@@ -39,7 +39,7 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     config = override(before, overrides)
     if phase is not None and phase not in PHASES:
         raise ConfigError(f"--phase {phase}: a fork can share the phases {', '.join(PHASES)}")
-    if (runs / name).exists():
+    if (runs / name).exists() or RunStore(runs / name).exists():
         raise StoreError(f"There is a run {name!r} already; give the fork another name with --run")
     if before.rollout.max_staleness or config.rollout.max_staleness:
         raise ConfigError("A run with rollout.max_staleness=1 samples from weights that a fork does not have")
@@ -81,6 +81,11 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
         )
         target.write_run(description_of(config, name, digests) | {"fork": described.model_dump(mode="json")})
         os.rename(target.directory, runs / name)
+        try:
+            RunStore(runs / name).publish()
+        except StoreError:
+            shutil.rmtree(runs / name)
+            raise
     finally:
         shutil.rmtree(target.directory, ignore_errors=True)
         old.close()
@@ -97,15 +102,15 @@ def _shared_results(parent: RunStore, forked: int, phases: tuple[str, ...]) -> l
 def _shared_paths(parent: RunStore, version: int, forked: int, phases: tuple[str, ...]) -> Iterator[str]:
     """Files of the finished steps, and those that the shared results of the forked step name."""
     for step in range(version + 1):
-        folder = parent.directory / parent.step_path(step)
+        folder = parent.here(parent.step_path(step))
         yield from (str(file.relative_to(parent.directory)) for file in folder.rglob("*") if file.is_file())
         checkpoint = parent.read_commit(step).artifacts.get("checkpoint")
         if checkpoint is not None:
-            found = (parent.directory / checkpoint.path).rglob("*")
+            found = parent.here(checkpoint.path).rglob("*")
             yield from (str(file.relative_to(parent.directory)) for file in found if file.is_file())
     for result in _shared_results(parent, forked, phases):
         for path in _paths_in(json.loads(result.read_text())):
-            whole = parent.directory / path
+            whole = parent.here(path)
             files = [file for file in whole.rglob("*") if file.is_file()] if whole.is_dir() else [whole]
             yield from (str(file.relative_to(parent.directory)) for file in files if file.exists())
 
@@ -125,8 +130,8 @@ def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int
     async def save() -> Ref:
         made = await cluster.save(version, f".fork-{target.name.strip('.')}/checkpoint")
         (target.directory / "checkpoints").mkdir(parents=True, exist_ok=True)
-        os.rename(parent.directory / made.path, target.directory / f"checkpoints/{version:06d}")
-        (parent.directory / made.path).parent.rmdir()
+        os.rename(parent.folder(made), target.directory / f"checkpoints/{version:06d}")
+        parent.remove((parent.directory / made.path).parent)
         return made.model_copy(update={"path": f"checkpoints/{version:06d}"})
 
     try:
@@ -152,22 +157,22 @@ def prune(store: RunStore, dry_run: bool) -> list[Pruned]:
     """
     with store.lock():
         found = sorted(_prunable(store))
-        pruned = [Pruned(path, _own_bytes(path)) for path in found]
+        pruned = [Pruned(path, _own_bytes(store, path)) for path in found]
         for path in [] if dry_run else found:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            store.remove(path)
     return pruned
 
 
 def _prunable(store: RunStore) -> set[Path]:
     found = set(store.directory.rglob(".*.partial"))
-    found |= set(store.directory.glob(".fork-*"))
+    found |= {path for path in store.children("") if path.match(".fork-*") or path.match(".*.partial")}
     kept = [step for step in store.committed_steps() if _has_checkpoint(store, step)]
     for step in range(1, kept[0] if kept else 0):
         commit = store.read_commit(step)
         named = {commit.artifacts[name].path for name in ("samples", "evaluation") if name in commit.artifacts}
-        folder = store.directory / store.step_path(step)
-        stay = {store.directory / path for path in named} | {folder / "COMMIT.json"}
-        found |= {path for path in folder.iterdir() if path not in stay}
+        folder = store.step_path(step)
+        stay = {store.directory / path for path in (*named, f"{folder}/COMMIT.json")}
+        found |= store.children(folder) - stay
         found |= set(store.results_of(step))
     return found
 
@@ -177,8 +182,10 @@ def _has_checkpoint(store: RunStore, step: int) -> bool:
     return checkpoint is not None and store.intact([checkpoint])
 
 
-def _own_bytes(path: Path) -> int:
-    """Bytes that deleting sets free: a file with another link stays."""
+def _own_bytes(store: RunStore, path: Path) -> int:
+    """Bytes that deleting sets free, at the URL where there is one; a file with another link stays."""
+    if store.mirror is not None:
+        return store.mirror.size(path.relative_to(store.directory).as_posix())
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.stat().st_nlink == 1)
 

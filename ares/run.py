@@ -20,6 +20,7 @@ from algorithms.entropy import trigger_vocabulary
 from ares.config import Config, ConfigError
 from ares.data import DataError, Problems, load_problems, load_tokenizer
 from ares.profiles import differences, fingerprint, from_dict
+from ares.remote_store import path_of
 from ares.scoring import load_grader
 from ares.state import RunState
 from ares.store import Commit, DamagedArtifact, RunStore, StoreError
@@ -31,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 
 def runs_directory() -> Path:
-    """Where runs lie: ARES_RUNS, else `runs` in the working directory."""
-    return Path(os.environ.get("ARES_RUNS", "runs"))
+    """Where runs lie: ARES_RUNS, else `runs` in the working directory; of a URL its copy on this machine."""
+    return path_of(os.environ.get("ARES_RUNS", "runs"))
 
 
 class Run:

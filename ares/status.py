@@ -1,6 +1,5 @@
 """Reading a run from outside: where it stands, what its samples were worth and why. Nothing here writes."""
 
-import fcntl
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,7 +48,7 @@ def run_status(name: str) -> dict[str, Any]:
     config = read_config(store)
     commit = store.last_commit()
     step = commit.step if commit else -1
-    if _is_locked(store):
+    if store.is_held():
         state = "running"
     elif commit is None:
         state = "new"
@@ -133,8 +132,10 @@ def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
     stdin_tests = [f"stdin {given!r} → {expected!r}" for given, expected in problem["stdin_tests"]]
     tests = [*problem["test_cases"], *stdin_tests]
     lines = [f"{ending:16s} {test}" for test, ending in zip(tests, row["test_outcomes"], strict=True)]
-    for path in sorted((store.directory / store.step_path(step)).glob("exec-time-*.parquet")):
-        times = pd.read_parquet(path)
+    for path in sorted(store.children(store.step_path(step))):
+        if not path.match("exec-time-*.parquet"):
+            continue
+        times = pd.read_parquet(store.here(f"{store.step_path(step)}/{path.name}"))
         mine = times[(times["slot"] == row["slot"]) & (times["sample"] == row["sample"])]
         lines += [f"{'exec_time':16s} {seconds:.4f} CPU seconds" for seconds in mine["exec_time"]]
     return lines
@@ -143,14 +144,3 @@ def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
 def _bucket(metrics: dict[str, float], bucket: str) -> dict[str, float]:
     prefix = f"bucket/{bucket}/"
     return {key.removeprefix(prefix): value for key, value in metrics.items() if key.startswith(prefix)}
-
-
-def _is_locked(store: RunStore) -> bool:
-    try:
-        with (store.directory / "lock").open() as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False

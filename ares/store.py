@@ -1,8 +1,9 @@
 """The run directory: artifacts that are whole or absent, and the chain of commits.
 
 Covered: atomic writes (temporary name, fsync, rename), content hashes, rows as parquet, tensors as safetensors,
-`run.json`, `COMMIT.json`, the lock that keeps a second process out. Not covered: what the artifacts mean (tasks/), and
-whether a phase has to run (Prefect's keyed results decide; `intact` tells whether their files can be trusted).
+`run.json`, `COMMIT.json`, the lock that keeps a second process out; where the directory is a copy of one at a URL, that
+what is written is there first. Not covered: how it gets there (ares/remote_store.py), what artifacts mean (tasks/), and
+whether a phase has to run (Prefect's keyed results decide; `kept` tells whether their files can be trusted).
 
     runs/<run>/run.json                    resolved configuration, fingerprint, code version, MLflow run
     runs/<run>/bootstrap/…                 the pass over the train set
@@ -29,13 +30,8 @@ from pydantic import BaseModel
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-
-class StoreError(RuntimeError):
-    """The run directory cannot be used; the message names the file and what to do."""
-
-
-class DamagedArtifact(StoreError):
-    """An artifact's content is not what was written."""
+from ares.remote_store import mirror_of
+from ares.store_errors import DamagedArtifact, StoreError
 
 
 class Ref(BaseModel, frozen=True):
@@ -92,6 +88,13 @@ class RunStore:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.name = directory.name
+        self.mirror = mirror_of(directory)
+        self._is_fresh = self.mirror is None
+
+    @property
+    def address(self) -> str:
+        """What an actor finds the run by, wherever it is: its URL, else its path."""
+        return str(self.directory.absolute()) if self.mirror is None else self.mirror.url
 
     # ---- artifacts -------------------------------------------------------------------------------------------------
 
@@ -143,15 +146,69 @@ class RunStore:
 
     def intact(self, refs: list[Ref]) -> bool:
         """Whether every artifact is there with the content that was written."""
-        return all(_tree_hash(self.directory / ref.path) == ref.sha256 for ref in refs)
+        return all(self._hash(ref) == ref.sha256 for ref in refs)
+
+    def kept(self, refs: list[Ref]) -> bool:
+        """Whether a kept result's artifacts are intact; if so, they are what lies at the URL.
+
+        Another machine may have begun the same step since, and on a GPU have written something else there.
+        """
+        if not self.intact(refs):
+            return False
+        for ref in refs:
+            self._upload(ref.path, self.directory / ref.path)
+        return True
+
+    def here(self, path: str) -> Path:
+        """Where a file or folder of the run lies, brought from the URL; for what no Ref is known of."""
+        if self.mirror is not None:
+            with self.mirror.transfer():
+                self.mirror.bring(path)
+        return self.directory / path
+
+    def children(self, path: str) -> set[Path]:
+        """Files and folders in a folder of the run, those that are at the URL only too."""
+        folder = self.directory / path
+        found = set(folder.iterdir()) if folder.is_dir() else set()
+        return found if self.mirror is None else found | {folder / name for name in self.mirror.names(path)}
 
     def discard(self, ref: Ref) -> None:
         """Delete an artifact that nothing refers to."""
-        _remove(self.directory / ref.path)
+        self.remove(self.directory / ref.path)
+
+    def remove(self, path: Path) -> None:
+        """Delete a file or folder of the run."""
+        if self.mirror is not None:
+            self.mirror.remove(path.relative_to(self.directory).as_posix())
+        _remove(path)
+
+    def publish(self) -> None:
+        """Upload a run that was put together here, run.json last; kept results stay."""
+        whole = [file for file in _files(self.directory) if not file.is_relative_to(self.results)]
+        for file in sorted(whole, key=lambda file: file.name == "run.json"):
+            self._upload(file.relative_to(self.directory).as_posix(), file)
+
+    def _hash(self, ref: Ref) -> str | None:
+        """Hash of what an artifact is, brought from the URL where what is here is not it."""
+        path = self.directory / ref.path
+        found = _tree_hash(path)
+        if self.mirror is not None and found != ref.sha256:
+            with self.mirror.transfer():
+                if _tree_hash(path) != ref.sha256:  # another process may have brought it meanwhile
+                    _remove(path)
+                    self.mirror.bring(ref.path)
+            found = _tree_hash(path)
+        return found
+
+    def _upload(self, path: str, content: Path) -> None:
+        if self.mirror is not None:
+            if content.is_dir():
+                self.mirror.remove(path)
+            self.mirror.put({(Path(path) / file.relative_to(content)).as_posix(): file for file in _files(content)})
 
     def _checked(self, ref: Ref) -> Path:
         path = self.directory / ref.path
-        found = _tree_hash(path)
+        found = self._hash(ref)
         if found != ref.sha256:
             what = "is missing" if found is None else "has changed since it was written"
             raise DamagedArtifact(f"{path} {what} (expected sha256 {ref.sha256[:12]}…)")
@@ -169,6 +226,7 @@ class RunStore:
             size = sum(file.stat().st_size for file in _files(temporary))
             for file in _files(temporary):
                 _fsync(file)
+            self._upload(path, temporary)
             if temporary.is_dir():
                 _fsync(temporary)
                 _remove(target)
@@ -184,7 +242,7 @@ class RunStore:
 
     def exists(self) -> bool:
         """Whether the run was started before."""
-        return (self.directory / "run.json").exists()
+        return (self._opened / "run.json").exists()
 
     def write_run(self, description: dict[str, Any]) -> None:
         """Write run.json."""
@@ -192,11 +250,12 @@ class RunStore:
 
     def read_run(self) -> dict[str, Any]:
         """Read run.json. Raises StoreError when there is no such run or the file is damaged."""
-        path = self.directory / "run.json"
+        path = self._opened / "run.json"
         try:
             return dict(json.loads(path.read_bytes()))
         except FileNotFoundError as error:
-            raise StoreError(f"There is no run {self.name!r} in {self.directory.parent}") from error
+            where = self.directory.parent if self.mirror is None else self.mirror.url
+            raise StoreError(f"There is no run {self.name!r} in {where}") from error
         except ValueError as error:
             raise StoreError(f"{path}: not readable as JSON ({error}); restore it from a copy") from error
 
@@ -227,7 +286,7 @@ class RunStore:
 
     def read_commit(self, step: int) -> Commit:
         """The commit of a step. Raises DamagedArtifact."""
-        path = self.directory / self.step_path(step) / "COMMIT.json"
+        path = self._opened / self.step_path(step) / "COMMIT.json"
         try:
             return Commit.model_validate_json(path.read_bytes())
         except (ValueError, FileNotFoundError) as error:
@@ -236,7 +295,7 @@ class RunStore:
     def committed_steps(self) -> list[int]:
         """Numbers of the finished steps, ascending, without gaps."""
         steps: list[int] = []
-        while (self.directory / self.step_path(len(steps)) / "COMMIT.json").exists():
+        while (self._opened / self.step_path(len(steps)) / "COMMIT.json").exists():
             steps.append(len(steps))
         return steps
 
@@ -257,21 +316,41 @@ class RunStore:
 
     def prune_checkpoints(self, keep: int) -> None:
         """Delete all but the newest `keep` committed checkpoints."""
-        folders = sorted((self.directory / "checkpoints").glob("[0-9]*"))
+        folders = sorted(path for path in self.children("checkpoints") if path.name[0].isdigit())
         for folder in folders[:-keep]:
-            _remove(folder)
+            self.remove(folder)
+
+    @property
+    def _opened(self) -> Path:
+        """The directory, in which run.json and the commits are those of the URL."""
+        if not self._is_fresh and self.mirror is not None:
+            self.mirror.refresh(self.is_held)
+            self._is_fresh = True
+        return self.directory
 
     @property
     def results(self) -> Path:
         """Where Prefect keeps the results of this run's phases."""
         return self.directory / "results"
 
+    def is_held(self) -> bool:
+        """Whether a process of this machine holds the run directory."""
+        try:
+            with (self.directory / "lock").open() as handle:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run directory. Raises StoreError when another process has it; a killed one's lock is gone."""
+        directory = self._opened  # once it is held, what is here is taken for what is at the URL
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            handle = (self.directory / "lock").open("a+")
+            directory.mkdir(parents=True, exist_ok=True)
+            handle = (directory / "lock").open("a+")
         except OSError as error:
             raise StoreError(f"{self.directory}: cannot be written: {error.strerror}. {_remedy(error)}") from error
         with handle:

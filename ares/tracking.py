@@ -71,7 +71,7 @@ class Tracking:
     def _connect(self) -> MlflowClient:
         client = MlflowClient(tracking_uri=self.uri)
         description = self.store.read_run()
-        if description["mlflow_run_id"] is None:
+        if description["mlflow_run_id"] is None or self._is_elsewhere(client, description["mlflow_run_id"]):
             created = self._create(client, description)
             description |= {
                 "mlflow_run_id": created,
@@ -83,6 +83,16 @@ class Tracking:
             client.set_terminated(description["mlflow_run_id"], "RUNNING")
         self._client = client
         return client
+
+    def _is_elsewhere(self, client: MlflowClient, run_id: str) -> bool:
+        """Whether the entry is in the database beside another machine's copy of the run: it is then made again here."""
+        if self.store.mirror is None or not self.uri.startswith("sqlite:"):
+            return False
+        try:
+            client.get_run(run_id)
+        except MlflowException as error:
+            return bool(error.error_code == "RESOURCE_DOES_NOT_EXIST")
+        return False
 
     def _create(self, client: MlflowClient, description: dict[str, Any]) -> str:
         settings = self.config.tracking

@@ -62,7 +62,7 @@ def prepare(
     """
     found, source = read_ablation(ablation, name)
     runs, of_ablation = runs_directory(), children(found, source, overrides)
-    if (runs / found.name / "run.json").exists():
+    if RunStore(runs / found.name).exists():
         raise StoreError(f"{runs / found.name} is a training run: give the ablation another name with --name")
     for child in of_ablation:
         _check_settings(child, RunStore(runs / child.name))

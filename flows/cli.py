@@ -171,14 +171,14 @@ def doctor(
 def up(
     prefect_port: Annotated[int, typer.Option(help="Port of Prefect's page.")] = 4200,
     mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's page.")] = 5000,
-    data: Annotated[Path | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
+    data: Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
     concurrent_runs: Annotated[int, typer.Option(min=1, help="Runs the worker trains at the same time.")] = 1,
 ) -> None:
     """Prefect, MLflow, a worker and the deployments on this machine, until interrupted or `ares down`."""
     from flows.services import Ports, Services
 
     if data is not None:
-        os.environ["ARES_RUNS"] = str(data)
+        os.environ["ARES_RUNS"] = data
     ports = Ports(prefect_port, mlflow_port)
     try:
         with Services(ports, concurrent_runs, console.print) as services:
@@ -195,13 +195,13 @@ def up(
 
 @app.command()
 def down(
-    data: Annotated[Path | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
+    data: Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
 ) -> None:
     """End the `ares up` of a directory of runs. A run that is being trained ends, resumable."""
     from flows.services import end_services
 
     if data is not None:
-        os.environ["ARES_RUNS"] = str(data)
+        os.environ["ARES_RUNS"] = data
     end_services()
 
 

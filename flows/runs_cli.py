@@ -60,7 +60,8 @@ def gc(
     from ares.run import runs_directory
     from ares.store import RunStore
 
-    names = runs or sorted(path.parent.name for path in runs_directory().glob("*/run.json"))
+    found = sorted(RunStore(runs_directory()).children(""))
+    names = runs or [path.name for path in found if path.name[0] != "." and RunStore(path).exists()]
     total = 0
     for name in names:
         store = RunStore(runs_directory() / name)

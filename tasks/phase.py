@@ -47,7 +47,7 @@ class Phase(Generic[P, R]):
         started = time.perf_counter()
         state = await configured(step, *inputs, return_state=True)
         result: R = await state.aresult()
-        if state.name == "Cached" and not step.run.store.intact(list(_refs(result))):
+        if state.name == "Cached" and not step.run.store.kept(list(_refs(result))):
             result = await configured.with_options(refresh_cache=True)(step, *inputs)
         step.timings[f"timing_s/{self.name}"] = (
             step.timings.get(f"timing_s/{self.name}", 0.0) + time.perf_counter() - started

@@ -20,7 +20,7 @@ SMALL = [
 
 
 def ares(
-    runs: Path, *arguments: str, kill_at: str | None = None, seconds: float = 900
+    runs: Path | str, *arguments: str, kill_at: str | None = None, seconds: float = 900
 ) -> subprocess.CompletedProcess[str]:
     """`ares …` in its own process; `kill_at` names the moment at which it kills itself (killed_cli.py)."""
     environment = os.environ | {"ARES_RUNS": str(runs), "KILL_AT": kill_at or "-1:none:before", "COLUMNS": "200"}
@@ -29,7 +29,7 @@ def ares(
     return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=seconds)
 
 
-def train(runs: Path, name: str, *settings: str, kill_at: str | None = None, profile: str = "tiny-math") -> int:
+def train(runs: Path | str, name: str, *settings: str, kill_at: str | None = None, profile: str = "tiny-math") -> int:
     """A small `ares train PROFILE --run NAME`; returns how it ended, fails the test on anything but 0 or a kill."""
     ended = ares(runs, "train", profile, *SMALL, *settings, "--run", name, kill_at=kill_at)
     if ended.returncode not in (0, -9):
@@ -54,12 +54,13 @@ def commits(runs: Path, name: str) -> list[Commit]:
     return [store.read_commit(step) for step in store.committed_steps()]
 
 
-def assert_same(runs: Path, one: str, other: str) -> None:
-    for expected, found in zip(commits(runs, one), commits(runs, other), strict=True):
+def assert_same(runs: Path, one: str, other: str, elsewhere: Path | None = None) -> None:
+    """Two runs ended in the same bits; `elsewhere`: where the other one lies, if not beside the first."""
+    for expected, found in zip(commits(runs, one), commits(elsewhere or runs, other), strict=True):
         assert found.state == expected.state
         assert found.metrics == expected.metrics
         assert found.artifacts == expected.artifacts  # the checkpoints' hashes are among them
         assert found.digest() == expected.digest()
-    expected_history, found_history = metric_history(runs, one), metric_history(runs, other)
+    expected_history, found_history = metric_history(runs, one), metric_history(elsewhere or runs, other)
     assert all(len(values) == 1 for values in found_history.values())  # a replay adds no row
     assert found_history == expected_history

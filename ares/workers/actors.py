@@ -5,7 +5,6 @@ They hold no truth: whatever they know can be rebuilt from the run directory (ar
 
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,15 +19,19 @@ from ares.engines import Engine, Request, SamplingSettings
 from ares.engines.transformers import TransformersEngine, end_token_ids
 from ares.learner import Learner, UpdateResult
 from ares.ranks import Ranks
+from ares.remote_store import path_of
 from ares.store import Ref, RunStore
 
 
 class LearnerActor:
-    """A rank of the learner: reads its batches from the run directory; the first rank writes what all have computed."""
+    """A rank of the learner: reads its batches from the run directory; the first rank writes what all have computed.
+
+    run_directory: a path, or the URL that this machine has a copy of.
+    """
 
     def __init__(self, settings: dict[str, Any], run_directory: str, rank: int = 0) -> None:
         self.config = Config.model_validate(settings)
-        self.store = RunStore(Path(run_directory))
+        self.store = RunStore(path_of(run_directory))
         self.rank = rank
         if self.config.learner.ranks == 1:
             self.join("")

@@ -2,7 +2,7 @@
 
 Covered: the learner's ranks and the engines, on one machine or on the cluster that RAY_ADDRESS names. The run directory
 is the truth: a learner at version k is the newest checkpoint at or before k with the committed batches since then
-replayed. Not covered: a run directory that the cluster's machines do not share.
+replayed. The cluster's machines share it by its URL (ares/remote_store.py), or as one file system.
 """
 
 import asyncio
@@ -264,7 +264,7 @@ class Cluster:
             self._placement = ray.util.placement_group(bundles(self.config), strategy="PACK")
 
     def _start_learner(self) -> LearnerGroup:
-        settings, directory = self.config.model_dump(mode="json"), str(self.store.directory.absolute())
+        settings, directory = self.config.model_dump(mode="json"), self.store.address
         return LearnerGroup(
             [
                 ray.remote(LearnerActor)

@@ -1,7 +1,7 @@
 """Joining Ray: one of this process's own, or the cluster that RAY_ADDRESS names, which is sent this checkout's code.
 
-Not covered: the environment (torch, transformers, the engine), which every machine of a cluster must have, and the
-storage they must share (docs/operations.md).
+Not covered: the environment (torch, transformers, the engine), which every machine of a cluster must have, and how they
+share the run directory (docs/operations.md).
 """
 
 import logging
