@@ -10,6 +10,7 @@ import ray
 from ray._private.state import available_resources_per_node
 from ray.cluster_utils import Cluster
 
+from ares.remote_store import path_of
 from tests.short_runs import assert_same, train
 
 pytestmark = pytest.mark.slow
@@ -54,3 +55,28 @@ def test_a_machine_killed_in_the_middle_of_a_step_leaves_the_run_as_it_would_hav
     assert ended == [0]
     assert sum(node["Alive"] for node in ray.nodes()) == 2
     assert_same(tmp_path, "whole", "killed")
+
+
+def test_actors_on_a_machine_that_shares_nothing_but_the_url_train_the_same_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's copies of runs lie where nobody else looks, so whatever passes goes by the URL."""
+    assert train(tmp_path, "whole", *SETTINGS) == 0
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    try:
+        found.add_node(num_cpus=2, env_vars={"XDG_CACHE_HOME": str(tmp_path / "actors")})
+        monkeypatch.setenv("RAY_ADDRESS", found.address)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "driver"))
+        url = f"file://{tmp_path}/place"
+        assert train(url, "apart", *SETTINGS) == 0
+    finally:
+        found.shutdown()
+    driver, place = path_of(url) / "apart", tmp_path / "place" / "apart"
+    actors = tmp_path / "actors" / driver.relative_to(tmp_path / "driver")
+    # Each machine has what it wrote, and of the others' what it read.
+    assert (actors / "checkpoints" / "000003").is_dir()
+    assert (place / "checkpoints" / "000003").is_dir()
+    assert not (driver / "checkpoints").exists()
+    assert (driver / "steps" / "000003" / "samples.parquet").exists()
+    assert not (actors / "steps" / "000003" / "samples.parquet").exists()
+    assert_same(tmp_path, "whole", "apart", elsewhere=path_of(url))
