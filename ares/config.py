@@ -235,6 +235,15 @@ class LearnerConfig(Strict):
     sharded: bool = False
     """Each rank holds a part of every weight, gradient and moment (FSDP2), and gathers a layer when it is needed: less
     memory, more traffic. Off: each holds them whole, which is faster for small models."""
+    offload_optimizer: bool = Field(False, json_schema_extra=NO_EFFECT)
+    """Keep AdamW's moments, twice the weights, in main memory but for the update: a colocated engine gets their place
+    on the GPU, and every update waits for them."""
+
+    @model_validator(mode="after")
+    def _parts_of_moments_stay(self) -> "LearnerConfig":
+        if self.sharded and self.offload_optimizer:
+            raise ValueError("offload_optimizer is for whole weights: with sharded=true more ranks hold less each")
+        return self
 
 
 class ValidationConfig(Strict):

@@ -29,6 +29,7 @@ from ares.config import Config
 from ares.language_model import Critic, LanguageModel
 from ares.masked_language_model import MaskedLanguageModel, mask_seeds
 from ares.micro_batch import Means, MicroBatch
+from ares.optimizer import adamw, move_moments, take_step
 from ares.packing import micro_batches
 from ares.ranks import Ranks
 from ares.state import bucket_beta
@@ -72,8 +73,8 @@ class Learner:
         self.critic = Critic(config.model, device) if uses_critic else None
         if self.sharded:
             self._shard()
-        self.optimizer = _adamw(self.policy.model, config.learner.lr, config)
-        self.critic_optimizer = _adamw(self.critic, config.learner.critic_lr, config) if self.critic else None
+        self.optimizer = adamw(self.policy.model, config.learner.lr, config.learner)
+        self.critic_optimizer = adamw(self.critic, config.learner.critic_lr, config.learner) if self.critic else None
         self.version = 0
         self.optimizer_steps = 0
 
@@ -159,6 +160,7 @@ class Learner:
         updates = self.config.rollout.prompts // self.config.learner.global_batch_prompts
         rows_per_update = -(-len(batch) // updates)
         settings = self.config.algorithm.policy
+        self._move_moments(self.device)
         for iteration in range(settings.epochs):
             seen = self.policy.for_iteration(batch, iteration)
             for start in range(0, len(batch), rows_per_update):
@@ -168,6 +170,7 @@ class Learner:
                     skipped += 1
                 else:
                     means.merge(measured)
+        self._move_moments(torch.device("cpu"))
         self.version += 1
         self._sync_reference()
         metrics = means.means() | {
@@ -176,6 +179,11 @@ class Learner:
             "actor/optimizer_steps": float(self.optimizer_steps),
         }
         return UpdateResult(metrics, controller.state_dict() if controller else None)
+
+    def _move_moments(self, device: torch.device) -> None:
+        if self.config.learner.offload_optimizer:
+            for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
+                move_moments(optimizer, device)
 
     def _optimizer_step(self, batch: DataProto, controller: BucketBeta | None, compares: bool) -> Means | None:
         """One step on one global batch; None when there is nothing to learn from or the gradient is not finite.
@@ -216,9 +224,9 @@ class Learner:
             return None
         means.add(losses | norms, 1.0)
         self.optimizer_steps += 1
-        _step(self.optimizer, self._learning_rate(self.config.learner.lr, self.optimizer_steps))
+        take_step(self.optimizer, self._learning_rate(self.config.learner.lr, self.optimizer_steps))
         if self.critic_optimizer:
-            _step(self.critic_optimizer, self._learning_rate(self.config.learner.critic_lr, self.optimizer_steps))
+            take_step(self.critic_optimizer, self._learning_rate(self.config.learner.critic_lr, self.optimizer_steps))
         if controller:
             (difficulty,) = batch.require("difficulty")
             controller.update(bucket_means(bucket_totals(difficulty, row_kls)))
@@ -412,18 +420,6 @@ def _device(wanted: str) -> str:
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return wanted
-
-
-def _adamw(model: torch.nn.Module, lr: float, config: Config) -> torch.optim.AdamW:
-    settings = config.learner
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(trained, lr=lr, betas=settings.betas, weight_decay=settings.weight_decay)
-
-
-def _step(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-    optimizer.step()
 
 
 def _trained(model: torch.nn.Module) -> dict[str, Tensor]:

@@ -1,0 +1,25 @@
+"""AdamW: made from a configuration, one step at a rate, its moments on the device or in main memory."""
+
+import torch
+
+from ares.config import LearnerConfig
+
+
+def adamw(model: torch.nn.Module, lr: float, settings: LearnerConfig) -> torch.optim.AdamW:
+    """AdamW (arXiv 1711.05101) over the parameters that are trained."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW(trained, lr=lr, betas=settings.betas, weight_decay=settings.weight_decay)
+
+
+def take_step(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """One step at a learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.step()
+
+
+def move_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """Move both moments of every parameter to a device; the parameters stay where they are."""
+    for state in optimizer.state.values():
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name] = state[name].to(device)
