@@ -1,8 +1,8 @@
 """The system-call filter of candidates and checkers: an allow-list, compiled to classic BPF.
 
-Refused calls return EPERM rather than kill, so that an honest program that tries one gets a Python exception. The
-filter is a binary search over ranges of allowed numbers: the kernel runs it once for every number at each install to
-fill its cache, and a linear list costs more than the rest of the confinement together.
+Refused calls return EPERM rather than kill, so that an honest program that tries one gets a Python exception. Every
+candidate has the kernel compile the filter anew, so it is short: the plain calls are bits of a few words. Loading a
+word also ends the kernel's trial of every call number at each install (it would fill a cache that lives too short).
 """
 
 import array
@@ -10,7 +10,8 @@ import struct
 
 from . import kernel, syscalls
 
-_LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_SET, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_LOAD, _CONSTANT, _TO_X, _AND, _SHIFT, _SHIFT_X = 0x20, 0x00, 0x07, 0x54, 0x74, 0x7C  # shifts to the right
+_JUMP, _JUMP_EQ, _JUMP_SET, _RETURN = 0x05, 0x15, 0x45, 0x06
 _RET_ALLOW, _RET_KILL, _RET_ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOTTY, _ENOSYS = 1, 25, 38
 _NUMBER, _ARCH = 0, 4  # offsets in struct seccomp_data
@@ -28,85 +29,82 @@ _AF_UNIX, _SOCK_STREAM = 1, 1
 ANY_PID = 0x7ACD5E91
 """Stands for a pid in a filter that is built before the process it is for; no other operand has this value."""
 
-Instruction = tuple[int, int, int, int]
+Line = str | tuple[int, str, str, int]
+"""A label, or an instruction: its code, the labels to jump to if so and if not ("": go on), its operand."""
+
+_LEAVES: dict[str, int] = {
+    "permit": _RET_ALLOW,
+    "deny": _RET_ERRNO | _EPERM,
+    "not a terminal": _RET_ERRNO | _ENOTTY,
+    "not implemented": _RET_ERRNO | _ENOSYS,
+    "kill": _RET_KILL,
+}
+
+
+def _load(offset: int) -> Line:
+    return (_LOAD, "", "", offset)
 
 
 def _argument(index: int, high: bool = False) -> int:
     return 16 + 8 * index + (4 if high else 0)
 
 
-def _errno(code: int) -> Instruction:
-    return (_RETURN, 0, 0, _RET_ERRNO | code)
+def _one_of(argument: int, values: tuple[int, ...], otherwise: str) -> list[Line]:
+    *first, last = values
+    body: list[Line] = [_load(_argument(argument)), *((_JUMP_EQ, "permit", "", value) for value in first)]
+    return [*body, (_JUMP_EQ, "permit", otherwise, last)]
 
 
-_PERMIT: Instruction = (_RETURN, 0, 0, _RET_ALLOW)
-_DENY = _errno(_EPERM)
-
-
-def _one_of(argument: int, values: tuple[int, ...], otherwise: Instruction) -> list[Instruction]:
-    body: list[Instruction] = [(_LOAD, 0, 0, _argument(argument))]
-    for value in values:
-        body += [(_JUMP_EQ, 0, 1, value), _PERMIT]
-    return [*body, otherwise]
-
-
-def _is_null(*arguments: int) -> list[Instruction]:
+def _is_null(*arguments: int) -> list[Line]:
     """Permit when every named 64-bit argument is 0."""
-    words = [_argument(index, high) for index in arguments for high in (False, True)]
-    body: list[Instruction] = []
-    for word in words:
-        body += [(_LOAD, 0, 0, word), (_JUMP_EQ, 1, 0, 0), _DENY]
-    return [*body, _PERMIT]
+    body: list[Line] = []
+    for word in (_argument(index, high) for index in arguments for high in (False, True)):
+        body += [_load(word), (_JUMP_EQ, "", "deny", 0)]
+    return [*body, (_JUMP, "permit", "", 0)]
 
 
-def _conditional(pid: int | None, may_receive_fds: bool) -> dict[str, list[Instruction]]:
-    self_only = [_DENY] if pid is None else _one_of(0, (pid,), _DENY)
-    return {
+def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
+    """What decides about calls whose arguments matter."""
+    itself = {} if pid is None else {("kill", "tgkill", "tkill"): _one_of(0, (pid,), "deny")}
+    return itself | {
         # Threads, not processes: everything a program starts dies with it.
-        "clone": [
-            (_LOAD, 0, 0, _argument(0)),
-            (_JUMP_SET, 0, 1, _CLONE_FORBIDDEN),
-            _DENY,
-            (_JUMP_SET, 0, 1, _CLONE_THREAD),
-            _PERMIT,
-            _DENY,
+        ("clone",): [
+            _load(_argument(0)),
+            (_JUMP_SET, "deny", "", _CLONE_FORBIDDEN),
+            (_JUMP_SET, "permit", "deny", _CLONE_THREAD),
         ],
         # Its flags lie in memory, out of a filter's sight; on ENOSYS the C library falls back to clone.
-        "clone3": [_errno(_ENOSYS)],
-        "ioctl": _one_of(1, _IOCTL_COMMANDS, _errno(_ENOTTY)),
-        "fcntl": _one_of(1, _FCNTL_COMMANDS, _DENY),
+        ("clone3",): [(_JUMP, "not implemented", "", 0)],
+        ("ioctl",): _one_of(1, _IOCTL_COMMANDS, "not a terminal"),
+        ("fcntl",): _one_of(1, _FCNTL_COMMANDS, "deny"),
         # getrlimit of oneself only: pid and the new limit are both 0.
-        "prlimit64": _is_null(0, 2),
-        "kill": self_only,
-        "tgkill": self_only,
-        "tkill": self_only,
+        ("prlimit64",): _is_null(0, 2),
         # A stream pair cannot be re-addressed; a datagram one could reach any unix socket by sendto.
-        "socketpair": [
-            (_LOAD, 0, 0, _argument(0)),
-            (_JUMP_EQ, 1, 0, _AF_UNIX),
-            _DENY,
-            (_LOAD, 0, 0, _argument(1)),
-            (_AND, 0, 0, 0xF),
-            (_JUMP_EQ, 1, 0, _SOCK_STREAM),
-            _DENY,
-            _PERMIT,
+        ("socketpair",): [
+            _load(_argument(0)),
+            (_JUMP_EQ, "", "deny", _AF_UNIX),
+            _load(_argument(1)),
+            (_AND, "", "", 0xF),
+            (_JUMP_EQ, "permit", "deny", _SOCK_STREAM),
         ],
-        "sendto": _is_null(4),
-        # Only the checker receives file descriptors (of a new candidate, from the zygote).
-        "recvmsg": [_PERMIT if may_receive_fds else _DENY],
+        ("sendto",): _is_null(4),
     }
 
 
-def _search(ranges: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Binary search: ranges are (first number, what to do up to the next range), ascending."""
-    if len(ranges) == 1:
-        return ranges[0][1]
-    middle = len(ranges) // 2
-    below, above = _search(ranges[:middle]), _search(ranges[middle:])
-    if len(below) <= 255:
-        return [(_JUMP_GE, len(below), 0, ranges[middle][0]), *below, *above]
-    # Conditional jumps reach 255 instructions; a longer one goes through an unconditional jump (0x05).
-    return [(_JUMP_GE, 0, 1, ranges[middle][0]), (0x05, 0, 0, len(below)), *below, *above]
+def _membership(numbers: list[int]) -> list[Line]:
+    """Permit these calls; any other goes on below. The number's low five bits choose a bit of one of a few words."""
+    words: dict[int, int] = {}
+    for number in numbers:
+        words[number >> 5] = words.get(number >> 5, 0) | 1 << (number & 31)
+    body: list[Line] = [_load(_NUMBER), (_AND, "", "", 31), (_TO_X, "", "", 0), _load(_NUMBER), (_SHIFT, "", "", 5)]
+    for place, word in sorted(words.items()):
+        body += [
+            (_JUMP_EQ, "", f"after {place}", place),
+            (_CONSTANT, "", "", word),
+            (_JUMP, "word", "", 0),
+            f"after {place}",
+        ]
+    return [*body, (_JUMP, "rare", "", 0), "word", (_SHIFT_X, "", "", 0), (_JUMP_SET, "permit", "rare", 1), "rare"]
 
 
 def build_filter(pid: int | None, may_receive_fds: bool = False, machine: tuple[int, int] | None = None) -> bytes:
@@ -115,31 +113,43 @@ def build_filter(pid: int | None, may_receive_fds: bool = False, machine: tuple[
     machine: (column of the system-call table, AUDIT_ARCH), by default this machine's. Raises UnsupportedMachine.
     """
     column, audit_arch = machine or syscalls.machine()
-    actions: dict[int, list[Instruction]] = {}
-    for name in syscalls.ALLOWED:
-        if (number := syscalls.number(name, column)) is not None:
-            actions[number] = [_PERMIT]
-    for name, body in _conditional(pid, may_receive_fds).items():
-        if (number := syscalls.number(name, column)) is not None:
-            actions[number] = body
-    ranges: list[tuple[int, list[Instruction]]] = []
-    gap = 0
-    for number, body in sorted(actions.items()):
-        if number > gap:
-            ranges.append((gap, [_DENY]))
-        # Neighbours with the same plain answer share one range.
-        if not ranges or ranges[-1][1] != body or len(body) > 1:
-            ranges.append((number, body))
-        gap = number + 1
-    ranges.append((gap, [_DENY]))
-    program: list[Instruction] = [
-        (_LOAD, 0, 0, _ARCH),
-        (_JUMP_EQ, 1, 0, audit_arch),
-        (_RETURN, 0, 0, _RET_KILL),  # a 32-bit call would be numbered by another table
-        (_LOAD, 0, 0, _NUMBER),
-        *_search(ranges),
+    # Only the checker receives file descriptors (of a new candidate, from the zygote).
+    plain = [*syscalls.ALLOWED, *(["recvmsg"] if may_receive_fds else [])]
+    numbers = [number for name in plain if (number := syscalls.number(name, column)) is not None]
+    lines: list[Line] = [
+        _load(_ARCH),
+        (_JUMP_EQ, "", "kill", audit_arch),  # a 32-bit call would be numbered by another table
+        *_membership(numbers),
+        _load(_NUMBER),
     ]
-    return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+    bodies = _conditional(pid)
+    for names in bodies:
+        for name in names:
+            if (number := syscalls.number(name, column)) is not None:
+                lines.append((_JUMP_EQ, f"on {names[0]}", "", number))
+    lines.append((_JUMP, "deny", "", 0))
+    for names, body in bodies.items():
+        lines += [f"on {names[0]}", *body]
+    for leaf, answer in _LEAVES.items():
+        lines += [leaf, (_RETURN, "", "", answer)]
+    return _assembled(lines)
+
+
+def _assembled(lines: list[Line]) -> bytes:
+    labels: dict[str, int] = {}
+    instructions = []
+    for line in lines:
+        if isinstance(line, str):
+            labels[line] = len(instructions)
+        else:
+            instructions.append(line)
+    program = b""
+    for at, (code, true, false, operand) in enumerate(instructions, start=1):
+        to = [labels[label] - at if label else 0 for label in (true, false)]
+        if code == _JUMP:  # how far it goes is its operand
+            to, operand = [0, 0], to[0]
+        program += struct.pack("HBBI", code, *to, operand)
+    return program
 
 
 class Filter:

@@ -75,20 +75,28 @@ def test_unknown_machines_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -
 def run_filter(program: bytes, data: bytes) -> int:
     """What the kernel would answer: classic BPF over a struct seccomp_data."""
     instructions = list(struct.iter_unpack("HBBI", program))
-    at = accumulator = 0
+    at = accumulator = x = 0
     while True:
         code, if_true, if_false, value = instructions[at]
         at += 1
         if code == 0x20:
             (accumulator,) = struct.unpack_from("<I", data, value)
+        elif code == 0x00:
+            accumulator = value
+        elif code == 0x07:
+            x = accumulator
         elif code == 0x54:
             accumulator &= value
+        elif code == 0x74:
+            accumulator >>= value
+        elif code == 0x7C:
+            accumulator >>= x
         elif code == 0x05:
             at += value
         elif code == 0x06:
             return value
         else:
-            holds = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}[code]
+            holds = {0x15: accumulator == value, 0x45: bool(accumulator & value)}[code]
             at += if_true if holds else if_false
 
 
