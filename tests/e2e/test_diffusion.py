@@ -1,33 +1,29 @@
 """A masked-diffusion run through the real command line: sandbox verdicts, buckets from denoising entropies, resume."""
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from ares.store import RunStore
-from tests.short_runs import ares, assert_same
+from tests import short_runs
+from tests.short_runs import assert_same
 
 pytestmark = pytest.mark.slow
-SMALL = [
+SHORTER = [
     "train.steps=2", "train.checkpoint_every=2", "rollout.prompts=4", "rollout.n=4", "learner.global_batch_prompts=4",
     "bootstrap.max_prompts=6", "validation.max_prompts=8", "validation.n=2", "validation.every=2",
     "algorithm.aepo.enabled=true", "algorithm.kl.reference_sync=1",
 ]  # fmt: skip
-
-
-def train(runs: Path, name: str, kill_at: str | None = None) -> int:
-    ended = ares(runs, "train", "tiny-diffusion", *SMALL, "--run", name, kill_at=kill_at, seconds=400)
-    if ended.returncode not in (0, -9):
-        pytest.fail(f"{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}")
-    return ended.returncode
+train = partial(short_runs.train, profile="tiny-diffusion")
 
 
 @pytest.fixture(scope="module")
 def diffusion_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("diffusion")
-    assert train(runs, "whole") == 0
+    assert train(runs, "whole", *SHORTER) == 0
     return runs
 
 
@@ -48,6 +44,6 @@ def test_a_masked_diffusion_model_goes_through_the_same_steps(diffusion_runs: Pa
 
 def test_killed_and_started_again_it_ends_in_the_same_bits(diffusion_runs: Path) -> None:
     for moment in ("1:rollout:inside", "2:experience:after", "2:update:inside"):
-        assert train(diffusion_runs, "killed", kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
-    assert train(diffusion_runs, "killed") == 0
+        assert train(diffusion_runs, "killed", *SHORTER, kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
+    assert train(diffusion_runs, "killed", *SHORTER) == 0
     assert_same(diffusion_runs, "whole", "killed")

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -11,27 +12,22 @@ from transformers import AutoImageProcessor, AutoModelForImageTextToText
 
 from ares.media import path_of
 from ares.store import RunStore
+from tests import short_runs
 from tests.ares.vision_builders import MODEL, image
 from tests.short_runs import ares, assert_same
 
 pytestmark = pytest.mark.slow
-SMALL = [
+SHORTER = [
     "train.steps=2", "train.checkpoint_every=2", "rollout.prompts=4", "rollout.n=4", "learner.global_batch_prompts=4",
     "bootstrap.max_prompts=6", "validation.max_prompts=8", "validation.n=2", "validation.every=2",
 ]  # fmt: skip
-
-
-def train(runs: Path, name: str, kill_at: str | None = None) -> int:
-    ended = ares(runs, "train", "tiny-vision", *SMALL, "--run", name, kill_at=kill_at, seconds=400)
-    if ended.returncode not in (0, -9):
-        pytest.fail(f"{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}")
-    return ended.returncode
+train = partial(short_runs.train, profile="tiny-vision")
 
 
 @pytest.fixture(scope="module")
 def vision_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("vision")
-    assert train(runs, "whole") == 0
+    assert train(runs, "whole", *SHORTER) == 0
     return runs
 
 
@@ -72,8 +68,8 @@ def test_mlflow_has_the_pictures_of_the_samples(vision_runs: Path) -> None:
 
 def test_killed_and_started_again_it_ends_in_the_same_bits(vision_runs: Path) -> None:
     for moment in ("1:rollout:inside", "2:experience:after", "2:update:inside"):
-        assert train(vision_runs, "killed", kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
-    assert train(vision_runs, "killed") == 0
+        assert train(vision_runs, "killed", *SHORTER, kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
+    assert train(vision_runs, "killed", *SHORTER) == 0
     assert_same(vision_runs, "whole", "killed")
 
 
