@@ -14,6 +14,7 @@ import pandas as pd
 import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Run as MlflowRun
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
@@ -72,15 +73,14 @@ class Tracking:
         client = MlflowClient(tracking_uri=self.uri)
         description = self.store.read_run()
         if description["mlflow_run_id"] is None or self._is_elsewhere(client, description["mlflow_run_id"]):
-            created = self._create(client, description)
-            description |= {
-                "mlflow_run_id": created,
-                "mlflow_experiment_id": client.get_run(created).info.experiment_id,
-            }
-            self.store.write_run(description)
+            created = self._create(client, description).info
+            description |= {"mlflow_run_id": created.run_id, "mlflow_experiment_id": created.experiment_id}
+            self.store.write_run(description)  # at once: what fails after it finds the entry when it is tried again
         else:
             self._logged = _last_logged(client, description["mlflow_run_id"])
             client.set_terminated(description["mlflow_run_id"], "RUNNING")
+        if self._logged < 0:
+            self._describe(client)
         self._client = client
         return client
 
@@ -94,7 +94,7 @@ class Tracking:
             return bool(error.error_code == "RESOURCE_DOES_NOT_EXIST")
         return False
 
-    def _create(self, client: MlflowClient, description: dict[str, Any]) -> str:
+    def _create(self, client: MlflowClient, description: dict[str, Any]) -> MlflowRun:
         settings = self.config.tracking
         experiment_id = open_experiment(client, settings.experiment, self.store.directory.parent)
         tags = settings.tags | {
@@ -108,13 +108,15 @@ class Tracking:
             tags |= {"ares.forked_at_phase": fork.phase or "commit", "ares.forked_commit": fork.commit}
         if settings.parent_run is not None:
             tags[MLFLOW_PARENT_RUN_ID] = settings.parent_run
-        created = client.create_run(experiment_id, run_name=self.store.name, tags=tags)
+        return client.create_run(experiment_id, run_name=self.store.name, tags=tags)
+
+    def _describe(self, client: MlflowClient) -> None:
+        """Log parameters and the profile; once more is no harm."""
         params = [Param(key, str(value)[:500]) for key, value in result_settings(self.config).items()]
-        client.log_batch(created.info.run_id, params=params[:100])
-        client.log_batch(created.info.run_id, params=params[100:])
+        client.log_batch(self._id, params=params[:100])
+        client.log_batch(self._id, params=params[100:])
         profile = yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False)
-        client.log_text(created.info.run_id, profile, "profile.yaml")
-        return str(created.info.run_id)
+        client.log_text(self._id, profile, "profile.yaml")
 
     def _log(self, client: MlflowClient, commit: Commit) -> None:
         values = commit.metrics | commit.timings

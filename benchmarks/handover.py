@@ -68,7 +68,7 @@ async def measured(model: str, settings: list[str]) -> tuple[float, float, float
 
 
 def main() -> None:
-    for shape in sys.argv[1:] or ["256,4", "1024,8"]:
+    for shape in sys.argv[1:] or ["256,4", "768,8"]:
         hidden, layers = map(int, shape.split(","))
         with tempfile.TemporaryDirectory() as folder:
             model = random_qwen(Path(folder) / "model", hidden, layers)

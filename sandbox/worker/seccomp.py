@@ -137,7 +137,7 @@ def build_filter(pid: int | None, may_receive_fds: bool = False, machine: tuple[
 
 def _assembled(lines: list[Line]) -> bytes:
     labels: dict[str, int] = {}
-    instructions = []
+    instructions: list[tuple[int, str, str, int]] = []
     for line in lines:
         if isinstance(line, str):
             labels[line] = len(instructions)

@@ -265,10 +265,13 @@ class MlflowServer:
 
 
 @pytest.mark.slow
-def test_mlflow_away_for_ten_steps_holds_nothing_up_and_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_mlflow_away_for_ten_steps_holds_nothing_up_and_is_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = MlflowServer(tmp_path)
     server.start()
-    with held(tmp_path, "run", "train.steps=14", MLFLOW_TRACKING_URI=server.uri) as (process, hold):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    with held(tmp_path, "run", "train.steps=14") as (process, hold):
         server.kill()
         hold.unlink()
         while len(RunStore(tmp_path / "run").committed_steps()) < 13:
