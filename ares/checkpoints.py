@@ -5,6 +5,7 @@ over safetensors: nothing is unpickled), whatever the number of ranks that wrote
 checkpoint (ares/learner.py), atomic writes and hashes (ares/store.py).
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -37,9 +38,24 @@ def write(folder: Path, name: str, tensors: Mapping[str, Tensor], first: bool = 
     if any(isinstance(tensor, DTensor) for tensor in tensors.values()):
         target = HuggingFaceStorageWriter(str(folder / name), save_distributed=True)
         dcp.save({key: tensor.detach() for key, tensor in tensors.items()}, storage_writer=target)
+        if first:  # it returns when every rank has written
+            for file in sorted((folder / name).glob("*.safetensors")):
+                _sort_metadata(file)
     elif first:
         kept = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
         save_file(kept, _whole_file(folder, name))
+
+
+def _sort_metadata(file: Path) -> None:
+    """Put the metadata of a safetensors file in order: it is written in another one each time, and files are hashed."""
+    with file.open("r+b") as handle:
+        size = int.from_bytes(handle.read(8), "little")
+        header = json.loads(handle.read(size))
+        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        assert len(text) <= size, f"{file}: its header grew"
+        handle.seek(8)
+        handle.write(text.ljust(size))
 
 
 def names(folder: Path, name: str) -> set[str]:

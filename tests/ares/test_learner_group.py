@@ -59,6 +59,14 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     ray.shutdown()
 
 
+def test_the_same_weights_make_the_same_checkpoint(pair: Pair) -> None:
+    written = [pair.call("save", f"written/{number}") for number in range(4)]
+    assert len({ref.sha256 for ref in written}) == 1
+    tensors = checkpoints.read(pair.store.directory / "written" / "0", checkpoints.POLICY)
+    for name, value in pair.weights()[0].items():
+        assert np.array_equal(tensors[name].numpy(), value)
+
+
 def test_two_ranks_see_what_one_sees(pair: Pair) -> None:
     whole = DataProto.load(pair.store.folder(pair.call("experience", pair.written(pair.sampled, "in"), "out")))
     for name in ("old_log_probs", "entropies", "ref_log_probs"):

@@ -53,7 +53,10 @@ def test_a_machine_killed_in_the_middle_of_a_step_leaves_the_run_as_it_would_hav
     cluster.remove_node(killed, allow_graceful=False)
     training.join()
     assert ended == [0]
-    assert sum(node["Alive"] for node in ray.nodes()) == 2
+    deadline = time.monotonic() + 60  # Ray may learn of it later than the run
+    while sum(node["Alive"] for node in ray.nodes()) > 2:
+        assert time.monotonic() < deadline, "the machine is still alive"
+        time.sleep(0.5)
     assert_same(tmp_path, "whole", "killed")
 
 
