@@ -21,7 +21,7 @@ DEFAULTS = {
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "TOKENIZERS_PARALLELISM": "false",
     # Learner and engine free and take the same large tensors again and again. By default each goes back to the kernel
-    # and comes as new pages of 4 kB, which takes a learner on a CPU a tenth of its time or more: benchmarks/allocation.py.
+    # and comes as new pages of 4 kB: a tenth of a learner's time on a CPU, or more (benchmarks/allocation.py).
     # Huge pages (hugetlb=1) would gain a little more, and cost every process that starts half a second.
     "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=17179869184",
 }
