@@ -6,11 +6,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import ares.learner as learner_module
 from algorithms.protocol import DataProto
 from ares.batch import as_sampled, shape, to_batch
 from ares.learner import Learner, UpdateResult
-from ares.optimizer import adamw, move_moments, take_step
 from ares.state import RunState, bucket_beta
 from tests.ares.builders import PAD, config, experienced, rows, shaped
 
@@ -239,36 +237,6 @@ def test_each_global_batch_is_one_optimiser_step() -> None:
     halves = learner("learner.global_batch_prompts=1")
     assert whole.update(shaped(whole, sampled())).metrics["actor/optimizer_steps"] == 1
     assert halves.update(shaped(halves, sampled())).metrics["actor/optimizer_steps"] == 2
-
-
-def test_moments_move_and_weights_stay() -> None:
-    layer = torch.nn.Linear(3, 2)
-    optimizer = adamw(layer, 0.1, config().learner)
-    layer(torch.ones(1, 3)).sum().backward()
-    take_step(optimizer, 0.1)
-    move_moments(optimizer, torch.device("meta"))  # any device but the weights'
-    for parameter in layer.parameters():
-        state = optimizer.state[parameter]
-        assert (state["exp_avg"].is_meta, state["exp_avg_sq"].is_meta, parameter.is_meta) == (True, True, False)
-        assert state["step"] == 1
-
-
-def test_an_optimiser_that_is_offloaded_makes_the_same_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    gae = ("algorithm.advantage.estimator=gae",)
-    one, other = learner(*gae), learner(*gae, "learner.offload_optimizer=true")
-    moved: list[torch.device] = []
-
-    def noted(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-        moved.append(device)
-        move_moments(optimizer, device)
-
-    monkeypatch.setattr(learner_module, "move_moments", noted)
-    for _ in range(2):
-        batch = shaped(one, sampled())
-        one.update(batch)
-        other.update(batch)
-    assert moved == [torch.device("cpu")] * 8  # policy's and critic's, before and after each update
-    assert equal(weights(one), weights(other))
 
 
 def test_the_learning_rate_warms_up_by_optimiser_steps() -> None:
