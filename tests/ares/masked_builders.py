@@ -1,5 +1,6 @@
 """A small masked-diffusion model of random weights in a directory of its own, and one that brings its own code."""
 
+import atexit
 import functools
 import json
 import random
@@ -28,6 +29,7 @@ torch.set_num_threads(1)
 def model_directory() -> Path:
     """The tiny architecture with random weights, its tokenizer, and a few problems beside it."""
     folder = Path(tempfile.mkdtemp(prefix="ares-masked-"))
+    atexit.register(shutil.rmtree, folder)
     split = split_problems(random.Random(0), 40, 12)
     texts = [text for problem in split.train for text in (problem.prompt, respond(problem.solution))]
     tokenizer = build_tokenizer(texts, VOCAB_SIZE, max_length=256, whole_words=WHOLE_WORDS)
@@ -43,6 +45,7 @@ def model_directory() -> Path:
 def remote_directory() -> Path:
     """The same weights under a model type that only the Python files in the directory know, as DiffuCoder's is."""
     folder = Path(tempfile.mkdtemp(prefix="ares-remote-"))
+    atexit.register(shutil.rmtree, folder)
     shutil.copytree(model_directory(), folder, dirs_exist_ok=True)
     for file in REMOTE_CODE.glob("*.py"):
         shutil.copy(file, folder)
