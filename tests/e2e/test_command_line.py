@@ -126,9 +126,12 @@ def test_rows_of_ones_own_with_a_reward_of_ones_own(tmp_path: Path, rows: list[d
     samples = pd.read_parquet(tmp_path / "own" / commit.artifacts["samples"].path)
     assert set(samples["id"]) <= {str(row) for row in range(20)}
 
-    # A finished run goes on when it is made longer.
-    ended = ares(tmp_path, "resume", "own", "train.steps=2")
+
+@pytest.mark.slow
+def test_a_finished_run_goes_on_when_it_is_made_longer(tmp_path: Path) -> None:
+    assert train(tmp_path, "longer", "train.steps=1") == 0
+    ended = ares(tmp_path, "resume", "longer", "train.steps=2")
     assert ended.returncode == 0, ended.stderr
     assert "going on after step 1" in ended.stdout
-    told = json.loads(ares(tmp_path, "status", "own", "--json").stdout)
+    told = json.loads(ares(tmp_path, "status", "longer", "--json").stdout)
     assert (told["state"], told["step"], told["steps"]) == ("finished", 2, 2)
