@@ -53,7 +53,7 @@ def layout(lengths: Tensor, pack: bool) -> Layout:
         fewest = -(-sum(sizes) // PACK_WIDTH)
         # Rows near a third or a half of the width fill one line more with less left over.
         tried = [_divided(sizes, parts) for parts in range(fewest, min(fewest + 3, len(sizes) + 1))]
-        lines, loads = min([*tried, (lines, loads)], key=lambda division: len(division[1]) * max(division[1]))
+        lines, loads = min([(lines, loads), *tried], key=lambda division: len(division[1]) * max(division[1]))
     offsets, filled = [0] * len(sizes), [0] * len(loads)
     for index, line in enumerate(lines):
         offsets[index] = filled[line]

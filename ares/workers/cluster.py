@@ -257,7 +257,15 @@ class Cluster:
     def _start(self) -> None:
         learner, rollout = self.config.learner, self.config.rollout
         threads = learner.threads * learner.ranks + rollout.threads * rollout.engines
+        joining = not ray.is_initialized()
         connect(max(os.cpu_count() or 1, threads))
+        if joining and (free := ray.available_resources().get("CPU", 0.0)) < threads:
+            logger.warning(
+                "learner.ranks=%d × threads=%d + rollout.engines=%d × threads=%d need %d CPUs, and the Ray cluster has "
+                "%g free of %g: the run waits for more",
+                learner.ranks, learner.threads, rollout.engines, rollout.threads,
+                threads, free, ray.cluster_resources().get("CPU", 0.0),
+            )  # fmt: skip
         available = ray.cluster_resources().get("GPU", 0)
         check_gpus(self.config, int(available), "the Ray cluster")
         if self._placement is None and uses_gpus(self.config, available):

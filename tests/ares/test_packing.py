@@ -53,6 +53,11 @@ def test_skewed_rows_are_packed_tightly() -> None:
     assert laid.width <= 1.1 * PACK_WIDTH
 
 
+def test_rows_of_one_length_need_no_mask() -> None:
+    """Three of them would fill a line as tightly, and be masked from each other for it."""
+    assert not layout(torch.full((27,), 152), pack=True).packed
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_ranks_share_rows_so_that_none_has_much_more_to_do(ranks: int) -> None:
     lengths = torch.randint(1, 400, (64,), generator=torch.Generator().manual_seed(1))

@@ -57,7 +57,8 @@ class Sampler:
     """The actor with the learner's weights in it."""
 
     def __init__(self) -> None:
-        ray.init(address="local", num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
+        # One CPU for this engine, two for the run of a test.
+        ray.init(address="local", num_cpus=3, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
         self.actor = ray.remote(careless()).options(num_cpus=1).remote(CONFIG.model_dump(mode="json"))
         self.learner = Learner(CONFIG)
         self.version = 0
@@ -108,6 +109,15 @@ def long_requests(count: int) -> list[Request]:
     """Prompts of 200 tokens that share their first 190: longer than a block of the prefix cache (128)."""
     shared = np.random.default_rng(0).integers(3, 300, 190).tolist()
     return [Request([*shared, *np.random.default_rng(i).integers(3, 300, 10).tolist()], i) for i in range(count)]
+
+
+def test_prompts_that_do_not_fit_into_one_pass_are_answered(vllm: Sampler) -> None:
+    """vLLM would cut the last one in two, and cannot take back the draw of a CPU's generator after the first half."""
+    draws = np.random.default_rng(0).integers(3, 300, (20, 280))  # 5,600 tokens; a pass takes 4,096
+    asked = [Request(prompt.tolist(), seed) for seed, prompt in enumerate(draws)]
+    found = vllm.sample(asked)
+    assert [len(row) > 0 for row in found["token_ids"]] == [True] * 20
+    assert_same_samples(found.iloc[-2:], vllm.sample(asked[-2:]))
 
 
 def test_the_same_requests_give_the_same_bits_and_seeds_decide(vllm: Sampler) -> None:
