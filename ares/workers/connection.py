@@ -11,6 +11,8 @@ from typing import Any
 
 import ray
 
+from ares.config import ConfigError
+
 logger = logging.getLogger(__name__)
 ATTEMPTS = 3
 
@@ -29,13 +31,19 @@ SETTINGS = (
 
 
 def connect(cpus: int) -> None:
-    """Join Ray unless this process has; `cpus`: of a Ray of its own."""
+    """Join Ray unless this process has; `cpus`: of a Ray of its own. ConfigError where RAY_ADDRESS lets none in."""
     if ray.is_initialized():
         return
     quiet: dict[str, Any] = {"logging_level": logging.WARNING, "log_to_driver": False}
     address = os.environ.get("RAY_ADDRESS")
     if address:
-        ray.init(address=address, runtime_env=shipped(), **quiet)
+        try:
+            ray.init(address=address, runtime_env=shipped(), **quiet)
+        except ConnectionError as error:
+            raise ConfigError(
+                f"RAY_ADDRESS={address}: {error}. Is it running (`ray status`)? A cluster that asks for a token wants "
+                "RAY_AUTH_MODE=token here too (docs/operations.md)."
+            ) from error
         return
     for attempt in range(1, ATTEMPTS + 1):
         try:
