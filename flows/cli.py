@@ -184,7 +184,8 @@ def up(
         with Services(ports, concurrent_runs, console.print) as services:
             console.print(f"Prefect  http://127.0.0.1:{prefect_port}")
             console.print(f"MLflow   http://127.0.0.1:{mlflow_port}")
-            console.print(f"runs     {services.runs}")
+            given = os.environ.get("ARES_RUNS", "")
+            console.print(f"runs     {services.runs}{f', the copy of {given}' if '://' in given else ''}")
             console.print(f"\nexport PREFECT_API_URL={ports.api}")
             console.print("prefect deployment run ares-train/ares-train --param profile=tiny-math --param run=first")
             console.print("Ctrl-C or `ares down` ends all of it.", style="dim")
