@@ -1,3 +1,5 @@
+"""The optimiser's moments: on their way to another device and back, and the same updates for it."""
+
 import pytest
 import torch
 
