@@ -221,8 +221,8 @@ class LearnerConfig(Strict):
     global_batch_prompts: int = Field(8, ge=1)
     """Prompts (times n samples) per optimiser step. Must divide rollout.prompts."""
     micro_batch_tokens: int = Field(16384, ge=1)
-    """Tokens in one forward and backward pass; bounds memory, does not change the update. Rows of up to 512 tokens are
-    packed and count as they are, longer ones as the longest beside them."""
+    """Tokens in one forward and backward pass; bounds memory, does not change the update. A prompt that several rows
+    have counts once; models whose rows cannot share a line count every row as the longest beside it."""
     critic_lr: float = Field(1e-5, gt=0)
     """Learning rate of the value model (estimator gae)."""
     critic_clip: float = Field(0.5, gt=0)

@@ -1,7 +1,7 @@
 """A causal LM as the learner sees it: hidden states of response tokens, then log-probs without a [tokens, vocab] array.
 
-Short rows are laid side by side without padding (ares/packing.py); longer ones stand at the left edge, padded on the
-right, so causal attention needs no mask. Either way a prompt's left padding costs nothing. Not covered: models that
+Rows lie in one line without padding, a prompt that several have once (ares/packing.py); of models that do not allow it,
+each has a line of its own, padded on the right, so causal attention needs no mask either. Not covered: models that
 transform their logits after the head (they are refused at loading).
 """
 
@@ -18,7 +18,8 @@ from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import ModelConfig
-from ares.packing import Layout, layout
+from ares.packing import Layout, RowSizes, layout
+from ares.row_attention import can_regroup, no_mask, regroup
 from ares.sharding import Whole
 
 Decode = Callable[..., Tensor]
@@ -46,7 +47,7 @@ class LanguageModel:
         self.decoder = model.get_decoder()
         self.head = model.get_output_embeddings()
         self.compute_dtype = compute_dtype
-        self.packs = keeps_rows_apart(self.decode, model.get_input_embeddings().num_embeddings, self.head.weight.device)
+        self.packs = packs(self.decoder, self.decode, model.get_input_embeddings().num_embeddings)
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device) -> Self:
@@ -94,9 +95,10 @@ class LanguageModel:
         """What the head adds to its logits [V], in the type it computes in."""
         return None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
 
-    def row_tokens(self, batch: DataProto) -> Tensor:
-        """Tokens that a row costs in a pass: [B]."""
-        return batch.tensor("attention_mask").sum(1)
+    def row_sizes(self, batch: Any) -> RowSizes:
+        """What rows cost in a pass. batch: prompts [B, P], attention_mask [B, P+L], of a DataProto or a pass."""
+        tensors = batch.batch if isinstance(batch, DataProto) else batch
+        return row_sizes(tensors["prompts"], tensors["attention_mask"])
 
     def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
         """The batch as an iteration of the update sees it: every one alike."""
@@ -118,7 +120,7 @@ class LanguageModel:
     def _response_hidden(self, batch: Any) -> Tensor:
         device = self.head.weight.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
-            return response_hidden(self.decode, batch, self.packs)
+            return response_hidden(self.decode, batch, self.row_sizes(batch), self.packs)
 
     def _check_head(self, path: str) -> None:
         """Some architectures scale or cap logits after the head; their log-probs would be silently wrong."""
@@ -144,7 +146,7 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.weight)
         self.decoder.eval()
         self.to(device)
-        self.packs = keeps_rows_apart(self.decode, self.decoder.config.vocab_size, device)
+        self.packs = packs(self.decoder, self.decode, self.decoder.config.vocab_size)
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
         """Hidden states of rows laid out in lines, as text_decode's."""
@@ -152,49 +154,70 @@ class Critic(nn.Module):
 
     def values(self, batch: Any) -> Tensor:
         """Value before each response token: [N], row after row."""
-        return self.head(response_hidden(self.decode, batch, self.packs))[:, 0]
+        sizes = row_sizes(batch["prompts"], batch["attention_mask"])
+        return self.head(response_hidden(self.decode, batch, sizes, self.packs))[:, 0]
 
 
 def text_decode(decoder: Any, ids: Tensor, laid: Layout) -> Tensor:
     """Hidden states [lines, width, H] that a transformers decoder has for ids [lines, width]."""
-    positions = {"position_ids": laid.position_ids()} if laid.packed else {}
-    return decoder(input_ids=ids, use_cache=False, **positions).last_hidden_state
+    where = {}
+    if laid.blocks:
+        where = {"position_ids": laid.position_ids(), "attention_mask": no_mask(ids.device), "layout": laid}
+    return decoder(input_ids=ids, use_cache=False, **where).last_hidden_state
 
 
-def response_hidden(decode: Decode, batch: Any, pack: bool = False) -> Tensor:
+def row_sizes(prompts: Tensor, attention_mask: Tensor) -> RowSizes:
+    """Sizes of rows with these prompts [B, P] and tokens [B, P+L]; rows that follow each other may share a prompt."""
+    shown = attention_mask[:, : prompts.shape[1]]
+    other = torch.ones(len(prompts), dtype=torch.bool, device=prompts.device)
+    other[1:] = ((prompts[1:] != prompts[:-1]) | (shown[1:] != shown[:-1])).any(1)
+    return RowSizes(attention_mask.sum(1), shown.sum(1), other.cumsum(0))
+
+
+def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool) -> Tensor:
     """Hidden states that predict the response tokens, row after row: [N, H].
 
     batch: prompts [B, P] (left-padded), responses [B, L] (right-padded), attention_mask [B, P+L], response_mask [B, L].
-    `pack`: several rows may share a line (`keeps_rows_apart` says whether the decoder allows it).
+    `pack`: several rows may share a line (`packs` says whether the decoder allows it).
     """
     mask = batch["attention_mask"].bool()
-    lengths = mask.sum(1)
-    laid = layout(lengths, pack)
+    laid = layout(sizes, pack)
     ids = torch.zeros(laid.lines * laid.width, dtype=torch.long, device=mask.device)
     ids[laid.place] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
     hidden = decode(ids.view(laid.lines, laid.width), laid, batch)
     # The response's tokens are the row's last ones (a response mask may leave some of them out).
     response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
-    offset = laid.position - (lengths - response)[laid.row] + 1  # index of the response token that a token predicts
+    offset = (
+        laid.position - (sizes.tokens - response)[laid.row] + 1
+    )  # index of the response token that a token predicts
     predicts = (offset >= 0) & (offset < response[laid.row])
     wanted = batch["response_mask"].bool()[laid.row[predicts], offset[predicts]]
     return hidden.flatten(0, 1)[laid.place[predicts][wanted]]
 
 
+def packs(decoder: Any, decode: Decode, vocabulary: int) -> bool:
+    """Whether rows may lie in one line; the decoder then takes them so."""
+    if not can_regroup(decoder):
+        return False
+    regroup(decoder)
+    return keeps_rows_apart(decode, vocabulary, decoder.device)
+
+
 @torch.no_grad()
 def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> bool:
-    """Whether two rows side by side, told apart by position ids alone, pass as they do one by one.
+    """Whether rows in one line, two of them with one prompt, pass as they do one by one.
 
     Architectures that carry a state along the line, or take no notice of positions, mix them up without a word.
     """
-    lengths = torch.tensor([5, 7], device=device)
-    ids = torch.arange(12, device=device) % vocabulary
-    together = layout(lengths, pack=True)
-    side_by_side = torch.zeros_like(ids)
-    side_by_side[together.place] = ids
-    found = decode(side_by_side[None], together).flatten(0, 1)[together.place]
-    parts = zip(ids.split([5, 7]), lengths.split(1), strict=True)
-    alone = [decode(part[None], layout(length, pack=False)) for part, length in parts]
+    ids = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 6, 7, 8, 13], device=device) % vocabulary
+    lengths = torch.tensor([5, 7, 4], device=device)
+    sizes = RowSizes(lengths, torch.tensor([2, 3, 3], device=device), torch.tensor([0, 1, 1], device=device))
+    together = layout(sizes, pack=True)
+    line = ids.new_zeros(together.width)
+    line[together.place] = ids
+    found = decode(line[None], together)[0, together.place]
+    parts = zip(ids.split(lengths.tolist()), lengths.split(1), strict=True)
+    alone = [decode(part[None], layout(RowSizes.alone(length), pack=False)) for part, length in parts]
     return torch.allclose(found, torch.cat(alone, 1)[0], atol=1e-3, rtol=1e-3)
 
 

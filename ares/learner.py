@@ -131,11 +131,11 @@ class Learner:
 
         Ranks with parts of the weights need each other in every pass: who has fewer batches passes a row for nothing.
         """
-        lengths = self.policy.row_tokens(batch)
+        sizes = self.policy.row_sizes(batch)
         budget = self.config.learner.micro_batch_tokens
         own, *others = (
-            [rows[part] for part in micro_batches(lengths[rows], budget, self.policy.packs)] if len(rows) else []
-            for rows in self.ranks.shares(lengths, of_others=self.sharded)
+            [rows[part] for part in micro_batches(sizes[rows], budget, self.policy.packs)] if len(rows) else []
+            for rows in self.ranks.shares(sizes, of_others=self.sharded)
         )
         idle = max(len(parts) for parts in [own, *others]) - len(own)
         return [(rows, False) for rows in own] + [(torch.tensor([0]), True)] * idle

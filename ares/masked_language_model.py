@@ -19,7 +19,7 @@ from ares.config import ModelConfig
 from ares.engines.sampling import keyed_uniform
 from ares.keys import derive_seed
 from ares.language_model import ModelError, TokenLogProbs, without_dropout
-from ares.packing import micro_batches
+from ares.packing import RowSizes, micro_batches
 
 PER_ITERATION = "iteration_"
 """Prefix of fields [B, I, …] that hold a value for each iteration of an update."""
@@ -98,7 +98,7 @@ class MaskedLanguageModel:
         entropies = torch.zeros(rows, length)
         for iteration in range(iterations):
             whole = batch.union(DataProto.from_dict({"mask_seeds": seeds[:, iteration]}))
-            for chosen in micro_batches(self.row_tokens(batch), token_budget, self.packs):
+            for chosen in micro_batches(self.row_sizes(batch), token_budget, self.packs):
                 part = self.on_device(whole[chosen])
                 response = part["response_mask"].bool().cpu()
                 own = self.token_log_probs(part, temperature)
@@ -122,10 +122,10 @@ class MaskedLanguageModel:
         """What `token_log_probs` is given of some rows: their tensors by name."""
         return rows.batch.to(self.head.weight.device)
 
-    def row_tokens(self, batch: DataProto) -> Tensor:
-        """Tokens that a row costs in a pass: [B]."""
+    def row_sizes(self, batch: DataProto) -> RowSizes:
+        """What rows cost in a pass."""
         prompts = batch.tensor("attention_mask")[:, : batch.tensor("prompts").shape[1]].sum(1)
-        return VERSIONS * (prompts + batch.tensor("canvas").shape[1])
+        return RowSizes.alone(VERSIONS * (prompts + batch.tensor("canvas").shape[1]))
 
     def token_log_probs(self, batch: Any, temperature: float) -> TokenLogProbs:
         """Coupled log-prob of each response token, and its entropy (nats) when all places are masked.

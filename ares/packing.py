@@ -1,18 +1,47 @@
-"""Rows of unequal length through a model: micro-batches within a token budget, rows laid side by side without padding.
+"""Rows of unequal length through a model without padding: all tokens of a pass in one line, a shared prompt once.
 
-Covered: which rows pass together, where each of their tokens lies, the rows' fair division among ranks. Attention is
-kept within a row by position ids that begin anew with each row; transformers builds the block-diagonal mask from them.
-A mask grows with the square of the width, and on a CPU so does its cost: packs are 512 tokens wide. Longer rows keep a
-line of their own beside rows of similar length. Not covered: variable-length attention kernels of GPUs.
+Covered: which rows pass together, where each of their tokens lies and how attention regroups them (row_attention.py
+does it), the rows' fair division among ranks. Models whose rows cannot be told apart in one line get one row a line,
+padded on the right. Not covered: what else rows share than their prompt.
 """
 
 import heapq
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-PACK_WIDTH = 512
+SIMILAR = 0.75
+"""Rows whose attention is computed together: the shortest has at least this share of the longest's tokens."""
+
+
+@dataclass(frozen=True)
+class RowSizes:
+    """How many tokens rows have, and which of them begin with the same prompt: [B] each."""
+
+    tokens: Tensor
+    prompts: Tensor
+    """Tokens of the prompt, counted in `tokens`."""
+    group: Tensor
+    """Rows of one number have one prompt."""
+
+    @classmethod
+    def alone(cls, tokens: Tensor) -> "RowSizes":
+        """Rows that share nothing."""
+        return cls(tokens, torch.zeros_like(tokens), torch.arange(len(tokens), device=tokens.device))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, rows: Tensor) -> "RowSizes":
+        return RowSizes(self.tokens[rows], self.prompts[rows], self.group[rows])
+
+    def shared(self) -> Tensor:
+        """Tokens of each row that lie in the line already, since the row before has the same prompt: [B]."""
+        again = torch.zeros_like(self.group, dtype=torch.bool)
+        again[1:] = self.group[1:] == self.group[:-1]
+        return torch.where(again, self.prompts, 0)
 
 
 @dataclass(frozen=True)
@@ -22,83 +51,114 @@ class Layout:
     width: int
     lines: int
     place: Tensor
-    """[N] of each token, row after row: its index in the flattened array."""
+    """[N] of each token, row after row: its index in the flattened array. Tokens of a shared prompt have one place."""
     row: Tensor
     """[N] row of each token."""
     position: Tensor
     """[N] position of each token in its row."""
+    leads: list[bool]
+    """Of each row, whether its prompt lies at its own place, and not at an earlier row's."""
+    blocks: list[Tensor]
+    """Places [rows, tokens] of rows of similar length, padded on the right; none: every row has a line of its own."""
+    first_met: Tensor
+    """[width]: where in the blocks, flattened and one after the other, each place of the line is met first."""
 
     @property
     def rows(self) -> int:
         """How many rows are laid out."""
-        return int(self.row[-1]) + 1
-
-    @property
-    def packed(self) -> bool:
-        """Whether a line holds several rows."""
-        return len(self.row) > 0 and self.lines <= int(self.row[-1])
+        return len(self.leads)
 
     def position_ids(self) -> Tensor:
-        """[lines, width]; a place that holds no token has position 0 and so is a row of its own."""
+        """[lines, width]; a place that holds no token has position 0."""
         ids = torch.zeros(self.lines * self.width, dtype=torch.long, device=self.place.device)
         ids[self.place] = self.position
         return ids.view(self.lines, self.width)
 
 
-def layout(lengths: Tensor, pack: bool) -> Layout:
-    """Rows of these lengths [B], packed where that is allowed and none is longer than PACK_WIDTH, else one a line."""
-    sizes = lengths.tolist()
-    lines, loads = list(range(len(sizes))), sizes
-    if pack and max(sizes) <= PACK_WIDTH:
-        fewest = -(-sum(sizes) // PACK_WIDTH)
-        # Rows near a third or a half of the width fill one line more with less left over.
-        tried = [_divided(sizes, parts) for parts in range(fewest, min(fewest + 3, len(sizes) + 1))]
-        lines, loads = min([(lines, loads), *tried], key=lambda division: len(division[1]) * max(division[1]))
-    offsets, filled = [0] * len(sizes), [0] * len(loads)
-    for index, line in enumerate(lines):
-        offsets[index] = filled[line]
-        filled[line] += sizes[index]
-    width = max(loads)
-    device = lengths.device
-    start = torch.tensor([line * width + offset for line, offset in zip(lines, offsets, strict=True)], device=device)
-    row = torch.repeat_interleave(torch.arange(len(sizes), device=device), lengths)
-    position = torch.arange(len(row), device=device) - (lengths.cumsum(0) - lengths)[row]
-    return Layout(width, len(loads), start[row] + position, row, position)
+def layout(sizes: RowSizes, pack: bool) -> Layout:
+    """Rows in one line where that is allowed (a prompt that follows itself is left out), else one a line."""
+    tokens, device = sizes.tokens, sizes.tokens.device
+    row = torch.repeat_interleave(torch.arange(len(sizes), device=device), tokens)
+    position = torch.arange(len(row), device=device) - (tokens.cumsum(0) - tokens)[row]
+    if not pack:
+        width = int(tokens.max())
+        return Layout(width, len(sizes), row * width + position, row, position, [True] * len(sizes), [], row[:0])
+    shared = sizes.shared()
+    own = tokens - shared
+    # A row's own tokens begin at `start`; those it shares lie where the first row of its group has them.
+    start = own.cumsum(0) - own
+    leader = torch.where(shared == 0, torch.arange(len(sizes), device=device), 0).cummax(0).values
+    place = torch.where(position < shared[row], start[leader][row] + position, start[row] + position - shared[row])
+    blocks = _blocks(tokens, place)
+    met = torch.cat([block.flatten() for block in blocks])
+    width, times = int(own.sum()), torch.arange(len(met), device=device)
+    first_met = torch.full((width,), len(met), device=device).scatter_reduce(0, met, times, "amin")
+    return Layout(width, 1, place, row, position, (shared == 0).tolist(), blocks, first_met)
 
 
-def micro_batches(lengths: Tensor, token_budget: int, pack: bool = True) -> list[Tensor]:
+def _blocks(tokens: Tensor, place: Tensor) -> list[Tensor]:
+    """The places of rows of similar length as [rows, tokens] each; what pads a row is its own first token."""
+    ordered, order = tokens.sort(descending=True, stable=True)
+    lengths, first = ordered.tolist(), [0]
+    for number, length in enumerate(lengths):
+        if length < SIMILAR * lengths[first[-1]]:
+            first.append(number)
+    begins = tokens.cumsum(0) - tokens
+    blocks = []
+    for start, end in pairwise([*first, len(lengths)]):
+        chosen = order[start:end]
+        offset = torch.arange(lengths[start], device=tokens.device)
+        offset = torch.where(offset < tokens[chosen, None], offset, 0)
+        blocks.append(place[begins[chosen, None] + offset])
+    return blocks
+
+
+def micro_batches(sizes: RowSizes, token_budget: int, pack: bool = True) -> list[Tensor]:
     """Rows [B] that pass together, longest first: at most `token_budget` tokens, or one row that has more.
 
-    Rows that are packed count their own tokens, other rows the longest's length each. Every row is in one batch.
+    Packed, rows of one prompt follow each other, and the prompt counts once; else rows count the longest's length each.
     """
-    order = torch.argsort(lengths, descending=True, stable=True)
-    sizes = lengths[order].tolist()
+    order = torch.argsort(sizes.tokens, descending=True, stable=True)
+    if pack:
+        number = torch.unique(sizes.group, return_inverse=True)[1]
+        longest = torch.zeros_like(sizes.tokens).scatter_reduce(0, number, sizes.tokens, "amax")[number]
+        for key in (number, -longest):
+            order = order[torch.argsort(key[order], stable=True)]
+    sizes = sizes[order]
+    whole, own = sizes.tokens.tolist(), (sizes.tokens - sizes.shared()).tolist()
     batches: list[Tensor] = []
     start = tokens = 0
-    for row, size in enumerate(sizes):
-        side_by_side = pack and size <= PACK_WIDTH
-        cost = size if side_by_side else sizes[start]
-        first_packed = side_by_side and sizes[start] > PACK_WIDTH
-        if row > start and (tokens + cost > token_budget or first_packed):
+    for row in range(len(whole)):
+        cost = own[row] if pack else whole[start]
+        if row > start and tokens + cost > token_budget:
             batches.append(order[start:row])
             start, tokens = row, 0
-            cost = size
+            cost = whole[row]
         tokens += cost
     return [*batches, order[start:]]
 
 
-def share_rows(lengths: Tensor, ranks: int) -> list[Tensor]:
-    """Rows [B] for each rank, about equally many tokens each (longest first, to the rank that has least)."""
-    ranked = torch.tensor(_divided(lengths.tolist(), ranks)[0])
-    return [(ranked == rank).nonzero()[:, 0] for rank in range(ranks)]
+def share_rows(sizes: RowSizes, ranks: int) -> list[Tensor]:
+    """Rows [B] for each rank, about equally many tokens each; where it is no slower, rows of one prompt together."""
+    number = torch.unique(sizes.group, return_inverse=True)[1]
+    groups = torch.zeros(int(number.max()) + 1, dtype=torch.long).index_add(0, number, sizes.tokens - sizes.shared())
+    by_group = torch.tensor(_divided(groups.tolist(), ranks))[number]
+    by_row = torch.tensor(_divided(sizes.tokens.tolist(), ranks))
+    divisions = [[(part == rank).nonzero()[:, 0] for rank in range(ranks)] for part in (by_group, by_row)]
+
+    def slowest(division: list[Tensor]) -> int:
+        parts = [sizes[rows] for rows in division]
+        return max(int((part.tokens - part.shared()).sum()) for part in parts)
+
+    return min(divisions, key=slowest)
 
 
-def _divided(sizes: list[int], parts: int) -> tuple[list[int], list[int]]:
-    """Part of each item and load of each part (Graham's longest-processing-time rule)."""
+def _divided(sizes: list[int], parts: int) -> list[int]:
+    """Part of each item, of about equal sums (Graham's longest-processing-time rule)."""
     heap = [(0, part) for part in range(parts)]
     chosen = [0] * len(sizes)
     for item in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         load, part = heapq.heappop(heap)
         chosen[item] = part
         heapq.heappush(heap, (load + sizes[item], part))
-    return chosen, [load for load, _ in sorted(heap, key=lambda entry: entry[1])]
+    return chosen

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ares.packing import share_rows
+from ares.packing import RowSizes, share_rows
 
 T = TypeVar("T")
 PATIENCE = timedelta(minutes=30)
@@ -37,11 +37,11 @@ class Ranks:
         dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=count, timeout=PATIENCE)
         return cls(rank, count)
 
-    def shares(self, lengths: Tensor, of_others: bool = False) -> list[Tensor]:
-        """This rank's rows of a batch whose rows have these lengths [B]; if asked for, then those of the others."""
+    def shares(self, sizes: RowSizes, of_others: bool = False) -> list[Tensor]:
+        """This rank's rows of a batch; if asked for, then those of the others."""
         if self.count == 1:
-            return [torch.arange(len(lengths))]
-        found = share_rows(lengths, self.count)
+            return [torch.arange(len(sizes))]
+        found = share_rows(sizes, self.count)
         own = found.pop(self.rank)
         return [own, *(found if of_others else [])]
 

@@ -5,7 +5,7 @@ not; the tower trained or frozen; marks that are never sampled. A picture that s
 the tower once. Not covered: architectures that hand pictures to later layers too (Qwen3-VL), a critic.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +17,8 @@ from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.language_model import LanguageModel, ModelError, from_pretrained
 from ares.media import MediaReader, Patches
-from ares.packing import Layout
+from ares.packing import Layout, RowSizes
+from ares.row_attention import no_mask
 
 NEVER = -1e4
 """Logit of a mark that stands for a picture: its probability is exactly 0, for engine and learner alike."""
@@ -115,6 +116,13 @@ class VisionLanguageModel(LanguageModel):
         (media,) = rows.require("media_references")
         return {**super().on_device(rows), "pictures": Pictures.read(self.reader, list(media))}
 
+    def row_sizes(self, batch: Any) -> RowSizes:
+        """As LanguageModel's; a prompt with other pictures is another prompt."""
+        sizes = super().row_sizes(batch)
+        shown = list(batch.require("media_references")[0]) if isinstance(batch, DataProto) else batch["pictures"].rows
+        other = torch.tensor([False, *(a != b for a, b in pairwise(map(list, shown)))], device=sizes.group.device)
+        return replace(sizes, group=sizes.group + other.cumsum(0))
+
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
         """Hidden states [lines, width, H] of rows laid out in lines, with their pictures."""
         pictures = Pictures([], [[] for _ in range(laid.rows)]) if batch is None else batch["pictures"]
@@ -125,11 +133,9 @@ class VisionLanguageModel(LanguageModel):
             [self.inputs.positions(tokens[a:b], pictures, row) for row, (a, b) in enumerate(pairwise(bounds))], 1
         )
         positions = positions.view(3, *ids.shape)
-        if laid.packed:  # the first of four tells rows apart, the others are where tokens are
-            positions = torch.cat([laid.position_ids()[None], positions])
-        by_place = sorted(range(laid.rows), key=lambda row: int(laid.place[bounds[row]]))
-        embedded = self.inputs.embed(ids, pictures, by_place)
-        return self.decoder(inputs_embeds=embedded, position_ids=positions, use_cache=False).last_hidden_state
+        where = {"attention_mask": no_mask(ids.device), "layout": laid} if laid.blocks else {}
+        embedded = self.inputs.embed(ids, pictures, [row for row, leads in enumerate(laid.leads) if leads])
+        return self.decoder(inputs_embeds=embedded, position_ids=positions, use_cache=False, **where).last_hidden_state
 
     def head_bias(self) -> Tensor | None:
         """What is added to the logits [V]: marks are never sampled."""

@@ -1,8 +1,8 @@
-"""One update on responses of skewed lengths: rows padded as they come, sorted by length, packed.
+"""One update on responses of skewed lengths: rows padded as they come, sorted by length, in one line.
 
-CPU seconds of one thread (process time), so that other work on the machine counts little. The three must agree.
+CPU seconds of one thread (process time), so that other work on the machine counts little. All must agree.
 
-    python -m benchmarks.packing [ROWS]
+    python -m benchmarks.packing [ROWS [PROMPT_TOKENS]]
 """
 
 import sys
@@ -18,11 +18,11 @@ import torch
 from algorithms.protocol import DataProto
 from ares.batch import to_batch
 from ares.learner import Learner
-from ares.packing import micro_batches
+from ares.packing import RowSizes, micro_batches
 from ares.profiles import load
 from benchmarks.models import random_qwen
 
-REPEATS = 3
+REPEATS, GROUP = 3, 8
 
 
 def skewed(count: int) -> list[int]:
@@ -31,12 +31,15 @@ def skewed(count: int) -> list[int]:
     return np.clip(rng.lognormal(np.log(64), 0.9, count), 4, 480).astype(int).tolist()
 
 
-def batch(lengths: list[int]) -> DataProto:
+def batch(lengths: list[int], prompt: int = 24) -> DataProto:
+    """Rows in groups of GROUP, whose prompts have this many tokens."""
     rng = np.random.default_rng(1)
+    prompts = [rng.integers(3, 300, prompt).tolist() for _ in range(-(-len(lengths) // GROUP))]
     rows = pd.DataFrame(
         {
-            "slot": row // 8, "id": f"p{row // 8}", "sample": row % 8, "answer": "1", "accuracy": 1.0, "format": 1.0,
-            "prompt_token_ids": rng.integers(3, 300, 24).tolist(), "token_ids": rng.integers(3, 300, length).tolist(),
+            "slot": row // GROUP, "id": f"p{row // GROUP}", "sample": row % GROUP,
+            "answer": "1", "accuracy": 1.0, "format": 1.0,
+            "prompt_token_ids": prompts[row // GROUP], "token_ids": rng.integers(3, 300, length).tolist(),
             "log_probs": np.zeros(length, np.float32), "finish_reason": "stop",
         }
         for row, length in enumerate(lengths)
@@ -49,21 +52,26 @@ def batch(lengths: list[int]) -> DataProto:
     return found
 
 
-def as_they_come(lengths: torch.Tensor, budget: int) -> list[torch.Tensor]:
+Division = Callable[[RowSizes, int], list[torch.Tensor]]
+
+
+def as_they_come(sizes: RowSizes, budget: int) -> list[torch.Tensor]:
     """Rows in their order, each batch padded to the longest of all."""
-    return list(torch.arange(len(lengths)).split(max(1, budget // int(lengths.max()))))
+    return list(torch.arange(len(sizes)).split(max(1, budget // int(sizes.tokens.max()))))
 
 
 def measured(
-    model: Path, rows: DataProto, pack: bool, order: Callable[[torch.Tensor, int], list[torch.Tensor]]
+    model: Path, rows: DataProto, pack: bool, share: bool, order: Division
 ) -> tuple[float, dict[str, torch.Tensor]]:
     """Median CPU seconds of an update, and the weights after the first."""
-    prompts = len(rows) // 8
+    prompts = len(rows) // GROUP
     settings = [f"model.path={model}", "algorithm.kl.placement=none", f"rollout.prompts={prompts}"]
     settings += [f"learner.global_batch_prompts={prompts}", "learner.warmup_steps=0", "learner.lr=1e-4"]
     learner = Learner(load("tiny-math", settings))
     learner.policy.packs = pack
-    learner._micro_batches = lambda part: order(part.tensor("attention_mask").sum(1), 8192)
+    sizes = learner.policy.row_sizes
+    learner.policy.row_sizes = lambda part: sizes(part) if share else RowSizes.alone(sizes(part).tokens)
+    learner._micro_batches = lambda part: [(rows, False) for rows in order(learner.policy.row_sizes(part), 8192)]
     seconds, after = [], {}
     for repeat in range(REPEATS):
         started = time.process_time()
@@ -76,12 +84,14 @@ def measured(
 
 def main() -> None:
     torch.set_num_threads(1)
-    rows = batch(skewed(int(sys.argv[1]) if len(sys.argv) > 1 else 128))
+    count, prompt = [*map(int, sys.argv[1:]), *(128, 24)[len(sys.argv) - 1 :]]
+    rows = batch(skewed(count), prompt)
     tokens = int(rows.tensor("attention_mask").sum())
-    ways = {
-        "padded": (False, as_they_come),
-        "sorted by length": (False, lambda lengths, budget: micro_batches(lengths, budget, pack=False)),
-        "packed": (True, micro_batches),
+    ways: dict[str, tuple[bool, bool, Division]] = {
+        "padded": (False, False, as_they_come),
+        "sorted by length": (False, False, lambda sizes, budget: micro_batches(sizes, budget, pack=False)),
+        "in one line": (True, False, micro_batches),
+        "prompts shared": (True, True, micro_batches),
     }
     with tempfile.TemporaryDirectory() as folder:
         model = random_qwen(Path(folder) / "model")

@@ -1,6 +1,6 @@
 """The same step with TRL's GRPOTrainer (pip install trl): one JSON line, for benchmarks/trl_step.py.
 
-python -m benchmarks.trl_peer MODEL TOKENS STEPS THREADS
+python -m benchmarks.trl_peer MODEL TOKENS STEPS THREADS float32|autocast|bfloat16
 """
 
 import json
@@ -30,8 +30,9 @@ class Marks(TrainerCallback):
 
 
 def main() -> None:
-    model, tokens, steps, threads = Path(sys.argv[1]), *map(int, sys.argv[2:5])
+    model, (tokens, steps, threads), precision = Path(sys.argv[1]), map(int, sys.argv[2:5]), sys.argv[5]
     torch.set_num_threads(threads)
+    autocast, pure = precision == "autocast", precision == "bfloat16"
     marks = Marks()
 
     def reward(completion_ids: list[list[int]], **columns: Any) -> list[float]:
@@ -39,7 +40,7 @@ def main() -> None:
         return [float(sum(ids) % 97) / 97 for ids in completion_ids]
 
     settings = GRPOConfig(
-        output_dir=tempfile.mkdtemp(), use_cpu=True, bf16=False, per_device_train_batch_size=MICRO,
+        output_dir=tempfile.mkdtemp(), use_cpu=True, bf16=autocast, per_device_train_batch_size=MICRO,
         gradient_accumulation_steps=PROMPTS * GROUP // MICRO, steps_per_generation=PROMPTS * GROUP // MICRO,
         num_generations=GROUP, max_completion_length=tokens, max_steps=steps, learning_rate=1e-5, beta=0.0,
         loss_type="grpo", temperature=1.0, top_k=0, num_iterations=1, logging_steps=1, save_strategy="no",
@@ -47,7 +48,7 @@ def main() -> None:
     )  # fmt: skip
     prompts = [{"prompt": [{"role": "user", "content": question}]} for question in questions(2 * steps)]
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
+        model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16 if pure else torch.float32),
         processing_class=AutoTokenizer.from_pretrained(model),
         reward_funcs=reward, args=settings, train_dataset=Dataset.from_list(prompts), callbacks=[marks],
     )  # fmt: skip

@@ -1,17 +1,33 @@
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tensordict import TensorDict
-from transformers import Gemma2Config, Gemma2ForCausalLM, MambaConfig, MambaModel, PhiConfig, PhiForCausalLM
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    Lfm2Config,
+    Lfm2Model,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaModel,
+    MistralConfig,
+    MistralForCausalLM,
+    PhiConfig,
+    PhiForCausalLM,
+)
 
 from ares.batch import to_batch
 from ares.config import ModelConfig
-from ares.language_model import Critic, LanguageModel, ModelError, keeps_rows_apart, text_decode
+from ares.language_model import Critic, LanguageModel, ModelError, keeps_rows_apart
+from ares.packing import Layout
+from ares.row_attention import can_regroup
 from tests.ares.builders import MODEL, PAD, rows
 
 CPU = torch.device("cpu")
@@ -177,14 +193,66 @@ def test_the_critic_starts_at_zero_and_gives_one_value_a_response_token() -> Non
         torch.testing.assert_close(values[places], values[places[:1]].expand(len(places)))
 
 
-def test_rows_side_by_side_are_told_apart_or_not_packed(policy: LanguageModel, biased: str) -> None:
-    """A state-space model runs on from one row into the next: it must be noticed at loading."""
+def test_a_model_that_carries_a_state_along_a_line_gets_one_row_a_line(policy: LanguageModel, biased: str) -> None:
     assert policy.packs
     assert LanguageModel.load(ModelConfig(path=biased), CPU).packs
+    settings = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1}
     with torch.random.fork_rng():
-        carried = MambaModel(MambaConfig(vocab_size=64, hidden_size=16, state_size=4, num_hidden_layers=1)).eval()
-    carried.forward = lambda position_ids=None, _forward=carried.forward, **inputs: _forward(**inputs)
-    assert not keeps_rows_apart(partial(text_decode, carried), 64, CPU)
+        carried = MambaModel(MambaConfig(state_size=4, **settings))
+        mixed = Lfm2Model(Lfm2Config(num_attention_heads=2, num_key_value_heads=2, layer_types=["conv"], **settings))
+    assert not can_regroup(carried)
+    assert not can_regroup(mixed)
+
+
+def test_a_model_whose_attention_takes_no_notice_of_rows_is_noticed(policy: LanguageModel) -> None:
+    def one_line(ids: torch.Tensor, laid: Layout, batch: Any = None) -> torch.Tensor:
+        return policy.decoder(input_ids=ids, position_ids=laid.position_ids(), use_cache=False).last_hidden_state
+
+    assert not keeps_rows_apart(one_line, 64, CPU)
+
+
+def small(config: type, model: type, **more: Any) -> Any:
+    """A random model of two layers."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return model(config(vocab_size=320, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+                            num_attention_heads=2, num_key_value_heads=1, head_dim=16, **more))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        small(MistralConfig, MistralForCausalLM, sliding_window=4),
+        small(Gemma3TextConfig, Gemma3ForCausalLM, sliding_window=4,
+              layer_types=["sliding_attention", "full_attention"]),
+        small(LlamaConfig, LlamaForCausalLM),
+    ],
+    ids=["Mistral", "Gemma 3", "Llama"],
+)  # fmt: skip
+def test_windows_and_grouped_heads_are_kept_in_a_line(model: Any, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path)
+    policy = LanguageModel.load(ModelConfig(path=str(tmp_path)), CPU)
+    assert policy.packs
+    with torch.no_grad():
+        expected, _, _ = naive(model.eval(), batch(), 1.0)
+        torch.testing.assert_close(policy.token_log_probs(batch(), 1.0).log_probs, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_gradient_of_a_shared_prompt_is_the_sum_over_its_rows(policy: LanguageModel) -> None:
+    def gradients(packs: bool) -> dict[str, torch.Tensor]:
+        policy.packs = packs
+        policy.model.zero_grad()
+        found = policy.token_log_probs(batch(), 1.0).log_probs
+        (found * torch.linspace(-1, 1, len(found))).sum().backward()
+        return {name: parameter.grad for name, parameter in policy.model.named_parameters()}
+
+    try:
+        alone, together = gradients(False), gradients(True)
+    finally:
+        policy.packs = True
+        policy.model.zero_grad()
+    for name, gradient in alone.items():
+        torch.testing.assert_close(together[name], gradient, atol=1e-5 * float(gradient.abs().max()), rtol=1e-4)
 
 
 def test_a_model_whose_rows_cannot_be_packed_gets_one_a_line(policy: LanguageModel) -> None:

@@ -13,7 +13,7 @@ from ares.engines.vision import VisionEngine
 from ares.keys import derive_seed
 from ares.lora import WithoutAdapters, add_adapters
 from ares.media import MediaError
-from ares.packing import layout, share_rows
+from ares.packing import share_rows
 from ares.vision_language_model import Pictures, VisionLanguageModel
 from tests.ares.builders import END, PAD
 from tests.ares.vision_builders import CHART, DOTS, MODEL, data, image, model, problems, tokenizer
@@ -59,17 +59,29 @@ def log_probs(policy: VisionLanguageModel, rows: DataProto) -> torch.Tensor:
 def test_a_rows_log_probs_are_the_same_alone_packed_and_on_either_rank(batch: DataProto) -> None:
     policy = model()
     assert policy.packs
-    assert layout(policy.row_tokens(batch), pack=True).packed
     alone = [log_probs(policy, batch[[row]]) for row in range(len(batch))]
     torch.testing.assert_close(log_probs(policy, batch), torch.cat(alone), atol=1e-5, rtol=1e-5)
     for rank in range(2):
-        own = share_rows(policy.row_tokens(batch), 2)[rank]
+        own = share_rows(policy.row_sizes(batch), 2)[rank]
         assert 0 < len(own) < len(batch)
         torch.testing.assert_close(
             log_probs(policy, batch[own]), torch.cat([alone[row] for row in own]), atol=1e-5, rtol=1e-5
         )
     policy.packs = False
     torch.testing.assert_close(log_probs(policy, batch), torch.cat(alone), atol=1e-5, rtol=1e-5)
+
+
+def test_rows_share_a_prompt_only_when_it_shows_the_same_pictures(shown: pd.DataFrame) -> None:
+    policy = model()
+    others = shown.iloc[[0, 0, 0, 2, 2]].reset_index(drop=True)
+    others.at[2, "media_references"] = [policy.reader.described(CHART)[0]]
+    rows = of(others, [[20, 21], [22], [20, 21], [23], [24, 25]], [[0.0] * n for n in (2, 1, 2, 1, 2)])
+    sizes = policy.row_sizes(rows)
+    assert sizes.group.unique(return_inverse=True)[1].tolist() == [0, 0, 1, 2, 2]
+    assert torch.equal(policy.row_sizes(policy.on_device(rows)).group, sizes.group)
+    alone = [log_probs(policy, rows[[row]]) for row in range(len(rows))]
+    assert not torch.allclose(alone[0], alone[2], atol=1e-4)
+    torch.testing.assert_close(log_probs(policy, rows), torch.cat(alone), atol=1e-5, rtol=1e-5)
 
 
 def test_a_batch_that_was_written_and_read_again_shows_the_same(batch: DataProto, tmp_path: Path) -> None:
