@@ -220,7 +220,7 @@ class LearnerConfig(Strict):
     """Gradients are scaled down to this norm."""
     global_batch_prompts: int = Field(8, ge=1)
     """Prompts (times n samples) per optimiser step. Must divide rollout.prompts."""
-    micro_batch_tokens: int = Field(16384, ge=1)
+    micro_batch_tokens: int = Field(4096, ge=1)
     """Tokens in one forward and backward pass; bounds memory, does not change the update. A prompt that several rows
     have counts once; models whose rows cannot share a line count every row as the longest beside it."""
     critic_lr: float = Field(1e-5, gt=0)

@@ -1,6 +1,8 @@
 """The same step with TRL's GRPOTrainer (pip install trl): one JSON line, for benchmarks/trl_step.py.
 
-python -m benchmarks.trl_peer MODEL TOKENS STEPS THREADS float32|autocast|bfloat16
+python -m benchmarks.trl_peer MODEL TOKENS STEPS THREADS [float32|autocast|bfloat16]
+
+`autocast`: float32 weights, computed with in bfloat16, as ares does; `bfloat16`: the weights are bfloat16 too.
 """
 
 import json
@@ -30,7 +32,11 @@ class Marks(TrainerCallback):
 
 
 def main() -> None:
-    model, (tokens, steps, threads), precision = Path(sys.argv[1]), map(int, sys.argv[2:5]), sys.argv[5]
+    model, (tokens, steps, threads), precision = (
+        Path(sys.argv[1]),
+        map(int, sys.argv[2:5]),
+        (*sys.argv[5:], "float32")[0],
+    )
     torch.set_num_threads(threads)
     autocast, pure = precision == "autocast", precision == "bfloat16"
     marks = Marks()

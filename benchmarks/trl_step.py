@@ -3,9 +3,9 @@
 Ours is the flow as users run it: Prefect, run directory, MLflow, Ray actors (vLLM, learner). TRL's is its trainer with
 transformers' generation. Both write their CPU seconds (ours: of every process it has started) and seconds of the clock
 after each step; the first half of the steps is left out. Lengths are fixed, or geometric (one token in 40 ends the
-response).
+response). In float32, or with float32 weights that are computed with in bfloat16.
 
-    pip install trl && nice -n -5 python -m benchmarks.trl_step [STEPS] [fixed|skewed …]
+    pip install trl && nice -n -5 python -m benchmarks.trl_step [STEPS] [fixed|skewed|fixed-bfloat16|skewed-bfloat16 …]
 """
 
 import importlib.util
@@ -118,19 +118,25 @@ def main() -> None:
     os.environ.pop("GLIBC_TUNABLES")  # imported, they are set for every process that this one starts
     allocator = {"GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"]}
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 8
-    for lengths in sys.argv[2:] or ["fixed", "skewed"]:
+    for case in sys.argv[2:] or ["fixed", "skewed"]:
+        lengths, _, precision = case.partition("-")
         with tempfile.TemporaryDirectory() as folder:
             model = str(random_qwen(Path(folder) / "model", end_logit=END_LOGIT[lengths]))
             run = [model, str(TOKENS[lengths]), str(steps)]
-            commands = {f"TRL, {n} thread(s)": ["benchmarks.trl_peer", *run, str(n)] for n in (1, 2)}
-            commands |= {name: ["benchmarks.trl_step", "ours", *run, *way] for name, way in WAYS.items()}
-            commands[SAME] = commands["TRL, 2 thread(s)"]
+            peer = ["benchmarks.trl_peer", *run]
+            if precision:
+                commands = {f"TRL, 2 threads, {kind}": [*peer, "2", kind] for kind in ("autocast", "bfloat16")}
+            else:
+                commands = {f"TRL, {n} thread(s)": [*peer, str(n)] for n in (1, 2)}
+                commands[SAME] = commands["TRL, 2 thread(s)"]
+            own = ["benchmarks.trl_step", "ours", *run, f"model.dtype={precision or 'float32'}"]
+            commands |= {name: [*own, *way] for name, way in WAYS.items()}
             found = {}
             for name, command in commands.items():
                 found[name] = measured(command, allocator if name == SAME else {})
-                print(lengths, name, found[name], file=sys.stderr, flush=True)
+                print(case, name, found[name], file=sys.stderr, flush=True)
         best = [max(values[column] for name, values in found.items() if "TRL" in name) for column in (1, 2)]
-        print(f"{lengths} lengths, at most {TOKENS[lengths]} tokens; × is against the best TRL")
+        print(f"{case}: at most {TOKENS[lengths]} tokens; × is against the best TRL")
         for name, (seconds, rate, cpu_rate) in found.items():
             print(f"  {name:26s} {seconds:6.2f} s a step  {rate:7.0f} tokens/s {rate / best[0]:5.2f}×  "
                   f"{cpu_rate:7.0f} tokens/cpu-s {cpu_rate / best[1]:5.2f}×", flush=True)  # fmt: skip

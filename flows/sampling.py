@@ -21,7 +21,7 @@ from ares.samples import SECOND_TURN_SLOT, is_second_turn
 from ares.second_turn import second_turn_metrics
 from ares.state import RunState
 from ares.store import Ref
-from tasks.sampling import Draw, Rows, exec_times, rollout, score
+from tasks.sampling import Draw, Rows, begin, exec_times, rollout, score
 from tasks.training import Batch, Samples, experience, joined_rows, keep_groups
 
 
@@ -103,6 +103,13 @@ async def sample_ahead(step: Step, state: RunState) -> None:
     await sample(step, "rollout", ids, step.sampled_version, step.config.rollout.n)
 
 
+def begin_sampling(step: Step) -> None:
+    """Have the engine start on what a step draws first, while the one before is still being recorded."""
+    run, settings = step.run, step.config.rollout
+    ids = run.next_prompts(run.restored(run.state.state_dict()), settings.prompts)
+    begin(step, _draws(step, "rollout", ids, step.sampled_version, settings.n)[0])
+
+
 async def _experience(step: Step, found: list[Batch], rollouts: list[Ref]) -> None:
     found.append(await experience(step, rollouts, [], f"experience-{len(found):04d}"))
 
@@ -113,7 +120,6 @@ async def sample(
 ) -> Samples:  # fmt: skip
     """Roll out shard after shard; each is graded while the next one is generated, the last while `beside` goes on."""
     config = step.config
-    size = config.rollout.shard_prompts
     draws: list[Draw] = []
     sampled: list[Rows] = []
     grading: list[asyncio.Task[Rows]] = []
@@ -124,19 +130,8 @@ async def sample(
         sampled.append(rows)
         grading.append(asyncio.create_task(score(step, draw, rows, label=f"{draw.purpose} {draw.shard}")))
 
-    for place in range(0, len(ids), size):
-        await shard_of(
-            Draw(
-                version=version,
-                purpose=purpose,
-                shard=first_shard + len(sampled),
-                first_slot=first_slot + place,
-                ids=ids[place : place + size],
-                n=n,
-                temperature=config.rollout.temperature if temperature is None else temperature,
-                greedy=purpose == "rollout" and config.algorithm.advantage.estimator == "remax",
-            )
-        )
+    for draw in _draws(step, purpose, ids, version, n, first_shard, first_slot, temperature):
+        await shard_of(draw)
     if purpose == "rollout" and config.rollout.second_turn.enabled:
         for draw, rows, scores in list(zip(draws, sampled, grading, strict=True)):
             continues = (rows.rows, (await scores).rows)
@@ -152,3 +147,24 @@ async def sample(
             step.timings.get("timing_s/scoring_wait", 0.0) + time.perf_counter() - generated
         )
     return Samples(rollouts=rollouts, scores=[rows.rows for rows in scored], slots=[])
+
+
+def _draws(
+    step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
+    temperature: float | None = None,
+) -> list[Draw]:  # fmt: skip
+    config = step.config
+    size = config.rollout.shard_prompts
+    return [
+        Draw(
+            version=version,
+            purpose=purpose,
+            shard=first_shard + shard,
+            first_slot=first_slot + shard * size,
+            ids=ids[shard * size : (shard + 1) * size],
+            n=n,
+            temperature=config.rollout.temperature if temperature is None else temperature,
+            greedy=purpose == "rollout" and config.algorithm.advantage.estimator == "remax",
+        )
+        for shard in range(math.ceil(len(ids) / size))
+    ]

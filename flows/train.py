@@ -22,7 +22,7 @@ from ares.tracking import Tracking
 from flows.artifacts import RunArtifacts
 from flows.conduct import conducted
 from flows.parameters import Open, Profile, Settings, as_overrides, flow_run_title
-from flows.sampling import sample, sample_ahead, training_samples
+from flows.sampling import begin_sampling, sample, sample_ahead, training_samples
 from tasks.training import (
     Batch,
     Evaluated,
@@ -189,6 +189,9 @@ async def train_step(number: int) -> None:
         artifacts["checkpoint"] = (await checkpoint(step)).checkpoint
     metrics = sampled_metrics | shaped.metrics | updated.metrics | (evaluated.metrics if evaluated else {})
     _commit(step, artifacts, finished_state(after_shaping, updated, evaluated, number), metrics)
+    following = run.step(number + 1)
+    if number < config.train.steps and not following.is_stale:
+        begin_sampling(following)
 
 
 async def _update(step: Step, batch: Ref, state: dict[str, Any]) -> Updated:

@@ -1,6 +1,7 @@
 """Phases that sample and grade: rollout and score, one shard at a time."""
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
 
 import pandas as pd
@@ -49,15 +50,9 @@ class Rows(BaseModel):
 @phase("rollout")
 async def rollout(step: Step, draw: Draw) -> Rows:
     """Sample `draw.n` responses to each problem; rows are sorted by slot and sample."""
-    config = step.config
     rows = continued(step, draw, draw.continues) if draw.continues else requested(step, draw)
-    settings = SamplingSettings(draw.temperature, config.rollout.top_p, config.rollout.max_response_length)
     parts = []
-    for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
-        media = part["media_references"] if "media_references" in part else [()] * len(part)
-        asked = zip(part["prompt_token_ids"], part["seed"], media, strict=True)
-        requests = [Request(prompt, seed, tuple(shown)) for prompt, seed, shown in asked]
-        how = settings if sampled else SamplingSettings(0.0, 1.0, settings.max_tokens)
+    for part, requests, how in _asked(step, draw, rows):
         finished = partial(_anticipate, step, draw.purpose, part.reset_index(drop=True))
         answers = await step.run.cluster.generate(draw.version, requests, how, finished)
         kept = [*ID_COLUMNS, *(PROMPT if draw.continues else [])]  # a problem's own prompt is in the data set
@@ -67,6 +62,25 @@ async def rollout(step: Step, draw: Draw) -> Rows:
     found = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
     ref = step.run.store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), found)
     return Rows(rows=ref, tokens=int(found["token_ids"].map(len).sum()))
+
+
+def begin(step: Step, draw: Draw) -> None:
+    """Have the engine start on a draw that is its next, before the phase that asks for it."""
+    _, requests, how = next(_asked(step, draw, requested(step, draw)))
+    step.run.cluster.begin(draw.version, requests, how)
+
+
+def _asked(
+    step: Step, draw: Draw, rows: pd.DataFrame
+) -> Iterator[tuple[pd.DataFrame, list[Request], SamplingSettings]]:
+    """What the engine is asked, call by call: rows, their requests and how they are sampled."""
+    config = step.config.rollout
+    for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
+        media = part["media_references"] if "media_references" in part else [()] * len(part)
+        asked = zip(part["prompt_token_ids"], part["seed"], media, strict=True)
+        requests = [Request(prompt, seed, tuple(shown)) for prompt, seed, shown in asked]
+        temperature, top_p = (draw.temperature, config.top_p) if sampled else (0.0, 1.0)
+        yield part, requests, SamplingSettings(temperature, top_p, config.max_response_length)
 
 
 def _anticipate(step: Step, purpose: str, asked: pd.DataFrame, answers: pd.DataFrame) -> None:

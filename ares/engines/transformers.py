@@ -1,7 +1,8 @@
 """The reference engine: transformers' own model with a key-value cache, one forward pass per token.
 
-Covered: any causal LM, left-padded batches, keyed draws, removal of finished rows from the batch. Not covered: speed on
-large models (that is what vLLM is for) and models whose cache is not a DynamicCache.
+Covered: any causal LM, left-padded batches, keyed draws, one pass over a prompt that several rows have, removal of
+finished rows from the batch. Not covered: speed on large models (that is what vLLM is for) and models whose cache is
+not a DynamicCache.
 """
 
 from collections.abc import Iterator
@@ -53,8 +54,10 @@ class TransformersEngine(Engine):
         """Sample; whatever has finished comes out when rows leave the batch. Prompts are left-padded to the longest."""
         assert self.version is not None, "no weights were loaded"
         batch = len(requests)
-        ids, mask = self._left_padded([request.prompt_token_ids for request in requests])
-        first = self.prompt_inputs(requests, ids, mask)
+        prompts, prompt_of = self._distinct_prompts(requests)
+        ids, mask = self._left_padded([request.prompt_token_ids for request in prompts])
+        step = self.prompt_inputs(prompts, ids, mask)
+        step_positions = step["position_ids"]
         seeds = torch.tensor([request.seed for request in requests], device=self.device)
         tokens = torch.full((batch, settings.max_tokens), self.pad_id, device=self.device)
         log_probs = torch.zeros(batch, settings.max_tokens, device=self.device)
@@ -64,11 +67,13 @@ class TransformersEngine(Engine):
         rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
         going = torch.ones_like(rows, dtype=torch.bool)
         cache = growing_cache(self.model.config)
-        step, step_positions = first, first["position_ids"]
         for place in range(settings.max_tokens):
             found = self.model(
                 attention_mask=mask, past_key_values=cache, use_cache=True, logits_to_keep=1, **step
             ).logits[:, -1]
+            if place == 0:
+                found, mask, step_positions = found[prompt_of], mask[prompt_of], step_positions[..., prompt_of, :]
+                cache.batch_select_indices(prompt_of)
             logits = found if self.never is None else found + self.never
             drawn, drawn_log_probs = sample_tokens(
                 logits, keyed_uniform(seeds[rows], place), settings.temperature, settings.top_p
@@ -94,6 +99,16 @@ class TransformersEngine(Engine):
     def prompt_inputs(self, requests: list[Request], ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
         """What the model is given of prompts [B, P] in its first pass; position_ids [..., B, P] are among it."""
         return {"input_ids": ids, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
+
+    def _distinct_prompts(self, requests: list[Request]) -> tuple[list[Request], torch.Tensor]:
+        """One request for each prompt with what it shows, and for each request [B] which of them has its prompt."""
+        numbers: dict[Any, int] = {}
+        found: list[Request] = []
+        for request in requests:
+            if numbers.setdefault((*request.prompt_token_ids, request.media), len(found)) == len(found):
+                found.append(request)
+        of_rows = [numbers[(*request.prompt_token_ids, request.media)] for request in requests]
+        return found, torch.tensor(of_rows, device=self.device)
 
     def _left_padded(self, prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         longest = max(map(len, prompts))

@@ -1,7 +1,7 @@
 """The reference engine for vision-language models: the transformers engine, its prompts with pictures in them.
 
 Covered: images and videos in any prompt of a batch, beside prompts of text; each is read once a call, and goes through
-the tower once however many samples share it. Not covered: keeping the prompt's keys and values between samples.
+the tower once however many samples share it, as its prompt does through the decoder.
 """
 
 import torch

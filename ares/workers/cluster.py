@@ -42,6 +42,16 @@ class UpdateInputs:
     beta: dict[str, Any] | None
 
 
+class Begun:
+    """Sampling that nobody has asked for yet; what finishes is kept until somebody does."""
+
+    def __init__(self, asked: tuple[int, list[Request], SamplingSettings]) -> None:
+        self.asked = asked
+        self.early: list[pd.DataFrame] = []
+        self.finished: Callable[[pd.DataFrame], None] = self.early.append
+        self.rows: asyncio.Task[pd.DataFrame] | None = None
+
+
 class Cluster:
     """Learner and engine of one run."""
 
@@ -53,6 +63,7 @@ class Cluster:
         self._engine: EngineGroup | None = None
         self._engine_version: int | None = None
         self._placement: Any = None
+        self._begun: Begun | None = None
         self._announced: dict[int, UpdateInputs] = {}
         self._weights: dict[int, Any] = {}
         """References to the weights of versions that engines may yet need (rollout.max_staleness)."""
@@ -72,7 +83,31 @@ class Cluster:
 
         `finished` is given the rows as they finish, indexed by request; after an actor's death some come twice.
         """
+        begun, self._begun = self._begun, None
+        if begun is None or begun.rows is None:
+            return await self._generate(version, requests, settings, finished)
+        if begun.asked != (version, requests, settings):
+            begun.rows.cancel()
+            return await self._generate(version, requests, settings, finished)
+        if finished is not None:
+            for rows in begun.early:
+                finished(rows)
+            begun.finished = finished
+        return await begun.rows
 
+    def begin(self, version: int, requests: list[Request], settings: SamplingSettings) -> None:
+        """Start on what `generate` will be asked for next; until then, what finishes is kept."""
+        self._begun = begun = Begun((version, requests, settings))
+        sampling = self._generate(version, requests, settings, lambda rows: begun.finished(rows))
+        begun.rows = asyncio.create_task(sampling)
+
+    async def _generate(
+        self,
+        version: int,
+        requests: list[Request],
+        settings: SamplingSettings,
+        finished: Callable[[pd.DataFrame], None] | None,
+    ) -> pd.DataFrame:
         async def work() -> pd.DataFrame:
             engine = await self._engine_at(version)
             return await engine.generate(requests, settings, finished)
@@ -160,6 +195,9 @@ class Cluster:
 
     def disconnect(self) -> None:
         """Let the actors and Ray go."""
+        if self._begun is not None and self._begun.rows is not None:
+            self._begun.rows.cancel()
+        self._begun = None
         self.shut_down()
         ray.shutdown()
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,6 +16,8 @@ from ares.run import Run, read_config
 from ares.store import RunStore
 from ares.workers.actors import EngineActor
 from ares.workers.cluster import Cluster, WorkerError
+from ares.workers.groups import EngineGroup
+from flows.sampling import begin_sampling
 from tasks.sampling import Draw, requested
 from tests.ares.builders import config
 
@@ -71,6 +74,60 @@ def test_the_policy_after_a_step_is_reached_by_replay_and_by_checkpoint_alike(ru
     requests, answered = first_shard(run, 4)
     assert "checkpoint" in run.store.read_commit(3).artifacts
     assert_same_samples(asyncio.run(run.cluster.generate(3, requests, settings(run))), answered)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many responses the engines have been asked for, call by call."""
+    calls: list[int] = []
+    generate = EngineGroup.generate
+
+    async def counting(group: EngineGroup, requests: list[Request], *how: Any) -> pd.DataFrame:
+        calls.append(len(requests))
+        return await generate(group, requests, *how)
+
+    monkeypatch.setattr(EngineGroup, "generate", counting)
+    return calls
+
+
+def test_sampling_that_was_begun_is_handed_out_and_not_done_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, answered = first_shard(run, 3)
+    calls, finished = counted(monkeypatch), list[pd.DataFrame]()
+
+    async def asked_later() -> pd.DataFrame:
+        run.cluster.begin(2, requests, settings(run))
+        assert run.cluster._begun is not None
+        while not run.cluster._begun.early:  # some have finished before anybody asks
+            await asyncio.sleep(0.01)
+        return await run.cluster.generate(2, requests, settings(run), finished.append)
+
+    assert_same_samples(asyncio.run(asked_later()), answered)
+    assert calls == [len(requests)]
+    assert sorted(pd.concat(finished).index) == list(range(len(requests)))
+
+
+def test_sampling_that_was_begun_in_vain_changes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, answered = first_shard(run, 3)
+    calls = counted(monkeypatch)
+
+    async def asked_for_more() -> pd.DataFrame:
+        run.cluster.begin(2, requests[:2], settings(run))
+        await asyncio.sleep(0)
+        return await run.cluster.generate(2, requests, settings(run))
+
+    assert_same_samples(asyncio.run(asked_for_more()), answered)
+    assert calls[-1] == len(requests)
+
+
+def test_what_is_begun_after_a_step_is_what_the_next_one_asks_for_first(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, _ = first_shard(run, 3)
+    for step in range(3):
+        run.advance(run.store.read_commit(step))
+    begun: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(run.cluster, "begin", lambda *what: begun.append(what))
+    begin_sampling(run.step(3))
+    assert begun == [(2, asked, settings(run))]
 
 
 def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(

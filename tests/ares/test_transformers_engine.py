@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,6 +68,24 @@ def test_a_request_gets_the_same_tokens_whatever_else_is_in_the_call(reference: 
     together = tokens(reference.generate(every, SETTINGS))
     assert tokens([reference.generate([request], SETTINGS)[0] for request in every]) == together
     assert tokens(reference.generate(every[::-1], SETTINGS))[::-1] == together
+
+
+def test_a_prompt_that_several_requests_have_is_read_once(
+    reference: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    forward = reference.model.forward
+
+    def counting(**inputs: Any) -> Any:
+        rows.append(len(inputs["input_ids"]))
+        return forward(**inputs)
+
+    monkeypatch.setattr(reference.model, "forward", counting)
+    every = [Request(request.prompt_token_ids, seed) for request in requests(3) for seed in range(4)]
+    found = reference.generate(every, SETTINGS)
+    assert rows[:2] == [3, 12]
+    monkeypatch.setattr(reference.model, "forward", forward)
+    assert tokens([reference.generate([request], SETTINGS)[0] for request in every]) == tokens(found)
 
 
 def test_requests_with_other_seeds_get_other_tokens(reference: TransformersEngine) -> None:
