@@ -7,7 +7,7 @@ import pytest
 
 from tests.short_runs import assert_same, train
 
-QUICK = ["2:update:inside", "3:shape:after", "4:commit:before"]
+QUICK = ["2:update:inside", "3:shape:after"]
 THOROUGH = [
     f"{step}:{phase}:{moment}"
     for step, phase in [(0, "rollout"), (0, "experience"), (0, "bootstrap"), (1, "score"), (1, "experience"),
