@@ -187,9 +187,8 @@ def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool) -> 
     hidden = decode(ids.view(laid.lines, laid.width), laid, batch)
     # The response's tokens are the row's last ones (a response mask may leave some of them out).
     response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
-    offset = (
-        laid.position - (sizes.tokens - response)[laid.row] + 1
-    )  # index of the response token that a token predicts
+    # Index of the response token that a token predicts:
+    offset = laid.position - (sizes.tokens - response)[laid.row] + 1
     predicts = (offset >= 0) & (offset < response[laid.row])
     wanted = batch["response_mask"].bool()[laid.row[predicts], offset[predicts]]
     return hidden.flatten(0, 1)[laid.place[predicts][wanted]]
