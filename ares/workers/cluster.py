@@ -49,7 +49,8 @@ class Begun:
         self.asked = asked
         self.early: list[pd.DataFrame] = []
         self.finished: Callable[[pd.DataFrame], None] = self.early.append
-        self.rows: asyncio.Task[pd.DataFrame] | None = None
+        self.rows: asyncio.Task[pd.DataFrame]
+        """Set as soon as it runs."""
 
 
 class Cluster:
@@ -84,10 +85,9 @@ class Cluster:
         `finished` is given the rows as they finish, indexed by request; after an actor's death some come twice.
         """
         begun, self._begun = self._begun, None
-        if begun is None or begun.rows is None:
-            return await self._generate(version, requests, settings, finished)
-        if begun.asked != (version, requests, settings):
-            begun.rows.cancel()
+        if begun is None or begun.asked != (version, requests, settings):
+            if begun is not None:
+                begun.rows.cancel()
             return await self._generate(version, requests, settings, finished)
         if finished is not None:
             for rows in begun.early:
@@ -195,7 +195,7 @@ class Cluster:
 
     def disconnect(self) -> None:
         """Let the actors and Ray go."""
-        if self._begun is not None and self._begun.rows is not None:
+        if self._begun is not None:
             self._begun.rows.cancel()
         self._begun = None
         self.shut_down()
