@@ -21,6 +21,7 @@ from ares.config import ModelConfig
 from ares.packing import Layout, RowSizes, layout
 from ares.row_attention import can_regroup, no_mask, regroup
 from ares.sharding import Whole
+from ares.short_backward import shorten_backward
 
 Decode = Callable[..., Tensor]
 """(ids [lines, width], layout, batch) → hidden states [lines, width, H] of rows that do not see each other."""
@@ -224,9 +225,11 @@ def from_pretrained(kind: Any, config: ModelConfig) -> Any:
     """A model of this kind from config.path, float32, without dropout. Raises ModelError."""
     try:
         settings = AutoConfig.from_pretrained(config.path)
-        return kind.from_pretrained(config.path, config=without_dropout(settings), dtype=torch.float32)
+        model = kind.from_pretrained(config.path, config=without_dropout(settings), dtype=torch.float32)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
+    shorten_backward(model)
+    return model
 
 
 def without_dropout(settings: PretrainedConfig) -> PretrainedConfig:
