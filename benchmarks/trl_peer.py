@@ -1,6 +1,6 @@
 """The same step with TRL's GRPOTrainer (pip install trl): one JSON line, for benchmarks/trl_step.py.
 
-python -m benchmarks.trl_peer MODEL TOKENS STEPS THREADS [float32|autocast|bfloat16]
+python -m benchmarks.trl_peer MODEL WORK STEPS THREADS [float32|autocast|bfloat16]
 
 `autocast`: float32 weights, computed with in bfloat16, as ares does; `bfloat16`: the weights are bfloat16 too.
 """
@@ -17,7 +17,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from benchmarks.trl_step import GROUP, MICRO, PROMPTS, questions
+from benchmarks.trl_step import GROUP, MICRO, PROMPTS, WORK, questions
 
 
 class Marks(TrainerCallback):
@@ -32,11 +32,8 @@ class Marks(TrainerCallback):
 
 
 def main() -> None:
-    model, (tokens, steps, threads), precision = (
-        Path(sys.argv[1]),
-        map(int, sys.argv[2:5]),
-        (*sys.argv[5:], "float32")[0],
-    )
+    model, work, precision = Path(sys.argv[1]), WORK[sys.argv[2]], (*sys.argv[5:], "float32")[0]
+    steps, threads = map(int, sys.argv[3:5])
     torch.set_num_threads(threads)
     autocast, pure = precision == "autocast", precision == "bfloat16"
     marks = Marks()
@@ -48,11 +45,11 @@ def main() -> None:
     settings = GRPOConfig(
         output_dir=tempfile.mkdtemp(), use_cpu=True, bf16=autocast, per_device_train_batch_size=MICRO,
         gradient_accumulation_steps=PROMPTS * GROUP // MICRO, steps_per_generation=PROMPTS * GROUP // MICRO,
-        num_generations=GROUP, max_completion_length=tokens, max_steps=steps, learning_rate=1e-5, beta=0.0,
+        num_generations=GROUP, max_completion_length=work.tokens, max_steps=steps, learning_rate=1e-5, beta=0.0,
         loss_type="grpo", temperature=1.0, top_k=0, num_iterations=1, logging_steps=1, save_strategy="no",
         report_to=[], gradient_checkpointing=False, disable_tqdm=True,
     )  # fmt: skip
-    prompts = [{"prompt": [{"role": "user", "content": question}]} for question in questions(2 * steps)]
+    prompts = [{"prompt": [{"role": "user", "content": question}]} for question in questions(work, 2 * steps)]
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16 if pure else torch.float32),
         processing_class=AutoTokenizer.from_pretrained(model),

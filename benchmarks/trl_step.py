@@ -2,10 +2,11 @@
 
 Ours is the flow as users run it: Prefect, run directory, MLflow, Ray actors (vLLM, learner). TRL's is its trainer with
 transformers' generation. Both write their CPU seconds (ours: of every process it has started) and seconds of the clock
-after each step; the first half of the steps is left out. Lengths are fixed, or geometric (one token in 40 ends the
-response). In float32, or with float32 weights that are computed with in bfloat16.
+after each step; the first half of the steps is left out. Lengths are fixed, after prompts of about 25 tokens or about
+125, or geometric (one token in 40 ends the response). In float32, or, as in `fixed-bfloat16`, with float32 weights that
+are computed with in bfloat16.
 
-    pip install trl && nice -n -5 python -m benchmarks.trl_step [STEPS] [fixed|skewed|fixed-bfloat16|skewed-bfloat16 …]
+    pip install trl && nice -n -5 python -m benchmarks.trl_step [STEPS] [fixed|fixed_long_prompts|skewed[-bfloat16] …]
 """
 
 import importlib.util
@@ -16,11 +17,27 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-PROMPTS, GROUP, MICRO, TOKENS = 16, 8, 32, {"fixed": 128, "skewed": 256}
-END_LOGIT = {"fixed": -30.0, "skewed": 2.05}
+PROMPTS, GROUP, MICRO = 16, 8, 32
+
+
+@dataclass
+class Work:
+    """What is sampled: at most so many tokens, the logit of the token that ends, and what each question begins with."""
+
+    tokens: int
+    end_logit: float
+    preamble: str = ""
+
+
+WORK = {
+    "fixed": Work(128, -30.0),
+    "fixed_long_prompts": Work(128, -30.0, "Add the numbers one after the other. " * 3),
+    "skewed": Work(256, 2.05),
+}
 TWO = ["rollout.engines=2", "learner.ranks=2"]  # two cores: processes of one thread each
 LEAN = "algorithm.policy.old_log_probs=engine"  # TRL makes no pass before the update of its own samples either
 SAME = "TRL, 2, our allocator"  # what flows/environment.py sets for our processes, set for TRL's
@@ -34,7 +51,7 @@ def reward(completions, **columns):
     return [float(sum(map(ord, text)) % 97) / 97 for text in completions]
 """
 SETTINGS = [
-    "data.validation=null", "data.max_prompt_length=64", "bootstrap.max_prompts=16", "bootstrap.n=1",
+    "data.validation=null", "data.max_prompt_length=160", "bootstrap.max_prompts=16", "bootstrap.n=1",
     "validation.every=1000", "train.checkpoint_every=1000", "algorithm.filter.enabled=false",
     "algorithm.aepo.enabled=false", "algorithm.kl.placement=none",
     f"rollout.prompts={PROMPTS}", f"rollout.n={GROUP}",
@@ -42,18 +59,18 @@ SETTINGS = [
 ]  # fmt: skip
 
 
-def questions(steps: int) -> list[str]:
-    return [f"What is {i % 97}+{(i * 7) % 89}?" for i in range(PROMPTS * steps)]
+def questions(work: Work, steps: int) -> list[str]:
+    return [f"{work.preamble}What is {i % 97}+{(i * 7) % 89}?" for i in range(PROMPTS * steps)]
 
 
-def ours(model: Path, tokens: int, steps: int, settings: list[str]) -> None:
+def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
     """Run the flow; one JSON line with seconds, CPU seconds of the process tree, and tokens after each commit."""
     import flows.environment  # noqa: F401 (first: libraries read their settings at import)
 
     home = Path(tempfile.mkdtemp(prefix="ares-benchmark-"))
     os.environ["ARES_RUNS"], os.environ["PREFECT_HOME"] = str(home), str(home / "prefect")
     (home / "reward.py").write_text(REWARD)
-    rows = [{"id": str(i), "prompt": text, "answer": "0"} for i, text in enumerate(questions(2 * steps))]
+    rows = [{"id": str(i), "prompt": text, "answer": "0"} for i, text in enumerate(questions(work, 2 * steps))]
     (home / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     import asyncio
@@ -77,7 +94,7 @@ def ours(model: Path, tokens: int, steps: int, settings: list[str]) -> None:
     RunStore.write_commit = marked  # type: ignore[method-assign]
     overrides = [*SETTINGS, *settings, f"model.path={model}", f"data.train={home / 'train.jsonl'}",
                  f"reward.kind={home / 'reward.py'}:reward", f"train.steps={steps}",
-                 f"rollout.max_response_length={tokens}"]  # fmt: skip
+                 f"rollout.max_response_length={work.tokens}"]  # fmt: skip
     name = prepare("tiny-math", overrides, "run")
     with local_api() as server:
         assert server is not None
@@ -106,8 +123,8 @@ def measured(command: list[str], settings: dict[str, str]) -> tuple[float, float
 
 def main() -> None:
     if sys.argv[1:2] == ["ours"]:
-        model, tokens, steps, *settings = sys.argv[2:]
-        ours(Path(model), int(tokens), int(steps), settings)
+        model, name, steps, *settings = sys.argv[2:]
+        ours(Path(model), WORK[name], int(steps), settings)
         return
     if importlib.util.find_spec("trl") is None:
         print("skipped: TRL is not installed (pip install trl)")
@@ -121,8 +138,8 @@ def main() -> None:
     for case in sys.argv[2:] or ["fixed", "skewed"]:
         lengths, _, precision = case.partition("-")
         with tempfile.TemporaryDirectory() as folder:
-            model = str(random_qwen(Path(folder) / "model", end_logit=END_LOGIT[lengths]))
-            run = [model, str(TOKENS[lengths]), str(steps)]
+            model = str(random_qwen(Path(folder) / "model", end_logit=WORK[lengths].end_logit))
+            run = [model, lengths, str(steps)]
             peer = ["benchmarks.trl_peer", *run]
             if precision:
                 commands = {f"TRL, 2 threads, {kind}": [*peer, "2", kind] for kind in ("autocast", "bfloat16")}
@@ -136,7 +153,7 @@ def main() -> None:
                 found[name] = measured(command, allocator if name == SAME else {})
                 print(case, name, found[name], file=sys.stderr, flush=True)
         best = [max(values[column] for name, values in found.items() if "TRL" in name) for column in (1, 2)]
-        print(f"{case}: at most {TOKENS[lengths]} tokens; × is against the best TRL")
+        print(f"{case}: at most {WORK[lengths].tokens} tokens; × is against the best TRL")
         for name, (seconds, rate, cpu_rate) in found.items():
             print(f"  {name:26s} {seconds:6.2f} s a step  {rate:7.0f} tokens/s {rate / best[0]:5.2f}×  "
                   f"{cpu_rate:7.0f} tokens/cpu-s {cpu_rate / best[1]:5.2f}×", flush=True)  # fmt: skip
