@@ -1,5 +1,6 @@
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -154,3 +155,13 @@ def test_a_second_time_changes_nothing() -> None:
     first = [model.model.norm.forward, getattr(sys.modules[type(model).__module__], ROTATE)]
     shorten_backward(model)
     assert [model.model.norm.forward, getattr(sys.modules[type(model).__module__], ROTATE)] == first
+
+
+def test_a_copy_of_a_model_has_norms_of_its_own() -> None:
+    model = random_model(*SHORTENED["Llama"])
+    shorten_backward(model)
+    copied = deepcopy(model)
+    copied.model.norm.weight.data.zero_()
+    x = torch.ones(1, 32)
+    assert float(copied.model.norm(x).abs().max()) == 0.0
+    assert float(model.model.norm(x).abs().max()) > 0.0
