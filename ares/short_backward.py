@@ -110,24 +110,30 @@ def _is_rms_norm(module: Any) -> bool:
         return False
     if isinstance(module.forward, partial) or [name for name, _ in module.named_parameters()] != ["weight"]:
         return False
-    x = _numbers(3, module.weight.numel()).to(module.weight)
     if module.weight.dtype != torch.float32:
         return False
+    x = _numbers(3, module.weight.numel()).to(module.weight)
     return torch.equal(module(x), RMSNorm.apply(x, module.weight, module.variance_epsilon))
 
 
 @torch.no_grad()
 def _rotates_halves(rotate: Callable[..., Any]) -> bool:
-    """Whether a function computes what Rotation does: some turn neighbours, and some are called otherwise."""
+    """Whether a function does what Rotation does: some turn neighbours, round elsewhere, or are called otherwise."""
     if isinstance(rotate, partial):
         return False
-    q, k, (cos, sin) = _numbers(1, 2, 3, 4), _numbers(1, 1, 3, 4), _numbers(2, 1, 3, 4)
-    try:
-        expected = rotate(q, k, cos, sin)
-    except (TypeError, ValueError, RuntimeError):  # other arguments
-        return False
-    found = _rotated(rotate, q, k, cos, sin)
-    return all(torch.allclose(a, b, atol=1e-6) for a, b in zip(expected, found, strict=True))
+    half, single = torch.bfloat16, torch.float32
+    for states, angles, tolerance in ((single, single, 1e-6), (half, single, 3e-2), (half, half, 3e-2)):
+        q, k = _numbers(1, 2, 3, 4).to(states), _numbers(1, 1, 3, 4).to(states)
+        cos, sin = _numbers(2, 1, 3, 4).to(angles)
+        try:
+            expected = rotate(q, k, cos, sin)
+        except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):  # it wants other arguments
+            return False
+        pairs = zip(expected, _rotated(rotate, q, k, cos, sin), strict=True) if len(expected) == 2 else []
+        same = [a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, atol=tolerance) for a, b in pairs]
+        if not same or not all(same):
+            return False
+    return True
 
 
 def _numbers(*shape: int) -> Tensor:

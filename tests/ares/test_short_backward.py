@@ -21,6 +21,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as rotated_in_llama
 
 from ares.short_backward import ROTATE, RMSNorm, Rotation, shorten_backward
 
@@ -115,6 +116,24 @@ def test_neighbours_that_are_turned_and_norms_with_a_mean_stay_as_they_are() -> 
     assert not has_short_norms(model)
     for found, expected in zip(logits_and_gradients(model, False), before, strict=True):
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda x, cos, sin: x * cos,
+        lambda x, cos, sin, positions: x * cos,
+        lambda q, k, cos, sin: (q * cos, k * cos),
+        lambda q, k, cos, sin: (q.flatten(1), k.flatten(1)),
+        lambda q, k, cos, positions: (q[positions.long()], k),
+        lambda q, k, cos, sin: tuple(x.type_as(q) for x in rotated_in_llama(q.float(), k.float(), cos, sin)),
+    ],
+)
+def test_functions_of_the_same_name_that_do_something_else_stay(other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(*SHORTENED["Llama"])
+    monkeypatch.setattr(sys.modules[type(model).__module__], ROTATE, other)
+    shorten_backward(model)
+    assert getattr(sys.modules[type(model).__module__], ROTATE) is other
 
 
 def test_a_norm_gives_the_same_bits_and_leaves_a_frozen_weight_alone() -> None:
