@@ -2,7 +2,7 @@
 
 Covered: `DiffuGRPOTrainer` with forward_process, _get_per_token_logps, _generate_and_score_completions and compute_loss
 as its users know them, for one process and a model and tokenizer of transformers. Not covered: optimiser, devices,
-resuming; `ares train` brings the same functions into the common learner (ares/masked_language_model.py).
+resuming; `ares train` brings the same functions into the common learner (ares/models/masked_diffusion.py).
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def measured(work: Callable[[], Any]) -> list[tuple[float, float]]:
 
 
 def update(model: str) -> None:
-    from ares.learner import Learner
-    from ares.profiles import load
+    from ares.config.profiles import load
+    from ares.learner.learner import Learner
     from benchmarks.packing import batch
 
     rows = batch([TOKENS] * ROWS)
@@ -47,7 +47,7 @@ def rollout(model: str) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from ares.engines import Request, SamplingSettings
+    from ares.engines.engine import Request, SamplingSettings
     from ares.engines.transformers import TransformersEngine
 
     torch.set_num_threads(1)

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ares.config import Config
-from ares.data import Problems
-from ares.profiles import load
-from ares.run import Run
-from ares.state import RunState
-from ares.store import Commit, RunStore
+from ares.config.profiles import load
+from ares.config.run import Config
+from ares.data.problems import Problems
+from ares.runs.run import Run
+from ares.step.state import RunState
+from ares.store.store import Commit, RunStore
 
 STEPS, PROMPTS, GROUP = 30, 64, 8
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-import ares.tiny.masked_model  # noqa: F401 - registers the model's type
+import ares.models.bidirectional_qwen2  # noqa: F401 - registers the model's type
 from algorithms.coupled_sampling import MASK_RATIO_RANGE, completion_logits
 from ares.tiny import CHECKPOINTS
 

@@ -18,9 +18,9 @@ import flows.environment  # isort: skip  # noqa: F401 (first: libraries read the
 
 import psutil
 
-from ares.engines import Request, SamplingSettings
-from ares.profiles import load
-from ares.store import RunStore
+from ares.config.profiles import load
+from ares.engines.engine import Request, SamplingSettings
+from ares.store.store import RunStore
 from ares.workers.cluster import Cluster
 from benchmarks.models import random_qwen
 from benchmarks.packing import batch

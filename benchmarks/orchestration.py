@@ -26,15 +26,16 @@ import torch
 
 import tasks.sampling
 from algorithms.protocol import DataProto
-from ares.batch import shape, to_batch
-from ares.engines import Request, SamplingSettings
-from ares.learner import UpdateResult
-from ares.profiles import load
-from ares.run import Run
-from ares.state import RunState
-from ares.store import RunStore
+from ares.config.profiles import load
+from ares.engines.engine import Request, SamplingSettings
+from ares.learner.learner import UpdateResult
+from ares.runs.run import Run
+from ares.step.collate import to_batch
+from ares.step.shape import shape
+from ares.step.state import RunState
+from ares.store.store import RunStore
 from ares.workers.actors import EngineActor, LearnerActor
-from flows.local_server import local_api
+from flows.servers.local_server import local_api
 from flows.train import ares_train, prepare
 from tasks.training import keep_groups
 

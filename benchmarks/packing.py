@@ -16,10 +16,10 @@ import pandas as pd
 import torch
 
 from algorithms.protocol import DataProto
-from ares.batch import to_batch
-from ares.learner import Learner
-from ares.packing import RowSizes, micro_batches
-from ares.profiles import load
+from ares.config.profiles import load
+from ares.learner.learner import Learner
+from ares.models.packing import RowSizes, micro_batches
+from ares.step.collate import to_batch
 from benchmarks.models import random_qwen
 
 REPEATS, GROUP = 3, 8

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ares.store import Commit, RunStore
+from ares.store.store import Commit, RunStore
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import flows.environment  # isort: skip  # noqa: F401 (first: libraries read their settings at import)
 
-from ares.config import VllmConfig
-from ares.engines import Request, SamplingSettings
+from ares.config.run import VllmConfig
+from ares.engines.engine import Request, SamplingSettings
 from ares.engines.vllm import VllmEngine
 from benchmarks.models import random_qwen
 

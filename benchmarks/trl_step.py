@@ -77,8 +77,8 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
 
     import psutil
 
-    from ares.store import Commit, RunStore
-    from flows.local_server import local_api
+    from ares.store.store import Commit, RunStore
+    from flows.servers.local_server import local_api
     from flows.train import ares_train, prepare
 
     marks: list[tuple[float, float, int]] = []

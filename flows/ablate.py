@@ -1,9 +1,10 @@
 """The flow `ares-ablate`: every child of an ablation trained once, as many at a time as there is room for.
 
 Covered: which children run, when, and what happens when one fails or this process ends. Not covered: the file
-(ares/ablation.py), a child's training (flows/train.py), the comparison (ares/report.py). A child is `ares train` in a
-process of its own, because a run is a context variable and Ray one per process. Its run directory says whether it is
-finished; so nothing that is finished is done again, and what was stopped goes on from its last commit.
+(ares/ablations/definition.py), a child's training (flows/train.py), the comparison (ares/ablations/report.py). A child
+is `ares train` in a process of its own, because a run is a context variable and Ray one per process. Its run directory
+says whether it is finished; so nothing that is finished is done again, and what was stopped goes on from its last
+commit.
 """
 
 import asyncio
@@ -20,14 +21,20 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.settings import PREFECT_API_URL
 
-from ares.ablation import Ablation, Child, children, read_ablation
-from ares.ablation_display import AblationDisplay
-from ares.ablation_rows import read_rows
-from ares.ablation_tracking import ParentRun, complete_entry
-from ares.profiles import Override, differences
-from ares.report import conclusion, write_report
-from ares.run import Run, read_config, runs_directory
-from ares.status import run_status
+from ares.ablations import (
+    Ablation,
+    AblationDisplay,
+    Child,
+    ParentRun,
+    children,
+    complete_entry,
+    conclusion,
+    read_ablation,
+    read_rows,
+    write_report,
+)
+from ares.config import Override, differences
+from ares.runs import Run, read_config, run_status, runs_directory
 from ares.store import RunStore, StoreError
 
 STOP_SECONDS = 15.0

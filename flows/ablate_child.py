@@ -23,6 +23,6 @@ def end_with(parent: int) -> None:
 
 if __name__ == "__main__":
     end_with(int(sys.argv.pop(1)))
-    from flows.cli import main
+    from flows.cli.main import main
 
     main()

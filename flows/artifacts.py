@@ -1,7 +1,7 @@
 """What Prefect's page shows of a run besides its steps: progress, the last steps as a table, a summary, MLflow's page.
 
 Covered: a deployed run's artifacts, created once an execution and brought up to date at most every few seconds, beside
-the steps. Not covered: curves and comparisons (MLflow); what a terminal shows (ares/display.py).
+the steps. Not covered: curves and comparisons (MLflow); what a terminal shows (ares/reports/terminal.py).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.exceptions import PrefectHTTPStatusError
 
 from algorithms.difficulty import BUCKETS
-from ares.run import Run
+from ares.runs import Run
 from ares.store import Commit
 
 logger = logging.getLogger(__name__)

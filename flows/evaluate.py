@@ -1,7 +1,7 @@
 """The flow `ares-eval`: sample every problem n times, grade, and report pass@k.
 
 Covered: the order of work; a shard that was sampled or graded before an interruption is not done again. Not covered:
-what is evaluated and its figures (ares/evaluation.py).
+what is evaluated and its figures (ares/runs/evaluation.py).
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from prefect import flow
 
-from ares.evaluation import Evaluation, EvaluationRequest, summarise
+from ares.runs import Evaluation, EvaluationRequest, summarise
 from tasks.sampling import Draw, Rows, rollout, score
 
 _prepared: dict[str, Evaluation] = {}

@@ -2,7 +2,7 @@
 
 Covered: the types of the flows' parameters and what they mean as dotted overrides. The form is made from the
 configuration's own models, so a new setting appears by itself, with its type, bounds and description.
-Not covered: what the settings do (ares/config.py).
+Not covered: what the settings do (ares/config/run.py).
 """
 
 import json
@@ -13,8 +13,7 @@ from prefect import runtime
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.json_schema import SkipJsonSchema
 
-from ares.config import Config
-from ares.profiles import profile_names
+from ares.config import Config, profile_names
 
 if TYPE_CHECKING:
     Profile = str

@@ -13,16 +13,14 @@ from typing import Any
 
 from prefect import flow, runtime
 
-from ares.config import ConfigError
-from ares.display import Display
-from ares.profiles import load, override
-from ares.run import Run, Step, read_config, runs_directory
+from ares.config import ConfigError, load, override
+from ares.reports import Display, Tracking
+from ares.runs import Run, Step, read_config, runs_directory
 from ares.store import Commit, Ref, RunStore
-from ares.tracking import Tracking
 from flows.artifacts import RunArtifacts
-from flows.conduct import conducted
+from flows.child_run import conducted
 from flows.parameters import Open, Profile, Settings, as_overrides, flow_run_title
-from flows.sampling import begin_sampling, sample, sample_ahead, training_samples
+from flows.refill import begin_sampling, sample, sample_ahead, training_samples
 from tasks.training import (
     Batch,
     Evaluated,

@@ -1,7 +1,7 @@
 """What a program's author is told about its verdict, for a second try (Murphy, arXiv 2511.07833: execution feedback).
 
 Covered: the text, and what the second tries are worth to the first. Not covered: how it is put into a prompt
-(ares/second_turn.py).
+(ares/step/second_turn.py).
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from prefect.tasks import Task
 from pydantic import BaseModel
 
-from ares.run import Step
+from ares.runs import Step
 from ares.store import Ref
 
 P = ParamSpec("P")

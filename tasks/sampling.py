@@ -7,12 +7,11 @@ from functools import partial
 import pandas as pd
 from pydantic import BaseModel
 
+from algorithms.keys import derive_seed
 from ares.engines import Request, SamplingSettings
-from ares.keys import derive_seed
-from ares.run import Step
-from ares.samples import GREEDY
-from ares.scoring import ID_COLUMNS, RewardError
-from ares.second_turn import second_turns
+from ares.grading import ID_COLUMNS, RewardError
+from ares.runs import Step
+from ares.step import GREEDY, second_turns
 from ares.store import Ref
 from tasks.phase import phase
 

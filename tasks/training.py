@@ -10,15 +10,28 @@ from pydantic import BaseModel
 from algorithms.difficulty import BUCKETS, difficulty_codes
 from algorithms.filtering import informative_rows, varied_rows
 from algorithms.protocol import DataProto
-from ares.algorithm_config import FilterConfig
-from ares.batch import as_sampled, entropy_statistics, gathered, graded, mark_hwe, readable_rows, shape, token_batch
-from ares.code_metrics import ending_shares
-from ares.outcome_rewards import observe_tests, outcome_parts
-from ares.run import Step
-from ares.samples import GREEDY, SECOND_TURN_SLOT
-from ares.scoring import RewardError
-from ares.second_turn import with_credit
-from ares.state import Counters, Evaluation, RunState
+from ares.config import FilterConfig
+from ares.grading import RewardError
+from ares.runs import Step
+from ares.step import (
+    GREEDY,
+    SECOND_TURN_SLOT,
+    Counters,
+    Evaluation,
+    RunState,
+    as_sampled,
+    ending_shares,
+    entropy_statistics,
+    gathered,
+    graded,
+    mark_hwe,
+    observe_tests,
+    outcome_parts,
+    readable_rows,
+    shape,
+    token_batch,
+    with_credit,
+)
 from ares.store import Ref
 from tasks.phase import phase
 

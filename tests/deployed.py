@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import psutil
 
-from ares.store import RunStore
+from ares.store.store import RunStore
 from tests.short_runs import REPOSITORY, SMALL
 
 REWARD = '''

@@ -11,9 +11,9 @@ import threading
 import time
 from typing import Any
 
-import ares.store
+import ares.store.store
 import tasks.phase
-from flows.cli import main
+from flows.cli.main import main
 
 step, phase, moment = os.environ.get("KILL_AT", "-1:none:before").split(":")
 
@@ -76,7 +76,7 @@ def killed_inside(found: Any) -> None:
 
 
 tasks.phase.Phase.__call__ = killed_call  # type: ignore[method-assign]
-ares.store.os.replace = killed_replace  # type: ignore[attr-defined]
+ares.store.store.os.replace = killed_replace  # type: ignore[attr-defined]
 if moment == "inside" or seconds is not None:
     import tasks.sampling
     import tasks.training

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from ares.store import Commit, RunStore
+from ares.store.store import Commit, RunStore
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL = [

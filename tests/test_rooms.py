@@ -20,7 +20,12 @@ BELOW = {
 
 OUTSIDE = {"tests", "benchmarks"}
 ORCHESTRATION = {"prefect", "ray", "vllm", "mlflow"}
-PURE = ["algorithms", "rewards", "ares/learner.py", "ares/language_model.py"]
+PURE = ["algorithms", "rewards", "ares/learner", "ares/models"]
+PACKAGES = [
+    "config", "store", "data", "models", "engines", "learner", "workers", "grading", "step", "runs", "reports",
+    "ablations", "tiny",
+]  # fmt: skip
+"""The packages of ares: each may import the faces of those before it."""
 FILES = sorted(path for room in BELOW for path in (REPOSITORY / room).rglob("*.py"))
 
 
@@ -93,10 +98,75 @@ def test_the_mathematics_and_the_learner_import_no_orchestration_directly_or_thr
     assert wrong == []
 
 
+def test_every_package_of_ares_has_its_place() -> None:
+    packages = {path.parent.name for path in (REPOSITORY / "ares").glob("*/__init__.py")}
+    assert packages == set(PACKAGES)
+    modules_of = {name: len(list((REPOSITORY / "ares" / name).glob("*.py"))) for name in packages - {"tiny"}}
+    assert {name: count for name, count in modules_of.items() if count > 14} == {}
+
+
+def package_imports() -> Iterator[tuple[str, Path, str]]:
+    """Where a file stands (a package of ares, `tasks` or `flows`), the file, and the package of ares it imports from."""
+    for path in FILES:
+        parts = path.relative_to(REPOSITORY).parts
+        place = parts[1] if parts[0] == "ares" else parts[0]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("ares."):
+                target = str(node.module)
+                if target.split(".")[1] in PACKAGES and target.split(".")[1] != place:
+                    yield place, path, target
+
+
+def test_packages_of_ares_import_one_way() -> None:
+    """A list in which each imports those before it has no circle."""
+    among = [(place, path, target) for place, path, target in package_imports() if place in PACKAGES]
+    assert len(among) > 50
+    wrong = [
+        f"{path.relative_to(REPOSITORY)} imports {target}"
+        for place, path, target in among
+        if PACKAGES.index(target.split(".")[1]) > PACKAGES.index(place)
+    ]
+    assert wrong == []
+
+
+def test_packages_are_imported_by_their_face() -> None:
+    """Outside a package of ares nobody names its modules, so that these may be rearranged."""
+    wrong = [
+        f"{path.relative_to(REPOSITORY)} imports {target}"
+        for _, path, target in package_imports()
+        if target.count(".") > 1 and target.split(".")[1] != "tiny"
+    ]
+    assert wrong == []
+
+
+def test_modules_of_a_package_import_each_other_without_a_circle() -> None:
+    for package in PACKAGES:
+        stems = {path.stem: path for path in (REPOSITORY / "ares" / package).glob("*.py") if path.stem != "__init__"}
+        beneath = {
+            stem: {other for other in stems if f"ares.{package}.{other}" in set(modules(path))} - {stem}
+            for stem, path in stems.items()
+        }
+        while free := [stem for stem, needed in beneath.items() if not needed]:
+            beneath = {stem: needed - set(free) for stem, needed in beneath.items() if stem not in free}
+        assert beneath == {}, f"ares/{package}: a circle among {sorted(beneath)}"
+
+
+def test_only_the_command_line_imports_the_toys() -> None:
+    wrong = [
+        str(path.relative_to(REPOSITORY))
+        for path in FILES
+        if not path.is_relative_to(REPOSITORY / "ares" / "tiny")
+        and not path.is_relative_to(REPOSITORY / "flows" / "cli")
+        and any(name.startswith("ares.tiny") for name in modules(path))
+    ]
+    assert wrong == []
+
+
 def test_the_walk_follows_imports_through_modules() -> None:
     """Otherwise the test above could pass by seeing nothing."""
-    assert REPOSITORY / "ares" / "config.py" in reached([REPOSITORY / "ares" / "learner.py"])
-    assert REPOSITORY / "algorithms" / "protocol.py" in reached([REPOSITORY / "ares" / "learner.py"])
+    learner = REPOSITORY / "ares" / "learner" / "learner.py"
+    assert REPOSITORY / "ares" / "config" / "run.py" in reached([learner])
+    assert REPOSITORY / "algorithms" / "protocol.py" in reached([learner])
     everything = reached([REPOSITORY / "flows" / "train.py"])
     assert {name for path in everything for name, _ in imports(path)} >= {"prefect", "ray", "mlflow"}
 

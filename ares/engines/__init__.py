@@ -1,81 +1,21 @@
-"""What generates responses: one interface, one module per engine.
+"""What answers: sampling of responses, one module per engine behind one interface.
 
-An engine knows the version of the weights it holds, and nothing of prompts, rewards or steps. The same requests in the
-same call on the same thread count give the same tokens and log-probs, whatever was generated before.
+Not covered: which prompts, what is done with the answers.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from ares.engines.diffusion import DiffusionEngine
+from ares.engines.engine import Engine, Request, SamplingSettings
+from ares.engines.transformers import TransformersEngine, end_token_ids
+from ares.engines.vision import VisionEngine
+from ares.engines.vllm import VllmEngine
 
-import numpy as np
-import torch
-
-
-@dataclass(frozen=True)
-class Request:
-    """One response to sample."""
-
-    prompt_token_ids: list[int]
-    seed: int
-    """Key of every draw of this response (ares.keys.derive_seed)."""
-    media: tuple[str, ...] = ()
-    """What the prompt shows, in its order (ares/media.py)."""
-
-
-@dataclass(frozen=True)
-class SamplingSettings:
-    """How responses are sampled."""
-
-    temperature: float
-    """0 takes the most probable token."""
-    top_p: float
-    max_tokens: int
-
-
-@dataclass(frozen=True)
-class Completion:
-    """One sampled response."""
-
-    token_ids: np.ndarray
-    """int32; the end-of-sequence token included when it was sampled."""
-    log_probs: np.ndarray
-    """float32: of the sampled tokens, at the sampling temperature, before top-p."""
-    finish_reason: str
-    """`stop` at an end-of-sequence token, `length` at the limit (truncated)."""
-    entropies: np.ndarray | None = None
-    """float32, masked-diffusion models: of the distributions the tokens were drawn from (nats)."""
-    canvas: np.ndarray | None = None
-    """int32, masked-diffusion models: all places, what stands after the end included."""
-
-
-class Engine(ABC):
-    """What every engine can do."""
-
-    version: int | None
-    """Of the weights held now; None before any were loaded."""
-
-    @abstractmethod
-    def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
-        """Take over the weights of a policy version."""
-
-    def sleep(self) -> None:  # noqa: B027 (most engines have nothing to give back)
-        """Give back what the learner needs where the two share a GPU; `load_weights` wakes the engine."""
-
-    @abstractmethod
-    def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
-        """Sample one response per request; (index, response) in handfuls, as they finish."""
-
-    def generate(self, requests: list[Request], settings: SamplingSettings) -> list[Completion]:
-        """Sample one response per request, in order."""
-        found = dict(pair for some in self.stream(requests, settings) for pair in some)
-        return [found[index] for index in range(len(requests))]
-
-
-def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.Tensor]) -> None:
-    """Raise ValueError naming a weight that is missing, unknown or of another shape than the engine's model has."""
-    if expected.keys() != given.keys():
-        raise ValueError(f"Weights do not fit the engine's model: {sorted(expected.keys() ^ given.keys())[:5]}")
-    for name, shape in expected.items():
-        if given[name].shape != shape:
-            raise ValueError(f"Weight {name} is {list(given[name].shape)}, the engine's model has {list(shape)}")
+__all__ = [
+    "DiffusionEngine",
+    "Engine",
+    "Request",
+    "SamplingSettings",
+    "TransformersEngine",
+    "VisionEngine",
+    "VllmEngine",
+    "end_token_ids",
+]

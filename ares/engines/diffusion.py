@@ -14,11 +14,11 @@ from torch import Tensor
 
 from algorithms.coupled_sampling import completion_logits
 from algorithms.denoising import Denoised, DenoisingSettings, denoise, distribution_at
+from algorithms.keyed_sampling import keyed_uniform
+from algorithms.keys import derive_seed
 from ares.config import DiffusionConfig, ModelConfig
-from ares.engines import Completion, Engine, Request, SamplingSettings, check_weights
-from ares.engines.sampling import keyed_uniform
-from ares.keys import derive_seed
-from ares.masked_language_model import empty_model
+from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights
+from ares.models import empty_model
 
 PURPOSES = {"token": 0, "place": 1}
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
-from ares.engines import Completion, Engine, Request, SamplingSettings, check_weights
+from algorithms.keyed_sampling import keyed_uniform, sample_tokens
+from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights
 from ares.engines.growing_cache import growing_cache
-from ares.engines.sampling import keyed_uniform, sample_tokens
 
 
 class TransformersEngine(Engine):

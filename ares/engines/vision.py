@@ -9,10 +9,10 @@ from torch import Tensor
 from transformers import AutoModelForImageTextToText
 
 from ares.config import DataConfig
-from ares.engines import Request
+from ares.data import MediaReader
+from ares.engines.engine import Request
 from ares.engines.transformers import TransformersEngine
-from ares.media import MediaReader
-from ares.vision_language_model import Pictures, VisionInputs, never_sampled
+from ares.models import Pictures, VisionInputs, never_sampled
 
 
 class VisionEngine(TransformersEngine):

@@ -19,9 +19,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from ares.config import DataConfig, VllmConfig
-from ares.engines import Completion, Engine, Request, SamplingSettings, check_weights
-from ares.media import MediaReader
-from ares.vision_language_model import mark_ids
+from ares.data import MediaReader
+from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights
+from ares.models import mark_ids
 
 _ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",

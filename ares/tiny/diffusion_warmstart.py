@@ -1,7 +1,7 @@
 """The warm start of tiny-diffusion: a small masked-diffusion model that writes functions of one line, often wrongly.
 
 Covers: training tokenizer and model, measuring the result, writing it all as one directory that transformers (once
-ares.tiny.masked_model is imported) and `ares train` read. Does not cover: reinforcement. Rebuild the shipped
+ares.models is imported) and `ares train` read. Does not cover: reinforcement. Rebuild the shipped
 checkpoint with `ares warmstart tiny-diffusion`; the same seed gives the same bits on the same machine.
 
 Two lessons: right examples only, until the model copies names and constants from the prompt, then examples of which
@@ -23,7 +23,7 @@ from transformers import Qwen2Tokenizer
 
 from algorithms.coupled_sampling import completion_logits
 from algorithms.denoising import DenoisingSettings, denoise
-from ares.tiny.masked_model import MaskedModel, MaskedModelConfig
+from ares.models import MaskedModel, MaskedModelConfig
 from ares.tiny.model import INITIALIZER_RANGE, Progress
 from ares.tiny.one_liners import WHOLE_WORDS, Problem, respond, split_problems, worked_example
 from ares.tiny.tokenizer import build_tokenizer

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ares.keys import derive_seed
+from algorithms.keys import derive_seed
 
 CONSTANTS = range(2, 10)
 NAMES = ("calc", "solve", "work", "step", "make", "find", "run", "get", "do", "fix", "go", "use")

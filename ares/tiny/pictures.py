@@ -15,22 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
-from ares.keys import derive_seed
+from algorithms.keys import derive_seed
+from ares.data import SCHEME, SIDE, TALLEST
 from ares.tiny.arithmetic import misread, stated
 
-SCHEME = "tiny-picture:"
-"""How a reference to such a picture begins (ares/pictures.py); its key follows."""
 LEVELS = (1, 2, 3, 4)
-SIDE, CELL = 3, 8
-"""Cells a side, pixels a cell: a picture has 24 × 24 pixels."""
-COLOURS = {"r": (214, 48, 40), "b": (40, 84, 214)}
 NAMES = {"r": "red", "b": "blue"}
-BAR = (52, 130, 76)
-TALLEST = 2 * SIDE
-"""Heights of a chart's bars are half cells."""
 HELDOUT_SHARE = 0.1
 
 STYLES = {"quick": 0.3, "steps": 0.4, "checked": 0.3}
@@ -105,28 +95,6 @@ class Split:
 
     train: list[Problem]
     heldout: list[Problem]
-
-
-def draw(key: str) -> Image.Image:
-    """The picture of a key (what follows SCHEME in a reference), RGB. Raises ValueError for another text."""
-    shown, _, look = key.partition("-")
-    if not look.isdigit() or not (_is_chart(shown) or (len(shown) == SIDE**2 and set(shown) <= set("rb."))):
-        raise ValueError(f"{key!r} is no key of a tiny picture")
-    rng = np.random.default_rng(int(look))
-    size = SIDE * CELL
-    canvas = np.full((size, size, 3), 244 + rng.integers(-8, 9), dtype=np.int64)
-    for place, mark in enumerate(shown):
-        shade = rng.integers(-24, 25, 3)
-        if _is_chart(shown):
-            left, top = place * CELL + 2, size - int(mark) * CELL // 2
-            canvas[top:, left : left + CELL - 3] = np.array(BAR) + shade
-            continue
-        height, width = rng.integers(4, 7, 2)
-        down, right = rng.integers(0, CELL + 1 - height), rng.integers(0, CELL + 1 - width)
-        if mark != ".":
-            row, column = (place // SIDE) * CELL + down, (place % SIDE) * CELL + right
-            canvas[row : row + height, column : column + width] = np.array(COLOURS[mark]) + shade
-    return Image.fromarray(canvas.clip(0, 255).astype(np.uint8))
 
 
 def sample_problem(rng: random.Random, level: int, heldout: bool) -> Problem:
@@ -214,7 +182,3 @@ def _dots(rng: random.Random, counts: dict[str, int]) -> str:
 
 def _other(colour: str) -> str:
     return "b" if colour == "r" else "r"
-
-
-def _is_chart(shown: str) -> bool:
-    return len(shown) == SIDE and shown.isdigit() and set(shown) <= set("123456")

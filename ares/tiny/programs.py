@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ares.keys import derive_seed
+from algorithms.keys import derive_seed
 from ares.tiny.families import FAMILIES, Family, Function
 from rewards.code import code_format_score, extract_code
 

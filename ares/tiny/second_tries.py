@@ -1,7 +1,7 @@
 """Worked examples of a second try: a program that failed, its verdict, and a better one.
 
 Covers: conversations for the warm start of tiny-code-feedback. Does not cover: how a run continues its own failures
-(ares/second_turn.py), whose prompts these have the form of.
+(ares/step/second_turn.py), whose prompts these have the form of.
 """
 
 import random

@@ -17,21 +17,18 @@ import pandas as pd
 import torch
 from transformers import Qwen2Tokenizer, Qwen2VLForConditionalGeneration
 
-from ares.batch import token_batch
+from algorithms.keys import derive_seed
 from ares.config import DataConfig
-from ares.data import load_problems
-from ares.engines import Request, SamplingSettings
-from ares.engines.vision import VisionEngine
-from ares.keys import derive_seed
-from ares.media import MARK, MediaReader, content_hash
+from ares.data import MARK, MediaReader, Vision, content_hash, in_parts, load_problems
+from ares.engines import Request, SamplingSettings, VisionEngine
+from ares.models import VisionLanguageModel
+from ares.step import token_batch
 from ares.tiny.arithmetic import extract_answer
 from ares.tiny.diffusion_warmstart import Lesson, schedule
 from ares.tiny.measurement import by_label, share
 from ares.tiny.model import Progress
 from ares.tiny.pictures import IMAGE, SIDE, split_problems, taught, write_problems
 from ares.tiny.vision_model import IMAGE_PAD, build_vision_model, image_processor, vision_tokenizer
-from ares.vision_data import Vision, in_parts
-from ares.vision_language_model import VisionLanguageModel
 
 NAME, FOLDER = "tiny-vision", "vision"
 TRAIN_PROBLEMS, HELDOUT_PROBLEMS = 1000, 160

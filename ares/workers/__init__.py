@@ -1,0 +1,19 @@
+"""Where it runs: Ray actors for learner and engines, their placement, their rebirth after a death.
+
+Not covered: what they compute (ares/learner, ares/engines).
+"""
+
+from ares.workers.cluster import ATTEMPTS, Cluster, WorkerError
+from ares.workers.connection import connect
+from ares.workers.placement import check_engine, check_gpus, demand, uses_gpus
+
+__all__ = [
+    "ATTEMPTS",
+    "Cluster",
+    "WorkerError",
+    "check_engine",
+    "check_gpus",
+    "connect",
+    "demand",
+    "uses_gpus",
+]

@@ -15,12 +15,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from algorithms.protocol import DataProto
 from ares.config import Config
-from ares.engines import Engine, Request, SamplingSettings
-from ares.engines.transformers import TransformersEngine, end_token_ids
-from ares.learner import Learner, UpdateResult
-from ares.ranks import Ranks
-from ares.remote_store import path_of
-from ares.store import Ref, RunStore
+from ares.engines import Engine, Request, SamplingSettings, TransformersEngine, end_token_ids
+from ares.learner import Learner, Ranks, UpdateResult
+from ares.store import Ref, RunStore, path_of
 
 
 class LearnerActor:
@@ -127,7 +124,7 @@ def _engine(config: Config, tokenizer: PreTrainedTokenizerBase) -> Engine:
     """The engine that rollout.engine names."""
     model, end_ids = config.model, end_token_ids(config.model.path, tokenizer)
     if config.rollout.engine == "vllm":
-        from ares.engines.vllm import VllmEngine
+        from ares.engines import VllmEngine
 
         longest = config.data.max_prompt_length + config.rollout.max_response_length
         shared = config.rollout.placement == "colocate"
@@ -136,11 +133,11 @@ def _engine(config: Config, tokenizer: PreTrainedTokenizerBase) -> Engine:
     device = "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
     if config.rollout.engine == "diffusion":
-        from ares.engines.diffusion import DiffusionEngine
+        from ares.engines import DiffusionEngine
 
         return DiffusionEngine(model, config.rollout.diffusion, device, end_ids, pad_id)
     if model.family == "vision_language":
-        from ares.engines.vision import VisionEngine
+        from ares.engines import VisionEngine
 
         return VisionEngine(model.path, model.dtype, device, end_ids, pad_id, config.data)
     return TransformersEngine(model.path, model.dtype, device, end_ids, pad_id)

@@ -2,7 +2,7 @@
 
 Covered: the learner's ranks and the engines, on one machine or on the cluster that RAY_ADDRESS names. The run directory
 is the truth: a learner at version k is the newest checkpoint at or before k with the committed batches since then
-replayed. The cluster's machines share it by its URL (ares/remote_store.py), or as one file system.
+replayed. The cluster's machines share it by its URL (ares/store/mirror.py), or as one file system.
 """
 
 import asyncio

@@ -9,15 +9,16 @@ import pandas as pd
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from algorithms.keys import derive_seed
 from algorithms.protocol import DataProto
-from ares.batch import shape, to_batch
-from ares.config import Config
-from ares.engines import Request
+from ares.config.profiles import load
+from ares.config.run import Config
+from ares.engines.engine import Request
 from ares.engines.transformers import TransformersEngine
-from ares.keys import derive_seed
-from ares.learner import Learner
-from ares.profiles import load
-from ares.state import RunState
+from ares.learner.learner import Learner
+from ares.step.collate import to_batch
+from ares.step.shape import shape
+from ares.step.state import RunState
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MODEL = REPOSITORY / "ares" / "tiny" / "checkpoints" / "math"

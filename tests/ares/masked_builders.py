@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from ares.config import Config
-from ares.engines import Request
-from ares.keys import derive_seed
-from ares.profiles import load
+from algorithms.keys import derive_seed
+from ares.config.profiles import load
+from ares.config.run import Config
+from ares.engines.engine import Request
 from ares.tiny.diffusion_warmstart import VOCAB_SIZE, build_model
 from ares.tiny.one_liners import WHOLE_WORDS, respond, split_problems
 from ares.tiny.tokenizer import build_tokenizer

@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from ares.config import DataConfig, ModelConfig
-from ares.data import Problems, load_problems
+from ares.config.run import DataConfig, ModelConfig
+from ares.data.problems import Problems, load_problems
+from ares.data.vision import Vision
+from ares.models.vision_language import VisionLanguageModel
 from ares.tiny import pictures
-from ares.vision_data import Vision
-from ares.vision_language_model import VisionLanguageModel
 from tests.ares.builders import REPOSITORY
 
 MODEL = REPOSITORY / "ares" / "tiny" / "checkpoints" / "vision"

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from ares.store import RunStore
-from flows.cli import main
+from ares.store.store import RunStore
+from flows.cli.main import main
 from tests.short_runs import REPOSITORY, SMALL, ares
 
 VARIANTS = {"fixed": ["algorithm.kl.kind=fixed"], "token_adaptive": []}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ares.store import RunStore
+from ares.store.store import RunStore
 from sandbox.program import ERROR_TYPES
 from tests.short_runs import SMALL, ares, assert_same, commits
 

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from ares.status import run_status
-from ares.store import RunStore
-from flows.cli import main
+from ares.runs.status import run_status
+from ares.store.store import RunStore
+from flows.cli.main import main
 from tests.short_runs import SMALL, ares, metric_history, train
 
 MODEL = Path("ares/tiny/checkpoints/math")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import main
-from flows.data_cli import app
+from flows.cli.data import app
+from flows.cli.main import main
 
 GOOD = {
     "id": "a",

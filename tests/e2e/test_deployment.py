@@ -176,7 +176,7 @@ def held(deployed: Deployed, name: str) -> str:
 
 
 def test_a_process_that_is_gone_is_no_running_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flows.services import ServiceError, end_services
+    from flows.servers.services import ServiceError, end_services
 
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
     gone = subprocess.Popen([sys.executable, "-c", ""])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ares.store import RunStore
+from ares.store.store import RunStore
 from tests import short_runs
 from tests.short_runs import assert_same
 

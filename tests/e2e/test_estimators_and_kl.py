@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.store import RunStore
+from ares.store.store import RunStore
 from tests.short_runs import train
 
 ESTIMATORS = ["grpo", "rloo", "reinforce_plus_plus", "remax", "gae"]

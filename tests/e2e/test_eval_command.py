@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ares.status import run_status
+from ares.runs.status import run_status
 from tests.short_runs import ares
 
 MODEL = "ares/tiny/checkpoints/math"

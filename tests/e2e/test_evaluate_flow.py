@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM
 
-from ares.engines import Request, SamplingSettings
-from ares.evaluation import EvaluationRequest
+from ares.engines.engine import Request, SamplingSettings
+from ares.runs.evaluation import EvaluationRequest
 from ares.workers.actors import EngineActor
 from flows.evaluate import ares_eval, prepare
-from flows.local_server import local_api
+from flows.servers.local_server import local_api
 from tests.ares.builders import MODEL, config
 
 FILES = ("samples.parquet", "problems.parquet", "summary.json")

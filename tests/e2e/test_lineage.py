@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from ares.difference import first_difference
-from ares.lineage import fork
-from ares.store import RunStore
+from ares.runs.difference import first_difference
+from ares.runs.lineage import fork
+from ares.store.store import RunStore
 from tests.short_runs import ares, train
 
 OTHER_REWARD = "algorithm.aepo.enabled=false"
@@ -94,7 +94,7 @@ def test_diff_names_step_and_what(runs: Path, copy: RunStore) -> None:
 
 
 def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> None:
-    from ares.lineage import prune
+    from ares.runs.lineage import prune
 
     (copy.directory / "steps/000004/.batch.1.partial").mkdir()
     before = {path for path in copy.directory.rglob("*") if path.is_file()}

@@ -10,7 +10,7 @@ import ray
 from ray._private.state import available_resources_per_node
 from ray.cluster_utils import Cluster
 
-from ares.remote_store import path_of
+from ares.store.mirror import path_of
 from tests.short_runs import assert_same, train
 
 pytestmark = pytest.mark.slow

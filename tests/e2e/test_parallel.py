@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.store import RunStore
+from ares.store.store import RunStore
 from tests.short_runs import assert_same, commits, train
 
 SHORT = ["train.steps=2", "validation.every=4", "validation.max_prompts=2", "algorithm.filter.enabled=false"]

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from algorithms.difficulty import BUCKETS
-from ares.profiles import load
-from ares.store import Commit, RunStore
+from ares.config.profiles import load
+from ares.store.store import Commit, RunStore
 from tests.short_runs import SMALL
 
 CONFIG = load("tiny-math", SMALL)

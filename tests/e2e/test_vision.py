@@ -10,8 +10,8 @@ import pytest
 from mlflow import MlflowClient
 from transformers import AutoImageProcessor, AutoModelForImageTextToText
 
-from ares.media import path_of
-from ares.store import RunStore
+from ares.data.media import path_of
+from ares.store.store import RunStore
 from tests import short_runs
 from tests.ares.vision_builders import MODEL, image
 from tests.short_runs import ares, assert_same

@@ -21,7 +21,7 @@ import httpx
 import psutil
 import pytest
 
-from ares.store import RunStore
+from ares.store.store import RunStore
 from tests.deployed import REWARD
 from tests.short_runs import REPOSITORY, SMALL, ares, assert_same, commits, metric_history, train
 
@@ -217,7 +217,7 @@ def test_a_run_goes_on_when_its_prefect_server_dies(tmp_path: Path) -> None:
         (server,) = [
             child
             for child in psutil.Process(process.pid).children()
-            if "flows.local_server" in " ".join(child.cmdline())
+            if "flows.servers.local_server" in " ".join(child.cmdline())
         ]
         server.kill()
         hold.unlink()

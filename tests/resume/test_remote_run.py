@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.remote_store import path_of
+from ares.store.mirror import path_of
 from tests.short_runs import ares, assert_same, commits, train
 
 pytestmark = pytest.mark.slow

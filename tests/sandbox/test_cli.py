@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.sandbox_cli import app, split_tests
+from flows.cli.sandbox import app, split_tests
 from sandbox import IsolationReport
 
 

@@ -14,10 +14,10 @@ EXECUTING_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
 # (file, what): why it is no untrusted text.
 ALLOWED = {
     ("flows/ablate.py", "asyncio.create_subprocess_exec"): "starts `ares train` for each child, with checked settings",
-    ("ares/run.py", "import subprocess"): "asks git for the version of the code",
-    ("flows/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",
-    ("flows/local_server.py", "import subprocess"): "starts the servers, with fixed arguments",
-    ("flows/services.py", "import subprocess"): "starts the long-lived servers, with arguments of its own",
+    ("ares/runs/run.py", "import subprocess"): "asks git for the version of the code",
+    ("flows/servers/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",
+    ("flows/servers/local_server.py", "import subprocess"): "starts the servers, with fixed arguments",
+    ("flows/servers/services.py", "import subprocess"): "starts the long-lived servers, with arguments of its own",
     ("rewards/math.py", "import subprocess"): "starts its own file as a worker, so that parsing can be timed out",
 }
 

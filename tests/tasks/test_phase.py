@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from ares.run import Run, Step
-from ares.store import Ref
+from ares.runs.run import Run, Step
+from ares.store.store import Ref
 from tasks.phase import Phase, _refs
 from tasks.sampling import Draw, Rows, rollout, score
 from tasks.training import Samples, Shaped, checkpoint, experience, update

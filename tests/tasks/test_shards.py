@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ares.run import Run
-from ares.samples import GREEDY
+from ares.runs.run import Run
+from ares.step.slots import GREEDY
 from tasks.sampling import Draw, Rows, requested, score
 from tests.ares.builders import config
 

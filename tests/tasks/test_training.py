@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 from algorithms.protocol import DataProto
-from ares.algorithm_config import FilterConfig
-from ares.batch import token_batch
-from ares.learner import Learner
-from ares.run import Run
-from ares.samples import GREEDY
-from ares.scoring import RewardError
-from ares.state import RunState
-from ares.store import Ref
+from ares.config.algorithm import FilterConfig
+from ares.grading.grader import RewardError
+from ares.learner.learner import Learner
+from ares.runs.run import Run
+from ares.step.collate import token_batch
+from ares.step.slots import GREEDY
+from ares.step.state import RunState
+from ares.store.store import Ref
 from tasks.training import (
     Batch,
     EngineMismatch,

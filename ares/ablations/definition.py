@@ -1,0 +1,171 @@
+"""An ablation: variants of one profile, each trained over the same seeds. Its file, and the runs it stands for.
+
+Covered: reading `profiles/ablations/NAME.yaml` (or a path), the settings of every child run, refusing what could not be
+compared. Not covered: running the children (flows/ablate.py), comparing them (ares/ablations/report.py).
+
+    name: code-rewards
+    profile: tiny-code-hard
+    overrides: [train.steps=40]              # of every child
+    variants:                                # at least two; an empty list is the profile as it is
+      sparse: [reward.code.design=sparse]
+      dense: [reward.code.design=dense_linear]
+    seeds: [0, 1, 2]
+    metric: val/accuracy                     # what a winner is looked for in
+    maximise: true
+"""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, ValidationError, field_validator
+
+from ares.config import PROFILES, Config, ConfigError, Override, Strict, fingerprint, load
+
+ABLATIONS = PROFILES / "ablations"
+OWN = ("train.seed", "tracking.experiment", "tracking.parent_run", "tracking.tags")
+"""Settings that the ablation itself gives every child."""
+COMMON_ONLY = ("train.steps", "tracking.", "validation.")
+"""Settings in which variants may not differ: they would be compared at different steps, or by different measures."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+
+
+class Ablation(Strict):
+    """The file of an ablation. Overrides are written as on the command line, `section.field=value`."""
+
+    name: Name
+    """Name of the ablation, of its folder of logs and report, and of its MLflow experiment."""
+    profile: str
+    """What every child extends: a profile's name, or a path seen from the ablation's file."""
+    overrides: list[Override] = Field([])
+    """Settings of every child."""
+    variants: dict[Name, list[Override]] = Field(min_length=2)
+    """What is compared: a name, and the settings in which it differs."""
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    """train.seed of each child of a variant. Intervals and claims need two or more."""
+    metric: str = "val/accuracy"
+    """The metric that is compared, at the last step."""
+    maximise: bool = True
+    """Whether more of the metric is better."""
+
+    @field_validator("seeds")
+    @classmethod
+    def _each_seed_once(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("a seed is named twice")
+        return seeds
+
+
+@dataclass(frozen=True)
+class Child:
+    """One training run of an ablation."""
+
+    name: str
+    variant: str
+    seed: int
+    profile: str
+    overrides: tuple[Override, ...]
+    config: Config
+
+
+def ablation_names() -> list[str]:
+    """Names of the shipped ablations."""
+    return sorted(path.stem for path in ABLATIONS.glob("*.yaml"))
+
+
+def read_ablation(ablation: str, name: str | None = None) -> tuple[Ablation, Path]:
+    """The ablation called so in profiles/ablations, or in the YAML file of that path; and where it was read from.
+
+    `name` replaces the file's own.
+
+    Raises ConfigError naming file and field.
+    """
+    path = Path(ablation) if ablation.endswith((".yaml", ".yml")) else ABLATIONS / f"{ablation}.yaml"
+    if not path.exists():
+        close = difflib.get_close_matches(ablation, ablation_names(), 1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise ConfigError(f"There is no ablation {ablation!r} (ablations: {', '.join(ablation_names())}).{hint}")
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: an ablation is a mapping ({', '.join(Ablation.model_fields)})")
+    try:
+        return Ablation.model_validate(found if name is None else found | {"name": name}), path
+    except ValidationError as error:
+        raise ConfigError(f"{path}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
+
+
+def children(ablation: Ablation, source: Path, extra: list[Override] | None = None) -> list[Child]:
+    """Every run of the ablation, its settings resolved and checked; `extra` overrides are laid over all of them.
+
+    Seeds vary slowest, so that every variant has a finished child early. Raises ConfigError naming the file, the
+    variant and the field.
+    """
+    for override in [*ablation.overrides, *(extra or [])]:
+        if _sets(override, OWN):
+            raise ConfigError(f"{source}: overrides: {override!r} is set by the ablation itself (see `seeds`, `name`)")
+    for variant, overrides in ablation.variants.items():
+        for override in overrides:
+            if _sets(override, OWN + COMMON_ONLY):
+                raise ConfigError(f"{source}: variant {variant!r}: {override!r} may not differ between variants")
+    found = [_child(ablation, source, variant, seed, extra or []) for seed in ablation.seeds
+             for variant in ablation.variants]  # fmt: skip
+    _refuse_equal(found, source)
+    if ablation.metric.startswith("val/") and found[0].config.data.validation is None:
+        raise ConfigError(f"{source}: metric {ablation.metric!r} needs held-out problems: set data.validation")
+    return found
+
+
+def _child(ablation: Ablation, source: Path, variant: str, seed: int, extra: list[Override]) -> Child:
+    is_path = ablation.profile.endswith((".yaml", ".yml"))
+    profile = str(source.parent / ablation.profile) if is_path else ablation.profile
+    overrides = (*ablation.overrides, *ablation.variants[variant], *extra, f"train.seed={seed}",
+                 f"tracking.experiment={ablation.name}")  # fmt: skip
+    try:
+        config = load(profile, list(overrides))
+    except ConfigError as error:
+        raise ConfigError(f"{source}: variant {variant!r}: {error}") from error
+    return Child(f"{ablation.name}-{variant}-seed{seed}", variant, seed, profile, overrides, config)
+
+
+def _sets(override: Override, fields: tuple[str, ...]) -> bool:
+    """Whether the override sets one of the fields, something in one, or a section that holds one."""
+    name = override.partition("=")[0]
+    return any(f"{name}.".startswith(f"{field.rstrip('.')}.") or field.startswith(f"{name}.") for field in fields)
+
+
+def _refuse_equal(found: list[Child], source: Path) -> None:
+    seen: dict[str, Child] = {}
+    for child in found:
+        other = seen.setdefault(fingerprint(child.config), child)
+        if other is not child:
+            raise ConfigError(
+                f"{source}: variants {other.variant!r} and {child.variant!r} are one and the same: they differ in no "
+                "setting that changes results"
+            )
+
+
+def _explain(problem: Any) -> str:
+    names = [str(part) for part in problem["loc"]]
+    where = f"variant {names[1]!r}" if names[0] == "variants" and len(names) > 1 else names[0]
+    if problem["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(names[0], list(Ablation.model_fields), 1)
+        known = f"did you mean {close[0]}?" if close else f"known: {', '.join(Ablation.model_fields)}"
+        return f"{where} is unknown ({known})"
+    if problem["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where}: {problem['msg'].removeprefix('Value error, ')} (got {problem['input']!r})"
+
+
+def differing_settings(settings: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Settings (by variant) in which variants differ: name, and value by variant."""
+    for name in sorted(set().union(*settings.values())):
+        values = {variant: of_variant.get(name) for variant, of_variant in settings.items()}
+        if len({str(value) for value in values.values()}) > 1:
+            yield name, values

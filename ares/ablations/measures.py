@@ -1,0 +1,107 @@
+"""The figures a report compares: which MLflow metric, which of its rows, and how they become one number a seed.
+
+A metric that no child has logged (those of code rewards in an ablation on arithmetic) is left out of the report. What
+the metrics themselves mean: docs/metrics.md.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ares.ablations.rows import AblationRows, ChildRows, Row
+
+TAIL = 0.25
+"""Share of the steps, the last ones, over which noisy figures of a step are averaged."""
+
+ERRORS = ("accepted", "wrong_answer", "runtime_error", "timeout", "memory", "output_limit", "syntax_error", "truncated")
+"""Verdicts of samples, in the order in which their areas are stacked."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One line of the report's table. Without a direction (`better`) a value is told, not judged."""
+
+    metric: str
+    title: str
+    how: Literal["last", "rise", "tail", "mean", "sum"]
+    better: Literal["more", "less"] | None = None
+    digits: int = 3
+
+    @property
+    def rule(self) -> str:
+        """How its rows become one number."""
+        return {
+            "last": "value at the last step",
+            "rise": "mean over the evaluations after the start",
+            "tail": f"mean over the last {TAIL:.0%} of steps",
+            "mean": "mean over all steps",
+            "sum": "sum over all steps",
+        }[self.how]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measure of one child, and the rows it was made of."""
+
+    child: ChildRows
+    value: float
+    rows: list[Row]
+
+
+def measures(metric: str, maximise: bool) -> list[Measure]:
+    """Every measure a report knows, the compared one first."""
+    better: Literal["more", "less"] = "more" if maximise else "less"
+    first = [Measure(metric, metric, "last", better), Measure(metric, f"{metric}, on the way", "rise", better)]
+    rest = [
+        Measure("val/accuracy", "held-out accuracy", "last", "more"),
+        Measure("val/pass_ratio", "held-out share of tests passed", "last", "more"),
+        Measure("val/pass_at_n", "held-out best of n", "last", "more"),
+        Measure("reward/sampled_accuracy", "training accuracy", "tail", "more"),
+        Measure("code/pass_ratio", "training share of tests passed", "tail", "more"),
+        Measure("filter/kept_share", "groups kept by the filter", "mean", "more"),
+        Measure("code/cost/tokens_per_solved", "tokens per solved problem", "tail", "less", 1),
+        Measure("perf/seconds_per_solved", "CPU seconds of programs per solved problem", "tail", "less", 4),
+        Measure("code/timeout_rate", "timeouts", "tail", "less"),
+        Measure("response_length/mean", "response length (tokens)", "tail", None, 1),
+        Measure("entropy/mean", "token entropy (nats)", "tail", None),
+        Measure("critic/kl", "KL to the reference (nats a token)", "tail", None, 4),
+        Measure("perf/scoring_wait_share", "time waiting for verdicts", "mean", "less", 4),
+        Measure("perf/total_num_tokens", "tokens sampled", "sum", None, 0),
+        Measure("timing_s/step", "time in steps (s)", "sum", None, 1),
+    ]
+    return first + [measure for measure in rest if (measure.metric, measure.how) != (metric, "last")]
+
+
+def error_measures() -> list[Measure]:
+    """Shares of samples by verdict."""
+    better = {"accepted": "more"}
+    return [Measure(f"code/error/{name}", name.replace("_", " "), "tail", better.get(name, "less"))  # type: ignore[arg-type]
+            for name in ERRORS]  # fmt: skip
+
+
+def value_of(measure: Measure, child: ChildRows, last: int) -> Value | None:
+    """A child's number at step `last`; None where it has not got the rows, or one of them is not a number."""
+    rows = [row for row in child.rows.get(measure.metric, []) if row.step <= last]
+    if measure.how == "last":
+        rows = [row for row in rows if row.step == last]
+    elif measure.how == "rise":
+        rows = [row for row in rows if row.step > 0]
+    elif measure.how == "tail":
+        rows = [row for row in rows if row.step > last - max(1, round(last * TAIL))]
+    elif measure.how == "mean":
+        rows = [row for row in rows if row.step > 0]
+    if not rows or not all(math.isfinite(row.value) for row in rows):
+        return None
+    total = sum(row.value for row in rows)
+    return Value(child, total if measure.how == "sum" else total / len(rows), rows)
+
+
+def compared_step(found: AblationRows) -> int | None:
+    """The last step at which any child has a row of the compared metric: where children are compared."""
+    steps = [rows[-1].step for child in found.children if (rows := child.rows.get(found.definition.metric))]
+    return max(steps, default=None)
+
+
+def is_complete(child: ChildRows, metric: str, last: int) -> bool:
+    """Whether a child has come as far as the others: it has a row of the compared metric at step `last`."""
+    return any(row.step == last for row in child.rows.get(metric, []))

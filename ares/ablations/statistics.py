@@ -1,0 +1,144 @@
+"""What a handful of seeds allows to say about variants: t intervals, and a winner only where they separate.
+
+Covered: Student's t interval of a mean over seeds, which variant leads and from whom its interval separates, the words
+for it, how many seeds it might take where nothing can be said. Not covered: where values come from
+(ares/ablations/report.py).
+
+Two 95 % intervals that do not touch are stronger evidence than a difference with p < .05 (for two equal spreads about
+p < .01), which leaves room for comparing a few variants at once. It is no licence to look at many metrics.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+MOST_SEEDS = 200
+"""Beyond so many seeds a difference is called too small to look for."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean of one value a seed, with the t interval of that mean; without an interval below two seeds."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    count: int
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval."""
+        return None if self.high is None else self.high - self.mean
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The variant with the best mean, and what its interval says about each other one."""
+
+    name: str
+    separates_from: list[str]
+    overlaps: list[str]
+    unknown: list[str]
+    """Variants (the leader too) whose spread cannot be told: fewer than two seeds, or all seeds exactly equal."""
+
+    @property
+    def wins(self) -> bool:
+        """Whether its interval lies clear of every other one."""
+        return bool(self.separates_from) and not self.overlaps and not self.unknown
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean and t interval: mean ± t(.975, n−1) · s / √n, s the standard deviation over seeds (n−1).
+
+    Raises ValueError without values.
+    """
+    if not values:
+        raise ValueError("no value to take the mean of")
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return Estimate(mean, None, None, len(values))
+    half = _quantile(len(values)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return Estimate(mean, mean - half, mean + half, len(values))
+
+
+def leader(values: dict[str, list[float]], maximise: bool = True) -> Leader:
+    """Which of two or more variants has the best mean, and from which others its interval separates."""
+    sign = 1.0 if maximise else -1.0
+    found = {name: estimate([sign * value for value in of_variant]) for name, of_variant in values.items()}
+    best = max(found, key=lambda name: found[name].mean)
+    unknown = [name for name in found if not found[name].half_width]
+    lower = found[best].low
+    others = [name for name in found if name != best and name not in unknown]
+    clear = [name for name in others if best not in unknown and _above(lower, found[name].high)]
+    return Leader(best, clear, [name for name in others if name not in clear], unknown)
+
+
+def seeds_needed(one: Sequence[float], other: Sequence[float]) -> int | None:
+    """Seeds of each from which on two t intervals would separate, were means and spreads to stay as they are.
+
+    None where that takes more than MOST_SEEDS.
+    """
+    difference = abs(float(np.mean(one)) - float(np.mean(other)))
+    spread = float(np.std(one, ddof=1) + np.std(other, ddof=1))
+    counts = range(2, MOST_SEEDS + 1)
+    return next((n for n in counts if _quantile(n) * spread / math.sqrt(n) < difference), None)
+
+
+def verdict(values: dict[str, list[float]], metric: str, maximise: bool = True) -> str:
+    """What can be said about the variants in one paragraph: a winner, or why there is none and what it would take."""
+    if len(values) < 2:
+        return f"Nothing can be compared yet: fewer than two variants have a finished run with {metric}."
+    found = leader(values, maximise)
+    told = {name: _told(estimate(of_variant)) for name, of_variant in values.items()}
+    if found.wins:
+        side = "above" if maximise else "below"
+        rest = "; ".join(f"{name} {told[name]}" for name in values if name != found.name)
+        return f"{found.name} wins on {metric}: its interval, {told[found.name]}, lies {side} every other one ({rest})."
+    lead = f"{'Highest' if maximise else 'Lowest'} mean of {metric}: {found.name}, {told[found.name]}"
+    alone = [name for name in found.unknown if len(values[name]) < 2]
+    if alone:
+        who = ", ".join(alone)
+        return f"No winner can be named: an interval needs two seeds, and there is only one of {who}. {lead}."
+    if found.unknown:
+        who = ", ".join(found.unknown)
+        return f"No winner can be named: all seeds of {who} gave the same value, so its spread is unknown. {lead}."
+    overlaps = _listed([f"{name}, {told[name]}" for name in found.overlaps], "; ")
+    clear = f" It separates from {_listed(found.separates_from)}." if found.separates_from else ""
+    needed = {name: seeds_needed(values[found.name], values[name]) for name in found.overlaps}
+    return f"No winner can be named. {lead}; that interval overlaps {overlaps}.{clear}{_prospect(found.name, needed)}"
+
+
+def _prospect(best: str, needed: dict[str, int | None]) -> str:
+    """How many seeds it might take to tell the leader from those it overlaps."""
+    possible = [f"{name} (about {count})" for name, count in needed.items() if count is not None]
+    level = [name for name, count in needed.items() if count is None]
+    told = ""
+    if possible:
+        told += (
+            f" Seeds of each it might take, were means and spreads to stay: to tell {best} from {_listed(possible)}."
+        )
+    if level:
+        told += f" From {_listed(level)} it would take more than {MOST_SEEDS}: on this metric they are level."
+    return told
+
+
+def _listed(names: list[str], comma: str = ", ") -> str:
+    return comma.join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+
+
+def _told(found: Estimate) -> str:
+    if found.low is None or found.high is None:
+        return f"{found.mean:.3f} (one seed)"
+    return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+
+
+def _above(low: float | None, high: float | None) -> bool:
+    return low is not None and high is not None and low > high
+
+
+def _quantile(count: int) -> float:
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1))

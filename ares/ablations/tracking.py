@@ -1,0 +1,86 @@
+"""The MLflow run under which an ablation's children are shown: found again by its id in the ablation's folder.
+
+Covered: opening it, its state, its report. Children create their own entries (ares/reports/mlflow.py) and name this one
+as parent. Without MLflow an ablation has nothing to compare, so here an MLflow that is away is an error.
+"""
+
+import json
+from pathlib import Path
+
+import yaml
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from ares.ablations.definition import Ablation
+from ares.config import Config, ConfigError, Override
+from ares.reports import Tracking, open_experiment, tracking_uri
+from ares.store import RunStore
+
+DEFINITION = "ares.ablation.definition"
+"""Tag of the parent run: the ablation's YAML. It marks a parent."""
+LONGEST_TAG = 8000
+"""Characters MLflow keeps of a tag."""
+
+
+class TrackingError(RuntimeError):
+    """MLflow cannot be reached, or does not know the ablation."""
+
+
+class ParentRun:
+    """An ablation's own MLflow run."""
+
+    def __init__(self, ablation: Ablation, config: Config, folder: Path, extra: list[Override]) -> None:
+        """Find or create it; `folder` is the ablation's, `config` that of any child. Raises TrackingError."""
+        self.folder = folder
+        self.uri = tracking_uri(config.tracking.uri, folder.parent)
+        definition = yaml.safe_dump(ablation.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        if len(definition) > LONGEST_TAG:
+            raise ConfigError(f"Ablation {ablation.name}: its YAML is longer than an MLflow tag ({LONGEST_TAG})")
+        tags = {DEFINITION: definition, "ares.ablation": ablation.name, "ares.ablation.command_line": " ".join(extra),
+                "ares.directory": str(folder.absolute())}  # fmt: skip
+        try:
+            self.client = MlflowClient(tracking_uri=self.uri)
+            self.experiment_id = open_experiment(self.client, ablation.name, folder.parent)
+            self.id = self._found() or self._created(ablation.name)
+            for key, value in tags.items():
+                self.client.set_tag(self.id, key, value)
+            self.client.set_terminated(self.id, "RUNNING")
+        except (MlflowException, OSError) as error:
+            raise TrackingError(f"MLflow at {self.uri}: {str(error).splitlines()[0]}") from error
+
+    def _found(self) -> str | None:
+        try:
+            run_id = str(json.loads((self.folder / "ablation.json").read_text())["mlflow_run_id"])
+        except FileNotFoundError:
+            return None
+        self.client.get_run(run_id)
+        return run_id
+
+    def _created(self, name: str) -> str:
+        run_id = str(self.client.create_run(self.experiment_id, run_name=name).info.run_id)
+        RunStore(self.folder).write_json("ablation.json", {"name": name, "mlflow_run_id": run_id})
+        return run_id
+
+    def close(self, status: str, files: list[Path]) -> None:
+        """Set the state (FINISHED, FAILED or KILLED) and log the report's files. Raises TrackingError."""
+        try:
+            for file in files:
+                self.client.log_artifact(self.id, str(file))
+            self.client.set_terminated(self.id, status)
+        except (MlflowException, OSError) as error:
+            raise TrackingError(f"MLflow at {self.uri}: {str(error).splitlines()[0]}") from error
+
+
+def complete_entry(config: Config, store: RunStore, finished: bool) -> None:
+    """Log what MLflow has not got of a child, because it was away, locked, or the child was killed before it could."""
+    description = store.read_run()
+    tracking = Tracking(config, store)
+    if description["mlflow_run_id"] is not None:
+        entry = MlflowClient(tracking_uri=tracking.uri).get_run(description["mlflow_run_id"])
+        logged = int(entry.data.tags.get("ares.logged_step", -1))
+        if entry.info.status == "FINISHED" and logged == store.committed_steps()[-1]:
+            return
+    if finished:
+        tracking.finish()
+    else:
+        tracking.catch_up()

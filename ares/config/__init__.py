@@ -1,0 +1,58 @@
+"""What can be set: every setting of a run with its type, bound and reason, and the profiles that set them.
+
+Covered: strict models (run, algorithm, reward), YAML profiles with `extends`, dotted overrides, the fingerprint of what
+changes results. Not covered: what a setting does; the package that does it says so.
+"""
+
+from ares.config.algorithm import FilterConfig, KlConfig, KlKind
+from ares.config.profiles import (
+    PROFILES,
+    Override,
+    differences,
+    fingerprint,
+    from_dict,
+    load,
+    override,
+    profile_names,
+    result_settings,
+)
+from ares.config.reward import CodeConfig
+from ares.config.run import (
+    Config,
+    ConfigError,
+    DataConfig,
+    DiffusionConfig,
+    LearnerConfig,
+    ModelConfig,
+    RewardConfig,
+    RolloutConfig,
+    VllmConfig,
+)
+from ares.config.strict import PerBucket, Strict
+
+__all__ = [
+    "PROFILES",
+    "CodeConfig",
+    "Config",
+    "ConfigError",
+    "DataConfig",
+    "DiffusionConfig",
+    "FilterConfig",
+    "KlConfig",
+    "KlKind",
+    "LearnerConfig",
+    "ModelConfig",
+    "Override",
+    "PerBucket",
+    "RewardConfig",
+    "RolloutConfig",
+    "Strict",
+    "VllmConfig",
+    "differences",
+    "fingerprint",
+    "from_dict",
+    "load",
+    "override",
+    "profile_names",
+    "result_settings",
+]

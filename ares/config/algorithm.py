@@ -1,0 +1,198 @@
+"""Settings of what is learnt from a batch: difficulty, entropy, reward shaping, KL, advantages, filter, surrogate."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ares.config.strict import NonNegative, PerBucket, Strict
+
+
+class DifficultyConfig(Strict):
+    """Difficulty buckets, their targets and entropy coefficients (AEPO)."""
+
+    alpha_init: NonNegative | PerBucket = 0.5
+    """Entropy coefficient at the start, one or per bucket."""
+    alpha_lr: float = Field(0.05, ge=0)
+    """Step of alpha per unit of deviation (HWE tokens) from the target."""
+    alpha_min: float = Field(0.0, ge=0)
+    """Lower bound of alpha."""
+    alpha_max: float = Field(2.0, ge=0)
+    """Upper bound of alpha."""
+    target_mode: Literal["batch", "previous", "ema"] = "ema"
+    """Against which target a batch is compared: with "batch", as published, alpha never adapts."""
+    target_ema: float = Field(0.1, gt=0, le=1)
+    """Weight of the new batch in the target's moving average (target_mode=ema)."""
+    drop_allpass_entropy_threshold: float = -1.0
+    """Leave out problems that are always solved with a mean entropy below this (nats); below 0: never."""
+
+    @model_validator(mode="after")
+    def _alpha_has_a_range(self) -> "DifficultyConfig":
+        if self.alpha_min > self.alpha_max:
+            raise ValueError(f"alpha_min ({self.alpha_min}) is above alpha_max ({self.alpha_max})")
+        return self
+
+
+class EntropyConfig(Strict):
+    """High-window-entropy (HWE) tokens."""
+
+    window: int = Field(4, ge=1)
+    """Tokens that follow a token and whose mean entropy marks it."""
+    percentile: float = Field(95.0, ge=0, le=100)
+    """Percentile of a response's window entropies that is its own threshold."""
+    threshold_ema: float = Field(0.99, ge=0, lt=1)
+    """Weight of the past in the moving average of the batch threshold."""
+    trigger_tokens: str | None = None
+    """File with one token a line; only these count as HWE tokens. None: every token."""
+
+
+class AepoRewardConfig(Strict):
+    """The entropy part of the reward."""
+
+    enabled: bool = True
+    """Off: the reward is accuracy alone."""
+    zero_baseline: bool = True
+    """A wrong answer without surplus exploration earns 0 instead of half the cap."""
+    guard_inversion: bool = True
+    """No wrong answer may outscore a right one of its bucket."""
+
+
+class OverlongConfig(Strict):
+    """What happens to responses that run into the length limit."""
+
+    mask_truncated: bool = False
+    """Truncated responses get advantage 0 and do not count in their group's statistics (DAPO, DeepCoder)."""
+    include_truncated_in_baseline: bool = False
+    """With mask_truncated: let the rewards of truncated responses count in their group's mean and deviation."""
+    soft_punish_cache: int = Field(0, ge=0)
+    """Tokens before the limit over which DAPO's soft punishment grows from 0 to −1; 0: off."""
+
+
+class KlKind(StrEnum):
+    """Which controller sets the KL coefficient."""
+
+    FIXED = "fixed"
+    ADAPTIVE = "adaptive"
+    TOKEN_ADAPTIVE = "token_adaptive"
+    BUCKET_BETA = "bucket_beta"
+
+
+class KlConfig(Strict):
+    """The leash to the reference policy."""
+
+    placement: Literal["none", "reward", "loss"] = "loss"
+    """In the reward or in the loss, never in both; none: no reference model is loaded."""
+    kind: KlKind = KlKind.FIXED
+    """fixed, adaptive: one coefficient; token_adaptive: dual ascent per bucket; bucket_beta: EMA per bucket (loss)."""
+    penalty: Literal["kl", "abs", "mse", "low_var_kl", "full"] = "low_var_kl"
+    """Estimator of the token KL (k1, |k1|, k2, k3, or the exact sum over the vocabulary)."""
+    coef: NonNegative | PerBucket = 1e-2
+    """Initial coefficient, one or per bucket (token_adaptive)."""
+    target: NonNegative | PerBucket = 0.1
+    """KL that adaptive controllers steer to (nats a token), one or per bucket."""
+    horizon: float = Field(10000.0, gt=0)
+    """Samples over which the adaptive coefficient may change by its full range."""
+    mode: Literal["anchored", "compound"] = "anchored"
+    """token_adaptive: coefficient λ·coef₀, or the published λ·coef, which explodes or locks at zero."""
+    beta_interval: int = Field(100, ge=1)
+    """bucket_beta: optimiser steps between two changes of β."""
+    relax_hwe: float = Field(0.5, ge=0, le=1)
+    """Factor on the coefficient at HWE tokens (1: none)."""
+    relax_scope: Literal["token", "window"] = "token"
+    """At the HWE token itself, or at the window that follows it."""
+    reference_sync: int | None = Field(None, ge=1)
+    """Steps after which the reference becomes a copy of the policy, again and again. None: it stays where it was."""
+    relax_wrong_easy: float = Field(1.0, ge=0, le=1)
+    """Second chance: factor on the coefficient of wrong answers to easy problems (1: off)."""
+
+    @model_validator(mode="after")
+    def _placement_fits_the_controller(self) -> "KlConfig":
+        if self.kind is KlKind.BUCKET_BETA and self.placement == "reward":
+            raise ValueError("kind=bucket_beta adapts β inside the loss: set placement=loss")
+        if self.penalty == "full" and self.placement == "reward":
+            raise ValueError(
+                "penalty=full needs the whole distribution of both policies, which the reward does not hold: "
+                "set placement=loss"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _numbers_fit_the_controller(self) -> "KlConfig":
+        if isinstance(self.coef, dict) and self.kind is not KlKind.TOKEN_ADAPTIVE:
+            raise ValueError(f"kind={self.kind} has one coef; one per bucket needs kind=token_adaptive")
+        if isinstance(self.target, dict) and self.kind is KlKind.ADAPTIVE:
+            raise ValueError("kind=adaptive has one target; one per bucket needs kind=token_adaptive or bucket_beta")
+        targets = self.target.values() if isinstance(self.target, dict) else [self.target]
+        if self.kind in (KlKind.ADAPTIVE, KlKind.BUCKET_BETA) and not all(targets):
+            raise ValueError(f"kind={self.kind} divides by the target: it must be above 0 (got {self.target})")
+        return self
+
+
+class AdvantageConfig(Strict):
+    """How rewards become advantages."""
+
+    estimator: Literal["grpo", "rloo", "reinforce_plus_plus", "remax", "gae"] = "grpo"
+    """grpo and rloo compare within a prompt's group; remax with its greedy answer; gae with a critic."""
+    norm_by_std: bool = True
+    """grpo: divide by the group's standard deviation. False is Dr.GRPO."""
+    gamma: float = Field(1.0, gt=0, le=1)
+    """Discount (reinforce_plus_plus, gae)."""
+    lam: float = Field(1.0, ge=0, le=1)
+    """λ of GAE."""
+
+
+class FilterConfig(Strict):
+    """Online filtering (DAPO): groups that teach nothing are replaced by fresh ones."""
+
+    enabled: bool = True
+    """Off: every group is trained on."""
+    key: Literal["accuracy", "reward"] = "accuracy"
+    """accuracy: kept between `low` and `high`; reward: kept when its rewards differ (dense code rewards)."""
+    low: float = Field(0.01, ge=0, le=1)
+    """A group is kept when its mean accuracy is above this …"""
+    high: float = Field(0.99, ge=0, le=1)
+    """… and below this."""
+    max_tries: int = Field(20, ge=1)
+    """Rollouts drawn for one batch before the run stops with an error."""
+
+    @model_validator(mode="after")
+    def _low_is_below_high(self) -> "FilterConfig":
+        if self.low >= self.high:
+            raise ValueError(f"low ({self.low}) must be below high ({self.high}), or no group is ever kept")
+        return self
+
+
+class PolicyLossConfig(Strict):
+    """The PPO surrogate."""
+
+    ratio: Literal["token", "sequence"] = "token"
+    """Importance ratio per token (PPO) or per sequence (GSPO)."""
+    clip_low: float = Field(0.2, gt=0, lt=1)
+    """The ratio is clipped below at 1 − clip_low."""
+    clip_high: float = Field(0.3, gt=0)
+    """The ratio is clipped above at 1 + clip_high (DAPO: 0.28)."""
+    clip_dual: float = Field(3.0, gt=1)
+    """Bound on the loss of a negative advantage, in units of it (dual clip)."""
+    aggregation: Literal["token", "seq", "constant"] = "token"
+    """Mean over tokens, mean of sequence means, or division by the constant maximal length (Dr.GRPO)."""
+    epochs: int = Field(1, ge=1)
+    """Passes over a batch."""
+    importance_cap: float | None = Field(2.0, gt=0)
+    """Cap of the truncated importance weight for the engine–learner mismatch; None: only measured."""
+    old_log_probs: Literal["learner", "engine"] = "learner"
+    """What the ratio is taken against: the learner's own log-probs before the update, or those that the engine sampled
+    with. engine: no pass before the update, which is a sixth of a step; entropies are then estimated by −log p of the
+    sampled tokens, so it is for algorithms without AEPO, KL and critic."""
+
+
+class AlgorithmConfig(Strict):
+    """What is learnt from a batch."""
+
+    difficulty: DifficultyConfig = DifficultyConfig()
+    entropy: EntropyConfig = EntropyConfig()
+    aepo: AepoRewardConfig = AepoRewardConfig()
+    overlong: OverlongConfig = OverlongConfig()
+    filter: FilterConfig = FilterConfig()
+    kl: KlConfig = KlConfig()
+    advantage: AdvantageConfig = AdvantageConfig()
+    policy: PolicyLossConfig = PolicyLossConfig()

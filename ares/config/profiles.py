@@ -1,0 +1,172 @@
+"""Profiles: YAML files with `extends`, dotted overrides laid over them, and what of them changes results.
+
+Covered: loading `profiles/NAME.yaml` (or a path) into a checked configuration, with errors that name file and field;
+the fingerprint. Not covered: the settings themselves, their bounds and reasons (ares/config/run.py).
+"""
+
+import difflib
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from ares.config.run import Config, ConfigError
+
+PROFILES = Path(__file__).resolve().parents[2] / "profiles"
+Override = Annotated[str, "section.field=value"]
+
+
+def load(profile: str, overrides: list[Override] | None = None) -> Config:
+    """The resolved configuration of `profile` (a name in profiles/ or a path) with dotted `overrides` laid over it.
+
+    Raises ConfigError naming the profile or the override and the field.
+    """
+    settings, chain = _read(profile, [])
+    for override in overrides or []:
+        _lay_over(settings, override)
+    return _validate(settings, " ← ".join(chain))
+
+
+def override(config: Config, overrides: list[Override]) -> Config:
+    """A configuration with dotted overrides laid over it. Raises ConfigError."""
+    settings = config.model_dump(mode="json")
+    for each in overrides:
+        _lay_over(settings, each)
+    return _validate(settings, "overrides")
+
+
+def from_dict(settings: dict[str, Any], source: str) -> Config:
+    """A configuration read back from `source` (a run.json), validated like a profile."""
+    return _validate(settings, source)
+
+
+def profile_names() -> list[str]:
+    """Names of the shipped profiles."""
+    return sorted(path.stem for path in PROFILES.glob("*.yaml"))
+
+
+def fingerprint(config: Config) -> str:
+    """Hash of every setting that changes results. Two runs with one fingerprint and one data set give the same bits."""
+    return hashlib.sha256(json.dumps(result_settings(config), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def result_settings(config: Config) -> dict[str, Any]:
+    """The settings that change results, flat: {"rollout.n": 8, …}."""
+    return dict(_flat(config, ""))
+
+
+def differences(before: Config, after: Config) -> list[str]:
+    """Result-changing settings in which two configurations differ, as `field: before → after`."""
+    old, new = result_settings(before), result_settings(after)
+    return [f"{key}: {old.get(key)!r} → {new.get(key)!r}" for key in sorted(old | new) if old.get(key) != new.get(key)]
+
+
+def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Settings of a profile over those it extends, and the names of both. A path is seen from the extending profile."""
+    folder = Path(seen[-1]).parent if seen else Path()
+    path = folder / profile if profile.endswith((".yaml", ".yml")) else PROFILES / f"{profile}.yaml"
+    if str(path) in seen:
+        raise ConfigError(f"{path}: `extends` goes round in a circle: {' → '.join([*seen, str(path)])}")
+    if not path.exists():
+        close = difflib.get_close_matches(profile, profile_names(), 1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise ConfigError(f"There is no profile {profile!r} (profiles: {', '.join(profile_names())}).{hint}")
+    try:
+        settings = yaml.safe_load(path.read_text()) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from error
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{path}: a profile is a mapping of sections, this is a {type(settings).__name__}")
+    parent = settings.pop("extends", None)
+    if parent is None:
+        return settings, [path.name]
+    beneath, chain = _read(str(parent), [*seen, str(path)])
+    return _merge(beneath, settings), [path.name, *chain]
+
+
+def _merge(beneath: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(beneath)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+def _lay_over(settings: dict[str, Any], override: Override) -> None:
+    path, equals, text = override.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"Override {override!r} is not of the form section.field=value")
+    *sections, field = path.split(".")
+    place = settings
+    for section in sections:
+        inner = place.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"Override {override!r}: {section} is a value, not a section")
+        place = inner
+    try:
+        place[field] = _scalar(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"Override {override!r}: the value is not YAML: {error}") from error
+
+
+def _scalar(text: str) -> Any:
+    value = yaml.safe_load(text)
+    if isinstance(value, str):
+        try:
+            return float(value)  # YAML 1.1 reads 1e-6 as text
+        except ValueError:
+            return value
+    return value
+
+
+def _validate(settings: dict[str, Any], source: str) -> Config:
+    try:
+        return Config.model_validate(settings)
+    except ValidationError as error:
+        lines = [_explain(problem) for problem in error.errors()]
+        raise ConfigError(f"{source}: " + "; ".join(lines)) from error
+
+
+def _explain(problem: Any) -> str:
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        section: Any = Config
+        for part in problem["loc"][:-1]:
+            section = section.model_fields[part].annotation
+        close = difflib.get_close_matches(str(problem["loc"][-1]), list(section.model_fields), 1)
+        known = f"did you mean {close[0]}?" if close else f"known: {', '.join(section.model_fields)}"
+        return f"{where} is unknown ({known})"
+    if problem["type"] == "missing":
+        return f"{where} is missing"
+    where = _field_name(problem["loc"])
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{where or 'profile'}: {message}" + (f" (got {problem['input']!r})" if where else "")
+
+
+def _field_name(location: tuple[Any, ...]) -> str:
+    """The dotted name of a field, without the branches of a union that pydantic appends to it."""
+    section: Any = Config
+    names: list[str] = []
+    for part in location:
+        if part not in getattr(section, "model_fields", {}):
+            break
+        names.append(part)
+        section = section.model_fields[part].annotation
+    return ".".join(names)
+
+
+def _flat(section: BaseModel, prefix: str) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for name, field in type(section).model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and extra.get("affects_results") is False:
+            continue
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            rows += _flat(value, f"{prefix}{name}.")
+        else:
+            rows.append((f"{prefix}{name}", json.loads(json.dumps(value))))
+    return rows

@@ -1,0 +1,393 @@
+"""The configuration of a run: strict models, one field a setting, with its bound and its reason.
+
+Covered: every setting, which of them change results, what combinations are refused. Not covered: where settings come
+from (ares/config/profiles.py), and what they do (each room documents its own part).
+"""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ares.config.algorithm import AlgorithmConfig
+from ares.config.reward import RewardConfig
+from ares.config.strict import NO_EFFECT, Decay, Strict
+
+
+class ConfigError(ValueError):
+    """A profile, an override or a resumed run's settings are wrong; the message names file and field."""
+
+
+class LoraConfig(Strict):
+    """Low-rank adapters."""
+
+    rank: int = Field(16, ge=1)
+    """Rank of each adapter."""
+    alpha: float = Field(32.0, gt=0)
+    """Adapters count alpha / rank."""
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    """Names of the linear layers that get one."""
+
+    @model_validator(mode="after")
+    def _the_head_is_trained_whole_or_not(self) -> "LoraConfig":
+        if not self.targets or {"lm_head", "embed_tokens"} & set(self.targets):
+            raise ValueError("targets are linear layers of the decoder, at least one; lm_head and embed_tokens are not")
+        return self
+
+
+class ModelConfig(Strict):
+    """Which weights are trained."""
+
+    path: str
+    """Directory (or hub name) that transformers' `from_pretrained` reads; the tokenizer lies beside it."""
+    family: Literal["causal", "vision_language", "masked_diffusion"] = "causal"
+    """vision_language: Qwen2-VL, Qwen2.5-VL, for rows with images or videos. masked_diffusion: Dream, DiffuCoder;
+    trained with coupled masks, sampled with rollout.engine=diffusion."""
+    train_vision: bool = False
+    """vision_language: train the tower that looks at pictures too (with model.lora: give it adapters where
+    lora.targets names layers of it). Otherwise it stays as it is."""
+    trust_remote_code: bool = False
+    """Run the Python files that lie in the model's directory, as DiffuCoder's does. They can do anything."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type in which models compute; the weights that are trained and their optimiser are float32 always."""
+    lora: LoraConfig | None = None
+    """Train adapters only; the reference is then the model without them. None: every weight is trained."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: slower, but the memory no longer grows with depth."""
+
+
+class DataConfig(Strict):
+    """Which problems are trained on and evaluated on, and how a row becomes a prompt."""
+
+    train: str
+    """Path of a .jsonl or .parquet file, or the name of a Hugging Face data set."""
+    validation: str | None = None
+    """The same for evaluation; without it nothing is evaluated."""
+    train_split: str = "train"
+    """Split of a Hugging Face data set to train on."""
+    validation_split: str = "test"
+    """Split of a Hugging Face data set to evaluate on."""
+    prompt_key: str = "prompt"
+    """Column with the problem: text, or a list of chat messages."""
+    answer_key: str = "answer"
+    """Column with the reference answer."""
+    tests_key: str = "test_cases"
+    """Column with the unit tests of a code problem; the published sets' own columns are found without it."""
+    id_key: str = "id"
+    """Column that names a problem. Without such a column the row number is used."""
+    format_prompt: str | None = None
+    """Template put around the problem text; `{prompt}` marks its place. Chat messages are left as they are."""
+    max_prompt_length: int = Field(1024, ge=1)
+    """Tokens after the chat template, those of pictures included. Longer prompts are left out and counted."""
+    images_key: str = "images"
+    """Column with the images of a prompt, each in the place of an <image>: paths, or images themselves."""
+    videos_key: str = "videos"
+    """Column with the videos, each in the place of a <video>: folders of frames, or video files."""
+    image_dir: str | None = None
+    """Folder that the paths of images and videos start from; None: the folder of the file that names them."""
+    min_pixels: int | None = Field(None, ge=1)
+    """Images (and each frame) are enlarged to at least so many pixels. None: as the model's directory says."""
+    max_pixels: int | None = Field(None, ge=1)
+    """Images (and each frame) are made smaller to at most so many pixels: fewer tokens. None: as the model says."""
+    video_fps: float = Field(2.0, gt=0)
+    """Frames of a video's second that are looked at; a folder holds frames that were taken at this rate."""
+
+    @model_validator(mode="after")
+    def _pixels_are_in_order(self) -> "DataConfig":
+        if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:
+            raise ValueError(f"min_pixels ({self.min_pixels}) is above max_pixels ({self.max_pixels})")
+        return self
+
+    @model_validator(mode="after")
+    def _format_prompt_has_a_place(self) -> "DataConfig":
+        if self.format_prompt is not None and "{prompt}" not in self.format_prompt:
+            raise ValueError("format_prompt has no {prompt} in it")
+        return self
+
+
+class VllmConfig(Strict):
+    """What vLLM is given (rollout.engine=vllm)."""
+
+    max_sequences: int = Field(256, ge=1)
+    """Sequences decoded at once."""
+    images: int = Field(4, ge=1)
+    """Images of a prompt at most, for a vision-language model; vLLM sets memory aside for them."""
+    cpu_cache_gib: int = Field(1, ge=1, json_schema_extra=NO_EFFECT)
+    """Key-value cache on a CPU, GiB."""
+    gpu_memory: float = Field(0.5, gt=0, lt=1, json_schema_extra=NO_EFFECT)
+    """Share of a GPU's memory for weights and cache; the learner needs the rest when it is on the same one."""
+    tensor_parallel: int = Field(1, ge=1)
+    """GPUs that one engine is spread over."""
+
+
+class SecondTurnConfig(Strict):
+    """Second tries for programs that failed, with their verdict in the prompt (Murphy)."""
+
+    enabled: bool = False
+    """On: every first try that failed its tests, and was not cut off, is continued once."""
+    children: int = Field(1, ge=1)
+    """Second tries per failed first one."""
+    credit: Literal["max", "mean"] = "max"
+    """A first try rises towards the maximum, or the mean, of its second tries' rewards, where that is higher."""
+    credit_share: float = Field(1.0, ge=0, le=1)
+    """How far it rises. At 1 a repaired failure is worth what a right program is, and such groups teach nothing."""
+
+
+class DiffusionConfig(Strict):
+    """How a masked-diffusion model uncovers its canvas of max_response_length places (rollout.engine=diffusion)."""
+
+    steps: int = Field(256, ge=1)
+    """Passes through the model. Fewer than places: several tokens a pass, faster and worse."""
+    alg: Literal["entropy", "maskgit_plus", "topk_margin", "origin"] = "entropy"
+    """Which places are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
+    alg_temp: float = Field(0.0, ge=0)
+    """Above 0 places are drawn by softmax(confidence / alg_temp) instead of taken in order."""
+    batch: int = Field(128, ge=1)
+    """Rows denoised together. Part of the fingerprint: other companions give other last bits."""
+
+
+class RolloutConfig(Strict):
+    """How responses are sampled."""
+
+    engine: Literal["transformers", "vllm", "diffusion"] = "transformers"
+    """What generates: `transformers` is the deterministic reference, `vllm` the fast one; both on CPU and GPU.
+    `diffusion` denoises: for model.family=masked_diffusion."""
+    vllm: VllmConfig = VllmConfig()
+    diffusion: DiffusionConfig = DiffusionConfig()
+    max_mismatch: float | None = Field(0.02, gt=0, json_schema_extra=NO_EFFECT)
+    """Mean |log-prob difference| of engine and learner on a step's tokens (nats) beyond which the run stops: the engine
+    samples from other weights than it should. None: only measured (mismatch/*)."""
+    n: int = Field(8, ge=2)
+    """Samples per prompt. Group estimators compare within the group, so one is not enough."""
+    prompts: int = Field(16, ge=1)
+    """Prompts whose groups make one training batch, counted after online filtering."""
+    max_response_length: int = Field(1024, ge=1)
+    """Tokens. A response that reaches it is truncated."""
+    temperature: float = Field(1.0, gt=0)
+    """Sampling temperature; log-probs, ratios and entropies are taken at the same temperature."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Nucleus sampling. Below 1 the sampled distribution differs from the learner's."""
+    shard_prompts: int = Field(64, ge=1)
+    """Prompts generated together. The unit of recomputation: the same shard gives the same bits. A small one loses
+    little with a kill, but every shard ends in a tail of its longest responses, in which an engine is nearly idle."""
+    max_staleness: int = Field(0, ge=0, le=1)
+    """1: a step's first responses are sampled while the step before it updates, from the policy before that update, and
+    truncated importance weights make up for it (algorithm.policy.importance_cap). 0: from the newest policy."""
+    second_turn: SecondTurnConfig = SecondTurnConfig()
+    threads: int = Field(1, ge=1)
+    """CPU threads of each engine. Part of the fingerprint: another count gives other bits."""
+    placement: Literal["colocate", "split"] = Field("colocate", json_schema_extra=NO_EFFECT)
+    """Where there are GPUs: engines and learner on the same ones in turn, or each on its own."""
+    engines: int = Field(1, ge=1)
+    """Engine processes that share every shard, one GPU (vLLM: tensor_parallel GPUs) each where there are GPUs. Part of
+    the fingerprint: what is generated together has its bits in common."""
+
+    @model_validator(mode="after")
+    def _vllm_samples_from_the_whole_distribution(self) -> "RolloutConfig":
+        if self.engine == "vllm" and self.top_p < 1:
+            raise ValueError(
+                "engine vllm needs top_p=1: its log-probs are those after top-p, and the learner's are before it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_shared_gpu_is_one_gpu(self) -> "RolloutConfig":
+        if self.engine == "vllm" and self.vllm.tensor_parallel > 1 and self.placement == "colocate":
+            raise ValueError("vllm.tensor_parallel above 1 needs placement=split: an engine shares one GPU at most")
+        return self
+
+
+class BootstrapConfig(Strict):
+    """The pass over the train set before the first step."""
+
+    n: int = Field(8, ge=1)
+    """Samples per prompt from which the first difficulty is read."""
+    max_prompts: int | None = Field(None, ge=1)
+    """Bound on the prompts that are sampled; the rest start without a bucket. None: the whole train set."""
+
+
+class LearnerConfig(Strict):
+    """The optimiser."""
+
+    lr: float = Field(1e-6, gt=0)
+    """AdamW's learning rate after warm-up; constant."""
+    warmup_steps: int = Field(0, ge=0)
+    """Optimiser steps over which the rate rises linearly."""
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
+    """AdamW's moving averages."""
+    weight_decay: float = Field(0.01, ge=0)
+    """AdamW's decoupled decay."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    """Gradients are scaled down to this norm."""
+    global_batch_prompts: int = Field(8, ge=1)
+    """Prompts (times n samples) per optimiser step. Must divide rollout.prompts."""
+    micro_batch_tokens: int = Field(4096, ge=1)
+    """Tokens in one forward and backward pass; bounds memory, does not change the update. A prompt that several rows
+    have counts once; models whose rows cannot share a line count every row as the longest beside it."""
+    critic_lr: float = Field(1e-5, gt=0)
+    """Learning rate of the value model (estimator gae)."""
+    critic_clip: float = Field(0.5, gt=0)
+    """Clip range of the value loss."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: cuda where there is one."""
+    threads: int = Field(1, ge=1)
+    """CPU threads of each learner rank. Part of the fingerprint: another count gives other bits."""
+    ranks: int = Field(1, ge=1)
+    """Learner processes that share every global batch; one GPU each where there are GPUs."""
+    sharded: bool = False
+    """Each rank holds a part of every weight, gradient and moment (FSDP2), and gathers a layer when it is needed: less
+    memory, more traffic. Off: each holds them whole, which is faster for small models."""
+    offload_optimizer: bool = Field(False, json_schema_extra=NO_EFFECT)
+    """Keep AdamW's moments, twice the weights, in main memory but for the update: a colocated engine gets their place
+    on the GPU, and every update waits for them."""
+
+    @model_validator(mode="after")
+    def _parts_of_moments_stay(self) -> "LearnerConfig":
+        if self.sharded and self.offload_optimizer:
+            raise ValueError("offload_optimizer is for whole weights: with sharded=true more ranks hold less each")
+        return self
+
+
+class ValidationConfig(Strict):
+    """Evaluation on the held-out set."""
+
+    every: int = Field(20, ge=1)
+    """Steps between evaluations; the first is before step 0, one more follows the last step."""
+    n: int = Field(4, ge=1)
+    """Samples per prompt."""
+    temperature: float = Field(1.0, gt=0)
+    """Sampling temperature."""
+    max_prompts: int | None = Field(None, ge=1)
+    """The first so many problems; None: all."""
+
+
+class TrainConfig(Strict):
+    """How long, and how often weights are written."""
+
+    steps: int = Field(100, ge=1, json_schema_extra=NO_EFFECT)
+    """Training steps. A finished run goes on when it is raised."""
+    checkpoint_every: int = Field(10, ge=1, json_schema_extra=NO_EFFECT)
+    """Steps between weight checkpoints; in between, a resume replays the committed batches."""
+    keep_checkpoints: int = Field(2, ge=1, json_schema_extra=NO_EFFECT)
+    """Older checkpoints are deleted, except the last so many."""
+    seed: int = 0
+    """Every random draw of the run is derived from it."""
+
+
+class TrackingConfig(Strict):
+    """Where metrics go."""
+
+    uri: str | None = Field(None, json_schema_extra=NO_EFFECT)
+    """MLflow server or database. None: MLFLOW_TRACKING_URI, else `mlflow.db` in the folder of the runs."""
+    experiment: str = Field("ares", json_schema_extra=NO_EFFECT)
+    """MLflow experiment."""
+    samples: int = Field(16, ge=0, json_schema_extra=NO_EFFECT)
+    """Rows of the sample table logged with every evaluation."""
+    parent_run: str | None = Field(None, json_schema_extra=NO_EFFECT)
+    """MLflow run under which this one is shown; an ablation sets it."""
+    tags: dict[str, str] = Field({}, json_schema_extra=NO_EFFECT)
+    """Tags of the MLflow run."""
+
+
+class Config(Strict):
+    """One training run, whole."""
+
+    model: ModelConfig
+    data: DataConfig
+    rollout: RolloutConfig = RolloutConfig()
+    bootstrap: BootstrapConfig = BootstrapConfig()
+    reward: RewardConfig = RewardConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    learner: LearnerConfig = LearnerConfig()
+    validation: ValidationConfig = ValidationConfig()
+    train: TrainConfig = TrainConfig()
+    tracking: TrackingConfig = TrackingConfig()
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> "Config":
+        if self.rollout.prompts % self.learner.global_batch_prompts:
+            raise ValueError(
+                f"learner.global_batch_prompts ({self.learner.global_batch_prompts}) must divide "
+                f"rollout.prompts ({self.rollout.prompts})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _second_turns_have_a_verdict_and_a_group(self) -> "Config":
+        if self.rollout.second_turn.enabled:
+            if self.reward.kind != "code":
+                raise ValueError("rollout.second_turn.enabled tells a program its verdict: it needs reward.kind=code")
+            if self.algorithm.advantage.estimator not in ("grpo", "rloo"):
+                raise ValueError("rollout.second_turn.enabled needs algorithm.advantage.estimator=grpo or rloo")
+        return self
+
+    @model_validator(mode="after")
+    def _stale_samples_are_corrected(self) -> "Config":
+        if self.rollout.max_staleness:
+            if self.algorithm.policy.importance_cap is None:
+                raise ValueError("rollout.max_staleness=1 needs algorithm.policy.importance_cap: it corrects for it")
+            if self.train.keep_checkpoints < 2:
+                raise ValueError("rollout.max_staleness=1 needs train.keep_checkpoints of 2 or more: a resumed step "
+                                 "samples from the policy before the last one")  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_else_needs_the_pass_before_an_update(self) -> "Config":
+        algorithm = self.algorithm
+        if algorithm.policy.old_log_probs == "engine" and (
+            algorithm.aepo.enabled
+            or algorithm.kl.placement != "none"
+            or algorithm.advantage.estimator == "gae"
+            or self.model.family == "masked_diffusion"
+            or self.rollout.max_staleness
+        ):
+            raise ValueError(
+                "algorithm.policy.old_log_probs=engine leaves out the learner's pass before the update, which exact "
+                "entropies (algorithm.aepo.enabled), KL (algorithm.kl.placement), values (estimator=gae), masked "
+                "diffusion and rollout.max_staleness need"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _masked_diffusion_fits(self) -> "Config":
+        masked = self.model.family == "masked_diffusion"
+        if self.model.lora is not None and (masked or self.algorithm.kl.reference_sync is not None):
+            raise ValueError("model.lora is for causal models, and their reference cannot move (kl.reference_sync)")
+        if self.learner.sharded and (masked or self.algorithm.kl.penalty == "full"):
+            raise ValueError("learner.sharded is for causal models, without the exact KL (algorithm.kl.penalty=full)")
+        if masked != (self.rollout.engine == "diffusion"):
+            raise ValueError(
+                f"model.family={self.model.family} and rollout.engine={self.rollout.engine} do not go together: "
+                "masked_diffusion models need engine diffusion, and nothing else does"
+            )
+        if not masked:
+            return self
+        policy = self.algorithm.policy
+        if policy.importance_cap is not None or self.rollout.max_mismatch is not None:
+            raise ValueError(
+                "a masked-diffusion model's log-probs under coupled masks are not those it was sampled with: "
+                "set algorithm.policy.importance_cap=null and rollout.max_mismatch=null"
+            )
+        if self.algorithm.advantage.estimator == "gae" or self.algorithm.kl.penalty == "full":
+            raise ValueError("masked-diffusion models have no critic (estimator=gae) and no exact KL (penalty=full)")
+        return self
+
+    @model_validator(mode="after")
+    def _vision_language_fits(self) -> "Config":
+        if self.model.family != "vision_language":
+            if self.model.train_vision:
+                raise ValueError("model.train_vision needs model.family=vision_language")
+        elif self.algorithm.advantage.estimator == "gae" or self.rollout.second_turn.enabled or self.learner.sharded:
+            # A rank whose rows show nothing makes no pass through the tower, which sharded weights would wait for.
+            raise ValueError(
+                "vision-language models have no critic (estimator=gae), no rollout.second_turn and no learner.sharded"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _overlong_cache_fits(self) -> "Config":
+        cache, limit = self.algorithm.overlong.soft_punish_cache, self.rollout.max_response_length
+        if cache > limit:
+            raise ValueError(
+                f"algorithm.overlong.soft_punish_cache ({cache}) is longer than rollout.max_response_length ({limit})"
+            )
+        return self

@@ -1,0 +1,39 @@
+"""What is asked: problems from files and data sets, as prompts, answers, tests, images and videos.
+
+Covered: reading and checking rows, their formats, media, the order in which they are drawn. Not covered: what a
+response is worth (ares/grading).
+"""
+
+from ares.data.check import Checked, check_rows, check_solutions
+from ares.data.code import program
+from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
+from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
+from ares.data.problems import Cursor, DataError, Problems, load_problems, load_tokenizer
+from ares.data.vision import Vision, check_media, in_parts
+
+__all__ = [
+    "MARK",
+    "SCHEME",
+    "SIDE",
+    "TALLEST",
+    "Checked",
+    "Cursor",
+    "DataError",
+    "MediaError",
+    "MediaReader",
+    "Patches",
+    "Problems",
+    "Vision",
+    "check_media",
+    "check_rows",
+    "check_solutions",
+    "content_hash",
+    "draw",
+    "in_parts",
+    "is_video",
+    "load_problems",
+    "load_tokenizer",
+    "path_of",
+    "program",
+    "thumbnail",
+]

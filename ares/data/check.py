@@ -1,0 +1,243 @@
+"""Is a data set fit to train on: every row looked at, every reason found, reference solutions judged.
+
+Covered: what loading would refuse (ares/data/problems.py), for all rows and not only the first; tests that are no
+Python; duplicate prompts; sizes; whether a code set's own solutions pass its tests. Not covered: whether the tests tell
+a right program from a wrong one, whether the answers of a math set are right, and images (loading looks at them).
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from transformers import PreTrainedTokenizerBase
+
+from ares.config import CodeConfig, DataConfig
+from ares.data.code import CodeProblem, RowError, program, read_problem
+from ares.data.problems import DataError, conversation, ground_truth, id_column, read_rows
+from sandbox import SandboxPool, Verdict
+
+PATIENCE_SECONDS = 10.0
+"""CPU seconds that each test of a reference solution has: enough to tell a slow solution from a wrong one."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with one row."""
+
+    row: int
+    """As errors name rows: the line of a jsonl file, else the place from 1 on. 0: the whole set."""
+    id: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A reference solution that its own tests do not accept."""
+
+    row: int
+    id: str
+    error_type: str
+    test: str
+    """The first test that is not accepted, its first line."""
+    detail: str
+
+
+@dataclass
+class Checked:
+    """What a data set came to."""
+
+    source: str
+    rows: int
+    findings: list[Finding] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    accepted: int = 0
+    """Reference solutions that pass."""
+    slow: list[str] = field(default_factory=list)
+    """Ids of accepted solutions with a test that takes longer than training allows (reward.code.cpu_seconds)."""
+    untrusted: int = 0
+    """Solutions with tests that compare the program's own objects, in whose process they must run."""
+    problems: dict[int, tuple[str, CodeProblem]] = field(default_factory=dict)
+    """Code problems that can be used: row → (id, problem)."""
+    duplicate_prompts: list[str] = field(default_factory=list)
+    """`row 7 repeats row 3`: allowed, and seldom meant."""
+    prompt_tokens: list[int] = field(default_factory=list)
+    """Lengths after the chat template; empty without a tokenizer."""
+    overlong: int = 0
+
+    @property
+    def good(self) -> bool:
+        """Nothing is wrong: the set can be trained on."""
+        return not self.findings and not self.failures
+
+    def counts(self) -> dict[str, Any]:
+        """Sizes of the set, in the order in which they are shown."""
+        found: dict[str, Any] = {"rows": self.rows, "rows with an error": len({each.row for each in self.findings})}
+        if self.problems:
+            sizes = [len(each.test_cases) + len(each.stdin_tests) for _, each in self.problems.values()]
+            found["tests"] = sum(sizes)
+            found["tests per row"] = _spread(sizes)
+            found["rows without a solution"] = sum(each.solution is None for _, each in self.problems.values())
+            found["solutions accepted"] = self.accepted
+            found["solutions not accepted"] = len(self.failures)
+            found["solutions slower than reward.code.cpu_seconds"] = _named(self.slow)
+            found["rows with tests that the program could deceive"] = self.untrusted
+        found["duplicate prompts"] = _named(self.duplicate_prompts)
+        if self.prompt_tokens:
+            found["prompt tokens"] = _spread(self.prompt_tokens)
+            found["prompts left out as overlong"] = self.overlong
+        return found
+
+
+def check_rows(
+    source: str, split: str, config: DataConfig, code: bool, tokenizer: PreTrainedTokenizerBase | None = None
+) -> Checked:
+    """Look at every row. Raises DataError only when the source cannot be read at all."""
+    unreadable: dict[int, str] = {}
+    raw = read_rows(source, split, unreadable)
+    checked = Checked(source, rows=len(raw) + len(unreadable))
+    checked.findings += [Finding(row, "", what) for row, what in unreadable.items()]
+    id_key = id_column(raw, config, code)
+    ids: dict[str, int] = {}
+    prompts: dict[str, int] = {}
+    conversations: list[list[dict[str, str]]] = []
+    records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
+    for place, (row, values) in enumerate(zip(raw.index, records, strict=True)):
+        name = str(values[id_key] if id_key is not None else place)
+        wrong = list(_id_errors(values, id_key, name, ids, row))
+        prompt, others = _code_errors(values, config, checked.problems, row, name) if code else _errors(values, config)
+        wrong += others
+        if prompt is not None:
+            try:
+                messages = conversation(prompt, config.format_prompt, "")
+            except DataError as error:
+                wrong.append(str(error).removeprefix(": "))
+            else:
+                first = prompts.setdefault(repr(messages), row)
+                if first != row:
+                    checked.duplicate_prompts.append(f"row {row} repeats row {first}")
+                conversations.append(messages)
+        checked.findings += [Finding(row, name, what) for what in wrong]
+    checked.findings.sort(key=lambda finding: finding.row)
+    if tokenizer is not None and conversations:
+        _measure_prompts(checked, conversations, tokenizer, config.max_prompt_length)
+    return checked
+
+
+def check_solutions(
+    checked: Checked, limits: CodeConfig, pool: SandboxPool, progress: Callable[[int, int], None]
+) -> None:
+    """Judge the reference solutions of the usable rows; adds failures, in the order of the rows.
+
+    A test may take PATIENCE_SECONDS (or limits.cpu_seconds, when that is more). `progress` is told (judged, all).
+    """
+    seconds = max(limits.cpu_seconds, PATIENCE_SECONDS)
+    rows = [(row, name, each) for row, (name, each) in checked.problems.items() if each.solution is not None]
+    programs = (program(vars(each), str(each.solution), seconds, limits.memory_mb) for _, _, each in rows)
+    for judged, (index, verdict) in enumerate(pool.stream(programs), 1):
+        row, name, problem = rows[index]
+        checked.untrusted += not verdict.trusted_compare
+        if verdict.error_type == "accepted":
+            checked.accepted += 1
+            if max(test.cpu for test in verdict.tests) > limits.cpu_seconds:
+                checked.slow.append(name)
+        else:
+            checked.failures.append(_failure(row, name, problem, verdict))
+        progress(judged, len(rows))
+    checked.slow.sort()
+    checked.failures.sort(key=lambda failure: failure.row)
+
+
+def _id_errors(values: dict[str, Any], id_key: str | None, name: str, ids: dict[str, int], row: int) -> Iterator[str]:
+    if id_key is not None and pd.isna(values[id_key]):
+        yield f"column {id_key!r} is missing or null"
+    elif ids.setdefault(name, row) != row:
+        yield f"id {name!r} is a duplicate of row {ids[name]}"
+
+
+def _code_errors(
+    values: dict[str, Any], config: DataConfig, problems: dict[int, tuple[str, CodeProblem]], row: int, name: str
+) -> tuple[Any, list[str]]:
+    """(prompt, what is wrong); a usable problem is put into `problems`."""
+    try:
+        problem = read_problem(values, config.prompt_key, config.tests_key, config.answer_key)
+    except RowError as error:
+        return None, [str(error)]
+    texts = [(f"test {place}", text) for place, text in enumerate(problem.test_cases, 1)]
+    wrong = [what for where, text in [*texts, ("setup", problem.setup)] if (what := _syntax_error(where, text))]
+    if not wrong:
+        problems[row] = (name, problem)
+    return problem.prompt, wrong
+
+
+def _syntax_error(where: str, text: str) -> str | None:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return f"{where} does not parse: {error}"
+    return None if tree.body or where == "setup" else f"{where} has no statement"
+
+
+def _errors(values: dict[str, Any], config: DataConfig) -> tuple[Any, list[str]]:
+    """(prompt, what is wrong) of a row that has an answer."""
+    wrong = []
+    prompt = values.get(config.prompt_key)
+    if _is_null(prompt):
+        prompt = None
+        wrong.append(f"column {config.prompt_key!r} is missing or null. Name it with data.prompt_key=…")
+    answer = values.get(config.answer_key)
+    try:
+        if config.answer_key not in values and "reward_model" in values:
+            answer = ground_truth(values["reward_model"])
+        if _is_null(answer):
+            wrong.append(f"column {config.answer_key!r} is missing or null. Name it with data.answer_key=…")
+        elif not str(answer).strip():
+            wrong.append("the answer is empty")
+    except RowError as error:
+        wrong.append(str(error))
+    return prompt, wrong
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, float) and value != value)
+
+
+def _measure_prompts(
+    checked: Checked, conversations: list[list[dict[str, str]]], tokenizer: PreTrainedTokenizerBase, limit: int
+) -> None:
+    if not tokenizer.chat_template:
+        raise DataError(f"{tokenizer.name_or_path}: the tokenizer has no chat template")
+    texts = [
+        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        for messages in conversations
+    ]
+    checked.prompt_tokens = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+    checked.overlong = sum(length > limit for length in checked.prompt_tokens)
+    if checked.overlong == len(texts):
+        shortest = min(checked.prompt_tokens)
+        what = f"all prompts are longer than data.max_prompt_length={limit} (the shortest has {shortest} tokens)"
+        checked.findings.append(Finding(0, "", what))
+
+
+def _failure(row: int, name: str, problem: CodeProblem, verdict: Verdict) -> Failure:
+    place = next(index for index, outcome in enumerate(verdict.tests) if outcome.verdict != "accepted")
+    texts = [*problem.test_cases, *(f"stdin {given!r}" for given, _ in problem.stdin_tests)]
+    outcome = verdict.tests[place]
+    return Failure(row, name, verdict.error_type, _first_line(texts[place]), outcome.detail)
+
+
+def _first_line(text: str) -> str:
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= 120 else f"{line[:119]}…"
+
+
+def _named(found: list[str]) -> str:
+    """How many, and the first twenty of them."""
+    return f"{len(found)}{': ' if found else ''}{', '.join(found[:20])}{', …' if len(found) > 20 else ''}"
+
+
+def _spread(numbers: Iterable[int]) -> str:
+    values = np.array(list(numbers))
+    return f"{values.min()} to {values.max()}, mean {values.mean():.1f}"

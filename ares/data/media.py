@@ -1,0 +1,224 @@
+"""Images and videos: how a row refers to them, and the patches that a model is given in their stead.
+
+Covered: references with a hash of the content, reading (image files, folders of frames, video files, the pictures of
+tiny-vision), resizing and cutting into patches by transformers' image processor. A row holds references only; whoever
+passes it through a model reads what they name, and finds out when it is no longer what it was. Not covered: columns of
+a data set (ares/data/vision.py), models (ares/models/vision_language.py), images on the network.
+
+The processor is transformers' PIL one everywhere, so an image is the same numbers with and without torchvision. Of a
+video each frame goes through it; then every `temporal_patch_size` frames are laid together, as Qwen2-VL's own video
+processor does with frames that have been resized.
+"""
+
+import hashlib
+import io
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from ares.config import DataConfig
+from ares.data import drawn_pictures
+
+VIDEO = "video:"
+"""How the reference of a video begins."""
+MARK = "@sha256:"
+DIGITS = 16
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+"""PIL knows formats that start other programs; these do not."""
+CACHE_BYTES = 1 << 29
+"""Patches that a process keeps: a prompt's samples follow each other, and every epoch passes them again."""
+
+
+class MediaError(ValueError):
+    """An image or a video cannot be used; the message names it."""
+
+
+@dataclass(frozen=True)
+class Patches:
+    """What a model sees of an image or a video."""
+
+    pixels: Tensor
+    """[t·h·w, channels · temporal patch · patch²]."""
+    grid: tuple[int, int, int]
+    """Patches in time, height and width: t, h, w. An image has t = 1."""
+
+
+class MediaReader:
+    """Reads what references name, as a model of this directory is to see it."""
+
+    def __init__(self, model_path: str, data: DataConfig) -> None:
+        """Raises MediaError when the directory holds no image processor."""
+        from transformers import AutoImageProcessor  # runs of text need not wait for it
+
+        self.fps = data.video_fps
+        try:
+            self.processor = AutoImageProcessor.from_pretrained(model_path, backend="pil")
+        except (OSError, ValueError) as error:
+            raise MediaError(f"model.path={model_path}: it holds no image processor: {error}") from error
+        for name, pixels in (("shortest_edge", data.min_pixels), ("longest_edge", data.max_pixels)):
+            if pixels is not None:  # Qwen2-VL's processors call their bounds on pixels edges
+                setattr(self.processor.size, name, pixels)
+        self._kept: OrderedDict[str, Patches] = OrderedDict()
+        self._kept_bytes = 0
+
+    def patches(self, reference: str) -> Patches:
+        """The patches of a reference. Raises MediaError when its content is gone or is not what it was."""
+        if reference in self._kept:
+            self._kept.move_to_end(reference)
+            return self._kept[reference]
+        source, _, digest = reference.rpartition(MARK)
+        frames, found = _frames(source, self.fps)
+        if found != digest:
+            raise MediaError(f"{source}: its content has changed since the run was started ({digest} → {found})")
+        cut = self._cut(frames, source.startswith(VIDEO))
+        self._keep(reference, cut)
+        return cut
+
+    def resized(self, reference: str) -> Image.Image:
+        """An image as its patches show it. Raises MediaError."""
+        _, height, width = self.patches(reference).grid
+        (frame,), _ = _frames(reference.rpartition(MARK)[0], self.fps)
+        edge = self.processor.patch_size
+        return frame.resize((width * edge, height * edge), self.processor.resample)
+
+    def described(self, source: str, content: bytes | None = None) -> tuple[str, int]:
+        """The reference of a source, which is read whole, and the tokens that a model needs for it.
+
+        content: of an image that is not where its source says yet. Raises MediaError.
+        """
+        if content is None:
+            frames, digest = _frames(source, self.fps)
+        else:
+            frames, digest = [read_image(content, "an image in the data set itself")], content_hash(content)
+        height, width = frames[0].height, frames[0].width
+        patches = self.processor.get_number_of_image_patches(height, width, {"size": self.processor.size})
+        steps = -(-len(frames) // self.processor.temporal_patch_size) if source.startswith(VIDEO) else 1
+        return f"{source}{MARK}{digest}", steps * patches // self.processor.merge_size**2
+
+    def _cut(self, frames: list[Image.Image], video: bool) -> Patches:
+        found = self.processor(images=frames, return_tensors="pt")
+        pixels, (_, height, width) = found["pixel_values"], found["image_grid_thw"][0].tolist()
+        if not video:
+            return Patches(pixels, (1, height, width))
+        together = self.processor.temporal_patch_size
+        channels = 3
+        # An image is laid down as a video that stands still: any of its moments is the frame.
+        still = pixels.view(len(frames), height * width, channels, together, -1)[:, :, :, 0]
+        still = torch.cat([still, still[-1:].expand(-len(frames) % together, -1, -1, -1)])
+        steps = len(still) // together
+        moving = still.view(steps, together, height * width, channels, -1).permute(0, 2, 3, 1, 4)
+        return Patches(moving.reshape(steps * height * width, -1), (steps, height, width))
+
+    def _keep(self, reference: str, patches: Patches) -> None:
+        self._kept[reference] = patches
+        self._kept_bytes += patches.pixels.nbytes
+        while self._kept_bytes > CACHE_BYTES and len(self._kept) > 1:
+            self._kept_bytes -= self._kept.popitem(last=False)[1].pixels.nbytes
+
+
+def media_reader(model_path: str, family: str, data: DataConfig) -> MediaReader | None:
+    """The reader of a vision-language model; None for a model of text."""
+    return MediaReader(model_path, data) if family == "vision_language" else None
+
+
+def content_hash(content: bytes) -> str:
+    """As references carry it."""
+    return hashlib.sha256(content).hexdigest()[:DIGITS]
+
+
+def is_video(reference: str) -> bool:
+    """Whether a reference names a video."""
+    return reference.startswith(VIDEO)
+
+
+def path_of(reference: str) -> str:
+    """What a reference names, without the hash: a path, or a picture's key."""
+    return reference.rpartition(MARK)[0].removeprefix(VIDEO)
+
+
+def thumbnail(reference: str, side: int) -> Image.Image:
+    """A small copy of an image, or of a video's first frame, its longer edge `side` pixels. Raises MediaError."""
+    frame = _frames(reference.rpartition(MARK)[0], fps=1.0)[0][0]
+    scale = side / max(frame.size)
+    width, height = (max(1, round(edge * scale)) for edge in frame.size)
+    return frame.resize((width, height), Image.Resampling.BICUBIC)
+
+
+def _frames(source: str, fps: float) -> tuple[list[Image.Image], str]:
+    """The frames of a source (one, of an image), RGB, and the hash of what they were read from."""
+    name = source.removeprefix(VIDEO)
+    if name.startswith(drawn_pictures.SCHEME):
+        return [_drawn(name)], content_hash(name.encode())
+    path = Path(name)
+    try:
+        if not is_video(source):
+            content = path.read_bytes()
+            return [read_image(content, name)], content_hash(content)
+        if path.is_dir():
+            return _folder(path)
+        content = path.read_bytes()
+    except OSError as error:
+        raise MediaError(f"{name}: cannot be read: {error.strerror or error}") from error
+    return _sampled(path, fps), content_hash(content)
+
+
+def read_image(content: bytes, name: str) -> Image.Image:
+    """An encoded image, upright, RGB. Raises MediaError naming it."""
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            return ImageOps.exif_transpose(image).convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise MediaError(f"{name}: not a readable image ({', '.join(FORMATS)}): {error}") from error
+
+
+def _drawn(name: str) -> Image.Image:
+    try:
+        return drawn_pictures.draw(name.removeprefix(drawn_pictures.SCHEME))
+    except ValueError as error:
+        raise MediaError(str(error)) from error
+
+
+def _folder(path: Path) -> tuple[list[Image.Image], str]:
+    """Every frame of a folder, in the order of their names: they were taken at data.video_fps."""
+    contents = {file: file.read_bytes() for file in sorted(path.iterdir()) if file.is_file()}
+    if not contents:
+        raise MediaError(f"{path}: a folder of frames with nothing in it")
+    frames = [read_image(content, str(file)) for file, content in contents.items()]
+    if len({frame.size for frame in frames}) > 1:
+        raise MediaError(f"{path}: its frames differ in size")
+    return frames, content_hash("".join(map(content_hash, contents.values())).encode())
+
+
+def _sampled(path: Path, fps: float) -> list[Image.Image]:
+    """Frames of a video file, `fps` of each second."""
+    try:
+        import cv2  # no dependency of ares: vLLM brings it
+    except ImportError as error:
+        raise MediaError(
+            f"{path}: reading a video file needs opencv-python-headless; install it, or name a folder of frames"
+        ) from error
+    video: Any = cv2.VideoCapture(str(path))
+    grabbed = _every(video.read, video.get(cv2.CAP_PROP_FPS) or fps, fps)
+    video.release()
+    if not grabbed:
+        raise MediaError(f"{path}: not a readable video")
+    return [Image.fromarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)) for frame in grabbed]
+
+
+def _every(read: Callable[[], tuple[bool, Any]], native: float, fps: float) -> list[Any]:
+    """The frame shown at each time k / fps, of a stream of `native` frames a second."""
+    taken: list[Any] = []
+    number = 0
+    while True:
+        good, frame = read()
+        if not good:
+            return taken
+        while len(taken) / fps < (number + 1) / native:
+            taken.append(frame)
+        number += 1

@@ -1,0 +1,358 @@
+"""Problems: reading them, checking every row before anything is spent, turning them into prompt tokens.
+
+Covered: jsonl, parquet and Hugging Face data sets; plain text and chat messages; verl's parquet rows; the chat template
+and the format prompt; overlong prompts; for code, the unit tests (whose formats ares/data/code.py reads); the places of
+images and videos (whose columns ares/data/vision.py reads). Not covered: whether unit tests can be passed (`ares data
+check`).
+"""
+
+import functools
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pandas as pd
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from algorithms.keys import derive_seed
+from ares.config import ConfigError, DataConfig
+from ares.data.code import IDS, RowError, read_problem, with_unit_tests
+from ares.data.media import MediaError
+from ares.data.vision import Vision, has_media, spoken
+
+
+class DataError(ValueError):
+    """A data set cannot be used; the message names the file, the row and the column."""
+
+
+@dataclass(frozen=True)
+class Problems:
+    """A checked data set: one row per problem, in the order of the file."""
+
+    source: str
+    frame: pd.DataFrame
+    """Columns id, prompt (text as the model sees it), answer, prompt_token_ids, and whatever else the rows had; for
+    code also test_cases, stdin_tests, setup, entry_point and solution, and answer is the solution or ""; for a
+    vision-language model media_references: what the prompt shows (ares/data/media.py), in its order."""
+    overlong: int
+    """Rows left out because the prompt was longer than data.max_prompt_length."""
+    embedded: dict[Path, bytes] = field(default_factory=dict)
+    """Images that the data set holds itself, and the files that rows refer to instead."""
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def digest(self) -> str:
+        """Hash of every row: what the model sees and whatever a reward may read."""
+        frame = self.frame.drop(columns="prompt_token_ids")
+        if "media_references" in frame:  # what they hold counts, wherever they lie
+            contents = [" ".join(name.rpartition("@")[2] for name in row) for row in frame["media_references"]]
+            frame = frame.assign(media_references=contents)
+        rows = frame.to_json(orient="split", index=False, default_handler=str)
+        return hashlib.sha256(rows.encode()).hexdigest()[:16]
+
+    def first(self, count: int | None) -> "Problems":
+        """The first `count` problems (None: all)."""
+        return self if count is None else replace(self, frame=self.frame.head(count))
+
+    def write_embedded(self) -> None:
+        """Put the images that the data set holds itself where rows refer to them."""
+        for path, content in self.embedded.items():
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.with_name(f".{path.name}.partial").write_bytes(content)
+                path.with_name(f".{path.name}.partial").replace(path)
+
+    def rows(self, ids: list[str]) -> pd.DataFrame:
+        """The rows of these ids, in this order."""
+        places = self._places.get_indexer(pd.Index(ids))
+        if (places < 0).any():
+            raise KeyError(f"{self.source} has no problem {ids[int((places < 0).argmax())]!r}")
+        return self.frame.iloc[places].reset_index(drop=True)
+
+    @functools.cached_property
+    def _places(self) -> pd.Index:
+        return pd.Index(self.frame["id"])
+
+
+def load_problems(
+    source: str,
+    split: str,
+    config: DataConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    code: bool = False,
+    vision: Vision | None = None,
+) -> Problems:
+    """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it.
+
+    code: every row has unit tests instead of an answer (reward.kind=code). vision: of a vision-language model.
+    """
+    if not tokenizer.chat_template:
+        raise DataError(
+            f"{tokenizer.name_or_path}: the tokenizer has no chat template; post-train an instruct model, "
+            "or save a template with the tokenizer (tokenizer.chat_template = …)"
+        )
+    raw = read_rows(source, split)
+    if code:
+        raw, prompts, answers = _code_columns(raw, config, source)
+    else:
+        prompts = _column(raw, config.prompt_key, source, "data.prompt_key")
+        answers = _answers(raw, config, source)
+    id_key = id_column(raw, config, code)
+    names = _column(raw, id_key, source, "data.id_key") if id_key is not None else range(len(raw))
+    ids = [str(name) for name in names]
+    _check_ids(ids, raw.index, source)
+
+    conversations: list[Any] = [
+        conversation(spoken(value) if vision else value, config.format_prompt, f"{source}:{line}")
+        for line, value in zip(raw.index, prompts, strict=True)
+    ]
+    media = None
+    if vision is not None:
+        with _naming(source):
+            beside = Path(source).parent if Path(source).is_file() else Path()
+            folder = Path(config.image_dir or beside).absolute()  # the run may be continued from elsewhere
+            conversations, media = vision.look(raw, conversations, config, folder)
+        raw = raw.drop(columns=[config.images_key, config.videos_key], errors="ignore")
+    elif has_media(raw, config):
+        raise DataError(
+            f"{source}: column {config.images_key!r} or {config.videos_key!r} shows something, the model only reads: "
+            "set model.family=vision_language, or name another column with data.images_key=…"
+        )
+    texts = [
+        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        for messages in conversations
+    ]
+    token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    if vision is not None and media is not None:
+        with _naming(source):
+            token_ids = vision.expanded(token_ids, media, raw.index)
+        raw = raw.assign(media_references=pd.Series(media.references, index=raw.index))
+    frame = raw.drop(columns=[config.prompt_key, config.id_key], errors="ignore").assign(
+        id=ids, prompt=texts, answer=answers, prompt_token_ids=token_ids
+    )
+    fits = np.array([len(tokens) <= config.max_prompt_length for tokens in token_ids])
+    if not fits.any():
+        raise DataError(
+            f"{source}: all {len(frame)} prompts are longer than data.max_prompt_length={config.max_prompt_length} "
+            f"(the shortest has {min(map(len, token_ids))} tokens)"
+        )
+    embedded = media.embedded if media is not None else {}
+    return Problems(source, frame[fits].reset_index(drop=True), int((~fits).sum()), embedded)
+
+
+@contextmanager
+def _naming(source: str) -> Iterator[None]:
+    """What is wrong with the media of a row, told with the data set's name."""
+    try:
+        yield
+    except MediaError as error:
+        raise DataError(f"{source}:{error}") from error
+
+
+def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model. Raises ConfigError."""
+    try:
+        return AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model.path={path}: no tokenizer can be loaded from there: {error}") from error
+
+
+@dataclass
+class Cursor:
+    """Where the next prompt comes from: an endless walk over fresh permutations of the train set."""
+
+    seed: int
+    size: int
+    epoch: int = 0
+    position: int = 0
+
+    def take(self, count: int, is_skipped: Callable[[int], bool] = lambda row: False) -> list[int]:
+        """The next `count` row numbers, without those that are skipped. Raises DataError when nothing is left."""
+        taken: list[int] = []
+        passed_over = 0
+        for row in self._walk():
+            if is_skipped(row):
+                passed_over += 1
+                if passed_over >= 2 * self.size:  # a whole epoch at least, wherever the walk began
+                    raise DataError("Every problem is in the skip set: nothing is left to train on")
+                continue
+            taken.append(row)
+            passed_over = 0
+            if len(taken) == count:
+                break
+        return taken
+
+    def _walk(self) -> Iterator[int]:
+        while True:
+            order = _order(self.seed, self.size, self.epoch)
+            while self.position < self.size:
+                self.position += 1
+                yield int(order[self.position - 1])
+            self.epoch, self.position = self.epoch + 1, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Epoch and position; seed and size come from the configuration and the data."""
+        return {"epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go back to a place."""
+        self.epoch, self.position = state["epoch"], state["position"]
+
+
+@functools.lru_cache(maxsize=2)
+def _order(seed: int, size: int, epoch: int) -> np.ndarray:
+    """The row numbers in the order of an epoch: kept, since every step asks for a few of them."""
+    return np.random.default_rng(derive_seed(seed, "order", epoch)).permutation(size)
+
+
+def id_column(raw: pd.DataFrame, config: DataConfig, code: bool) -> str | None:
+    """The column that names problems: data.id_key's, for code also the published sets'; None: row numbers do."""
+    return next((name for name in (config.id_key, *(IDS if code else ())) if name in raw), None)
+
+
+def read_rows(source: str, split: str, unreadable: dict[int, str] | None = None) -> pd.DataFrame:
+    """The rows as they are; the index is the number by which errors name a row: its line, or its place from 1 on.
+
+    Raises DataError when there is nothing to read, and at the first line that is no row, unless `unreadable` is given:
+    then it takes what is wrong with each such line.
+    """
+    path = Path(source)
+    if path.name.removesuffix(".gz").endswith((".jsonl", ".json")):
+        frame = _read_jsonl(path, unreadable)
+    else:
+        frame = _read_table(path, source, split)
+        frame = frame.set_axis(range(1, len(frame) + 1))
+    if frame.empty and not unreadable:
+        raise DataError(f"{source}: no rows")
+    return frame
+
+
+def _read_table(path: Path, source: str, split: str) -> pd.DataFrame:
+    if path.suffix == ".parquet":
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{source}: not readable as parquet: {error}") from error
+    from datasets import load_dataset  # takes a second to import, and most runs read a file
+
+    try:
+        return load_dataset(source, split=split).to_pandas()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"{source}: neither a .jsonl or .parquet file nor a data set with a split {split!r}: {error}"
+        ) from error
+
+
+def _read_jsonl(path: Path, unreadable: dict[int, str] | None) -> pd.DataFrame:
+    rows: dict[int, dict[str, Any]] = {}
+    try:
+        with _opened(path) as handle:
+            for number, line in enumerate(handle, 1):
+                if line.strip():
+                    try:
+                        rows[number] = _json_row(line)
+                    except ValueError as error:
+                        if unreadable is None:
+                            raise DataError(f"{path}:{number}: {error}") from error
+                        unreadable[number] = str(error)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    return pd.DataFrame(list(rows.values()), index=list(rows))
+
+
+def _opened(path: Path) -> TextIO:
+    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+
+
+def _json_row(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise ValueError(f"a row is a JSON object, this is {type(row).__name__}")
+    return row
+
+
+def _column(raw: pd.DataFrame, key: str, source: str, setting: str) -> list[Any]:
+    if key not in raw:
+        raise DataError(
+            f"{source}: column {key!r} is missing (columns: {', '.join(map(str, raw.columns))}). "
+            f"Name it with {setting}=…"
+        )
+    missing = np.flatnonzero(raw[key].isna().to_numpy())
+    if len(missing):
+        raise DataError(
+            f"{source}:{raw.index[missing[0]]}: column {key!r} is missing or null ({len(missing)} such rows)"
+        )
+    return raw[key].tolist()
+
+
+def _code_columns(raw: pd.DataFrame, config: DataConfig, source: str) -> tuple[pd.DataFrame, list[Any], list[str]]:
+    """The rows with their unit tests, the prompts, and the solutions as answers ("" where there is none)."""
+    problems = []
+    records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
+    for line, row in zip(raw.index, records, strict=True):
+        try:
+            problems.append(read_problem(row, config.prompt_key, config.tests_key, config.answer_key))
+        except RowError as error:
+            raise DataError(f"{source}:{line}: {error}") from error
+    frame = with_unit_tests(raw, problems, config.tests_key)
+    return frame, [problem.prompt for problem in problems], [problem.solution or "" for problem in problems]
+
+
+def _answers(raw: pd.DataFrame, config: DataConfig, source: str) -> list[str]:
+    if config.answer_key not in raw and "reward_model" in raw:  # verl's rows
+        answers = []
+        for line, value in raw["reward_model"].items():
+            try:
+                answers.append(str(ground_truth(value)))
+            except RowError as error:
+                raise DataError(f"{source}:{line}: {error}") from error
+    else:
+        answers = [str(answer) for answer in _column(raw, config.answer_key, source, "data.answer_key")]
+    for line, answer in zip(raw.index, answers, strict=True):
+        if not answer.strip():
+            raise DataError(f"{source}:{line}: the answer is empty")
+    return answers
+
+
+def ground_truth(reward_model: Any) -> Any:
+    """The answer of a verl row. Raises RowError when there is none."""
+    if not isinstance(reward_model, dict) or reward_model.get("ground_truth") is None:  # parquet fills keys with null
+        raise RowError("reward_model has no ground_truth")
+    return reward_model["ground_truth"]
+
+
+def _check_ids(ids: list[str], lines: pd.Index, source: str) -> None:
+    first_row: dict[str, int] = {}
+    for row, name in zip(lines, ids, strict=True):
+        if name in first_row:
+            raise DataError(f"{source}:{row}: id {name!r} is a duplicate of row {first_row[name]}")
+        first_row[name] = row
+
+
+def conversation(value: Any, format_prompt: str | None, where: str) -> list[dict[str, str]]:
+    """The chat messages of a prompt. Raises DataError naming `where` when it is none."""
+    if isinstance(value, str):
+        if not value.strip():
+            raise DataError(f"{where}: the prompt is empty")
+        return [{"role": "user", "content": format_prompt.replace("{prompt}", value) if format_prompt else value}]
+    messages = list(value) if isinstance(value, list | tuple | np.ndarray) else []
+    if not messages or not all(
+        isinstance(message, dict) and all(isinstance(message.get(key), str) for key in ("role", "content"))
+        for message in messages
+    ):
+        raise DataError(
+            f"{where}: a prompt is text or a list of messages whose role and content are text, this is {value!r:.80}"
+        )
+    if not messages[-1]["content"].strip():
+        raise DataError(f"{where}: the prompt is empty")
+    return [{"role": message["role"], "content": message["content"]} for message in messages]

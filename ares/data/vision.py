@@ -1,0 +1,231 @@
+"""Rows with images and videos: which a row has, whether they are where its prompt says, what tokens stand for them.
+
+Covered: an images and a videos column (paths, encoded bytes, PIL images, Hugging Face's Image features; one or a list),
+<image> and <video> in text and in chat messages, typed parts of messages, images that lie in the data set itself (they
+are written to files once, so that rows hold references only). Every one is read before anything is spent. Not covered:
+their patches (ares/data/media.py), images on the network.
+"""
+
+import io
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+from transformers import AutoConfig
+
+from ares.config import Config, ConfigError, DataConfig, RolloutConfig
+from ares.data import drawn_pictures
+from ares.data.media import VIDEO, MediaError, MediaReader, content_hash, is_video
+
+PLACES = {"<image>": "image", "<video>": "video"}
+_PLACE = re.compile("|".join(PLACES))
+IMAGES = ".images"
+"""Folder beside the runs for images that data sets hold themselves; a file is named by the hash of its content."""
+READERS = 8
+"""Threads that look at the images of a data set before a run."""
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RowMedia:
+    """What the rows of a data set show."""
+
+    kinds: list[list[str]]
+    """Of each row, "image" or "video", in the order of its prompt; so are the next two."""
+    references: list[list[str]]
+    tokens: list[list[int]]
+    """How many tokens stand for each."""
+    embedded: dict[Path, bytes]
+    """Images that the data set holds itself, by the file that each is to be written to."""
+
+
+class Vision:
+    """What a vision-language model needs of a data set. `files`: folder for images that a data set holds itself."""
+
+    @classmethod
+    def of(cls, config: Config, runs: Path) -> "Vision | None":
+        """For the model of a configuration; None where it only reads. Raises MediaError."""
+        if config.model.family != "vision_language":
+            return None
+        return cls(config.model.path, config.data, runs / IMAGES)
+
+    def __init__(self, model_path: str, data: DataConfig, files: Path) -> None:
+        """Raises MediaError when the model's directory has no image processor or no marks for pictures."""
+        self.model_path, self.files = model_path, files
+        self.reader = MediaReader(model_path, data)
+        config = AutoConfig.from_pretrained(model_path)
+        try:
+            self.marks = {config.image_token_id: "image", config.video_token_id: "video"}
+        except AttributeError as error:
+            raise MediaError(f"model.path={model_path}: no vision-language model: {error}") from error
+
+    def look(
+        self, raw: pd.DataFrame, conversations: list[list[dict[str, str]]], config: DataConfig, folder: Path
+    ) -> tuple[list[list[Message]], RowMedia]:
+        """The conversations with typed parts, and what every row shows. `folder`: where paths start.
+
+        Raises MediaError naming the row (as raw's index does) and what is wrong with it.
+        """
+        parted = [in_parts(messages) for messages in conversations]
+        kinds = [kinds for _, kinds in parted]
+        embedded: dict[Path, bytes] = {}
+        rows = zip(raw.index, kinds, raw.to_dict("records"), strict=True)
+        sources = [_sources(line, wanted, row, config, folder, self.files, embedded) for line, wanted, row in rows]
+        described = _described(sources, raw.index, self.reader, embedded)
+        references = [[described[source][0] for source in row] for row in sources]
+        tokens = [[described[source][1] for source in row] for row in sources]
+        return [messages for messages, _ in parted], RowMedia(kinds, references, tokens, embedded)
+
+    def expanded(self, token_ids: list[list[int]], media: RowMedia, lines: pd.Index) -> list[list[int]]:
+        """Prompt tokens with each picture's mark as often as the picture has tokens. Raises MediaError."""
+        rows = zip(lines, token_ids, media.kinds, media.tokens, strict=True)
+        return [self._expanded(line, ids, kinds, tokens) for line, ids, kinds, tokens in rows]
+
+    def _expanded(self, line: Any, token_ids: list[int], kinds: list[str], tokens: list[int]) -> list[int]:
+        places = [self.marks[token] for token in token_ids if token in self.marks]
+        if places != kinds:
+            raise MediaError(
+                f"{line}: {len(kinds)} images and videos became {len(places)} marks in the prompt's tokens: the text "
+                f"itself holds such a mark, or the chat template of {self.model_path} has no place for them"
+            )
+        sizes = iter(tokens)
+        return [each for token in token_ids for each in [token] * (next(sizes) if token in self.marks else 1)]
+
+
+def check_media(problems: pd.DataFrame, source: str, rollout: RolloutConfig) -> None:
+    """Raise ConfigError when the engine takes less than the rows of a data set show."""
+    if rollout.engine != "vllm" or "media_references" not in problems:
+        return
+    if any(is_video(reference) for row in problems["media_references"] for reference in row):
+        raise ConfigError(f"{source} has videos, vLLM is given images only: set rollout.engine=transformers")
+    most = int(problems["media_references"].map(len).max())
+    if most > rollout.vllm.images:
+        raise ConfigError(f"{source}: a prompt has {most} images; set rollout.vllm.images={most}")
+
+
+def has_media(raw: pd.DataFrame, config: DataConfig) -> bool:
+    """Whether any row has an image or a video."""
+    columns = [raw[key] for key in (config.images_key, config.videos_key) if key in raw]
+    return any(bool(_listed(value)) for column in columns for value in column)
+
+
+def spoken(prompt: Any) -> Any:
+    """A prompt whose typed parts ({"type": "image"}, {"type": "text", "text": …}) are text with <image> in it."""
+    if isinstance(prompt, str) or not isinstance(prompt, list | tuple | np.ndarray):
+        return prompt
+    return [
+        {**message, "content": "".join(map(_part, message["content"]))}
+        if isinstance(message, dict) and isinstance(message.get("content"), list | tuple | np.ndarray)
+        else message
+        for message in prompt
+    ]
+
+
+def in_parts(messages: list[dict[str, str]]) -> tuple[list[Message], list[str]]:
+    """Chat messages whose <image> and <video> are typed parts, as chat templates want them; the kinds in order."""
+    kinds: list[str] = []
+    found: list[Message] = []
+    for message in messages:
+        places = [PLACES[place] for place in _PLACE.findall(message["content"])]
+        if not places:
+            found.append(dict(message))
+            continue
+        kinds += places
+        first, *texts = _PLACE.split(message["content"])
+        parts = [{"type": "text", "text": first}]
+        for place, text in zip(places, texts, strict=True):
+            parts += [{"type": place}, {"type": "text", "text": text}]
+        found.append({**message, "content": [part for part in parts if part.get("text") != ""]})
+    return found, kinds
+
+
+def _sources(
+    line: Any,
+    wanted: list[str],
+    row: Mapping[Any, Any],
+    config: DataConfig,
+    folder: Path,
+    files: Path,
+    embedded: dict[Path, bytes],
+) -> list[str]:
+    """Where what a row shows lies, in the order of its prompt."""
+    try:
+        given = {
+            "image": [_image(each, folder, files, embedded) for each in _listed(row.get(config.images_key))],
+            "video": [VIDEO + _path(each, folder) for each in _listed(row.get(config.videos_key))],
+        }
+    except MediaError as error:
+        raise MediaError(f"{line}: {error}") from error
+    for kind, found in given.items():
+        if wanted.count(kind) != len(found):
+            key = config.images_key if kind == "image" else config.videos_key
+            raise MediaError(f"{line}: the prompt has {wanted.count(kind)} <{kind}>, column {key!r} has {len(found)}")
+    waiting = {kind: iter(found) for kind, found in given.items()}
+    return [next(waiting[kind]) for kind in wanted]
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple | np.ndarray):
+        return list(value)
+    missing = value is None or value is pd.NA or (isinstance(value, float) and value != value)
+    return [] if missing else [value]
+
+
+def _image(value: Any, folder: Path, files: Path, embedded: dict[Path, bytes]) -> str:
+    """The source of an image: where it lies, or will lie."""
+    if isinstance(value, Image.Image):
+        written = io.BytesIO()
+        value.convert("RGB").save(written, "PNG")
+        value = written.getvalue()
+    if isinstance(value, dict):  # Hugging Face's Image feature
+        value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
+    if isinstance(value, bytes):
+        path = files / content_hash(value)
+        embedded[path] = value
+        return str(path)
+    return _path(value, folder)
+
+
+def _path(value: Any, folder: Path) -> str:
+    if not isinstance(value, str) or not value:
+        raise MediaError(f"a path or an image is wanted, this is {type(value).__name__} {value!r:.60}")
+    if value.startswith(drawn_pictures.SCHEME):
+        return value
+    if "://" in value:
+        raise MediaError(f"{value}: nothing is fetched from the network; download it and name its path")
+    return str(Path(folder, value))
+
+
+def _described(
+    sources: list[list[str]], lines: pd.Index, reader: MediaReader, embedded: dict[Path, bytes]
+) -> dict[str, tuple[str, int]]:
+    """Reference and tokens of every source. Raises MediaError naming the first row with a bad one."""
+    first: dict[str, Any] = {}
+    for line, row in zip(lines, sources, strict=True):
+        for source in row:
+            first.setdefault(source, line)
+
+    def look(source: str) -> tuple[str, int] | MediaError:
+        try:
+            return reader.described(source, embedded.get(Path(source)))
+        except MediaError as error:
+            return error
+
+    described = {}
+    with ThreadPoolExecutor(READERS) as pool:
+        for source, found in zip(first, pool.map(look, first), strict=True):
+            if isinstance(found, MediaError):
+                raise MediaError(f"{first[source]}: {found}") from found
+            described[source] = found
+    return described
+
+
+def _part(part: Any) -> str:
+    kind = part.get("type") if isinstance(part, dict) else None
+    return part["text"] if kind == "text" else f"<{kind}>" if kind in PLACES.values() else str(part)

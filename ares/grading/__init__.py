@@ -1,0 +1,13 @@
+"""What an answer is worth: graders, with the processes in which they run.
+
+Covered: math answers, programs, functions of the user. Not covered: designs of rewards and their shaping (rewards/).
+"""
+
+from ares.grading.grader import ID_COLUMNS, RewardError
+from ares.grading.graders import load_grader
+
+__all__ = [
+    "ID_COLUMNS",
+    "RewardError",
+    "load_grader",
+]

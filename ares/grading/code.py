@@ -1,0 +1,106 @@
+"""Grading programs: extracted from responses, judged in the sandbox while other responses are still being generated.
+
+Covered: which program a response holds; where it is judged (this machine, the nodes of a Ray cluster, rented machines);
+one verdict for the equal programs of a step. Not covered: what a verdict is worth (rewards/shaping.py), reading tests
+from data sets (ares/data/code.py).
+"""
+
+import os
+from collections.abc import Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+import pandas as pd
+
+from ares.config import CodeConfig
+from ares.data import program
+from ares.grading.grader import ID_COLUMNS
+from rewards.code import code_format_score, extract_code, no_code_verdict
+from sandbox import Program, Verdict
+from sandbox.providers import open_sandbox
+
+
+class Judging(Protocol):
+    """What a SandboxPool and the sandboxes of a cluster have in common."""
+
+    def run(self, programs: Sequence[Program]) -> list[Verdict]:
+        """Verdicts in the order of the programs."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+_QUEUED_PER_WORKER = 2
+"""Programs handed to a pool beyond those it judges, so that none of its workers waits for the next."""
+
+
+class CodeGrader:
+    """Judges the programs in responses. `anticipate` begins with responses that have finished, `grade` collects."""
+
+    def __init__(self, config: CodeConfig) -> None:
+        """Start the sandbox. Raises SandboxUnavailable, with the remedy."""
+        self.config = config
+        self._pool, workers = _open(config)
+        self._threads = ThreadPoolExecutor(workers * _QUEUED_PER_WORKER, thread_name_prefix="judging")
+        self._verdicts: dict[Hashable, Future[Verdict]] = {}
+
+    def anticipate(self, rows: pd.DataFrame) -> None:
+        """Begin to judge rows: responses with the columns of their problems."""
+        for row in rows.to_dict("records"):
+            self._submit(row)
+
+    def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """accuracy, format, pass_ratio, error_type, test_outcomes and exec_time (CPU seconds) of each row.
+
+        A program that the sandbox failed to judge has no accuracy and no pass ratio (null), never zero.
+        """
+        verdicts = [future.result() for future in [self._submit(row) for row in rows.to_dict("records")]]
+        ratio = pd.Series([verdict.pass_ratio for verdict in verdicts], dtype="Float64", index=rows.index)
+        all_passed = (ratio == 1.0).astype("Float64")  # stays null where there is no ratio
+        outcomes = [[test.verdict for test in verdict.tests] for verdict in verdicts]
+        return rows[ID_COLUMNS].assign(
+            accuracy=ratio if self.config.accuracy == "pass_ratio" else all_passed,
+            format=[code_format_score(response) for response in rows["response"]],
+            pass_ratio=ratio,
+            error_type=[verdict.error_type for verdict in verdicts],
+            test_outcomes=pd.Series(outcomes, index=rows.index, dtype=object),
+            exec_time=[verdict.exec_time for verdict in verdicts],
+        )
+
+    def forget(self) -> None:
+        """Drop the verdicts that were kept for equal programs; what is being judged goes on."""
+        self._verdicts = {key: verdict for key, verdict in self._verdicts.items() if not verdict.done()}
+
+    def close(self) -> None:
+        """End the sandbox."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
+
+    def _submit(self, row: dict[Any, Any]) -> "Future[Verdict]":
+        source = extract_code(row["response"])
+        # By the tests, not by the problem's name: a held-out problem may have the name of one that is trained on.
+        tests = (tuple(row["test_cases"]), tuple(map(tuple, row["stdin_tests"])), row["setup"], row["entry_point"])
+        key = (source, tests)
+        if key not in self._verdicts:
+            self._verdicts[key] = self._nothing_to_run(row) if source is None else self._judged(row, source)
+        return self._verdicts[key]
+
+    def _judged(self, row: dict[Any, Any], source: str) -> "Future[Verdict]":
+        job = program(row, source, self.config.cpu_seconds, self.config.memory_mb)
+        return self._threads.submit(lambda: self._pool.run([job])[0])
+
+    def _nothing_to_run(self, row: dict[Any, Any]) -> "Future[Verdict]":
+        verdict: Future[Verdict] = Future()
+        verdict.set_result(no_code_verdict(len(row["test_cases"]) + len(row["stdin_tests"])))
+        return verdict
+
+
+def _open(config: CodeConfig) -> tuple[Judging, int]:
+    """Where programs are judged, and how many at a time: on the Ray cluster where there is one, else from here."""
+    if config.provider == "local" and os.environ.get("RAY_ADDRESS"):
+        from ares.grading.cluster_sandbox import ClusterSandbox
+
+        cluster = ClusterSandbox(config.workers, config.min_isolation)
+        return cluster, cluster.num_workers
+    workers = config.workers or os.cpu_count() or 1
+    return open_sandbox(config.provider, workers, config.min_isolation), workers

@@ -1,0 +1,78 @@
+"""What a grader is: rows in, accuracy and whatever else it knows of each row out.
+
+A sample that cannot be graded has no score (None), never zero. Not covered: what accuracy turns into (ares/step).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pandas as pd
+
+from rewards.aepo import format_reward
+
+Scorer = Callable[[pd.DataFrame], list[float | None]]
+ID_COLUMNS = ["id", "slot", "sample"]
+
+
+class RewardError(RuntimeError):
+    """A reward function returned something that is no list of scores."""
+
+
+class Grader(Protocol):
+    """What grades responses. Rows have the columns of their problems, and id, slot, sample and response."""
+
+    def anticipate(self, rows: pd.DataFrame) -> None:
+        """Begin with responses that have finished while others are generated."""
+
+    def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """id, slot, sample, accuracy (null: no score), format, and whatever else the grader knows of each row."""
+
+    def forget(self) -> None:
+        """Drop what was kept for equal responses."""
+
+    def close(self) -> None:
+        """End whatever was started."""
+
+
+class FunctionGrader:
+    """Grades whole shards with a function: there is nothing to begin early, to keep or to end."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+
+    def anticipate(self, rows: pd.DataFrame) -> None:
+        """A function grades a shard at once."""
+
+    def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Accuracy and format of each row. Raises RewardError when the function breaks its contract."""
+        return score_rows(self.scorer, rows)
+
+    def forget(self) -> None:
+        """Nothing was kept."""
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def score_rows(scorer: Scorer, rows: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy (None: no score) and format of each row. Raises RewardError when the scorer breaks its contract."""
+    scores = scorer(rows)
+    if not isinstance(scores, list) or len(scores) != len(rows):
+        size = f"{len(scores)} scores" if isinstance(scores, list) else f"a {type(scores).__name__}"
+        raise RewardError(f"The reward function returned {size} for {len(rows)} responses; it must return one each")
+    for row, score in enumerate(scores):
+        if score is not None and not 0.0 <= _number(score) <= 1.0:
+            where = f"problem {rows['id'].iloc[row]!r}, sample {rows['sample'].iloc[row]}"
+            raise RewardError(
+                f"The reward function gave {score!r} to {where}; accuracy is a number in [0, 1] (None: no score)"
+            )
+    accuracy = pd.array([None if score is None else float(score) for score in scores], dtype="Float64")
+    return rows[ID_COLUMNS].assign(accuracy=accuracy, format=[format_reward(response) for response in rows["response"]])
+
+
+def _number(score: Any) -> float:
+    try:
+        return float(score)
+    except (TypeError, ValueError):
+        return math.nan

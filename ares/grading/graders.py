@@ -1,0 +1,26 @@
+"""The grader of a run: math answers, programs, or a function of the user."""
+
+from pathlib import Path
+
+from ares.config import ConfigError, RewardConfig
+from ares.grading.code import CodeGrader
+from ares.grading.functions import load_function, user_function
+from ares.grading.grader import FunctionGrader, Grader, Scorer
+from rewards.math import grade_answers
+
+
+def load_grader(config: RewardConfig) -> Grader:
+    """The grader of a run. Raises ConfigError, and SandboxUnavailable where programs cannot be isolated."""
+    if config.kind != "code":
+        return FunctionGrader(load_scorer(config))
+    return CodeGrader(config.code)
+
+
+def load_scorer(config: RewardConfig) -> Scorer:
+    """The function that grades rows (columns of the problem, and `response`). Raises ConfigError."""
+    if config.kind == "math":
+        return lambda rows: grade_answers(rows["response"].tolist(), rows["answer"].tolist(), config.timeout)
+    path, colon, name = config.kind.rpartition(":")
+    if not colon:
+        raise ConfigError(f"reward.kind={config.kind} is neither `math`, `code` nor path.py:function")
+    return user_function(load_function(Path(path), name), config.kind)

@@ -1,0 +1,17 @@
+"""What learns: experience before an update and the update itself, on one rank or several.
+
+Plain torch and transformers, without Ray or Prefect. Not covered: where it runs (ares/workers).
+"""
+
+from ares.learner.kl_controllers import bucket_beta, kl_controller, plain
+from ares.learner.learner import Learner, UpdateResult
+from ares.learner.ranks import Ranks
+
+__all__ = [
+    "Learner",
+    "Ranks",
+    "UpdateResult",
+    "bucket_beta",
+    "kl_controller",
+    "plain",
+]

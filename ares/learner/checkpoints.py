@@ -1,0 +1,133 @@
+"""Files of a learner's checkpoint: named tensors, whole in one file or spread over ranks in a folder of shards.
+
+Covered: writing and reading either kind, into whole tensors or into each rank's own part (torch.distributed.checkpoint
+over safetensors: nothing is unpickled), whatever the number of ranks that wrote it. Not covered: what is in a
+checkpoint (ares/learner/learner.py), atomic writes and hashes (ares/store/store.py).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+POLICY, ADAPTERS, REFERENCE, CRITIC = "policy", "adapters", "reference", "critic"
+OPTIMIZER, CRITIC_OPTIMIZER = "optimizer", "critic-optimizer"
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor on the CPU, gathered from the ranks that hold parts of it; then every rank must call."""
+    found = tensor.detach()
+    return (found.full_tensor() if isinstance(found, DTensor) else found).cpu()
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this rank holds of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def write(folder: Path, name: str, tensors: Mapping[str, Tensor], first: bool = True) -> None:
+    """Write named tensors: NAME.safetensors by the first rank, or the folder NAME by all where any is spread."""
+    if any(isinstance(tensor, DTensor) for tensor in tensors.values()):
+        target = HuggingFaceStorageWriter(str(folder / name), save_distributed=True)
+        dcp.save({key: tensor.detach() for key, tensor in tensors.items()}, storage_writer=target)
+        if first:  # it returns when every rank has written
+            for file in sorted((folder / name).glob("*.safetensors")):
+                _sort_metadata(file)
+    elif first:
+        kept = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        save_file(kept, _whole_file(folder, name))
+
+
+def _sort_metadata(file: Path) -> None:
+    """Put the metadata of a safetensors file in order: it is written in another one each time, and files are hashed."""
+    with file.open("r+b") as handle:
+        size = int.from_bytes(handle.read(8), "little")
+        header = json.loads(handle.read(size))
+        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        assert len(text) <= size, f"{file}: its header grew"
+        handle.seek(8)
+        handle.write(text.ljust(size))
+
+
+def names(folder: Path, name: str) -> set[str]:
+    """Names of the tensors that were written."""
+    from safetensors import safe_open
+
+    found: set[str] = set()
+    for file in sorted((folder / name).glob("*.safetensors")) or [_whole_file(folder, name)]:
+        with safe_open(file, framework="pt") as opened:
+            found |= set(opened.keys())
+    return found
+
+
+def read(folder: Path, name: str) -> dict[str, Tensor]:
+    """Every tensor, whole, on the CPU."""
+    if not (folder / name).is_dir():
+        return load_file(_whole_file(folder, name))
+    written = HuggingFaceStorageReader(str(folder / name)).read_metadata().state_dict_metadata
+    tensors = {key: kept for key, kept in written.items() if isinstance(kept, TensorStorageMetadata)}
+    found = {key: torch.empty(kept.size, dtype=kept.properties.dtype) for key, kept in tensors.items()}
+    _read_shards(folder / name, found, alone=True)
+    return found
+
+
+@torch.no_grad()
+def read_into(folder: Path, name: str, targets: Mapping[str, Tensor]) -> None:
+    """Fill tensors (whole, or this rank's parts) with what was written under their names. Raises KeyError."""
+    if (folder / name).is_dir():
+        _read_shards(folder / name, {key: target.detach() for key, target in targets.items()})
+        return
+    kept = load_file(_whole_file(folder, name))
+    for key, target in targets.items():
+        fill(target, kept[key])
+
+
+@torch.no_grad()
+def fill(target: Tensor, value: Tensor) -> None:
+    """Copy a tensor, whole or of the target's layout, into a target that may be spread over ranks."""
+    if isinstance(target, DTensor) and not isinstance(value, DTensor):
+        # Every rank has the whole value: none has to be told.
+        value = distribute_tensor(value.to(target.device), target.device_mesh, target.placements, src_data_rank=None)
+    target.copy_(value)
+
+
+def _read_shards(folder: Path, targets: dict[str, Tensor], alone: bool = False) -> None:
+    dcp.load(targets, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=alone or not dist.is_initialized())
+
+
+def _whole_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.safetensors"
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Tensor]:
+    """AdamW's moments and step counts as `key/parameter name`."""
+    return {f"{key}/{name}": value for name, state in _states(optimizer, model) for key, value in state.items()}
+
+
+def load_optimizer(folder: Path, name: str, optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
+    """Replace AdamW's moments and step counts by those that were written."""
+    kept = names(folder, name)
+    optimizer.state.clear()
+    for parameter_name, parameter in model.named_parameters():
+        if f"step/{parameter_name}" in kept:
+            optimizer.state[parameter] = {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+    read_into(folder, name, optimizer_tensors(optimizer, model))
+
+
+def _states(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    for name, parameter in model.named_parameters():
+        if parameter in optimizer.state:
+            yield name, optimizer.state[parameter]

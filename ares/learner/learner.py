@@ -1,0 +1,424 @@
+"""The learner: policy, reference and critic on one device; log-probs before an update, and the update itself.
+
+Covered: padding-free log-probs and entropies, PPO epochs with an exact global batch whatever the micro-batch, KL in the
+loss, the critic of GAE, skipping of non-finite updates, checkpoints; several ranks that share each global batch, each
+with all weights or with a part of every weight (ares/models/sharding.py). Plain torch and transformers: no Ray, no
+Prefect.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import register_fsdp_forward_method
+
+from algorithms.kl import BucketBeta, bucket_means, bucket_totals, row_coefficients
+from algorithms.losses import (
+    compute_kl_loss,
+    compute_policy_loss,
+    compute_value_loss,
+    loss_normalizer,
+    truncated_importance_weights,
+)
+from algorithms.protocol import DataProto
+from ares.config import Config
+from ares.learner import checkpoints
+from ares.learner.kl_controllers import bucket_beta
+from ares.learner.micro_batch import Means, MicroBatch
+from ares.learner.optimizer import adamw, move_moments, take_step
+from ares.learner.ranks import Ranks
+from ares.models import Critic, LanguageModel, MaskedLanguageModel, VisionLanguageModel, mask_seeds, micro_batches
+
+LEARNER = "learner.json"
+MISMATCH = ("mismatch/ratio_mean", "mismatch/kl", "mismatch/k3", "mismatch/logprob_diff_mean")
+"""Figures that may be averaged over micro-batches."""
+
+
+@dataclass
+class UpdateResult:
+    """What an update reports: metrics, and the state of the β controller where there is one."""
+
+    metrics: dict[str, float]
+    beta: dict[str, Any] | None = None
+
+
+class Learner:
+    """One rank's policy with its optimiser; `version` counts the training steps that made its weights."""
+
+    def __init__(self, config: Config, ranks: Ranks = Ranks()) -> None:  # noqa: B008 (immutable)
+        torch.set_num_threads(config.learner.threads)
+        self.config = config
+        self.ranks = ranks
+        self.device = torch.device(_device(config.learner.device))
+        self.sharded = config.learner.sharded and ranks.count > 1
+        # What is spread over ranks goes to their devices part by part.
+        device = torch.device("cpu") if self.sharded else self.device
+        self.policy = _model(config, device)
+        kl = config.algorithm.kl
+        self.reference: Any = None
+        if config.model.lora is not None:
+            from ares.models import WithoutAdapters, add_adapters  # peft takes a second to import
+
+            add_adapters(self.policy.model, config.model)
+            self.reference = WithoutAdapters(self.policy) if kl.placement != "none" else None
+        elif kl.placement != "none":
+            self.reference = _model(config, device).frozen()
+        uses_critic = config.algorithm.advantage.estimator == "gae"
+        self.critic = Critic(config.model, device) if uses_critic else None
+        if self.sharded:
+            self._shard()
+        self.optimizer = adamw(self.policy.model, config.learner.lr, config.learner)
+        self.critic_optimizer = adamw(self.critic, config.learner.critic_lr, config.learner) if self.critic else None
+        self.version = 0
+        self.optimizer_steps = 0
+
+    def _shard(self) -> None:
+        from ares.models import shard
+
+        shard(self.policy.whole, self.policy.model, self.device)
+        if isinstance(self.reference, LanguageModel):
+            shard(self.reference.whole, self.reference.model, self.device)
+        if self.critic is not None:
+            shard(self.critic, self.critic.decoder, self.device)
+            register_fsdp_forward_method(self.critic, "values")
+
+    # ---- before the update -----------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def experience(self, batch: DataProto) -> DataProto:
+        """Fields that the update needs from the policy as it is: old and reference log-probs, entropies, values.
+
+        batch: prompts [B, P], responses [B, L], attention_mask [B, P+L], response_mask [B, L]. Returns only new fields.
+        Every rank is given the whole batch, computes its share (masked diffusion: all of it) and returns the whole.
+        """
+        if isinstance(self.policy, MaskedLanguageModel):
+            iterations = self.config.algorithm.policy.epochs
+            seeds = mask_seeds(self.config.train.seed, self.version, len(batch), iterations)
+            budget, temperature = self.config.learner.micro_batch_tokens, self.config.rollout.temperature
+            return self.policy.experience(batch, self.reference, seeds, temperature, budget)
+        mask = batch.tensor("response_mask").bool()
+        names = ["old_log_probs", "entropies"]
+        names += ["ref_log_probs"] if self.reference else []
+        names += ["values"] if self.critic else []
+        exact_kl = self.config.algorithm.kl.penalty == "full" and self.reference is not None
+        names += ["exact_kl"] if exact_kl else []
+        fields = {name: torch.zeros(mask.shape) for name in names}
+        temperature = self.config.rollout.temperature
+        for rows, idle in self._micro_batches(batch):
+            part = self.policy.on_device(batch[rows])
+            own = self.policy.token_log_probs(part, temperature)
+            found = {"old_log_probs": own.log_probs, "entropies": own.entropies}
+            if self.reference is not None:
+                found["ref_log_probs"] = self.reference.token_log_probs(part, temperature).log_probs
+            if exact_kl and self.reference is not None:
+                found["exact_kl"] = self.policy.exact_kl(self.reference, part, temperature)
+            if self.critic is not None:
+                found["values"] = self.critic.values(part)
+            for name, values in {} if idle else found.items():
+                fields[name][rows] = self._padded(part["response_mask"], values, mask.shape[1])
+        for name in names:
+            self.ranks.sum(fields[name])  # a row is zero on every rank but one
+        return DataProto.from_dict(tensors=fields)
+
+    def _micro_batches(self, batch: DataProto) -> list[tuple[Tensor, bool]]:
+        """This rank's rows of a batch, in batches that pass through the model together; and whether they are idle.
+
+        Ranks with parts of the weights need each other in every pass: who has fewer batches passes a row for nothing.
+        """
+        sizes = self.policy.row_sizes(batch)
+        budget = self.config.learner.micro_batch_tokens
+        own, *others = (
+            [rows[part] for part in micro_batches(sizes[rows], budget, self.policy.packs)] if len(rows) else []
+            for rows in self.ranks.shares(sizes, of_others=self.sharded)
+        )
+        idle = max(len(parts) for parts in [own, *others]) - len(own)
+        return [(rows, False) for rows in own] + [(torch.tensor([0]), True)] * idle
+
+    def _padded(self, response_mask: Tensor, values: Tensor, length: int) -> Tensor:
+        """Values of the response tokens, row after row, as [rows, length] with zeros elsewhere."""
+        padded = torch.zeros(len(response_mask), length)
+        padded[response_mask.bool().cpu()] = values.float().cpu()
+        return padded
+
+    # ---- the update ------------------------------------------------------------------------------------------------
+
+    def update(self, batch: DataProto, beta: dict[str, Any] | None = None) -> UpdateResult:
+        """PPO epochs over a batch: version k becomes k + 1. `beta` is the state of the β controller before it.
+
+        An optimiser step whose loss or gradient is not finite is left out and counted (actor/skipped_updates).
+        """
+        controller = self._beta_controller(beta)
+        means = Means()
+        skipped = 0
+        # Second tries make a batch longer than prompts times n; it still takes as many optimiser steps.
+        updates = self.config.rollout.prompts // self.config.learner.global_batch_prompts
+        rows_per_update = -(-len(batch) // updates)
+        settings = self.config.algorithm.policy
+        self._move_moments(self.device)
+        for iteration in range(settings.epochs):
+            seen = self.policy.for_iteration(batch, iteration)
+            for start in range(0, len(batch), rows_per_update):
+                compares = settings.old_log_probs == "engine" and iteration == start == 0
+                measured = self._optimizer_step(seen[start : start + rows_per_update], controller, compares)
+                if measured is None:
+                    skipped += 1
+                else:
+                    means.merge(measured)
+        self._move_moments(torch.device("cpu"))
+        self.version += 1
+        self._sync_reference()
+        metrics = means.means() | {
+            "actor/lr": self._learning_rate(self.config.learner.lr, max(self.optimizer_steps, 1)),
+            "actor/skipped_updates": float(skipped),
+            "actor/optimizer_steps": float(self.optimizer_steps),
+        }
+        return UpdateResult(metrics, controller.state_dict() if controller else None)
+
+    def _move_moments(self, device: torch.device) -> None:
+        if self.config.learner.offload_optimizer:
+            for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
+                move_moments(optimizer, device)
+
+    def _optimizer_step(self, batch: DataProto, controller: BucketBeta | None, compares: bool) -> Means | None:
+        """One step on one global batch; None when there is nothing to learn from or the gradient is not finite.
+
+        `compares`: the old log-probs are the engine's, and these weights are those it sampled from.
+        """
+        batch = batch[batch.tensor("response_mask").bool().any(1)]
+        if not len(batch):
+            return None
+        constant = self.config.rollout.max_response_length
+        aggregation = self.config.algorithm.policy.aggregation
+        normalizer = loss_normalizer(batch.tensor("response_mask"), aggregation, constant).to(self.device)
+        averaging = {"loss_avg_mode": aggregation, "normalizer": normalizer, "constant_length": constant}
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.critic_optimizer:
+            self.critic_optimizer.zero_grad(set_to_none=True)
+        row_kls = torch.zeros(len(batch))
+        means = Means()
+        losses: dict[str, float] = {}
+        for rows, idle in self._micro_batches(batch):
+            part = MicroBatch(batch[rows], self.policy)
+            if idle:
+                self._idle_pass(part)
+                continue
+            terms = self._policy_terms(part, controller, averaging, means, compares)
+            if self.critic is not None:
+                terms["critic/vf_loss"] = self._critic_loss(part, normalizer, means)
+            sum(terms.values(), torch.zeros((), device=self.device)).backward()
+            for name, value in terms.items():
+                losses[name] = losses.get(name, 0.0) + float(value.detach())
+            row_kls[rows] = part.row_kl.float().cpu()
+        self.ranks.sum(row_kls)
+        means, losses = self._over_ranks(means, losses)
+        norms = {"actor/grad_norm": self._clip(self.policy.model)}
+        if self.critic:
+            norms["critic/grad_norm"] = self._clip(self.critic)
+        if not all(math.isfinite(value) for value in (losses | norms).values()):
+            return None
+        means.add(losses | norms, 1.0)
+        self.optimizer_steps += 1
+        take_step(self.optimizer, self._learning_rate(self.config.learner.lr, self.optimizer_steps))
+        if self.critic_optimizer:
+            take_step(self.critic_optimizer, self._learning_rate(self.config.learner.critic_lr, self.optimizer_steps))
+        if controller:
+            (difficulty,) = batch.require("difficulty")
+            controller.update(bucket_means(bucket_totals(difficulty, row_kls)))
+        return means
+
+    def _idle_pass(self, part: MicroBatch) -> None:
+        """A pass forth and back that leaves no gradient."""
+        passed = self.policy.token_log_probs(part.tensors, self.config.rollout.temperature).log_probs.sum()
+        if self.critic is not None:
+            passed = passed + self.critic.values(part.tensors).sum()
+        (0.0 * passed).backward()
+
+    def _over_ranks(self, means: Means, losses: dict[str, float]) -> tuple[Means, dict[str, float]]:
+        """The figures of the whole global batch from every rank's share of it."""
+        whole, total = Means(), dict[str, float]()
+        for part, shares in self.ranks.gather((means, losses)):
+            whole.merge(part)
+            for name, value in shares.items():
+                total[name] = total.get(name, 0.0) + value
+        return whole, total
+
+    def _policy_terms(
+        self,
+        part: MicroBatch,
+        controller: BucketBeta | None,
+        averaging: dict[str, Any],
+        means: Means,
+        compares: bool,
+    ) -> dict[str, Tensor]:
+        """The surrogate and, where it is in the loss, the KL term of one micro-batch."""
+        settings, kl = self.config.algorithm.policy, self.config.algorithm.kl
+        temperature = self.config.rollout.temperature
+        log_probs = part.columns(self.policy.token_log_probs(part.tensors, temperature).log_probs)
+        loss, metrics = compute_policy_loss(
+            part["old_log_probs"],
+            log_probs,
+            part["advantages"],
+            part.mask,
+            settings.clip_low,
+            settings.clip_high,
+            settings.clip_dual,
+            ratio_level=settings.ratio,
+            importance_weights=part["importance_weights"],
+            **averaging,
+        )
+        # The entropy is averaged as the loss is, every other figure over tokens.
+        share = loss_normalizer(part.mask, averaging["loss_avg_mode"], averaging["constant_length"])
+        means.add({"actor/entropy_loss": metrics.pop("entropy_loss")}, float(share))
+        means.add({f"actor/{name}": value for name, value in metrics.items()}, float(part.mask.sum()))
+        if compares:
+            _, mismatch = truncated_importance_weights(log_probs.detach(), part["old_log_probs"], part.mask, None)
+            means.add({name: mismatch[name] for name in MISMATCH}, float(part.mask.sum()))
+        terms = {"actor/pg_loss": loss}
+        if kl.placement != "loss" or self.reference is None:
+            return terms
+        coefs = part["kl_coefs"]
+        if controller:
+            betas = row_coefficients(controller.betas, *part.rows.require("difficulty"))
+            coefs = coefs * torch.as_tensor(betas, dtype=coefs.dtype, device=self.device)[:, None]
+        if kl.penalty == "full":
+            # The exact KL is already a divergence: as "kl" against zero it passes through unchanged.
+            exact = part.columns(self.policy.exact_kl(self.reference, part.tensors, temperature))
+            pair = exact, torch.zeros_like(exact)
+        else:
+            pair = log_probs, part["ref_log_probs"]
+        estimator = "kl" if kl.penalty == "full" else kl.penalty
+        terms["actor/kl_loss"], part.row_kl = compute_kl_loss(*pair, part.mask, coefs, estimator, **averaging)
+        return terms
+
+    def _critic_loss(self, part: MicroBatch, normalizer: Tensor, means: Means) -> Tensor:
+        assert self.critic is not None
+        predicted = part.columns(self.critic.values(part.tensors))
+        loss, clipped = compute_value_loss(
+            predicted,
+            part["returns"],
+            part["values"],
+            part.mask,
+            self.config.learner.critic_clip,
+            self.config.algorithm.policy.aggregation,
+            normalizer,
+        )
+        mean = float(predicted.detach()[part.mask.bool()].mean())
+        means.add({"critic/vf_clipfrac": clipped, "critic/value_mean": mean}, float(part.mask.sum()))
+        return loss
+
+    def _learning_rate(self, peak: float, step: int) -> float:
+        """Rate of an optimiser step; the first is 1."""
+        warmup = self.config.learner.warmup_steps
+        return peak * min(1.0, step / warmup) if warmup else peak
+
+    def _clip(self, model: torch.nn.Module) -> float:
+        """Sum the gradients over ranks and scale them down to the largest norm; returns the norm before."""
+        if not self.sharded:  # else they are sums already
+            self.ranks.sum_gradients(model)
+        return float(
+            checkpoints.whole(torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.learner.max_grad_norm))
+        )
+
+    def _beta_controller(self, state: dict[str, Any] | None) -> BucketBeta | None:
+        if state is None:
+            return None
+        controller = bucket_beta(self.config.algorithm.kl)
+        controller.load_state_dict(state)
+        return controller
+
+    def _sync_reference(self) -> None:
+        """Every algorithm.kl.reference_sync steps the reference becomes a copy of the policy."""
+        every = self.config.algorithm.kl.reference_sync
+        if every is not None and self.reference is not None and self.version % every == 0:
+            with torch.no_grad():
+                own = dict(self.policy.model.named_parameters())
+                for name, parameter in self.reference.model.named_parameters():
+                    parameter.copy_(own[name])
+
+    # ---- weights ---------------------------------------------------------------------------------------------------
+
+    def _policy_weights(self) -> dict[str, Tensor]:
+        if self.config.model.lora is not None:
+            from ares.models import merged_weights
+
+            return merged_weights(self.policy.model)
+        return dict(self.policy.model.named_parameters())
+
+    def weights(self) -> dict[str, Tensor]:
+        """The policy's weights on the CPU, by name; adapters are merged into them. Sharded, every rank must call."""
+        return {name: checkpoints.whole(parameter) for name, parameter in self._policy_weights().items()}
+
+    def save(self, folder: Path | None) -> None:
+        """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite.
+
+        Of several ranks the first writes, the others need no folder; sharded, every rank must call, and writes its own.
+        """
+        if self.sharded:
+            folder = self.ranks.gather(folder)[0]
+        elif self.ranks.rank:
+            return
+        assert folder is not None
+        tensors = {checkpoints.POLICY: self._policy_weights()}
+        if self.config.model.lora is not None:
+            tensors[checkpoints.ADAPTERS] = _trained(self.policy.model)
+        if self.critic and self.critic_optimizer:
+            tensors[checkpoints.CRITIC] = dict(self.critic.named_parameters())
+        self._check_finite(tensors)
+        tensors[checkpoints.OPTIMIZER] = checkpoints.optimizer_tensors(self.optimizer, self.policy.model)
+        if self.critic and self.critic_optimizer:
+            moments = checkpoints.optimizer_tensors(self.critic_optimizer, self.critic)
+            tensors[checkpoints.CRITIC_OPTIMIZER] = moments
+        if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
+            tensors[checkpoints.REFERENCE] = dict(self.reference.model.named_parameters())
+        for name, named in tensors.items():
+            checkpoints.write(folder, name, named, first=not self.ranks.rank)
+        if not self.ranks.rank:
+            counters = {"version": self.version, "optimizer_steps": self.optimizer_steps}
+            (folder / LEARNER).write_text(json.dumps(counters))
+
+    def _check_finite(self, tensors: dict[str, dict[str, Tensor]]) -> None:
+        bad = [
+            f"weight {name} is not finite: this {what} must not be checkpointed"
+            for what, named in tensors.items()
+            for name, tensor in named.items()
+            if not torch.isfinite(checkpoints.local(tensor)).all()
+        ]
+        for found in self.ranks.gather(bad[:1]) if self.sharded else [bad]:
+            if found:
+                raise ValueError(found[0])
+
+    def load(self, folder: Path) -> None:
+        """Go back to a checkpoint, of any number of ranks."""
+        trained = checkpoints.ADAPTERS if self.config.model.lora else checkpoints.POLICY
+        checkpoints.read_into(folder, trained, _trained(self.policy.model))
+        checkpoints.load_optimizer(folder, checkpoints.OPTIMIZER, self.optimizer, self.policy.model)
+        if self.critic and self.critic_optimizer:
+            checkpoints.read_into(folder, checkpoints.CRITIC, dict(self.critic.named_parameters()))
+            checkpoints.load_optimizer(folder, checkpoints.CRITIC_OPTIMIZER, self.critic_optimizer, self.critic)
+        if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
+            moved = dict(self.reference.model.named_parameters())
+            checkpoints.read_into(folder, checkpoints.REFERENCE, moved)
+        counters = json.loads((folder / LEARNER).read_text())
+        self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
+
+
+def _model(config: Config, device: torch.device) -> Any:
+    """The model of a configuration; the kinds have one interface."""
+    if config.model.family == "vision_language":
+        return VisionLanguageModel.load(config.model, device, config.data)
+    kind = MaskedLanguageModel if config.model.family == "masked_diffusion" else LanguageModel
+    return kind.load(config.model, device)
+
+
+def _device(wanted: str) -> str:
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return wanted
+
+
+def _trained(model: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

@@ -1,0 +1,77 @@
+"""The ranks of a learner: each trains on its share of every global batch; sums make them agree.
+
+Covered: who has which rows, sums of gradients and figures over ranks (gloo on a CPU, NCCL on GPUs), the same on every
+rank. A process that joined no group is the only rank, and nothing is summed. Not covered: weights spread over ranks
+(ares/models/sharding.py).
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ares.models import RowSizes, share_rows
+
+T = TypeVar("T")
+PATIENCE = timedelta(minutes=30)
+"""How long a rank waits for the others before it gives up."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among the learner's."""
+
+    rank: int = 0
+    count: int = 1
+
+    @classmethod
+    def joined(cls, rank: int, count: int, address: str) -> "Ranks":
+        """Meet the other ranks at host:port; returns when all are there."""
+        if count == 1:
+            return cls()
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        meeting = f"tcp://{address}"
+        dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=count, timeout=PATIENCE)
+        return cls(rank, count)
+
+    def shares(self, sizes: RowSizes, of_others: bool = False) -> list[Tensor]:
+        """This rank's rows of a batch; if asked for, then those of the others."""
+        if self.count == 1:
+            return [torch.arange(len(sizes))]
+        found = share_rows(sizes, self.count)
+        own = found.pop(self.rank)
+        return [own, *(found if of_others else [])]
+
+    def sum(self, values: Tensor) -> None:
+        """Replace values by their sum over ranks."""
+        if self.count > 1:
+            dist.all_reduce(values)
+
+    def gather(self, value: T) -> list[T]:
+        """A small value of every rank, in the order of ranks."""
+        if self.count == 1:
+            return [value]
+        found: list[T | None] = [None] * self.count
+        dist.all_gather_object(found, value)
+        return found  # type: ignore[return-value]
+
+    def sum_gradients(self, model: torch.nn.Module) -> None:
+        """Replace each gradient by its sum over ranks; a parameter that no rank used keeps none."""
+        if self.count == 1:
+            return
+        parameters = list(model.parameters())
+        used = torch.tensor([float(parameter.grad is not None) for parameter in parameters])
+        dist.all_reduce(used)
+        parameters = [parameter for parameter, times in zip(parameters, used.tolist(), strict=True) if times]
+        flat = torch.cat([_gradient(parameter).flatten() for parameter in parameters])
+        dist.all_reduce(flat)
+        sums = flat.split([parameter.numel() for parameter in parameters])
+        for parameter, summed in zip(parameters, sums, strict=True):
+            parameter.grad = summed.view_as(parameter)
+
+
+def _gradient(parameter: torch.nn.Parameter) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

@@ -1,0 +1,36 @@
+"""What computes: models of each kind with log-probs over packed sequences, adapters and sharding.
+
+Covered: causal, masked-diffusion and vision-language models behind one interface. Not covered: the update
+(ares/learner), sampling (ares/engines).
+"""
+
+from ares.models.bidirectional_qwen2 import MaskedModel, MaskedModelConfig
+from ares.models.causal import Critic, LanguageModel
+from ares.models.lora import WithoutAdapters, add_adapters, merged_weights, peft_settings
+from ares.models.masked_diffusion import MaskedLanguageModel, empty_model, mask_seeds
+from ares.models.packing import RowSizes, micro_batches, share_rows
+from ares.models.sharding import shard
+from ares.models.vision_language import Pictures, VisionInputs, VisionLanguageModel, mark_ids, never_sampled
+
+__all__ = [
+    "Critic",
+    "LanguageModel",
+    "MaskedLanguageModel",
+    "MaskedModel",
+    "MaskedModelConfig",
+    "Pictures",
+    "RowSizes",
+    "VisionInputs",
+    "VisionLanguageModel",
+    "WithoutAdapters",
+    "add_adapters",
+    "empty_model",
+    "mark_ids",
+    "mask_seeds",
+    "merged_weights",
+    "micro_batches",
+    "never_sampled",
+    "peft_settings",
+    "shard",
+    "share_rows",
+]

@@ -1,0 +1,240 @@
+"""A causal LM as the learner sees it: hidden states of response tokens, then log-probs without a [tokens, vocab] array.
+
+Rows lie in one line without padding, a prompt that several have once (ares/models/packing.py); of models that do not
+allow it, each has a line of its own, padded on the right, so causal attention needs no mask either. Not covered: models
+that transform their logits after the head (they are refused at loading).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig
+
+from algorithms.exact_kl import exact_kl
+from algorithms.logprobs import logprobs_and_entropy
+from algorithms.protocol import DataProto
+from ares.config import ModelConfig
+from ares.models.fused_backward import shorten_backward
+from ares.models.packed_attention import can_regroup, no_mask, regroup
+from ares.models.packing import Layout, RowSizes, layout
+from ares.models.sharding import Whole
+
+Decode = Callable[..., Tensor]
+"""(ids [lines, width], layout, batch) → hidden states [lines, width, H] of rows that do not see each other."""
+
+
+class ModelError(ValueError):
+    """A model directory cannot be used; the message says what is wrong with it."""
+
+
+@dataclass
+class TokenLogProbs:
+    """Of every response token, row after row: [N] each."""
+
+    log_probs: Tensor
+    entropies: Tensor
+
+
+class LanguageModel:
+    """A transformers causal LM split into decoder and head."""
+
+    def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
+        self.model = model
+        self.whole = Whole(model)
+        self.decoder = model.get_decoder()
+        self.head = model.get_output_embeddings()
+        self.compute_dtype = compute_dtype
+        self.packs = packs(self.decoder, self.decode, model.get_input_embeddings().num_embeddings)
+
+    @classmethod
+    def load(cls, config: ModelConfig, device: torch.device) -> Self:
+        """Read weights as float32 (they are trained); the model computes in config.dtype. Raises ModelError."""
+        return cls._prepared(from_pretrained(AutoModelForCausalLM, config), config, device)
+
+    @classmethod
+    def _prepared(cls, model: Any, config: ModelConfig, device: torch.device, *more: Any) -> Self:
+        model.to(device)
+        if config.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.train()
+        else:
+            model.eval()  # no dropout either way: the configuration's rates were set to 0
+        loaded = cls(model, getattr(torch, config.dtype), *more)
+        loaded._check_head(config.path)
+        return loaded
+
+    def frozen(self) -> Self:
+        """The same as a reference that is never trained, kept in the type it computes in."""
+        self.model.eval().requires_grad_(False)
+        self.model.to(self.compute_dtype)
+        return self
+
+    def token_log_probs(self, batch: Any, temperature: float) -> TokenLogProbs:
+        """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
+        return TokenLogProbs(*self.whole(partial(self._log_probs_and_entropies, batch, temperature)))
+
+    def _log_probs_and_entropies(self, batch: Any, temperature: float) -> tuple[Tensor, Tensor]:
+        hidden = self._response_hidden(batch)
+        targets = batch["responses"][batch["response_mask"].bool()]
+        weight = self.head.weight.to(self.compute_dtype)
+        hidden = hidden.to(self.compute_dtype)
+        return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature)
+
+    def on_device(self, rows: DataProto) -> Any:
+        """What `token_log_probs` is given of some rows: their tensors by name."""
+        return rows.batch.to(self.head.weight.device)
+
+    def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
+        """Hidden states of rows laid out in lines, as text_decode's."""
+        return text_decode(self.decoder, ids, laid)
+
+    def head_bias(self) -> Tensor | None:
+        """What the head adds to its logits [V], in the type it computes in."""
+        return None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
+
+    def row_sizes(self, batch: Any) -> RowSizes:
+        """What rows cost in a pass. batch: prompts [B, P], attention_mask [B, P+L], of a DataProto or a pass."""
+        tensors = batch.batch if isinstance(batch, DataProto) else batch
+        return row_sizes(tensors["prompts"], tensors["attention_mask"])
+
+    def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
+        """The batch as an iteration of the update sees it: every one alike."""
+        return batch
+
+    def exact_kl(self, reference: "LanguageModel", batch: Any, temperature: float) -> Tensor:
+        """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
+        with torch.no_grad():
+            theirs = reference.scored(batch)
+        return exact_kl(*self.scored(batch), *theirs, temperature)
+
+    def scored(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Hidden states of the response tokens and a weight whose product is their logits, the bias included."""
+        hidden, bias = self._response_hidden(batch), self.head_bias()
+        if bias is None:
+            return hidden, self.head.weight
+        return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat([self.head.weight, bias[:, None]], 1)
+
+    def _response_hidden(self, batch: Any) -> Tensor:
+        device = self.head.weight.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
+            return response_hidden(self.decode, batch, self.row_sizes(batch), self.packs)
+
+    def _check_head(self, path: str) -> None:
+        """Some architectures scale or cap logits after the head; their log-probs would be silently wrong."""
+        ids = torch.arange(4, device=self.head.weight.device)[None]
+        with torch.no_grad():
+            hidden = self.decoder(input_ids=ids, use_cache=False).last_hidden_state
+            expected = self.model(input_ids=ids, use_cache=False).logits
+            found = nn.functional.linear(hidden, self.head.weight, self.head.bias)
+        if not torch.allclose(found.float(), expected.float(), atol=1e-3, rtol=1e-3):
+            raise ModelError(
+                f"{path}: {type(self.model).__name__} transforms its logits after the output head, "
+                "which ares does not reproduce"
+            )
+
+
+class Critic(nn.Module):
+    """A value model: the policy's initial decoder with a linear head that starts at zero."""
+
+    def __init__(self, config: ModelConfig, device: torch.device) -> None:
+        super().__init__()
+        self.decoder = from_pretrained(AutoModel, config)
+        self.head = nn.Linear(self.decoder.config.hidden_size, 1, bias=False)
+        nn.init.zeros_(self.head.weight)
+        self.decoder.eval()
+        self.to(device)
+        self.packs = packs(self.decoder, self.decode, self.decoder.config.vocab_size)
+
+    def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
+        """Hidden states of rows laid out in lines, as text_decode's."""
+        return text_decode(self.decoder, ids, laid)
+
+    def values(self, batch: Any) -> Tensor:
+        """Value before each response token: [N], row after row."""
+        sizes = row_sizes(batch["prompts"], batch["attention_mask"])
+        return self.head(response_hidden(self.decode, batch, sizes, self.packs))[:, 0]
+
+
+def text_decode(decoder: Any, ids: Tensor, laid: Layout) -> Tensor:
+    """Hidden states [lines, width, H] that a transformers decoder has for ids [lines, width]."""
+    where = {}
+    if laid.blocks:
+        where = {"position_ids": laid.position_ids(), "attention_mask": no_mask(ids.device), "layout": laid}
+    return decoder(input_ids=ids, use_cache=False, **where).last_hidden_state
+
+
+def row_sizes(prompts: Tensor, attention_mask: Tensor) -> RowSizes:
+    """Sizes of rows with these prompts [B, P] and tokens [B, P+L]; rows that follow each other may share a prompt."""
+    shown = attention_mask[:, : prompts.shape[1]]
+    other = torch.ones(len(prompts), dtype=torch.bool, device=prompts.device)
+    other[1:] = ((prompts[1:] != prompts[:-1]) | (shown[1:] != shown[:-1])).any(1)
+    return RowSizes(attention_mask.sum(1), shown.sum(1), other.cumsum(0))
+
+
+def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool) -> Tensor:
+    """Hidden states that predict the response tokens, row after row: [N, H].
+
+    batch: prompts [B, P] (left-padded), responses [B, L] (right-padded), attention_mask [B, P+L], response_mask [B, L].
+    `pack`: several rows may share a line (`packs` says whether the decoder allows it).
+    """
+    mask = batch["attention_mask"].bool()
+    laid = layout(sizes, pack)
+    ids = torch.zeros(laid.lines * laid.width, dtype=torch.long, device=mask.device)
+    ids[laid.place] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
+    hidden = decode(ids.view(laid.lines, laid.width), laid, batch)
+    # The response's tokens are the row's last ones (a response mask may leave some of them out).
+    response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
+    # Index of the response token that a token predicts:
+    offset = laid.position - (sizes.tokens - response)[laid.row] + 1
+    predicts = (offset >= 0) & (offset < response[laid.row])
+    wanted = batch["response_mask"].bool()[laid.row[predicts], offset[predicts]]
+    return hidden.flatten(0, 1)[laid.place[predicts][wanted]]
+
+
+def packs(decoder: Any, decode: Decode, vocabulary: int) -> bool:
+    """Whether rows may lie in one line; the decoder then takes them so."""
+    if not can_regroup(decoder):
+        return False
+    regroup(decoder)
+    return keeps_rows_apart(decode, vocabulary, decoder.device)
+
+
+@torch.no_grad()
+def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> bool:
+    """Whether rows in one line, two of them with one prompt, pass as they do one by one.
+
+    Architectures that carry a state along the line, or take no notice of positions, mix them up without a word.
+    """
+    ids = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 6, 7, 8, 13], device=device) % vocabulary
+    lengths = torch.tensor([5, 7, 4], device=device)
+    sizes = RowSizes(lengths, torch.tensor([2, 3, 3], device=device), torch.tensor([0, 1, 1], device=device))
+    together = layout(sizes, pack=True)
+    line = ids.new_zeros(together.width)
+    line[together.place] = ids
+    found = decode(line[None], together)[0, together.place]
+    parts = zip(ids.split(lengths.tolist()), lengths.split(1), strict=True)
+    alone = [decode(part[None], layout(RowSizes.alone(length), pack=False)) for part, length in parts]
+    return torch.allclose(found, torch.cat(alone, 1)[0], atol=1e-3, rtol=1e-3)
+
+
+def from_pretrained(kind: Any, config: ModelConfig) -> Any:
+    """A model of this kind from config.path, float32, without dropout. Raises ModelError."""
+    try:
+        settings = AutoConfig.from_pretrained(config.path)
+        model = kind.from_pretrained(config.path, config=without_dropout(settings), dtype=torch.float32)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
+    shorten_backward(model)
+    return model
+
+
+def without_dropout(settings: PretrainedConfig) -> PretrainedConfig:
+    """Dropout would make a policy's log-probs random: every rate is set to 0."""
+    for name, value in settings.to_dict().items():
+        if isinstance(value, float) and ("dropout" in name or name.endswith("pdrop")):
+            setattr(settings, name, 0.0)
+    return settings

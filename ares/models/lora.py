@@ -1,0 +1,88 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685) by peft: only they are trained; the reference is the model without them.
+
+Covered: adding them, switching them off, the weights of base and adapters in one, under the base's own names, which is
+what engines and checkpoints for others are given. Not covered: quantised bases, several adapters, masked diffusion.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from peft import LoraConfig as PeftLoraConfig
+from peft import inject_adapter_in_model
+from peft.tuners.lora import LoraLayer
+from torch import Tensor
+
+from ares.config import ModelConfig
+from ares.models.causal import TokenLogProbs
+
+
+def add_adapters(model: Any, config: ModelConfig) -> None:
+    """Put adapters into the model, in place; nothing but them takes a gradient. They start as no change at all."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # one side starts at random, the same in every process
+        inject_adapter_in_model(peft_settings(config), model)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_" in name)
+
+
+def peft_settings(config: ModelConfig) -> PeftLoraConfig:
+    """The adapters as peft describes them; config.lora says which. A tower that looks at pictures has none, unless it
+    is trained: Qwen2.5-VL's has layers that are called as the decoder's are."""
+    lora = config.lora
+    assert lora is not None
+    looks_only = config.family == "vision_language" and not config.train_vision
+    return PeftLoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        target_modules=list(lora.targets),
+        exclude_modules=r"(.*\.)?visual\..*" if looks_only else None,
+        task_type="CAUSAL_LM",
+    )
+
+
+@contextmanager
+def adapters_off(model: Any) -> Iterator[None]:
+    """The base model, for a while."""
+    layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+@torch.no_grad()
+def merged_weights(model: Any) -> dict[str, Tensor]:
+    """The weights that base and adapters amount to, by the names that the base has without adapters."""
+    deltas = {
+        f"{name}.base_layer.weight": module.get_delta_weight("default")
+        for name, module in model.named_modules()
+        if isinstance(module, LoraLayer)
+    }
+    return {
+        name.replace(".base_layer.", "."): (parameter + deltas[name] if name in deltas else parameter).detach()
+        for name, parameter in model.named_parameters()
+        if "lora_" not in name
+    }
+
+
+class WithoutAdapters:
+    """The reference of a policy with adapters: the very model, its adapters switched off. It takes no memory."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+        self.head = policy.head
+
+    def token_log_probs(self, batch: Any, temperature: float) -> TokenLogProbs:
+        """As LanguageModel's."""
+        with adapters_off(self.policy.model):
+            return self.policy.token_log_probs(batch, temperature)
+
+    def scored(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """As LanguageModel's."""
+        with adapters_off(self.policy.model):
+            return self.policy.scored(batch)

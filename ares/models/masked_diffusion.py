@@ -1,0 +1,223 @@
+"""A masked-diffusion LM as the learner sees it: coupled log-probs of response tokens under masks that the batch names.
+
+Covered: loading (remote code where the settings allow it), masks keyed by run, step, iteration and row, coupled
+log-probs without a [tokens, vocab] array. The same interface as ares.models.LanguageModel. Not covered: the
+exact KL over the vocabulary, a critic (both are refused by the configuration), denoising (ares/engines/diffusion.py).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel
+
+import ares.models.bidirectional_qwen2  # noqa: F401 - registers `ares_masked_lm` with transformers
+from algorithms.coupled_sampling import MASK_RATIO_RANGE
+from algorithms.keyed_sampling import keyed_uniform
+from algorithms.keys import derive_seed
+from algorithms.logprobs import logprobs_and_entropy
+from algorithms.protocol import DataProto
+from ares.config import ModelConfig
+from ares.models.causal import ModelError, TokenLogProbs, without_dropout
+from ares.models.packing import RowSizes, micro_batches
+
+PER_ITERATION = "iteration_"
+"""Prefix of fields [B, I, …] that hold a value for each iteration of an update."""
+VERSIONS = 3
+"""Passes per row: all places masked, some, and the rest."""
+
+
+class MaskedLanguageModel:
+    """A transformers masked-diffusion LM (as Dream: logit j − 1 predicts token j) split into decoder and head."""
+
+    packs = False  # rows pass side by side only where attention may be kept apart by position ids
+
+    def __init__(self, model: Any, compute_dtype: torch.dtype, mask_id: int) -> None:
+        self.model = model
+        self.decoder = model.get_decoder()
+        self.head = model.get_output_embeddings()
+        self.compute_dtype = compute_dtype
+        self.mask_id = mask_id
+
+    @classmethod
+    def load(cls, config: ModelConfig, device: torch.device) -> "MaskedLanguageModel":
+        """Read weights as float32 (they are trained); the model computes in config.dtype. Raises ModelError."""
+        settings = _settings(config)
+        try:
+            model = AutoModel.from_pretrained(
+                config.path, config=settings, dtype=torch.float32, trust_remote_code=config.trust_remote_code
+            )
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
+        model.to(device)
+        if config.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.train()
+        else:
+            model.eval()
+        for what in ("get_decoder", "get_output_embeddings"):
+            if getattr(model, what, lambda: None)() is None:
+                raise ModelError(f"{config.path}: {type(model).__name__} has no {what}(), so its head cannot be found")
+        loaded = cls(model, getattr(torch, config.dtype), mask_token_id(settings, config.path))
+        loaded._check_shape(config.path)
+        return loaded
+
+    def frozen(self) -> "MaskedLanguageModel":
+        """The same as a reference that is never trained, kept in the type it computes in."""
+        self.model.eval().requires_grad_(False)
+        self.model.to(self.compute_dtype)
+        return self
+
+    def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
+        """The batch under the masks of one of its iterations, with the log-probs that belong to them."""
+        fields = {name: tensor for name, tensor in batch.batch.items() if not name.startswith(PER_ITERATION)}
+        fields["mask_seeds"] = batch.tensor("mask_seeds")[:, iteration]
+        for name in ("old_log_probs", "ref_log_probs"):
+            if PER_ITERATION + name in batch.fields:
+                fields[name] = batch.tensor(PER_ITERATION + name)[:, iteration]
+        return DataProto.from_dict(fields, batch.non_tensor_batch, batch.meta_info)
+
+    @torch.no_grad()
+    def experience(
+        self,
+        batch: DataProto,
+        reference: "MaskedLanguageModel | None",
+        seeds: Tensor,
+        temperature: float,
+        token_budget: int,
+    ) -> DataProto:
+        """New fields: mask_seeds [B, I]; old and reference log-probs under each iteration's masks [B, I, L] and their
+        means over iterations [B, L], which controllers see; entropies, where the engine brought none.
+
+        batch: as to_batch leaves it; seeds: [B, I] (mask_seeds).
+        """
+        rows, iterations = seeds.shape
+        length = batch.tensor("responses").shape[1]
+        names = ["old_log_probs"] + (["ref_log_probs"] if reference else [])
+        found = {name: torch.zeros(rows, iterations, length) for name in names}
+        entropies = torch.zeros(rows, length)
+        for iteration in range(iterations):
+            whole = batch.union(DataProto.from_dict({"mask_seeds": seeds[:, iteration]}))
+            for chosen in micro_batches(self.row_sizes(batch), token_budget, self.packs):
+                part = self.on_device(whole[chosen])
+                response = part["response_mask"].bool().cpu()
+                own = self.token_log_probs(part, temperature)
+                measured = {"old_log_probs": own.log_probs}
+                if reference is not None:
+                    measured["ref_log_probs"] = reference.token_log_probs(part, temperature).log_probs
+                for name, values in measured.items():
+                    padded = torch.zeros(response.shape).masked_scatter(response, values.float().cpu())
+                    found[name][chosen, iteration] = padded
+                if iteration == 0:
+                    padded = torch.zeros(response.shape).masked_scatter(response, own.entropies.float().cpu())
+                    entropies[chosen] = padded
+        fields = {"mask_seeds": seeds}
+        fields |= {PER_ITERATION + name: values for name, values in found.items()}
+        fields |= {name: values.mean(1) for name, values in found.items()}
+        if "entropies" not in batch.fields:
+            fields["entropies"] = entropies
+        return DataProto.from_dict(fields)
+
+    def on_device(self, rows: DataProto) -> Any:
+        """What `token_log_probs` is given of some rows: their tensors by name."""
+        return rows.batch.to(self.head.weight.device)
+
+    def row_sizes(self, batch: DataProto) -> RowSizes:
+        """What rows cost in a pass."""
+        prompts = batch.tensor("attention_mask")[:, : batch.tensor("prompts").shape[1]].sum(1)
+        return RowSizes.alone(VERSIONS * (prompts + batch.tensor("canvas").shape[1]))
+
+    def token_log_probs(self, batch: Any, temperature: float) -> TokenLogProbs:
+        """Coupled log-prob of each response token, and its entropy (nats) when all places are masked.
+
+        batch: prompts [B, P], canvas [B, K], attention_mask, response_mask, mask_seeds [B]. Raises no error of its own.
+        """
+        places = batch["canvas"].shape[1]
+        ratio, mask = coupled_masks(batch["mask_seeds"], places)
+        response = torch.zeros_like(mask)
+        response[:, : batch["response_mask"].shape[1]] = batch["response_mask"].bool()
+        versions = torch.stack([torch.ones_like(mask), mask, ~mask])
+        hidden = self._hidden(batch, versions)  # [3, B, K, H]
+        partner = torch.where(mask[..., None], hidden[1], hidden[2])
+        targets = batch["canvas"][response]
+        weight = self.head.weight.to(self.compute_dtype)
+        bias = None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
+        both = torch.cat([hidden[0][response], partner[response]]).to(self.compute_dtype)
+        log_probs, entropies = logprobs_and_entropy(both, weight, targets.repeat(2), bias, temperature)
+        full, partial = log_probs.chunk(2)
+        factor = torch.where(mask, 1 / ratio[:, None], 1 / (1 - ratio[:, None])).float()
+        return TokenLogProbs((full + factor[response] * partial) / 2, entropies[: len(full)])
+
+    def _hidden(self, batch: Any, masked: Tensor) -> Tensor:
+        """Hidden states that predict the canvas, [V, B, K, H], for V masked versions [V, B, K] of it."""
+        width = batch["prompts"].shape[1]
+        seen = batch["attention_mask"][:, :width].bool()
+        used = int(seen.any(0).sum())  # padding that every row of the micro-batch has is left off
+        prompts, seen = batch["prompts"][:, width - used :], seen[:, width - used :]
+        canvas = batch["canvas"]
+        versions, rows, places = masked.shape
+        ids = torch.cat([prompts.expand(versions, -1, -1), canvas.masked_fill(masked, self.mask_id)], 2).flatten(0, 1)
+        seen = torch.cat([seen, seen.new_ones(rows, places)], 1).repeat(versions, 1)
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
+            found = self.decoder(
+                input_ids=ids,
+                attention_mask=None if bool(seen.all()) else seen[:, None, None, :] & seen[:, None, :, None],
+                position_ids=(seen.long().cumsum(1) - 1).clamp(min=0),
+            ).last_hidden_state
+        return found[:, -places - 1 : -1].reshape(versions, rows, places, -1)
+
+    def _check_shape(self, path: str) -> None:
+        """A model that transforms its logits after the head, or looks only backwards, would be silently wrong."""
+        ids = torch.arange(4, device=self.head.weight.device)[None]
+        other = ids.clone()
+        other[0, -1] = 5
+        with torch.no_grad():
+            hidden = self.decoder(input_ids=ids).last_hidden_state
+            found = nn.functional.linear(hidden, self.head.weight, self.head.bias)
+            expected = self.model(input_ids=ids).logits
+            changed = self.model(input_ids=other).logits
+        if not torch.allclose(found.float(), expected.float(), atol=1e-3, rtol=1e-3):
+            raise ModelError(f"{path}: {type(self.model).__name__} transforms its logits after the output head")
+        if torch.equal(expected[0, 0], changed[0, 0]):
+            raise ModelError(f"{path}: {type(self.model).__name__} looks only backwards, as a causal model")
+
+
+def empty_model(config: ModelConfig, device: torch.device) -> tuple[Any, int]:
+    """The model without its weights, in the type it computes in, and its mask token. Raises ModelError."""
+    settings = _settings(config)
+    dtype = getattr(torch, config.dtype)
+    with torch.device(device):
+        model = AutoModel.from_config(settings, dtype=dtype, trust_remote_code=config.trust_remote_code)
+    return model.eval().requires_grad_(False), mask_token_id(settings, config.path)
+
+
+def mask_token_id(settings: Any, path: str) -> int:
+    """The token that stands for a masked place. Raises ModelError."""
+    found = getattr(settings, "mask_token_id", None)
+    if found is None:
+        raise ModelError(f"{path}: config.json names no mask_token_id: this is no masked-diffusion model")
+    return int(found)
+
+
+def mask_seeds(seed: int, step: int, rows: int, iterations: int) -> Tensor:
+    """The key of each row's masks in each iteration of a step: [rows, iterations] int64."""
+    keys = [[derive_seed(seed, step, "mask", iteration, row) for iteration in range(iterations)] for row in range(rows)]
+    return torch.tensor(keys, dtype=torch.long)
+
+
+def coupled_masks(seeds: Tensor, places: int) -> tuple[Tensor, Tensor]:
+    """Each row's mask ratio, U(0.2, 0.8), [B] float64, and which of its places the second version masks, [B, K]."""
+    low, high = MASK_RATIO_RANGE
+    ratio = low + (high - low) * keyed_uniform(seeds, 0)
+    place = torch.arange(1, places + 1, device=seeds.device)
+    return ratio, keyed_uniform(seeds[:, None], place) < ratio[:, None]
+
+
+def _settings(config: ModelConfig) -> Any:
+    try:
+        return without_dropout(AutoConfig.from_pretrained(config.path, trust_remote_code=config.trust_remote_code))
+    except (OSError, ValueError, KeyError) as error:
+        hint = ""
+        if "trust_remote_code" in str(error):
+            hint = " Read the Python files in that directory; if you trust them, set model.trust_remote_code=true."
+        raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}{hint}") from error

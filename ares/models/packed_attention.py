@@ -1,0 +1,81 @@
+"""Attention of rows that lie in one line, computed row by row: no token sees another row's, and no mask is made.
+
+Covered: transformers' decoders that attend through SDPA, to everything before or within a sliding window. Not covered:
+other attention (chunks, states carried along the line), which `can_regroup` refuses or `keeps_rows_apart` notices.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from ares.models.packing import Layout
+
+NAME = "ares_rows"
+KNOWN_LAYERS = {"full_attention", "sliding_attention"}
+
+
+def can_regroup(decoder: Any) -> bool:
+    """Whether a decoder's attention goes through transformers' interface and is of a kind that is known here."""
+    config = decoder.config
+    return (
+        getattr(decoder, "_supports_attention_backend", False)
+        and config._attn_implementation in ("sdpa", NAME)
+        and set(getattr(config, "layer_types", None) or ()) <= KNOWN_LAYERS
+        and getattr(config, "attention_chunk_size", None) is None
+    )
+
+
+def regroup(decoder: Any) -> None:
+    """From now on the decoder takes a `layout` beside its line of tokens; without one it attends as before."""
+    decoder.config._attn_implementation = NAME
+
+
+def no_mask(device: torch.device) -> Tensor:
+    """An attention mask that transformers hands on as it is; given a layout, attention takes no notice of it."""
+    return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
+
+
+def row_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    layout: Layout | None = None,
+    **how: Any,
+) -> tuple[Tensor, None]:
+    """Causal attention within rows. query, key, value: [1, heads, N, D] of a line of N; returns [1, N, heads, D]."""
+    sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    if layout is None:
+        return sdpa(module, query, key, value, mask, **how)
+    window = how.get("sliding_window")
+    met = []
+    for block in layout.blocks:
+        spread = (_rows(states, block) for states in (query, key, value))
+        out, _ = sdpa(module, *spread, _band(block, window), **how)
+        met.append(out.flatten(0, 1))
+    return (met[0] if len(met) == 1 else torch.cat(met)).index_select(0, layout.first_met)[None], None
+
+
+def _rows(states: Tensor, block: Tensor) -> Tensor:
+    """States [1, heads, tokens, D] of a line as [rows, heads, longest, D]."""
+    _, heads, tokens, size = states.shape
+    line = states[0].transpose(0, 1).reshape(tokens, heads * size)
+    return line.index_select(0, block.flatten()).view(*block.shape, heads, size).transpose(1, 2)
+
+
+def _band(block: Tensor, window: int | None) -> Tensor | None:
+    """[longest, longest] of the tokens that a sliding window shows; None where it shows all that came before."""
+    longest = block.shape[1]
+    if window is None or longest <= window:
+        return None
+    back = torch.arange(longest, device=block.device)[:, None] - torch.arange(longest, device=block.device)
+    return ((back >= 0) & (back < window))[None, None]
+
+
+AttentionInterface.register(NAME, row_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)

@@ -1,0 +1,154 @@
+"""A vision-language model (Qwen2-VL, Qwen2.5-VL) as the learner sees it: a LanguageModel whose rows may hold pictures.
+
+Covered: patches of what rows refer to, put into the embedded prompts; positions in time, height and width, packed or
+not; the tower trained or frozen; marks that are never sampled. A picture that several rows of a pass share goes through
+the tower once. Not covered: architectures that hand pictures to later layers too (Qwen3-VL), a critic.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForImageTextToText
+
+from algorithms.protocol import DataProto
+from ares.config import DataConfig, ModelConfig
+from ares.data import MediaReader, Patches
+from ares.models.causal import LanguageModel, ModelError, from_pretrained
+from ares.models.packed_attention import no_mask
+from ares.models.packing import Layout, RowSizes
+
+NEVER = -1e4
+"""Logit of a mark that stands for a picture: its probability is exactly 0, for engine and learner alike."""
+MARKS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+
+LATER_LAYERS = "deepstack_visual_indexes"
+"""A tower with this setting hands pictures to later layers too."""
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What the rows of a pass show: every picture once, and which of them each row has, in the order of its prompt."""
+
+    patches: list[Patches]
+    rows: list[list[int]]
+
+    @classmethod
+    def read(cls, reader: MediaReader, rows: list[list[str]]) -> "Pictures":
+        """The pictures of these references. Raises MediaError."""
+        places: dict[str, int] = {}
+        found = [[places.setdefault(reference, len(places)) for reference in row] for row in rows]
+        return cls([reader.patches(reference) for reference in places], found)
+
+
+class VisionInputs:
+    """A model's way from tokens and pictures to the embeddings and positions that its decoder takes."""
+
+    def __init__(self, model: Any, fps: float) -> None:
+        self.model = model
+        self.image_token, self.video_token = model.config.image_token_id, model.config.video_token_id
+        # Qwen2.5-VL's moments are apart as they are in time; Qwen2-VL ignores this.
+        self.moment = getattr(model.config.vision_config, "temporal_patch_size", 2) / fps
+
+    def embed(self, ids: Tensor, pictures: Pictures, order: list[int]) -> Tensor:
+        """Embeddings [..., H] of ids [...], with the pictures of the rows `order` in the places of their marks."""
+        embedded = self.model.get_input_embeddings()(ids)
+        if not pictures.patches:
+            return embedded
+        device = ids.device
+        pixels = torch.cat([each.pixels for each in pictures.patches]).to(device)
+        grids = torch.tensor([each.grid for each in pictures.patches], device=device)
+        features = self.model.model.get_image_features(pixels, grids, return_dict=True).pooler_output
+        shown = torch.cat([features[picture] for row in order for picture in pictures.rows[row]])
+        return embedded.masked_scatter(self.is_mark(ids)[..., None], shown.to(embedded.dtype))
+
+    def positions(self, ids: Tensor, pictures: Pictures, row: int) -> Tensor:
+        """Positions in time, height and width [3, N] of one row's tokens ids [N]; text counts on after a picture."""
+        if not pictures.rows[row]:
+            return torch.arange(len(ids), device=ids.device).expand(3, -1)
+        kinds = (ids == self.image_token).int() + 2 * (ids == self.video_token).int()
+        before = torch.nn.functional.pad(kinds[:-1], (1, 0))
+        video = kinds[(kinds > 0) & (before == 0)] == 2
+        grids = torch.tensor([pictures.patches[picture].grid for picture in pictures.rows[row]], device=ids.device)
+        found, _ = self.model.model.get_rope_index(
+            ids[None],
+            mm_token_type_ids=kinds[None],
+            image_grid_thw=grids[~video],
+            video_grid_thw=grids[video],
+            second_per_grid_ts=[self.moment] * int(video.sum()),
+        )
+        return found[:, 0]
+
+    def is_mark(self, ids: Tensor) -> Tensor:
+        """Which tokens stand for a part of a picture."""
+        return (ids == self.image_token) | (ids == self.video_token)
+
+
+class VisionLanguageModel(LanguageModel):
+    """A transformers vision-language model: tower, decoder and head."""
+
+    def __init__(self, model: Any, compute_dtype: torch.dtype, reader: MediaReader) -> None:
+        self.inputs = VisionInputs(model, reader.fps)
+        self.reader = reader
+        super().__init__(model, compute_dtype)
+        self.never = never_sampled(model.config, self.head.weight.device)
+
+    @classmethod
+    def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> "VisionLanguageModel":
+        """As LanguageModel's; `data` says how pictures are read. Raises ModelError and MediaError."""
+        assert data is not None
+        model = from_pretrained(AutoModelForImageTextToText, config)
+        if not hasattr(model.model, "get_rope_index") or hasattr(model.config.vision_config, LATER_LAYERS):
+            raise ModelError(
+                f"{config.path}: {type(model).__name__} is none of the vision-language models that ares knows "
+                "(Qwen2-VL, Qwen2.5-VL)"
+            )
+        reader = MediaReader(config.path, data)
+        loaded = cls._prepared(model, config, device, reader)
+        if not config.train_vision:
+            model.model.visual.requires_grad_(False)
+        return loaded
+
+    def on_device(self, rows: DataProto) -> dict[str, Any]:
+        """As LanguageModel's, with the pictures that the rows refer to."""
+        (media,) = rows.require("media_references")
+        return {**super().on_device(rows), "pictures": Pictures.read(self.reader, list(media))}
+
+    def row_sizes(self, batch: Any) -> RowSizes:
+        """As LanguageModel's; a prompt with other pictures is another prompt."""
+        sizes = super().row_sizes(batch)
+        shown = list(batch.require("media_references")[0]) if isinstance(batch, DataProto) else batch["pictures"].rows
+        other = torch.tensor([False, *(a != b for a, b in pairwise(map(list, shown)))], device=sizes.group.device)
+        return replace(sizes, group=sizes.group + other.cumsum(0))
+
+    def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
+        """Hidden states [lines, width, H] of rows laid out in lines, with their pictures."""
+        pictures = Pictures([], [[] for _ in range(laid.rows)]) if batch is None else batch["pictures"]
+        tokens = ids.flatten()[laid.place]
+        bounds = torch.searchsorted(laid.row, torch.arange(laid.rows + 1, device=ids.device)).tolist()
+        positions = torch.zeros(3, ids.numel(), dtype=torch.long, device=ids.device)
+        positions[:, laid.place] = torch.cat(
+            [self.inputs.positions(tokens[a:b], pictures, row) for row, (a, b) in enumerate(pairwise(bounds))], 1
+        )
+        positions = positions.view(3, *ids.shape)
+        where = {"attention_mask": no_mask(ids.device), "layout": laid} if laid.blocks else {}
+        embedded = self.inputs.embed(ids, pictures, [row for row, leads in enumerate(laid.leads) if leads])
+        return self.decoder(inputs_embeds=embedded, position_ids=positions, use_cache=False, **where).last_hidden_state
+
+    def head_bias(self) -> Tensor | None:
+        """What is added to the logits [V]: marks are never sampled."""
+        return self.never.to(self.compute_dtype)
+
+
+def never_sampled(config: Any, device: torch.device) -> Tensor:
+    """[V] to be added to logits: NEVER at the marks of pictures, 0 elsewhere."""
+    added = torch.zeros(config.get_text_config().vocab_size, device=device)
+    added[mark_ids(config)] = NEVER
+    return added
+
+
+def mark_ids(config: Any) -> list[int]:
+    """The tokens that stand for pictures and for their bounds."""
+    return [getattr(config, mark) for mark in MARKS if getattr(config, mark, None) is not None]

@@ -1,0 +1,19 @@
+"""What people see of a run: MLflow, the terminal, sample pages, plots.
+
+Not covered: comparisons over several runs (ares/ablations).
+"""
+
+from ares.reports.mlflow import Tracking, open_experiment, tracking_uri
+from ares.reports.sample_page import write_samples
+from ares.reports.samples import sample_report, samples_table
+from ares.reports.terminal import Display
+
+__all__ = [
+    "Display",
+    "Tracking",
+    "open_experiment",
+    "sample_report",
+    "samples_table",
+    "tracking_uri",
+    "write_samples",
+]

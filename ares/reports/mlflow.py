@@ -1,0 +1,170 @@
+"""MLflow: what a commit says, logged from the commit.
+
+Covered: parameters, metrics with the commit's own timestamp (a replay adds no row), sample tables, the resolved
+profile, catching up after MLflow was away. Not covered: how runs compare; that is what MLflow's page is for.
+"""
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Run as MlflowRun
+from mlflow.exceptions import MlflowException
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
+
+from ares.config import Config, fingerprint, result_settings
+from ares.data import MediaError, thumbnail
+from ares.store import Commit, RunStore
+
+logger = logging.getLogger(__name__)
+# It logs the errors that it raises, with their traces; they are told here, in a line.
+logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+METRICS_PER_CALL = 1000
+IMAGE_SIDE = 256
+"""Pixels of the longer edge of an image that is logged."""
+
+
+class Tracking:
+    """Brings a run's MLflow entry up to its last commit."""
+
+    def __init__(self, config: Config, store: RunStore) -> None:
+        self.config = config
+        self.store = store
+        self.uri = tracking_uri(config.tracking.uri, store.directory.parent)
+        self._client: MlflowClient | None = None
+        self._logged = -1
+
+    def catch_up(self) -> None:
+        """Log every commit that is not logged yet. An MLflow that is away is a warning: the next call catches up."""
+        try:
+            client = self._client or self._connect()
+            for step in self.store.committed_steps()[self._logged + 1 :]:
+                self._log(client, self.store.read_commit(step))
+                self._logged = step
+        except (MlflowException, OSError) as error:
+            logger.warning("MLflow at %s is away, training goes on: %s", self.uri, str(error).splitlines()[0])
+
+    def finish(self) -> None:
+        """Log what is left, with the plot of the run, and close the entry."""
+        from ares.reports.plots import plot_progress  # matplotlib takes half a second to import
+
+        self.catch_up()
+        plot_progress(self.store)
+        if self._client is None:
+            return
+        try:
+            self._client.log_artifact(self._id, str(self.store.directory / "progress.png"))
+            self._client.set_terminated(self._id)
+        except (MlflowException, OSError) as error:
+            logger.warning("MLflow at %s is away, the plot was not logged: %s", self.uri, str(error).splitlines()[0])
+
+    @property
+    def _id(self) -> str:
+        return str(self.store.read_run()["mlflow_run_id"])
+
+    def _connect(self) -> MlflowClient:
+        client = MlflowClient(tracking_uri=self.uri)
+        description = self.store.read_run()
+        if description["mlflow_run_id"] is None or self._is_elsewhere(client, description["mlflow_run_id"]):
+            created = self._create(client, description).info
+            description |= {"mlflow_run_id": created.run_id, "mlflow_experiment_id": created.experiment_id}
+            self.store.write_run(description)  # at once: what fails after it finds the entry when it is tried again
+        else:
+            self._logged = _last_logged(client, description["mlflow_run_id"])
+            client.set_terminated(description["mlflow_run_id"], "RUNNING")
+        if self._logged < 0:
+            self._describe(client)
+        self._client = client
+        return client
+
+    def _is_elsewhere(self, client: MlflowClient, run_id: str) -> bool:
+        """Whether the entry is in the database beside another machine's copy of the run: it is then made again here."""
+        if self.store.mirror is None or not self.uri.startswith("sqlite:"):
+            return False
+        try:
+            client.get_run(run_id)
+        except MlflowException as error:
+            return bool(error.error_code == "RESOURCE_DOES_NOT_EXIST")
+        return False
+
+    def _create(self, client: MlflowClient, description: dict[str, Any]) -> MlflowRun:
+        settings = self.config.tracking
+        experiment_id = open_experiment(client, settings.experiment, self.store.directory.parent)
+        tags = settings.tags | {
+            "ares.fingerprint": fingerprint(self.config),
+            "ares.code_version": description["code_version"],
+            "ares.directory": str(self.store.directory.absolute()),
+        }
+        fork = self.store.fork()
+        if fork is not None:
+            tags |= {"ares.forked_from": fork.run, "ares.forked_at_step": str(fork.at)}
+            tags |= {"ares.forked_at_phase": fork.phase or "commit", "ares.forked_commit": fork.commit}
+        if settings.parent_run is not None:
+            tags[MLFLOW_PARENT_RUN_ID] = settings.parent_run
+        return client.create_run(experiment_id, run_name=self.store.name, tags=tags)
+
+    def _describe(self, client: MlflowClient) -> None:
+        """Log parameters and the profile; once more is no harm."""
+        params = [Param(key, str(value)[:500]) for key, value in result_settings(self.config).items()]
+        client.log_batch(self._id, params=params[:100])
+        client.log_batch(self._id, params=params[100:])
+        profile = yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False)
+        client.log_text(self._id, profile, "profile.yaml")
+
+    def _log(self, client: MlflowClient, commit: Commit) -> None:
+        values = commit.metrics | commit.timings
+        rows = [Metric(name, value, commit.timestamp, commit.step) for name, value in sorted(values.items())]
+        for start in range(0, len(rows), METRICS_PER_CALL):
+            client.log_batch(self._id, metrics=rows[start : start + METRICS_PER_CALL])
+        if "evaluation" in commit.artifacts and self.config.tracking.samples:
+            self._log_samples(client, commit)
+        # Last of a commit: where it is set, everything before it has arrived.
+        client.log_batch(self._id, tags=[RunTag("ares.logged_step", str(commit.step))])
+
+    def _log_samples(self, client: MlflowClient, commit: Commit) -> None:
+        """A table of held-out samples and one of training samples with every part of their reward."""
+        count = self.config.tracking.samples
+        for name in ("evaluation", "samples"):
+            table = self.store.read_rows(commit.artifacts[name]).head(count)
+            client.log_dict(
+                self._id, json.loads(table.to_json(orient="split", index=False)), f"{name}/{commit.step:06d}.json"
+            )
+            if "media_references" in table:
+                self._log_images(client, name, commit.step, table["media_references"])
+
+    def _log_images(self, client: MlflowClient, name: str, step: int, media: pd.Series) -> None:
+        """Each image that a table of samples shows, small, once."""
+        for place, reference in enumerate(dict.fromkeys(each for row in media for each in row)):
+            try:
+                small = thumbnail(reference, IMAGE_SIDE)
+            except MediaError as error:
+                logger.warning("not shown in MLflow: %s", error)
+                continue
+            client.log_image(self._id, small, key=f"{name}-{place:02d}", step=step, synchronous=True)
+
+
+def tracking_uri(configured: str | None, runs: Path) -> str:
+    """Where metrics go: the profile's server, MLFLOW_TRACKING_URI, else a database beside the runs."""
+    return configured or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute() / 'mlflow.db'}"
+
+
+def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
+    """Id of the experiment called `name`, created when there is none. A local one has its artifacts beside the runs."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is not None:
+        return str(experiment.experiment_id)
+    local = str(client.tracking_uri).startswith("sqlite:")
+    artifacts = (runs.absolute() / "mlartifacts").as_uri() if local else None
+    # Without its kind MLflow's page opens on evaluations of agents instead of training curves.
+    kind = {"mlflow.experimentKind": "custom_model_development"}
+    return str(client.create_experiment(name, artifact_location=artifacts, tags=kind))
+
+
+def _last_logged(client: MlflowClient, run_id: str) -> int:
+    return int(client.get_run(run_id).data.tags.get("ares.logged_step", -1))

@@ -1,0 +1,117 @@
+"""The samples of a step in the terminal: a table, or one sample with every part of its reward. Nothing here writes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from rich import box
+from rich.table import Table
+
+from ares.data import is_video, load_problems, load_tokenizer, path_of
+from ares.runs import read_config, runs_directory
+from ares.store import RunStore, StoreError
+
+REWARD_PARTS = ("accuracy", "reward_entropy_score", "reward_overlong")
+CODE_REWARD_PARTS = ("reward_code", "reward_format", "reward_efficiency", "reward_second_turn", *REWARD_PARTS[1:])
+COLUMNS = {
+    "id": "id",
+    "sample": "k",
+    "difficulty": "bucket",
+    "high_entropy_token_num": "HWE",
+    "accuracy": "acc",
+    "reward_entropy_score": "entropy",
+    "reward_overlong": "overlong",
+    "reward": "reward",
+    "tokens": "tokens",
+    "truncated": "cut",
+}
+"""Columns of a step's sample table and their titles."""
+CODE_COLUMNS = {
+    "id": "id",
+    "sample": "k",
+    "difficulty": "bucket",
+    "pass_ratio": "passed",
+    "error_type": "ended",
+    "reward_code": "code",
+    "reward": "reward",
+    "tokens": "tokens",
+    "truncated": "cut",
+}
+"""The same where programs were judged."""
+
+
+def samples_table(name: str, step: int) -> Table:
+    """The samples of a step, one line each."""
+    rows = step_samples(name, step)
+    table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE)
+    columns = CODE_COLUMNS if "pass_ratio" in rows else COLUMNS
+    shown = {column: title for column, title in columns.items() if column in rows}
+    for title in shown.values():
+        table.add_column(title, no_wrap=True, justify="left" if title in ("id", "bucket") else "right")
+    for row in rows[list(shown)].to_dict("records"):
+        table.add_row(*(_cell(value) for value in row.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return f"{value + 0.0:.3f}" if isinstance(value, float) else str(value)  # + 0.0: no minus before a zero
+
+
+def sample_report(name: str, step: int, problem: str, sample: int) -> str:
+    """Prompt, response, verdict and every part of the reward of one sample; of a program, every test and its end."""
+    rows = step_samples(name, step)
+    found = rows[(rows["id"] == problem) & (rows["sample"] == sample)]
+    if found.empty:
+        raise StoreError(f"Run {name!r} has no sample {sample} of problem {problem!r} in step {step}")
+    row = found.iloc[0]
+    shown = [f"{'video' if is_video(name) else 'image'}: {path_of(name)}" for name in row.get("media_references", ())]
+    lines = [f"problem {problem}, sample {sample}, step {step}", *shown, ""]
+    lines += [row["prompt"].rstrip(), row["response"], ""]
+    is_code = "test_outcomes" in row
+    if is_code:
+        lines += [*_test_lines(name, step, row), ""]
+    apart = {"id", "sample", "slot", "prompt", "response", "media_references"}
+    apart |= {"test_outcomes", "ground_truth"} if is_code else set()
+    lines += [f"{key:32s} {value}" for key, value in row.items() if key not in apart]
+    return "\n".join([*lines, *(["", reward_line(dict(row))] if "reward" in row else [])])
+
+
+def reward_line(row: Mapping[Any, Any]) -> str:
+    """The reward of a sample as the sum of its parts, or why it has none."""
+    if pd.isna(row["reward"]):
+        why = "its response was cut off" if row["truncated"] and pd.notna(row["accuracy"]) else "it could not be graded"
+        return f"no reward: {why}"
+    names = CODE_REWARD_PARTS if "test_outcomes" in row else REWARD_PARTS
+    parts = [(part, float(row[part])) for part in names if part in row and pd.notna(row[part])]
+    return "reward = " + " + ".join(f"{part} {value:+.4f}" for part, value in parts)
+
+
+def step_samples(name: str, step: int) -> pd.DataFrame:
+    """The samples of a committed step. Raises StoreError."""
+    store = RunStore(runs_directory() / name)
+    store.read_run()
+    if step not in store.committed_steps():
+        raise StoreError(f"Run {name!r} has no committed step {step}")
+    return store.read_rows(store.read_commit(step).artifacts["samples"])
+
+
+def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
+    """Each test of a judged program with how it ended, and the CPU seconds of all of them."""
+    store = RunStore(runs_directory() / name)
+    config = read_config(store)
+    problems = load_problems(
+        config.data.train, config.data.train_split, config.data, load_tokenizer(config.model.path), code=True
+    )
+    problem = problems.rows([row["id"]]).iloc[0]
+    stdin_tests = [f"stdin {given!r} → {expected!r}" for given, expected in problem["stdin_tests"]]
+    tests = [*problem["test_cases"], *stdin_tests]
+    lines = [f"{ending:16s} {test}" for test, ending in zip(tests, row["test_outcomes"], strict=True)]
+    for path in sorted(store.children(store.step_path(step))):
+        if not path.match("exec-time-*.parquet"):
+            continue
+        times = pd.read_parquet(store.here(f"{store.step_path(step)}/{path.name}"))
+        mine = times[(times["slot"] == row["slot"]) & (times["sample"] == row["sample"])]
+        lines += [f"{'exec_time':16s} {seconds:.4f} CPU seconds" for seconds in mine["exec_time"]]
+    return lines

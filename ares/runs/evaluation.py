@@ -1,0 +1,243 @@
+"""An evaluation: a policy, problems, and a folder that holds what was sampled, so that an interrupted one goes on.
+
+Covered: whose weights (a run's after a step, a model directory's), which settings may differ from the run's, the check
+that a folder belongs to this evaluation, the figures. Not covered: sampling and grading (tasks/sampling.py, the very
+phases of training), their order (flows/evaluate.py).
+
+    runs/<run>/evals/<name>/evaluation.json      what is evaluated; another one is refused
+    runs/<run>/evals/<name>/results/             Prefect's keyed results
+    runs/<run>/evals/<name>/rollout-…, score-…   shards
+    runs/<run>/evals/<name>/samples.parquet      one row a sample: response, accuracy, tokens, …
+    runs/<run>/evals/<name>/problems.parquet     one row a problem: samples, correct, pass@k
+    runs/<run>/evals/<name>/summary.json         the figures
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pydantic import Field, model_validator
+
+from algorithms.keys import derive_seed
+from algorithms.pass_at_k import mean_interval, pass_at_k
+from ares.config import Config, ConfigError, Strict, fingerprint, load, override
+from ares.data import Vision, check_media, load_problems, load_tokenizer
+from ares.runs.run import Run, Step, model_digest, read_config, runs_directory
+from ares.store import RunStore, StoreError
+from ares.workers import Cluster
+
+DEFAULT_K = (1, 4, 8)
+CONFIDENCE = 0.95
+OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts")
+"""Settings that may differ from those a run was trained with: the rest decides its weights."""
+
+
+class EvaluationRequest(Strict):
+    """What to evaluate, on what, how often."""
+
+    target: str
+    """Name of a run, or a model directory (or hub name)."""
+    data: str | None = None
+    """Problems: a file or a Hugging Face data set. None: the held-out set of the run or profile."""
+    n: int = Field(16, ge=1)
+    """Samples per problem."""
+    k: list[int] | None = Field(None, min_length=1)
+    """pass@k for these k. None: those of 1, 4 and 8 that n allows."""
+    step: int | None = Field(None, ge=0)
+    """Of a run: the weights after this step. None: the newest checkpoint's."""
+    greedy: bool = False
+    """One answer to each problem, the most probable token each time; n does not count."""
+    temperature: float | None = Field(None, gt=0)
+    """Sampling temperature. None: validation.temperature."""
+    max_problems: int | None = Field(None, ge=1)
+    """The first so many problems; None: all."""
+    profile: str = "base"
+    """Settings for a model directory; a run has its own."""
+    overrides: list[str] = Field(default_factory=list)
+    """Dotted settings."""
+    out: str | None = None
+    """Folder to write. None: below the run, or runs/evals for a model."""
+
+    @model_validator(mode="after")
+    def _k_fits_n(self) -> "EvaluationRequest":
+        if any(not 1 <= k <= self.samples for k in self.k or []):
+            raise ValueError(f"every k must be between 1 and the samples per problem ({self.samples}), not {self.k}")
+        return self
+
+    @property
+    def samples(self) -> int:
+        """Samples per problem."""
+        return 1 if self.greedy else self.n
+
+    @property
+    def ks(self) -> list[int]:
+        """The k to report, ascending."""
+        return sorted(set(self.k or [k for k in DEFAULT_K if k <= self.samples]))
+
+
+class Evaluation(Step):
+    """One evaluation, opened: a step whose artifacts lie in the evaluation's own folder."""
+
+    def __init__(self, request: EvaluationRequest, run: Run, version: int, description: dict[str, Any]) -> None:
+        super().__init__(run, version)
+        self.request = request
+        self.description = description
+        self.progress: Callable[[int, int], None] = lambda done, total: None
+        """Told how many problems were sampled, and how many there are."""
+
+    @classmethod
+    def open(cls, request: EvaluationRequest) -> "Evaluation":
+        """Check everything that can be checked. Raises ConfigError, DataError or StoreError, nothing being spent."""
+        config, weights_of, version, weights = _policy(request)
+        data = request.data or config.data.validation
+        if data is None:
+            raise ConfigError("There are no held-out problems in the settings: name a data set with --data")
+        split = config.data.validation_split
+        tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
+        vision = Vision.of(config, runs_directory())
+        loaded = load_problems(data, split, config.data, tokenizer, config.reward.kind == "code", vision)
+        problems = loaded.first(request.max_problems)
+        temperature = request.temperature or config.validation.temperature
+        description = {
+            "target": request.target,
+            "step": version if weights_of.exists() else None,
+            "weights": weights,
+            "data": problems.digest(),
+            "settings": fingerprint(config),
+            "samples": request.samples,
+            "temperature": 0.0 if request.greedy else temperature,
+        }
+        check_media(problems.frame, data, config.rollout)
+        problems.write_embedded()
+        store = RunStore(_folder(request, data, description))
+        _check_same(store, description)
+        run = Run(config, store, tokenizer, problems, problems, f"{problems.digest()}-{weights}")
+        # A run's weights are replayed with its own settings, from its own folder.
+        run.cluster = Cluster(read_config(weights_of) if weights_of.exists() else config, weights_of)
+        return cls(request, run, version, description | {"source": data, "overlong": problems.overlong})
+
+    def path(self, name: str) -> str:
+        """Path of an artifact, relative to the evaluation's folder."""
+        return name
+
+
+def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, Any], pd.DataFrame]:
+    """The figures, and the row of each problem, from the graded samples.
+
+    A sample is correct when its accuracy is 1: all tests passed, the answer right. One without a score is left out and
+    counted; a problem with fewer than k scored samples is left out of pass@k.
+    """
+    scored = samples[samples["accuracy"].notna()]
+    correct = (scored["accuracy"].astype(float) >= 1.0).groupby(scored["id"], sort=False)
+    ids = evaluation.run.train.frame["id"]
+    problems = pd.DataFrame({"id": ids}).set_index("id", drop=False)
+    problems["samples"] = correct.size().reindex(ids, fill_value=0)
+    problems["correct"] = correct.sum().reindex(ids, fill_value=0).astype(int)
+    for name in ("accuracy", "pass_ratio"):
+        if name in scored:
+            problems[name] = scored[name].astype(float).groupby(scored["id"]).mean().reindex(ids)
+    counts = problems[["samples", "correct"]].to_numpy()
+    seed = derive_seed(evaluation.config.train.seed, "evaluation")  # one for all: the same problems are drawn
+    estimates: dict[str, dict[str, Any]] = {}
+    for k in evaluation.request.ks:
+        enough = counts[:, 0] >= k
+        values = pass_at_k(counts[enough, 0], counts[enough, 1], k)
+        problems.loc[enough, f"pass@{k}"] = values
+        estimates[f"pass@{k}"] = _estimate(values, seed)
+    for name in ("accuracy", "pass_ratio"):
+        if name in problems:
+            estimates[name] = _estimate(problems[name].dropna().to_numpy(), seed)
+    summary = evaluation.description | {
+        "problems": len(problems),
+        "unscored": len(samples) - len(scored),
+        "mean_length": float(samples["tokens"].mean()),
+        "truncated": float(samples["truncated"].mean()),
+        "estimates": estimates,
+        "interval": f"{CONFIDENCE:.0%}, bootstrap over problems (exact binomial where all are 0 or all are 1)",
+    }
+    if "error_type" in samples:
+        shares = samples["error_type"].value_counts(normalize=True)
+        summary["error_types"] = {str(name): float(share) for name, share in shares.items()}
+    return summary, problems.reset_index(drop=True)
+
+
+def _estimate(values: np.ndarray, seed: int) -> dict[str, Any]:
+    if not len(values):
+        return {"value": None, "low": None, "high": None, "problems": 0}
+    low, high = mean_interval(values, seed, CONFIDENCE)
+    return {"value": float(values.mean()), "low": low, "high": high, "problems": len(values)}
+
+
+def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
+    """Settings, the store that holds the weights, their version, and what they are known by."""
+    store = RunStore(runs_directory() / request.target)
+    if not store.exists():
+        return _model(request, store)
+    wrong = [each for each in request.overrides if not each.startswith(OF_A_RUN)]
+    if wrong or request.profile != "base":
+        raise ConfigError(
+            f"{', '.join(wrong) or '--profile'}: the settings of a run belong to its weights; an evaluation may change "
+            f"{', '.join(name.rstrip('.') for name in OF_A_RUN)} only"
+        )
+    steps = store.committed_steps()
+    step = _newest_checkpoint(store, steps) if request.step is None else request.step
+    if step not in steps:
+        raise StoreError(f"Run {request.target!r} has no committed step {step} (steps 0 to {len(steps) - 1})")
+    return override(read_config(store), request.overrides), store, step, store.read_commit(step).digest()[:16]
+
+
+def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStore, int, str]:
+    is_hub_name = request.target.count("/") == 1 and not Path(request.target).parent.exists()
+    if not Path(request.target).is_dir() and not is_hub_name:
+        raise ConfigError(f"{request.target!r} is neither a run in {runs_directory()} nor a model directory")
+    if request.step is not None:
+        raise ConfigError(f"{request.target!r} is a model: only a run has steps")
+    if request.data is None and request.profile == "base":
+        raise ConfigError("Name the problems with --data, or with --profile a profile that has held-out ones")
+    data = [f"data.train={json.dumps(request.data)}"] if request.data else []
+    config = load(request.profile, [f"model.path={json.dumps(request.target)}", *data, *request.overrides])
+    return config, RunStore(store.directory / "none"), 0, model_digest(config.model.path)
+
+
+def _newest_checkpoint(store: RunStore, steps: list[int]) -> int:
+    for step in reversed(steps):
+        checkpoint = store.read_commit(step).artifacts.get("checkpoint")
+        if checkpoint is not None and store.intact([checkpoint]):
+            return step
+    raise StoreError(f"Run {store.name!r} has no checkpoint yet: name the weights with --step (0: those it began with)")
+
+
+def _folder(request: EvaluationRequest, data: str, description: dict[str, Any]) -> Path:
+    """Where it lies: the same evaluation finds its folder again, another one gets another."""
+    if request.out is not None:
+        return Path(request.out)
+    is_run = description["step"] is not None
+    above = runs_directory() / request.target / "evals" if is_run else runs_directory() / "evals"
+    of = f"step{description['step']}" if is_run else Path(request.target).name
+    how = "greedy" if request.greedy else f"n{request.n}"
+    identity = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:8]
+    return above / f"{of}-{Path(data).name.partition('.')[0]}-{how}-{identity}"
+
+
+def _check_same(store: RunStore, description: dict[str, Any]) -> None:
+    path = store.here("evaluation.json")
+    if not path.exists():
+        if store.directory.exists() and any(store.directory.iterdir()):
+            raise StoreError(f"{store.directory} holds something that is no evaluation: name another folder with --out")
+        store.write_json("evaluation.json", description)
+        return
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise StoreError(f"{path}: not readable as JSON ({error})") from error
+    changed = [f"{key}: {found.get(key)} → {value}" for key, value in description.items() if found.get(key) != value]
+    if changed:
+        raise StoreError(
+            f"{store.directory} holds another evaluation:\n  "
+            + "\n  ".join(changed)
+            + "\nName another folder with --out."
+        )

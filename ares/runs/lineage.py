@@ -1,0 +1,213 @@
+"""Runs that share their past: forks by hard links, and what of a run can be deleted.
+
+Covered: `fork` (a new run that has every artifact of another one up to a step, or to a phase of it), `prune` (delete
+what no resume and no fork from the oldest kept checkpoint on can need). Not covered: training the fork (it is a run
+like any other), comparing two runs (ares/runs/difference.py).
+
+A fork at step K after phase P starts from the commit of step K − 1 and takes over the kept results of step K's phases
+up to P: they keep the identity they had, so its step K finds them. Without P it starts from the commit of step K.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ares.config import Config, ConfigError, differences, override
+from ares.runs.run import Run, description_of, read_config
+from ares.step import RunState
+from ares.store import Fork, Ref, RunStore, StoreError
+from ares.workers import Cluster
+
+PHASES = ("rollout", "score", "experience", "shape")
+"""What a fork can share of its first step. Were the update shared too, the whole step would be: leave the phase out."""
+
+
+def fork(source: str, at: int, phase: str | None, overrides: list[str], name: str, runs: Path) -> list[str]:
+    """Create run `name` from `source`; returns the settings in which they differ, as `field: before → after`.
+
+    at: step whose commit is shared last, or with `phase` the step whose phases are shared up to it.
+    Raises ConfigError or StoreError, and leaves nothing behind.
+    """
+    parent = RunStore(runs / source)
+    before = read_config(parent)
+    config = override(before, overrides)
+    if phase is not None and phase not in PHASES:
+        raise ConfigError(f"--phase {phase}: a fork can share the phases {', '.join(PHASES)}")
+    if (runs / name).exists() or RunStore(runs / name).exists():
+        raise StoreError(f"There is a run {name!r} already; give the fork another name with --run")
+    if before.rollout.max_staleness or config.rollout.max_staleness:
+        raise ConfigError("A run with rollout.max_staleness=1 samples from weights that a fork does not have")
+    version = at if phase is None else at - 1
+    if not (0 <= version < len(parent.committed_steps())) or (phase and not parent.results_of(at)):
+        raise StoreError(f"Run {source!r} has not got there: its last commit is {len(parent.committed_steps()) - 1}")
+    old = Run.check(before, source, runs)[0]
+    run, digests = Run.check(config, name, runs)
+    if {key: digests[key] for key in ("train", "model")} != {
+        key: parent.read_run()["digests"][key] for key in ("train", "model")
+    }:
+        raise ConfigError("A fork goes on with the data and the weights of its run: data.train and model.path stay")
+    commit = parent.read_commit(version)
+    try:
+        RunState.restored(config, len(run.train), commit.state)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"The controllers of {source!r} after step {version} do not fit the new settings ({error}): "
+            "another kind of controller starts with a run of its own"
+        ) from error
+    shared = PHASES[: PHASES.index(phase) + 1] if phase else ()
+    step = old.step(at)
+    # Taken away again as a whole when anything goes wrong on the way.
+    target = RunStore(runs / f".{name}.{os.getpid()}.partial")
+    try:
+        for path in _shared_paths(parent, version, at, shared):
+            _link(parent.directory / path, target.directory / path)
+        for result in _shared_results(parent, at, shared):
+            target.results.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(result, target.results / result.name)  # Prefect rewrites a result in place
+        described = Fork(
+            run=source,
+            at=at,
+            phase=phase,
+            version=version,
+            commit=commit.digest(),
+            identities={shared_phase: step.identity(shared_phase) for shared_phase in shared},
+            checkpoint=_checkpoint(parent, before, target, version),
+        )
+        target.write_run(description_of(config, name, digests) | {"fork": described.model_dump(mode="json")})
+        os.rename(target.directory, runs / name)
+        try:
+            RunStore(runs / name).publish()
+        except StoreError:
+            shutil.rmtree(runs / name)
+            raise
+    finally:
+        shutil.rmtree(target.directory, ignore_errors=True)
+        old.close()
+        run.close()
+    return differences(before, config)
+
+
+def _shared_results(parent: RunStore, forked: int, phases: tuple[str, ...]) -> list[Path]:
+    """Kept results of the forked step up to the phase. The evaluation after its update is not shared."""
+    found = [result for result in parent.results_of(forked) if result.name.split("-")[1] in phases]
+    return [result for result in found if "-validation-" not in result.read_text()]
+
+
+def _shared_paths(parent: RunStore, version: int, forked: int, phases: tuple[str, ...]) -> Iterator[str]:
+    """Files of the finished steps, and those that the shared results of the forked step name."""
+    for step in range(version + 1):
+        folder = parent.here(parent.step_path(step))
+        yield from (str(file.relative_to(parent.directory)) for file in folder.rglob("*") if file.is_file())
+        checkpoint = parent.read_commit(step).artifacts.get("checkpoint")
+        if checkpoint is not None:
+            found = parent.here(checkpoint.path).rglob("*")
+            yield from (str(file.relative_to(parent.directory)) for file in found if file.is_file())
+    for result in _shared_results(parent, forked, phases):
+        for path in _paths_in(json.loads(result.read_text())):
+            whole = parent.here(path)
+            files = [file for file in whole.rglob("*") if file.is_file()] if whole.is_dir() else [whole]
+            yield from (str(file.relative_to(parent.directory)) for file in files if file.exists())
+
+
+def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int) -> Ref | None:
+    """The weights a fork starts from: the run's own checkpoint, else one made by replaying with the run's settings.
+
+    The fork itself must not replay batches of its past: its settings would make other weights of them.
+    """
+    if version == 0:
+        return None
+    own = parent.read_commit(version).artifacts.get("checkpoint")
+    if own is not None and target.intact([own]):
+        return own
+    cluster = Cluster(config, parent)
+
+    async def save() -> Ref:
+        made = await cluster.save(version, f".fork-{target.name.strip('.')}/checkpoint")
+        (target.directory / "checkpoints").mkdir(parents=True, exist_ok=True)
+        os.rename(parent.folder(made), target.directory / f"checkpoints/{version:06d}")
+        parent.remove((parent.directory / made.path).parent)
+        return made.model_copy(update={"path": f"checkpoints/{version:06d}"})
+
+    try:
+        return asyncio.run(save())
+    finally:
+        cluster.shut_down()
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What was (or would be) deleted."""
+
+    path: Path
+    bytes: int
+
+
+def prune(store: RunStore, dry_run: bool) -> list[Pruned]:
+    """Delete what neither resuming a run nor forking it from its oldest kept checkpoint on can need.
+
+    That is: leftovers of interrupted writes, and of the steps before the oldest intact checkpoint everything but the
+    commits and the tables that people read (samples, evaluation). Files that a fork shares stay with the fork.
+    Raises StoreError when the run is being trained.
+    """
+    with store.lock():
+        found = sorted(_prunable(store))
+        pruned = [Pruned(path, _own_bytes(store, path)) for path in found]
+        for path in [] if dry_run else found:
+            store.remove(path)
+    return pruned
+
+
+def _prunable(store: RunStore) -> set[Path]:
+    found = set(store.directory.rglob(".*.partial"))
+    found |= {path for path in store.children("") if path.match(".fork-*") or path.match(".*.partial")}
+    kept = [step for step in store.committed_steps() if _has_checkpoint(store, step)]
+    for step in range(1, kept[0] if kept else 0):
+        commit = store.read_commit(step)
+        named = {commit.artifacts[name].path for name in ("samples", "evaluation") if name in commit.artifacts}
+        folder = store.step_path(step)
+        stay = {store.directory / path for path in (*named, f"{folder}/COMMIT.json")}
+        found |= store.children(folder) - stay
+        found |= set(store.results_of(step))
+    return found
+
+
+def _has_checkpoint(store: RunStore, step: int) -> bool:
+    checkpoint = store.read_commit(step).artifacts.get("checkpoint")
+    return checkpoint is not None and store.intact([checkpoint])
+
+
+def _own_bytes(store: RunStore, path: Path) -> int:
+    """Bytes that deleting sets free, at the URL where there is one; a file with another link stays."""
+    if store.mirror is not None:
+        return store.mirror.size(path.relative_to(store.directory).as_posix())
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.stat().st_nlink == 1)
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        return
+    try:
+        os.link(source, target)
+    except OSError as error:
+        raise StoreError(f"{target}: cannot be linked to {source}: {error.strerror}; runs share one disk") from error
+
+
+def _paths_in(value: Any) -> Iterator[str]:
+    """Paths of the artifacts that a kept result names (its body is JSON within JSON)."""
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        yield from _paths_in(json.loads(value))
+    elif isinstance(value, dict):
+        if {"path", "sha256", "bytes"} <= value.keys():
+            yield str(value["path"])
+        for inner in value.values():
+            yield from _paths_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _paths_in(inner)

@@ -1,0 +1,275 @@
+"""A run while it is running: configuration, run directory, problems, actors and state in one place.
+
+Covered: opening a new run or an existing one (checked: same settings, same data, same weights), where a step's
+artifacts lie. Not covered: the order of work (flows/) and the work (tasks/).
+"""
+
+import hashlib
+import logging
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from algorithms.entropy import trigger_vocabulary
+from ares.config import Config, ConfigError, differences, fingerprint, from_dict
+from ares.data import DataError, Problems, Vision, check_media, load_problems, load_tokenizer
+from ares.grading import load_grader
+from ares.step import RunState
+from ares.store import Commit, DamagedArtifact, RunStore, StoreError, path_of
+from ares.workers import Cluster, check_engine, check_gpus
+
+logger = logging.getLogger(__name__)
+
+
+def runs_directory() -> Path:
+    """Where runs lie: ARES_RUNS, else `runs` in the working directory; of a URL its copy on this machine."""
+    return path_of(os.environ.get("ARES_RUNS", "runs"))
+
+
+class Run:
+    """One run, opened. `state` is the state after the last commit; the flow moves it on."""
+
+    def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train: Problems,
+                 validation: Problems | None, data_digest: str) -> None:  # fmt: skip
+        self.config = config
+        self.store = store
+        self.tokenizer = tokenizer
+        self.train = train
+        self.validation = validation
+        self.cluster = Cluster(config, store)
+        self.state = RunState.initial(config, len(train))
+        self.commit: Commit | None = None
+        self.identity = f"{fingerprint(config)}-{data_digest}"
+        self.fork = store.fork()
+        self.grader = load_grader(config.reward)
+        self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)
+        self.is_trigger = _triggers(config.algorithm.entropy.trigger_tokens, tokenizer)
+
+    @classmethod
+    def open(cls, config: Config, name: str, runs: Path) -> "Run":
+        """Check everything that can be checked, then create the run or take up the existing one.
+
+        Raises what `check` raises, before anything is spent.
+        """
+        run, digests = cls.check(config, name, runs)
+        for problems in (run.train, run.validation):
+            if problems is not None:
+                problems.write_embedded()
+        with run.store.lock():  # a run that is being trained keeps its run.json to itself
+            if run.store.exists():
+                run.store.write_run(run.store.read_run() | {"config": config.model_dump(mode="json")})
+            else:
+                run.store.write_run(description_of(config, name, digests))
+        run.restore()
+        return run
+
+    @classmethod
+    def check(cls, config: Config, name: str, runs: Path) -> tuple["Run", dict[str, Any]]:
+        """Check everything that can be checked, and write nothing; the run, and the digests of data and weights.
+
+        Raises ConfigError, DataError or StoreError.
+        """
+        check_engine(config)
+        if not os.environ.get("RAY_ADDRESS"):  # a cluster is asked when it is met
+            check_gpus(config, torch.cuda.device_count(), "this machine")
+        store = RunStore(runs / name)
+        tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
+        code = config.reward.kind == "code"
+        vision = Vision.of(config, runs)
+        train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer, code, vision)
+        validation = None
+        if config.data.validation is not None:
+            source, split = config.data.validation, config.data.validation_split
+            held_out = load_problems(source, split, config.data, tokenizer, code, vision)
+            validation = held_out.first(config.validation.max_prompts)
+        if len(train) < config.rollout.prompts:
+            raise DataError(
+                f"{train.source}: {len(train)} problems are fewer than rollout.prompts={config.rollout.prompts}"
+            )
+        for problems in (train, validation):
+            if problems is not None:
+                check_media(problems.frame, problems.source, config.rollout)
+            if problems is not None and problems.overlong:
+                logger.warning(
+                    "%s: %d prompts longer than %d tokens left out",
+                    problems.source, problems.overlong, config.data.max_prompt_length,
+                )  # fmt: skip
+        digests = {
+            "train": train.digest(),
+            "validation": validation.digest() if validation is not None else None,
+            "model": model_digest(config.model.path),
+        }
+        run = cls(config, store, tokenizer, train, validation, f"{digests['train']}-{digests['model']}")
+        if store.exists():
+            _check_same(store, config, digests)
+        return run, digests
+
+    def restore(self) -> None:
+        """Go to the state after the last commit from which the weights can be rebuilt.
+
+        A step whose batch is missing or damaged is done again, and so are those after it, from what is intact.
+        """
+        self.commit = self.store.last_commit()
+        damaged = self.cluster.first_unreplayable(self.commit.step) if self.commit else None
+        if damaged is not None:
+            logger.warning("%s: the batch of step %d is damaged; done again from there", self.store.name, damaged)
+            self.commit = self.store.read_commit(damaged - 1)
+        # What is known per prompt is in the commits of all steps, each with what it found.
+        self.state = RunState.initial(self.config, len(self.train))
+        last = self.commit.step if self.commit is not None else -1
+        self.commit = None
+        for step in range(last + 1):
+            try:
+                self.advance(self.store.read_commit(step))
+            except DamagedArtifact as error:
+                logger.warning("%s: %s; done again from there", self.store.name, error)
+                break
+
+    def restored(self, state: dict[str, Any]) -> RunState:
+        """A state of the step that follows the last commit, or of that commit. Raises ValueError."""
+        return RunState.restored(self.config, len(self.train), state, before=self.state)
+
+    def advance(self, commit: Commit) -> None:
+        """Go to the state after the next commit."""
+        self.commit, self.state = commit, self.restored(commit.state).settled()
+
+    def next_prompts(self, state: RunState, count: int) -> list[str]:
+        """The next problems to draw, without those that are skipped; moves the state's cursor on."""
+        names, skipped = self.train.frame["id"], state.difficulty.skip_gid_set
+        rows = state.cursor.take(count, lambda row: names.iat[row] in skipped)
+        return names.iloc[rows].tolist()
+
+    def close(self) -> None:
+        """Let actors and sandbox go."""
+        self.cluster.shut_down()
+        self.grader.close()
+
+    def problems(self, purpose: str) -> Problems:
+        """The data set that a draw's ids belong to: held-out for `validation`, else the train set."""
+        if purpose != "validation":
+            return self.train
+        assert self.validation is not None
+        return self.validation
+
+    def step(self, number: int) -> "Step":
+        """The step of this number; 0 is the bootstrap."""
+        return Step(self, number)
+
+
+class Step:
+    """One step of a run: names its files, keys its phases."""
+
+    def __init__(self, run: Run, number: int) -> None:
+        self.run = run
+        self.number = number
+        self.timings: dict[str, float] = {}
+        """Seconds per phase of this execution."""
+        self.started = time.perf_counter()
+
+    @property
+    def config(self) -> Config:
+        """The run's configuration."""
+        return self.run.config
+
+    def path(self, name: str) -> str:
+        """Path of an artifact of this step, relative to the run directory."""
+        return f"{self.run.store.step_path(self.number)}/{name}"
+
+    @property
+    def sampled_version(self) -> int:
+        """Steps behind the policy that this step's responses are drawn from."""
+        return max(self.number - 1 - self.config.rollout.max_staleness, 0)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether that is an older policy than the one being trained."""
+        return self.sampled_version < self.number - 1
+
+    def identity(self, phase: str) -> str:
+        """What decides a phase's result besides its inputs; a fork's shared phases keep that of their run."""
+        fork = self.run.fork
+        if fork is not None and fork.at == self.number and phase in fork.identities:
+            return fork.identities[phase]
+        return self.run.identity
+
+    def key(self, phase: str, inputs: str) -> str:
+        """Identity of a phase's result: the same run, settings, data, step and inputs give the same key."""
+        parts = (self.identity(phase), str(self.number), phase, inputs)
+        return f"{self.number:06d}-{phase}-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24]}"
+
+
+def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | None:
+    if path is None:
+        return None
+    try:
+        words = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"algorithm.entropy.trigger_tokens={path}: {error.strerror}") from error
+    return trigger_vocabulary(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), words)
+
+
+def read_config(store: RunStore) -> Config:
+    """The configuration an existing run was started with."""
+    return from_dict(store.read_run()["config"], str(store.directory / "run.json"))
+
+
+def model_digest(path: str) -> str:
+    """Hash of the weights and tokenizer files of a model directory; the revision of a hub model."""
+    folder = Path(path)
+    if not folder.is_dir():
+        from transformers import AutoConfig
+
+        return str(getattr(AutoConfig.from_pretrained(path), "_commit_hash", None) or path)
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*")):
+        if file.suffix in (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model"):
+            with file.open("rb") as handle:
+                digest.update(f"{file.name}:{hashlib.file_digest(handle, 'sha256').hexdigest()}".encode())
+    return digest.hexdigest()[:16]
+
+
+def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:
+    """What run.json says of a new run."""
+    return {
+        "run": name,
+        "config": config.model_dump(mode="json"),
+        "fingerprint": fingerprint(config),
+        "digests": digests,
+        "code_version": _code_version(),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "mlflow_run_id": None,
+    }
+
+
+def _code_version() -> str:
+    """Commit of the checkout, `+changes` when files differ from it; "unknown" outside one."""
+    here = Path(__file__).resolve().parent
+    try:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
+        changes = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=here, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
+
+
+def _check_same(store: RunStore, config: Config, digests: dict[str, Any]) -> None:
+    description = store.read_run()
+    changed = differences(from_dict(description["config"], str(store.directory / "run.json")), config)
+    if changed:
+        raise StoreError(
+            f"Run {store.name!r} was started with other settings, and they change results:\n  "
+            + "\n  ".join(changed)
+            + "\nTake the old ones, or start another run with --run."
+        )
+    for what, digest in description["digests"].items():
+        if digests[what] != digest:
+            kind = "weights" if what == "model" else "data"
+            raise StoreError(
+                f"Run {store.name!r}: the {what} {kind} changed since it was started ({digest} → {digests[what]})"
+            )

@@ -1,0 +1,34 @@
+"""Where a run stands, read from outside. Nothing here writes."""
+
+from typing import Any
+
+from algorithms.difficulty import BUCKETS
+from ares.runs.run import read_config, runs_directory
+from ares.store import RunStore
+
+
+def run_status(name: str) -> dict[str, Any]:
+    """run, state (new, running, stopped, finished), step, steps, evaluations, and the buckets' last figures."""
+    store = RunStore(runs_directory() / name)
+    config = read_config(store)
+    commit = store.last_commit()
+    step = commit.step if commit else -1
+    if store.is_held():
+        state = "running"
+    elif commit is None:
+        state = "new"
+    else:
+        state = "finished" if step >= config.train.steps else "stopped"
+    return {
+        "run": name,
+        "state": state,
+        "step": max(step, 0),
+        "steps": config.train.steps,
+        "evaluations": commit.state["evaluations"] if commit else [],
+        "buckets": {bucket: _bucket(commit.metrics if commit else {}, bucket) for bucket in BUCKETS},
+    }
+
+
+def _bucket(metrics: dict[str, float], bucket: str) -> dict[str, float]:
+    prefix = f"bucket/{bucket}/"
+    return {key.removeprefix(prefix): value for key, value in metrics.items() if key.startswith(prefix)}

@@ -1,0 +1,125 @@
+"""From rows to tensors and back: sampled and graded rows as a DataProto, a DataProto as a readable table.
+
+Covered: padding, joining the parts of a batch, the columns of graders. Not covered: rewards and advantages
+(ares/step/shape.py).
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from algorithms.protocol import DataProto
+
+OF_GRADERS = ("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "second_turn_credit")
+"""Columns that not every sample has, and that are stored with those that do."""
+OF_WHOLE_ROWS = ("canvas", "mask_seeds")
+"""Tensors of a masked-diffusion model whose width is not the response's."""
+
+
+def to_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
+    """Graded rows (prompt_token_ids, token_ids, log_probs, accuracy, …) as a batch."""
+    return graded(token_batch(rows, pad_id), rows)
+
+
+def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
+    """What was sampled, before it is graded: prompts padded left, responses right, uid and sample of each row, and the
+    references of what it shows."""
+    prompts = _padded(rows["prompt_token_ids"].tolist(), pad_id, np.int64, left=True)
+    responses = _padded(rows["token_ids"].tolist(), pad_id, np.int64)
+    prompt_mask = _padded([np.ones(len(ids)) for ids in rows["prompt_token_ids"]], 0, np.int64, left=True)
+    response_mask = _padded([np.ones(len(ids)) for ids in rows["token_ids"]], 0, np.int64)
+    return DataProto.from_dict(
+        tensors={
+            "prompts": prompts,
+            "responses": responses,
+            "attention_mask": torch.cat([prompt_mask, response_mask], 1),
+            "response_mask": response_mask,
+            "engine_log_probs": _padded(rows["log_probs"].tolist(), 0.0, np.float32),
+        }
+        | _diffusion_tensors(rows, pad_id),
+        non_tensors={"uid": rows["slot"].tolist(), "sample": rows["sample"].tolist()}
+        | ({"media_references": [list(row) for row in rows["media_references"]]} if "media_references" in rows else {}),
+    )
+
+
+def as_sampled(batch: DataProto) -> DataProto:
+    """A token batch with the engine's log-probs for the learner's, and −log p for each token's entropy (nats).
+
+    Over samples the mean of −log p is the entropy; of a single token it says little.
+    """
+    batch.batch["old_log_probs"] = batch.tensor("engine_log_probs")
+    batch.batch["entropies"] = -batch.tensor("engine_log_probs")
+    return batch
+
+
+def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
+    """A batch with what graders said of its rows, which are given in its order."""
+    batch.non_tensor_batch |= DataProto.from_dict(
+        non_tensors={
+            "global_id": rows["id"].tolist(),
+            "ground_truth": rows["answer"].tolist(),
+            "accuracy": [None if pd.isna(value) else float(value) for value in rows["accuracy"]],
+            "format": rows["format"].tolist(),
+            "truncated": (rows["finish_reason"] == "length").tolist(),
+            **{name: rows[name].tolist() for name in OF_GRADERS if name in rows},
+        }
+    ).non_tensor_batch
+    batch.meta_info["global_token_num"] = batch.tensor("attention_mask").sum(1).tolist()
+    return batch
+
+
+def gathered(parts: list[DataProto], rows: pd.DataFrame, pad_id: int) -> DataProto:
+    """Rows (slot, sample) of batches that together hold them, in the order of `rows`. Raises KeyError on another."""
+    whole = parts[0]
+    if len(parts) > 1:
+        prompt = max(part.tensor("prompts").shape[1] for part in parts)
+        response = max(part.tensor("responses").shape[1] for part in parts)
+        whole = DataProto.concat([_widened(part, prompt, response, pad_id) for part in parts])
+    names = zip(whole.non_tensor_batch["uid"], whole.non_tensor_batch["sample"], strict=True)
+    place = {name: row for row, name in enumerate(names)}
+    return whole[[place[name] for name in zip(rows["slot"], rows["sample"], strict=True)]]
+
+
+def readable_rows(batch: DataProto) -> pd.DataFrame:
+    """One row a sample: what graders and shaping know of it, without its tensors."""
+    columns = {name: list(values) for name, values in batch.non_tensor_batch.items()}
+    table = pd.DataFrame(columns).rename(columns={"global_id": "id", "uid": "slot"})
+    return table.assign(tokens=batch.tensor("attention_mask")[:, batch.tensor("prompts").shape[1] :].sum(1).numpy())
+
+
+def _widened(batch: DataProto, prompt: int, response: int, pad_id: int) -> DataProto:
+    """The batch with prompts padded to a width on the left, and all that goes with responses on the right."""
+    before = batch.tensor("prompts").shape[1]
+    left, right = prompt - before, response - batch.tensor("responses").shape[1]
+    tensors = {}
+    for name in batch.batch.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
+        value = batch.tensor(name)
+        if name == "prompts":
+            value = torch.nn.functional.pad(value, (left, 0), value=pad_id)
+        elif name == "attention_mask":
+            value = torch.nn.functional.pad(value, (left, right))
+        elif name not in OF_WHOLE_ROWS:
+            value = torch.nn.functional.pad(value, (0, right), value=pad_id if name == "responses" else 0)
+        tensors[name] = value
+    return DataProto.from_dict(tensors=tensors, non_tensors=dict(batch.non_tensor_batch))
+
+
+def _diffusion_tensors(rows: pd.DataFrame, pad_id: int) -> dict[str, Tensor]:
+    """What only a masked-diffusion engine says: the whole canvas, and entropies of the passes that uncovered it."""
+    if "canvas" not in rows:
+        return {}
+    return {
+        "canvas": _padded(rows["canvas"].tolist(), pad_id, np.int64),
+        "entropies": _padded(rows["token_entropies"].tolist(), 0.0, np.float32),
+    }
+
+
+def _padded(sequences: list[Any], fill: float, dtype: Any, left: bool = False) -> Tensor:
+    longest = max(len(sequence) for sequence in sequences)
+    padded = np.full((len(sequences), longest), fill, dtype=dtype)
+    for row, sequence in enumerate(sequences):
+        padded[row, longest - len(sequence) if left else 0 : None if left else len(sequence)] = sequence
+    return torch.from_numpy(padded)

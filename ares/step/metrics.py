@@ -1,0 +1,65 @@
+"""Metrics of a shaped batch: rewards, lengths, advantages and entropy, over all rows and by bucket.
+
+Not covered: metrics of programs (ares/step/code_metrics.py) and of controllers, which report their own.
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+import torch
+
+from algorithms.difficulty import BUCKETS
+from algorithms.protocol import DataProto
+
+
+def batch_metrics(
+    batch: DataProto, rewards: np.ndarray, parts: dict[str, np.ndarray], scored: np.ndarray, truncated: np.ndarray
+) -> dict[str, float]:
+    mask = batch.tensor("response_mask")
+    lengths = mask.sum(1).double().numpy()
+    prompts = (batch.tensor("attention_mask").sum(1) - mask.sum(1)).double().numpy()
+    valid = mask.bool() & torch.from_numpy(scored)[:, None]
+    metrics = {f"reward/{name}": float(values[scored].mean()) for name, values in parts.items()}
+    metrics |= _spread("critic/score", rewards[scored])
+    metrics |= _spread("critic/rewards", batch.tensor("token_level_rewards").sum(1).double().numpy()[scored])
+    metrics |= _spread("critic/advantages", batch.tensor("advantages")[valid].double().numpy())
+    metrics |= _spread("critic/returns", batch.tensor("returns")[valid].double().numpy())
+    metrics |= _spread("response_length", lengths) | {"response_length/clip_ratio": float(truncated.mean())}
+    metrics |= _spread("prompt_length", prompts)
+    metrics |= {
+        "reward/format": float(batch.non_tensor_batch["format"].astype(float).mean()),
+        "entropy/mean": float((batch.tensor("entropies") * mask).sum() / mask.sum()),
+        "entropy/hwe_fraction": float(batch.tensor("hwe_mask").sum() / mask.sum()),
+    }
+    if scored.any():
+        spreads = pd.Series(rewards[scored]).groupby(batch.non_tensor_batch["uid"][scored]).std(ddof=1).dropna()
+        metrics |= {"reward/std": float(spreads.mean()), "reward/zero_std_ratio": float((spreads < 1e-8).mean())}
+    difficulty = batch.non_tensor_batch["difficulty"]
+    for bucket in BUCKETS:
+        inside = difficulty == bucket
+        if inside.any():
+            metrics[f"bucket/{bucket}/len"] = float(lengths[inside].mean())
+            metrics[f"bucket/{bucket}/reward"] = (
+                float(rewards[inside & scored].mean()) if (inside & scored).any() else 0.0
+            )
+            if "kl_coefs" in batch.fields:
+                rows = torch.from_numpy(inside)
+                used = batch.tensor("kl_coefs")[rows][mask[rows].bool()]
+                metrics[f"bucket/{bucket}/kl_coef"] = float(used.mean())
+    return metrics
+
+
+def mean_accuracy(batch: DataProto, graded: np.ndarray) -> float:
+    values = batch.non_tensor_batch["accuracy"][graded].astype(float)
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _spread(name: str, values: np.ndarray) -> dict[str, float]:
+    if not len(values):
+        return {}
+    return {
+        f"{name}/mean": float(values.mean()),
+        f"{name}/max": float(values.max()),
+        f"{name}/min": float(values.min()),
+    }

@@ -1,0 +1,87 @@
+"""What a graded response is worth before any shaping of entropy or length: its accuracy, or the reward of its program.
+
+Covered: accuracy for graders that say no more; for code the profile's design, format and late efficiency, and the test
+weights they need. Not covered: the designs themselves (rewards/shaping.py), AEPO and soft overlong
+(ares/step/shape.py).
+"""
+
+import numpy as np
+import pandas as pd
+
+from ares.config import CodeConfig, Config
+from rewards.pass_rates import RunningPassRates
+from rewards.shaping import RUNTIME_ERRORS, CodeOutcomes, LateEfficiency, late_efficiency, shape_code_rewards
+from rewards.verpo import VerpoSettings, verpo_group_weights
+
+
+def running_pass_rates(config: Config) -> RunningPassRates | None:
+    """The controller of test weights; None where the design does not weigh tests by what they were passed before."""
+    code = config.reward.code
+    if config.reward.kind != "code" or code.design != "dense_weighted":
+        return None
+    return RunningPassRates(code.test_alpha, code.test_ema)
+
+
+def observe_tests(rates: RunningPassRates | None, rows: pd.DataFrame) -> None:
+    """Have the running pass rates take in judged rows (id, test_outcomes, pass_ratio, truncated)."""
+    if rates is not None:
+        outcomes = _outcomes(rows, masked=np.array(rows["truncated"], dtype=bool))
+        rates.update(rows["id"].to_numpy(), outcomes.passed, outcomes.scored)
+
+
+def outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> dict[str, np.ndarray]:
+    """Parts of each row's reward, whose sum it is: [B] float64, NaN where there is none (unscored, or truncated).
+
+    rows: accuracy; for code also id, slot, format, pass_ratio, error_type, test_outcomes, truncated, tokens and,
+    with second tries, second_turn_credit.
+    """
+    if config.reward.kind != "code":
+        return {"accuracy": rows["accuracy"].to_numpy(dtype=float, na_value=np.nan)}
+    code, overlong = config.reward.code, config.algorithm.overlong
+    truncated = np.array(rows["truncated"], dtype=bool)
+    # Whoever wants truncated responses in the baseline, or does not mask them, needs the number they would have had.
+    masks = overlong.mask_truncated and not overlong.include_truncated_in_baseline
+    outcomes = _outcomes(rows, truncated & masks)
+    parts = _designed(rows, outcomes, config, rates)
+    parts["code"] = code.weight * parts["code"]
+    if code.format_weight:
+        parts["format"] = np.where(outcomes.scored, code.format_weight * rows["format"].to_numpy(dtype=float), np.nan)
+    if "second_turn_credit" in rows:
+        parts["second_turn"] = np.where(outcomes.scored, rows["second_turn_credit"].to_numpy(dtype=float), np.nan)
+    return parts
+
+
+def _designed(
+    rows: pd.DataFrame, outcomes: CodeOutcomes, config: Config, rates: RunningPassRates | None
+) -> dict[str, np.ndarray]:
+    code = config.reward.code
+    verpo = _verpo(code)
+    weights = None
+    if rates is not None:
+        weights = rates.weights(rows["id"].to_numpy(), outcomes.tests)
+    elif verpo is not None:
+        weights = verpo_group_weights(rows["slot"].tolist(), outcomes.passed, outcomes.scored, verpo)
+    reward = shape_code_rewards(code.design, outcomes, weights=weights, error_policy=code.error_policy, verpo=verpo)
+    parts = {"code": reward}
+    if code.efficiency:
+        late = LateEfficiency(code.efficiency, code.efficiency_start, config.rollout.max_response_length)
+        parts["efficiency"] = late_efficiency(
+            code.design, outcomes, rows["tokens"].to_numpy(), late, weights=weights, error_policy=code.error_policy
+        )
+    return parts
+
+
+def _outcomes(rows: pd.DataFrame, masked: np.ndarray) -> CodeOutcomes:
+    endings = [np.asarray(outcomes, dtype=str) for outcomes in rows["test_outcomes"]]
+    return CodeOutcomes(
+        error_type=rows["error_type"].to_numpy(dtype=object),
+        truncated=masked,
+        passed=[ending == "accepted" for ending in endings],
+        errored=np.array([np.isin(ending, list(RUNTIME_ERRORS)).sum() for ending in endings], dtype=np.int64),
+    )
+
+
+def _verpo(code: CodeConfig) -> VerpoSettings | None:
+    if code.design != "verpo" or code.verpo is None:
+        return None
+    return VerpoSettings(**code.verpo.model_dump())

@@ -1,0 +1,100 @@
+"""A second try for programs that failed: which first tries get one, and the prompt that holds their verdict (Murphy).
+
+Covered: their slots, their prompts, their credit to the first try. Not covered: sampling and judging them, as for any
+shard (tasks/sampling.py).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from transformers import PreTrainedTokenizerBase
+
+from ares.config import Config, ConfigError
+from ares.step.rewards import outcome_parts
+from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
+from rewards.feedback import execution_feedback, first_turn_credit
+from rewards.pass_rates import RunningPassRates
+
+_MARK = "\x00"
+
+
+def second_turns(
+    rows: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, children: int
+) -> pd.DataFrame:
+    """One row per second try: id, slot, sample, prompt, prompt_token_ids.
+
+    rows: judged first tries (id, slot, sample, response, token_ids, finish_reason, pass_ratio, test_outcomes);
+    problems: theirs, row by row. A try that passed, was cut off or was not judged gets no second one.
+    """
+    judged = rows["pass_ratio"].notna() & (rows["pass_ratio"].fillna(1.0).astype(float) < 1.0)
+    chosen = np.flatnonzero(judged.to_numpy() & (rows["finish_reason"] == "stop").to_numpy())
+    failed, theirs = rows.iloc[chosen].to_dict("records"), problems.iloc[chosen].to_dict("records")
+    told = [
+        execution_feedback(_tests(problem), row["test_outcomes"]) for row, problem in zip(failed, theirs, strict=True)
+    ]
+    followed = _following_turns(tokenizer, told)
+    return pd.DataFrame(
+        {
+            "id": row["id"],
+            "slot": row["slot"] + SECOND_TURN_SLOT,
+            "sample": row["sample"] * children + child,
+            "prompt": problem["prompt"] + row["response"] + text,
+            "prompt_token_ids": [*problem["prompt_token_ids"], *row["token_ids"].tolist(), *tokens],
+        }
+        for row, problem, (text, tokens) in zip(failed, theirs, followed, strict=True)
+        for child in range(children)
+    )
+
+
+def with_credit(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> pd.DataFrame:
+    """First and second tries with the column second_turn_credit: what a first try's reward gains by the second ones."""
+    settings = config.rollout.second_turn
+    rewards = np.asarray(sum(outcome_parts(rows, config, rates).values()))
+    second = is_second_turn(rows).to_numpy()
+    place = {key: row for row, key in enumerate(zip(rows["slot"], rows["sample"], strict=True)) if not second[row]}
+    slots, samples = rows["slot"].to_numpy()[second] - SECOND_TURN_SLOT, rows["sample"].to_numpy()[second]
+    parent = np.array([place[key] for key in zip(slots, samples // settings.children, strict=True)], dtype=np.int64)
+    own = np.where(second, np.nan, rewards)
+    gained = first_turn_credit(own, parent, rewards[second], settings.credit, settings.credit_share)
+    return rows.assign(second_turn_credit=gained)
+
+
+def second_turn_metrics(rows: pd.DataFrame) -> dict[str, float]:
+    """`second_turn/{samples,solved,tokens_share}`: how many, share that passed, share of the step's tokens."""
+    second = rows[is_second_turn(rows)]
+    solved = second["pass_ratio"].astype("Float64") == 1.0
+    return {
+        "second_turn/samples": float(len(second)),
+        "second_turn/solved": float(solved.mean()) if len(second) else 0.0,
+        "second_turn/tokens_share": float(second["tokens"].sum() / rows["tokens"].sum()),
+    }
+
+
+def _tests(problem: Mapping[Any, Any]) -> list[str]:
+    stdin_tests = [f"stdin {given!r}, expected {expected!r}" for given, expected in problem["stdin_tests"]]
+    return [*problem["test_cases"], *stdin_tests]
+
+
+def _following_turns(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[tuple[str, list[int]]]:
+    """What follows a response that has ended its turn: a user's turn with a text, the start of the next answer."""
+    found = []
+    for text in texts:
+        conversation = [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": _MARK},
+            {"role": "user", "content": text},
+        ]
+        whole = str(tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True))
+        if whole.count(_MARK) != 1:
+            raise ConfigError(
+                f"{tokenizer.name_or_path}: the chat template changes what an assistant said, so a response cannot be "
+                "continued as it was sampled: set rollout.second_turn.enabled=false"
+            )
+        after = whole.partition(_MARK)[2]
+        end = str(tokenizer.eos_token)  # the response ends with it
+        after = after[len(end) :] if after.startswith(end) else after
+        found.append(after)
+    tokens = tokenizer(found, add_special_tokens=False)["input_ids"] if found else []
+    return list(zip(found, tokens, strict=True))

@@ -1,0 +1,224 @@
+"""From a graded batch to what the update takes: the numbers between rollout and update.
+
+Covered: τ and HWE tokens, difficulty, targets and alpha, the AEPO reward, KL in the reward or its coefficients in the
+loss, advantages, importance weights. Pure but for the state it moves on. Not covered: making the batch
+(ares/step/collate.py), where it goes (tasks/).
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algorithms.advantages import (
+    compute_gae_advantage_return,
+    compute_grpo_outcome_advantage,
+    compute_reinforce_plus_plus_outcome_advantage,
+    compute_remax_outcome_advantage,
+    compute_rloo_outcome_advantage,
+)
+from algorithms.difficulty import BUCKETS
+from algorithms.entropy import (
+    entropy_percentile_thresholds,
+    hwe_count,
+    hwe_mask,
+    trigger_mask,
+)
+from algorithms.filtering import mask_truncated
+from algorithms.kl import (
+    TokenLevelAdaptiveKLController,
+    apply_kl_penalty,
+    bucket_means,
+    bucket_totals,
+    compute_kl,
+    row_coefficients,
+    second_chance,
+    token_coefficients,
+)
+from algorithms.losses import truncated_importance_weights
+from algorithms.protocol import DataProto
+from ares.config import Config
+from ares.step.collate import readable_rows
+from ares.step.metrics import batch_metrics, mean_accuracy
+from ares.step.rewards import observe_tests, outcome_parts
+from ares.step.slots import SECOND_TURN_SLOT
+from ares.step.state import RunState
+from rewards.aepo import entropy_score
+from rewards.overlong import soft_overlong
+
+
+def entropy_statistics(batch: DataProto, config: Config) -> np.ndarray:
+    """Percentile of window entropy per response (nats), from which τ is estimated; also stored with the rows."""
+    settings = config.algorithm.entropy
+    thresholds = entropy_percentile_thresholds(
+        batch.tensor("entropies"), batch.tensor("response_mask"), settings.window, settings.percentile
+    )
+    lengths = batch.tensor("response_mask").sum(1).clamp(min=1)
+    mean = (batch.tensor("entropies") * batch.tensor("response_mask")).sum(1) / lengths
+    batch.non_tensor_batch["entropy_percentile_thresholds"] = thresholds.astype(object)
+    batch.non_tensor_batch["entropies"] = mean.double().numpy().astype(object)
+    return thresholds
+
+
+def mark_hwe(batch: DataProto, threshold: float, config: Config, is_trigger: Tensor | None) -> None:
+    """Write hwe_mask and high_entropy_token_num into the batch."""
+    settings = config.algorithm.entropy
+    triggers = None if is_trigger is None else trigger_mask(batch.tensor("responses"), is_trigger)
+    mask = batch.tensor("response_mask")
+    hwe = hwe_mask(batch.tensor("entropies"), mask, threshold, settings.window, triggers)
+    batch.batch["hwe_mask"] = hwe
+    batch.non_tensor_batch["high_entropy_token_num"] = hwe_count(hwe).astype(object)
+    batch.meta_info["high_entropy_threshold"] = threshold
+
+
+def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor | None = None) -> dict[str, float]:
+    """Everything between the experience and the update; moves `state` on and returns the metrics of the step.
+
+    batch: as the learner's `experience` left it. Writes rewards, advantages, returns, kl_coefs and importance weights
+    into it, and clears the response_mask of rows that must not be learnt from (unscored, or truncated and masked).
+    """
+    scored = np.array([value is not None for value in batch.non_tensor_batch["accuracy"]])
+    truncated = np.array(batch.non_tensor_batch["truncated"], dtype=bool)
+    thresholds = entropy_statistics(batch, config)
+    threshold = state.threshold.update(thresholds)
+    mark_hwe(batch, threshold, config, is_trigger)
+    first_turn = batch.non_tensor_batch["uid"].astype(np.int64) < SECOND_TURN_SLOT
+    state.difficulty.update_difficulty_and_skip_gid_set(batch[scored & first_turn])  # a problem is as hard as unaided
+    state.difficulty.annotate(batch)
+    rewards, parts = _rewards(batch, state, scored, config)
+    graded, scored = scored, scored & ~np.isnan(rewards)
+    rewards = np.where(scored, rewards, 0.0)
+    batch.batch["token_level_scores"] = _at_last_token(rewards, batch.tensor("response_mask"))
+
+    metrics = _kl(batch, state, config)
+    overlong = config.algorithm.overlong
+    learnt = torch.from_numpy(scored & ~truncated if overlong.mask_truncated else scored)
+    counts = torch.from_numpy(scored) if overlong.include_truncated_in_baseline else learnt
+    advantages, returns = _advantages(batch, counts, config)
+    batch.batch["advantages"], batch.batch["returns"] = advantages, returns
+    weights, mismatch = truncated_importance_weights(
+        batch.tensor("old_log_probs"),
+        batch.tensor("engine_log_probs"),
+        batch.tensor("response_mask"),
+        config.algorithm.policy.importance_cap,
+    )
+    batch.batch["importance_weights"] = weights
+    if config.algorithm.policy.old_log_probs == "learner":  # else the update measures it
+        metrics |= mismatch
+    metrics |= state.metrics() | batch_metrics(batch, rewards, parts, scored, truncated)
+    metrics |= {"reward/accuracy": mean_accuracy(batch, graded), "reward/unscored": float((~graded).sum())}
+    batch.batch["response_mask"] = mask_truncated(batch.tensor("response_mask"), ~learnt.numpy())
+    return metrics
+
+
+def _rewards(
+    batch: DataProto, state: RunState, scored: np.ndarray, config: Config
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Reward of each row (NaN: none) and its parts, which are stored: every reward can be explained."""
+    accuracy = np.where(scored, batch.non_tensor_batch["accuracy"], 0.0).astype(float)
+    lengths = batch.tensor("response_mask").sum(1).numpy()
+    rows = readable_rows(batch)
+    parts = outcome_parts(rows, config, state.tests)
+    observe_tests(state.tests, rows)
+    if config.algorithm.aepo.enabled:
+        counts, targets, alphas, difficulty = batch.require(
+            "high_entropy_token_num", "target_high_entropy_token_num", "alpha_entropy", "difficulty"
+        )
+        parts["entropy_score"] = entropy_score(
+            accuracy,
+            counts.astype(float),
+            targets.astype(float),
+            alphas.astype(float),
+            difficulty,
+            config.algorithm.aepo.zero_baseline,
+            config.algorithm.aepo.guard_inversion,
+        )
+    if config.algorithm.overlong.soft_punish_cache:
+        limit = config.rollout.max_response_length
+        parts["overlong"] = soft_overlong(lengths, limit, config.algorithm.overlong.soft_punish_cache)
+    rewards = np.where(scored, sum(parts.values()), np.nan)
+    has_reward = ~np.isnan(rewards)
+    for name, values in parts.items():
+        if name != "accuracy":
+            batch.non_tensor_batch[f"reward_{name}"] = _where_scored(values, has_reward)
+    batch.non_tensor_batch["reward"] = _where_scored(rewards, has_reward)
+    return rewards, parts
+
+
+def _where_scored(values: np.ndarray, scored: np.ndarray) -> np.ndarray:
+    column = values.astype(object)
+    column[~scored] = None
+    return column
+
+
+def _at_last_token(rewards: np.ndarray, mask: Tensor) -> Tensor:
+    scores = torch.zeros(mask.shape)
+    last = (mask.sum(1) - 1).clamp(min=0)
+    scores[torch.arange(len(mask)), last] = torch.from_numpy(rewards).float()
+    return scores
+
+
+def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
+    """KL in the reward, or its coefficient per token for the loss; the controller sees the batch either way."""
+    settings = config.algorithm.kl
+    if settings.placement == "none":
+        batch.batch["token_level_rewards"] = batch.tensor("token_level_scores")
+        return {}
+    if settings.placement == "reward":
+        (difficulty,) = batch.require("difficulty")
+        row_kl = _row_kl(batch, config)
+        means = bucket_means(bucket_totals(difficulty, row_kl))
+        _, metrics = apply_kl_penalty(batch, state.kl, settings.penalty)
+        return metrics | {f"bucket/{bucket}/kl": value for bucket, value in means.items()}
+    batch.batch["token_level_rewards"] = batch.tensor("token_level_scores")
+    (difficulty, accuracy) = batch.require("difficulty", "accuracy")
+    row_kl = _row_kl(batch, config)
+    totals = bucket_totals(difficulty, row_kl)
+    means = bucket_means(totals)
+    if isinstance(state.kl, TokenLevelAdaptiveKLController):
+        coefficients = row_coefficients(state.kl.kl_coefs, difficulty)
+    else:
+        coefficients = np.full(len(batch), state.kl.kl_coef)
+    metrics = {"critic/kl": float(row_kl.mean()), "critic/kl_coef": float(coefficients.mean())}
+    metrics |= {f"bucket/{bucket}/kl": value for bucket, value in means.items()}
+    known = np.array([1.0 if value is None else value for value in accuracy], dtype=float)
+    coefficients = second_chance(coefficients, difficulty, known, settings.relax_wrong_easy)
+    batch.batch["kl_coefs"] = token_coefficients(
+        coefficients,
+        batch.tensor("hwe_mask"),
+        settings.relax_hwe,
+        settings.relax_scope,
+        config.algorithm.entropy.window,
+    )
+    if isinstance(state.kl, TokenLevelAdaptiveKLController):
+        state.kl.update(means, {b: int(count) for b, count in zip(BUCKETS, totals[1], strict=True) if count})
+    else:
+        state.kl.update(current_kl=metrics["critic/kl"], n_steps=len(batch))
+    return metrics
+
+
+def _row_kl(batch: DataProto, config: Config) -> Tensor:
+    """Mean KL to the reference of each response (nats)."""
+    mask = batch.tensor("response_mask")
+    if config.algorithm.kl.penalty == "full":
+        kl = batch.tensor("exact_kl")
+    else:
+        old, reference = batch.tensor("old_log_probs"), batch.tensor("ref_log_probs")
+        kl = compute_kl(old, reference, config.algorithm.kl.penalty)
+    return (kl * mask).sum(1) / (mask.sum(1) + 1e-8)
+
+
+def _advantages(batch: DataProto, counts: Tensor, config: Config) -> tuple[Tensor, Tensor]:
+    settings = config.algorithm.advantage
+    rewards = batch.tensor("token_level_rewards")
+    mask = batch.tensor("response_mask") * counts[:, None]
+    groups = batch.non_tensor_batch["uid"]
+    if settings.estimator == "grpo":
+        return compute_grpo_outcome_advantage(rewards, mask, groups, norm_by_std=settings.norm_by_std, row_mask=counts)
+    if settings.estimator == "rloo":
+        return compute_rloo_outcome_advantage(rewards, mask, groups, row_mask=counts)
+    if settings.estimator == "remax":
+        baselines = torch.tensor(batch.non_tensor_batch["baseline"].astype(float))
+        return compute_remax_outcome_advantage(rewards, baselines, mask)
+    if settings.estimator == "gae":
+        return compute_gae_advantage_return(rewards, batch.tensor("values"), mask, settings.gamma, settings.lam)
+    return compute_reinforce_plus_plus_outcome_advantage(rewards, mask, settings.gamma)

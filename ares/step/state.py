@@ -1,0 +1,156 @@
+"""The run state: everything that a step changes besides the weights, in one structure.
+
+Covered: every controller, the data cursor, the counters, the evaluations. What is not in here (and not in the weights
+or the optimiser) does not survive a resume, so nothing adaptive may live anywhere else.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from algorithms.difficulty import DifficultyTracker, difficulty_bucket
+from algorithms.entropy import ThresholdTracker
+from algorithms.kl import BucketBeta, KLController
+from ares.config import Config, KlKind
+from ares.data import Cursor
+from ares.learner import bucket_beta, kl_controller, plain
+from ares.step.rewards import observe_tests, running_pass_rates
+from ares.step.slots import SECOND_TURN_SLOT
+from rewards.pass_rates import RunningPassRates
+
+
+@dataclass
+class Evaluation:
+    """One pass over the held-out set."""
+
+    step: int
+    accuracy: float
+    mean_length: float
+
+
+@dataclass
+class Counters:
+    """What the run has spent so far."""
+
+    prompts: int = 0
+    samples: int = 0
+    tokens: int = 0
+    filtered_groups: int = 0
+    unscored_samples: int = 0
+    skipped_updates: int = 0
+
+
+@dataclass
+class RunState:
+    """State after `step` steps; `state_dict` is what COMMIT.json holds.
+
+    Of what is known per prompt, a commit holds what its step found: with the commits before it, it is the whole.
+    """
+
+    step: int
+    difficulty: DifficultyTracker
+    threshold: ThresholdTracker
+    kl: KLController
+    beta: BucketBeta | None
+    cursor: Cursor
+    tests: RunningPassRates | None = None
+    counters: Counters = field(default_factory=Counters)
+    evaluations: list[Evaluation] = field(default_factory=list)
+
+    @classmethod
+    def initial(cls, config: Config, train_size: int) -> "RunState":
+        """The state before the bootstrap."""
+        settings, kl = config.algorithm.difficulty, config.algorithm.kl
+        return cls(
+            step=-1,
+            difficulty=DifficultyTracker(
+                alpha_init=plain(settings.alpha_init),
+                alpha_lr=settings.alpha_lr,
+                alpha_min=settings.alpha_min,
+                alpha_max=settings.alpha_max,
+                target_mode=settings.target_mode,
+                target_ema=settings.target_ema,
+                drop_allpass_entropy_threshold=settings.drop_allpass_entropy_threshold,
+            ),
+            threshold=ThresholdTracker(config.algorithm.entropy.threshold_ema),
+            kl=kl_controller(kl),
+            beta=bucket_beta(kl) if kl.kind is KlKind.BUCKET_BETA else None,
+            cursor=Cursor(config.train.seed, train_size),
+            tests=running_pass_rates(config),
+        )
+
+    @classmethod
+    def restored(
+        cls, config: Config, train_size: int, state: dict[str, Any], before: "RunState | None" = None
+    ) -> "RunState":
+        """The state that a commit holds. Raises ValueError when it does not fit the configuration.
+
+        `before`: the settled state that knows the prompts of the commits before it.
+        """
+        run = cls.initial(config, train_size)
+        if before is not None:
+            run.difficulty.follow(before.difficulty)
+            if run.tests is not None and before.tests is not None:
+                run.tests.follow(before.tests)
+        run.step = state["step"]
+        for name in ("difficulty", "threshold", "kl", "cursor"):
+            getattr(run, name).load_state_dict(state[name])
+        if run.beta is not None:
+            run.beta.load_state_dict(state["beta"])
+        if run.tests is not None:
+            run.tests.load_state_dict(state["tests"])
+        run.counters = Counters(**state["counters"])
+        run.evaluations = [Evaluation(**evaluation) for evaluation in state["evaluations"]]
+        return run
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as JSON values."""
+        return {
+            "step": self.step,
+            "difficulty": self.difficulty.state_dict(),
+            "threshold": self.threshold.state_dict(),
+            "kl": self.kl.state_dict(),
+            "beta": self.beta.state_dict() if self.beta is not None else None,
+            "cursor": self.cursor.state_dict(),
+            "tests": self.tests.state_dict() if self.tests is not None else None,
+            "counters": vars(self.counters).copy(),
+            "evaluations": [vars(evaluation).copy() for evaluation in self.evaluations],
+        }
+
+    def settled(self) -> "RunState":
+        """The same, once it is committed: what its step found per prompt is not written again."""
+        self.difficulty.settle()
+        if self.tests is not None:
+            self.tests.settle()
+        return self
+
+    def absorb_sampled(self, rows: pd.DataFrame, kept_slots: list[int]) -> None:
+        """Count one rollout's rows (id, slot, accuracy, token_ids, log_probs) and learn from groups filtering dropped.
+
+        A dropped group's difficulty is known all the same, and one that is always solved may join the skip set. Its
+        exact entropies were never computed: the mean negative log-prob of its samples is an unbiased estimate.
+        """
+        is_dropped = ~rows["slot"].isin(kept_slots) & rows["accuracy"].notna()
+        observe_tests(self.tests, rows[is_dropped])
+        first = rows["slot"] < SECOND_TURN_SLOT  # a problem is as hard as it is without help
+        dropped = rows[is_dropped & first]
+        groups = rows.loc[first, "slot"].nunique()
+        self.counters.prompts += groups
+        self.counters.samples += len(rows)
+        self.counters.tokens += int(rows["token_ids"].map(len).sum())
+        self.counters.filtered_groups += groups - sum(slot < SECOND_TURN_SLOT for slot in kept_slots)
+        self.counters.unscored_samples += int(rows["accuracy"].isna().sum())
+        for _, group in dropped.groupby("slot", sort=True):
+            name, accuracy = str(group["id"].iloc[0]), float(group["accuracy"].astype(float).mean())
+            self.difficulty.difficulty_dict_train[name] = difficulty_bucket(accuracy)
+            entropy = -float(np.concatenate(group["log_probs"].tolist()).mean())
+            if accuracy == 1.0 and entropy < self.difficulty.drop_allpass_entropy_threshold:
+                self.difficulty.skip(name)
+
+    def metrics(self) -> dict[str, float]:
+        """What the controllers say."""
+        said = self.difficulty.metrics() | self.threshold.metrics() | self.kl.metrics()
+        said |= self.beta.metrics() if self.beta is not None else {}
+        return said | (self.tests.metrics() if self.tests is not None else {})

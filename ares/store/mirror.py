@@ -1,0 +1,198 @@
+"""A run directory at an fsspec URL. Every machine that works on the run has a copy of it, at a path of its own.
+
+Covered: which path stands for which URL, bringing files there and here, what is told when that fails. Not covered: when
+(ares/store/store.py decides), a lock between machines (object stores have none), and what stays in the copy: Prefect's
+kept results, MLflow's own database.
+
+    s3://bucket/runs/first       ~/.cache/ares/runs/s3/bucket/runs/first
+    file:///mnt/shared/first     ~/.cache/ares/runs/file/_/mnt/shared/first
+"""
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.utils import tokenize
+
+from ares.store.errors import StoreError
+
+BROUGHT = ("run.json", "COMMIT.json")
+"""Files that opening a run brings here; the others come when they are read."""
+ROOT = "_"
+"""Stands in a path for the empty host of a URL as file:///mnt."""
+
+
+def path_of(address: str) -> Path:
+    """The path that an address means: of a URL that of its copy on this machine. Raises StoreError."""
+    protocol, found, rest = address.partition("://")
+    if not found:
+        return Path(address)
+    first, *others = rest.rstrip("/").split("/")
+    parts = [protocol, first or ROOT, *others]
+    if any(part in ("", ".", "..") for part in parts) or (not first and not others):
+        raise StoreError(f"{address}: not the URL of a directory (examples: s3://bucket/runs, file:///mnt/runs)")
+    return _copies().joinpath(*parts)
+
+
+def mirror_of(directory: Path) -> "Mirror | None":
+    """What a directory is a copy of; None for one that is its own truth. Raises StoreError."""
+    place, copies = directory.absolute(), _copies()
+    # A run that is being put together is not one yet.
+    if not place.is_relative_to(copies) or place.name.endswith(".partial"):
+        return None
+    protocol, first, *others = place.relative_to(copies).parts
+    return Mirror(f"{protocol}://{'/'.join(['' if first == ROOT else first, *others])}", place)
+
+
+def _copies() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")).absolute() / "ares" / "runs"
+
+
+class Mirror:
+    """A directory at a URL and its copy here. Paths are relative to it; every method raises StoreError."""
+
+    def __init__(self, url: str, copy: Path) -> None:
+        self.url = url
+        self.copy = copy
+        self._notes = copy.with_name(f".{copy.name}.copied")
+        with self._told("", "used"):
+            # Of the file systems that have folders, this one makes no missing ones unless told to.
+            self.system, root = url_to_fs(url, **({"auto_mkdir": True} if url.startswith("file:") else {}))
+        self.root = root.rstrip("/")
+
+    def put(self, files: dict[str, Path]) -> None:
+        """Upload files to the paths that are their keys."""
+        if not files:
+            return
+        targets = [self._at(path) for path in files]
+        sources = [str(file) for file in files.values()]
+        with self._told(os.path.commonpath(files), "written"):
+            if not isinstance(self.system, LocalFileSystem):
+                self.system.put(sources, targets)  # an object is whole or absent
+                return
+            mark = f"{self.root}/.{os.getpid()}-{threading.get_ident()}"
+            partial = [f"{mark}-{number}.partial" for number in range(len(targets))]
+            try:
+                self.system.put(sources, partial)
+                for written, target in zip(partial, targets, strict=True):
+                    self.system.mv(written, target)
+            finally:
+                for left in partial:
+                    with suppress(OSError):
+                        self.system.rm(left)
+
+    def remove(self, path: str) -> None:
+        """Delete a file or folder there, if there is one."""
+        with self._told(path, "deleted"), suppress(FileNotFoundError):
+            self.system.rm(self._at(path), recursive=True)
+
+    def names(self, path: str) -> set[str]:
+        """Names of the files and folders in a folder there."""
+        self.system.invalidate_cache()
+        with self._told(path, "listed"), suppress(FileNotFoundError):
+            return {PurePosixPath(found).name for found in self.system.ls(self._at(path), detail=False)}
+        return set()
+
+    def size(self, path: str) -> int:
+        """Bytes of a file or folder there."""
+        return sum(found["size"] for found in self._listed(path).values())
+
+    def bring(self, path: str) -> None:
+        """Download what there is of a file or folder and is not here in its size. Hold `transfer`."""
+        found = self._listed(path)
+        self._download(path, [name for name, info in found.items() if self._size_here(name) != info["size"]])
+
+    def refresh(self, held: Callable[[], bool]) -> None:
+        """Bring run.json and the commits, and delete those here that are not there.
+
+        Nothing while the run is `held` by a process of this machine: what that has written here is there already.
+        """
+        if held():
+            return
+        with self.transfer() as notes:
+            found = self._listed("")
+            there = {name: tokenize(info) for name, info in found.items() if PurePosixPath(name).name in BROUGHT}
+            known = _read(notes)
+            missing = [name for name in there if self._size_here(name) is None]
+            changed = [name for name, stamp in there.items() if known.get(name) != stamp]
+            if held():
+                return
+            self._download("", sorted({*missing, *changed}))
+            for file in [file for name in BROUGHT for file in self.copy.rglob(name)]:
+                name = file.relative_to(self.copy).as_posix()
+                # Asked again: it may have been written since the listing, and it is there before it is here.
+                if name not in there and not self._listed(name):
+                    file.unlink(missing_ok=True)
+            notes.seek(0)
+            notes.truncate()
+            notes.write(json.dumps(there))
+
+    @contextmanager
+    def transfer(self) -> Iterator[Any]:
+        """Keep others on this machine from downloading the same; gives the file that says what was brought."""
+        try:
+            self.copy.parent.mkdir(parents=True, exist_ok=True)
+            notes = self._notes.open("a+")
+        except OSError as error:
+            raise StoreError(f"{self._notes}: the copy of {self.url} cannot be written: {error.strerror}") from error
+        with notes:
+            fcntl.flock(notes, fcntl.LOCK_EX)
+            yield notes
+
+    def _listed(self, path: str) -> dict[str, dict[str, Any]]:
+        """Every file below a path there, by its path."""
+        self.system.invalidate_cache()
+        with self._told(path, "listed"), suppress(FileNotFoundError):
+            found = self.system.find(self._at(path), detail=True)
+            return {str(name).removeprefix(f"{self.root}/"): info for name, info in found.items()}
+        return {}
+
+    def _download(self, path: str, names: list[str]) -> None:
+        if not names:
+            return
+        targets = [self.copy / name for name in names]
+        partial = [target.with_name(f".{target.name}.{os.getpid()}.partial") for target in targets]
+        try:
+            with self._told(path, "read"):
+                for target in targets:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                self.system.get([self._at(name) for name in names], [str(file) for file in partial])
+                for file, target in zip(partial, targets, strict=True):
+                    os.replace(file, target)
+        finally:
+            for file in partial:
+                file.unlink(missing_ok=True)
+
+    def _size_here(self, name: str) -> int | None:
+        file = self.copy / name
+        return file.stat().st_size if file.is_file() else None
+
+    def _at(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    @contextmanager
+    def _told(self, path: str, done: str) -> Iterator[None]:
+        """Say of any failure which address it is about: every file system raises what its own library does."""
+        try:
+            yield
+        except Exception as error:
+            where = f"{self.url}/{path}" if path else self.url
+            raise StoreError(
+                f"{where}: cannot be {done}: {str(error) or type(error).__name__}. Check the address, the credentials "
+                "and the network, then give the same command again: what was committed is there"
+            ) from error
+
+
+def _read(notes: Any) -> dict[str, str]:
+    notes.seek(0)
+    try:
+        return dict(json.loads(notes.read()))
+    except ValueError:
+        return {}

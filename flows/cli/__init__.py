@@ -1,0 +1,1 @@
+"""The command `ares`: a module a command group, put together in `main`."""

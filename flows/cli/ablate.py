@@ -1,0 +1,71 @@
+"""`ares ablate` and `ares report`: variants of a profile over seeds, trained and compared."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ares.config import ConfigError
+from flows.cli.command import completed
+from flows.servers.local_server import local_api
+
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, soft_wrap=True)
+
+
+def ablate(
+    ablation: Annotated[str, typer.Argument(help="An ablation's name, or the path of its YAML file.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Dotted overrides, laid over every child.")] = None,
+    name: Annotated[str | None, typer.Option(help="Another name for it, as other settings need.")] = None,
+    parallel: Annotated[
+        int | None, typer.Option(min=1, help="Children at a time. Default: as many as cores or the GPU allow.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it, list the children and stop.")] = False,
+) -> None:
+    """Train every variant over every seed; the same command goes on where it stopped."""
+    if dry_run:
+        _list_children(ablation, overrides, name, parallel)
+        return
+    with local_api() as server:  # starting while the libraries are imported and input is checked
+        from flows.ablate import ChildrenFailed, ares_ablate, prepare
+
+        prepared = prepare(ablation, overrides, name, parallel).ablation.name
+        flow = partial(ares_ablate.with_options(flow_run_name=prepared), ablation, overrides, name, parallel)
+        try:
+            result = completed(server, flow, "the same command goes on, and nothing that is finished is done again")
+        except ChildrenFailed as error:
+            result = error.result
+    console.print(f"\n{result['conclusion']}\nreport: {result['report']}", markup=False)
+    if result["failed"]:
+        errors.print(f"{len(result['failed'])} of {len(result['failed']) + len(result['finished'])} children failed")
+        raise typer.Exit(1)
+
+
+def report(
+    experiment: Annotated[str, typer.Argument(help="MLflow experiment of an ablation: the ablation's name.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The .html file to write; default: report.html in the ablation's folder.")
+    ] = None,
+) -> None:
+    """Write an ablation's report again from what MLflow has of it."""
+    from ares.ablations import conclusion, read_rows, write_report
+    from ares.reports import tracking_uri
+    from ares.runs import runs_directory
+
+    if out is not None and out.suffix != ".html":
+        raise ConfigError(f"--out {out}: the report is an .html file (its rows go beside it as .csv)")
+    runs = runs_directory()
+    found = read_rows(experiment, tracking_uri(None, runs))
+    files = write_report(found, out or runs / found.definition.name / "report.html")
+    console.print(f"{conclusion(found)}\nreport: {files[0]}\nrows:   {files[1]}", markup=False)
+
+
+def _list_children(ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None) -> None:
+    from flows.ablate import prepare
+
+    plan = prepare(ablation, overrides, name, parallel)
+    for child in plan.children:
+        console.print(f"{child.name}  {' '.join(child.overrides)}", markup=False)
+    console.print(f"{len(plan.children)} children, {plan.parallel} at a time")

@@ -1,0 +1,49 @@
+"""A flow that a command runs: connected to a server, and told in one line when it did not come to its end.
+
+Covered: interruption, a Prefect server that is lost. Not covered: what a flow raises itself (flows/cli/main.py tells
+it).
+"""
+
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from flows.servers.local_server import LocalServer
+
+T = TypeVar("T")
+errors = Console(stderr=True, soft_wrap=True)
+
+
+class ServerLost(RuntimeError):
+    """Prefect's server went away for good. Whoever tells it ends the process without Prefect's own end.
+
+    Prefect would first spend seconds on each of the events that it still wants to deliver.
+    """
+
+
+def completed(server: LocalServer | None, flow: Callable[[], Coroutine[Any, Any, T]], kept: str) -> T:
+    """Run a flow to its end. Interrupted, the command ends with exit code 130; `kept` says where it goes on.
+
+    Raises ServerLost, and what the flow raises.
+    """
+    import asyncio
+
+    import httpx
+    from prefect.exceptions import TerminationSignal
+
+    with server.connected() if server else nullcontext():
+        # What goes wrong is told once, by the command; Prefect would print it a second and a third time.
+        for printed in ("prefect", "prefect._internal"):
+            logging.getLogger(printed).setLevel(logging.CRITICAL)
+        try:
+            return asyncio.run(flow())
+        except (KeyboardInterrupt, TerminationSignal, SystemExit):  # Prefect turns SIGTERM into one of the last two
+            errors.print(f"stopped; {kept}")
+            raise typer.Exit(130) from None
+        except httpx.TransportError as error:
+            reason = str(error) or type(error).__name__  # a timeout has no text
+            raise ServerLost(f"Prefect's server is away ({reason}), it does not know how this ended; {kept}") from error

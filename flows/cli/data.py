@@ -1,0 +1,96 @@
+"""`ares data`: is a data set fit to train on."""
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from ares.config import load
+
+if TYPE_CHECKING:
+    from ares.data import Checked
+
+app = typer.Typer(help="Data sets: check one before it is trained on.", no_args_is_help=True)
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@app.callback()
+def data() -> None:
+    """Data sets: check one before it is trained on."""
+
+
+@app.command()
+def check(
+    file: Annotated[str, typer.Argument(help="A .jsonl (.gz) or .parquet file, or a Hugging Face data set.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Dotted settings: data.prompt_key=question reward.code.cpu_seconds=10")
+    ] = None,
+    code: Annotated[bool, typer.Option("--code", help="Rows have unit tests: reward.kind=code.")] = False,
+    profile: Annotated[str, typer.Option(help="The profile whose settings are checked against.")] = "base",
+    model: Annotated[str | None, typer.Option(help="Model or tokenizer that measures the prompts.")] = None,
+    split: Annotated[str, typer.Option(help="Split of a Hugging Face data set.")] = "train",
+    workers: Annotated[int | None, typer.Option(min=1, help="Sandbox processes; default: one a core.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Look at every row, and run a code set's reference solutions. Exit status 1 when anything is wrong."""
+    settings = [f"model.path={model or 'unused'}", *(["reward.kind=code"] if code else []), *(overrides or [])]
+    config = load(profile, [f"data.train={json.dumps(file)}", *settings])
+
+    from ares.data import check_rows, check_solutions, load_tokenizer
+
+    code = config.reward.kind == "code"
+    checked = check_rows(
+        file, split, config.data, code, load_tokenizer(model, config.model.trust_remote_code) if model else None
+    )
+    if any(problem.solution is not None for _, problem in checked.problems.values()):
+        from sandbox import SandboxPool
+
+        limits = config.reward.code
+        count = workers or limits.workers or os.cpu_count() or 1
+        with SandboxPool(count, limits.min_isolation) as pool, Progress(console=errors, transient=True) as bar:
+            task = bar.add_task("reference solutions")
+            check_solutions(checked, limits, pool, lambda done, total: bar.update(task, completed=done, total=total))
+    if as_json:
+        report = {
+            "file": file,
+            "good": checked.good,
+            "counts": checked.counts(),
+            "findings": [asdict(finding) for finding in checked.findings],
+            "failures": [asdict(failure) for failure in checked.failures],
+        }
+        sys.stdout.write(json.dumps(report) + "\n")
+    else:
+        _show(checked)
+    raise typer.Exit(0 if checked.good else 1)
+
+
+def _show(checked: "Checked") -> None:
+    """The counts, every finding with its rows, every solution that fails, and the conclusion."""
+    for name, value in checked.counts().items():
+        console.print(f"{name:48s} {value}")
+    found: dict[str, list[str]] = {}
+    for finding in checked.findings:
+        where = f"{finding.row} ({finding.id})" if finding.id else str(finding.row)
+        found.setdefault(finding.what, []).append(where)
+    for what, rows in found.items():
+        console.print(f"\n{what}", style="red", markup=False)
+        console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {', '.join(rows)}", markup=False)
+    if checked.failures:
+        console.print("\nreference solutions that their own tests do not accept", style="red")
+        table = Table(box=box.SIMPLE)
+        for title in ("row", "id", "error", "first failing test", "detail"):
+            table.add_column(title, overflow="fold")
+        for failure in checked.failures:
+            cells = (str(failure.row), failure.id, failure.error_type, failure.test, failure.detail)
+            table.add_row(*(escape(cell) for cell in cells))
+        console.print(table)
+    console.print(f"\n{checked.source}: {'good' if checked.good else 'not to be trained on as it is'}", markup=False)

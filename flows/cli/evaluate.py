@@ -1,0 +1,102 @@
+"""`ares eval`: pass@k of a run or a model."""
+
+import json
+import sys
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ares.config import ConfigError
+from flows.cli.command import completed
+from flows.servers.local_server import local_api
+
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def evaluate(
+    target: Annotated[str, typer.Argument(help="Name of a run, or a model directory.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Dotted settings: reward.kind=code rollout.max_response_length=512")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Problems; default: the held-out set of run or profile.")] = None,
+    n: Annotated[int, typer.Option(help="Samples per problem.")] = 16,
+    k: Annotated[str | None, typer.Option(help="pass@k for these, as 1,4,8.")] = None,
+    step: Annotated[int | None, typer.Option(help="Of a run: the weights after this step.")] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="One answer each, without sampling.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="Default: validation.temperature.")] = None,
+    max_problems: Annotated[int | None, typer.Option(help="The first so many problems.")] = None,
+    profile: Annotated[str, typer.Option(help="Settings for a model; a run has its own.")] = "base",
+    out: Annotated[str | None, typer.Option(help="Folder to write; default: below the run.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """pass@k with intervals; the same command goes on where an interrupted one was."""
+    with local_api() as server:  # starting while the libraries are imported and the data is read
+        from ares.runs import EvaluationRequest
+        from flows.evaluate import ares_eval, prepare
+
+        try:
+            request = EvaluationRequest(
+                target=target, data=data, n=n, k=_numbers(k), step=step, greedy=greedy, temperature=temperature,
+                max_problems=max_problems, profile=profile, overrides=overrides or [], out=out,
+            )  # fmt: skip
+        except ValidationError as error:
+            raise ConfigError("; ".join(_explained(each) for each in error.errors())) from error
+        evaluation = prepare(request)
+        folder = evaluation.run.store.directory
+        with Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=errors
+        ) as progress:
+            bar = progress.add_task("problems", total=None)
+            evaluation.progress = lambda done, total: progress.update(bar, completed=done, total=total)
+            flow = partial(ares_eval.with_options(flow_run_name=folder.name), request)
+            summary = completed(server, flow, "the same command goes on from the last shard")
+    if as_json:
+        sys.stdout.write(json.dumps(summary | {"folder": str(folder)}) + "\n")
+    else:
+        _show(summary, str(folder))
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    try:
+        return [int(number) for number in text.split(",")] if text is not None else None
+    except ValueError as error:
+        raise ConfigError(f"--k {text}: whole numbers separated by commas, as 1,4,8") from error
+
+
+def _explained(problem: Any) -> str:
+    where = f"--{problem['loc'][0]} {problem['input']}: " if problem["loc"] else ""
+    return where + problem["msg"].removeprefix("Value error, ")
+
+
+def _show(summary: dict[str, Any], folder: str) -> None:
+    weights = summary["target"] if summary["step"] is None else f"{summary['target']} after step {summary['step']}"
+    how = f"{summary['samples']} samples at temperature {summary['temperature']:g}"
+    how = how if summary["temperature"] else "greedy"
+    title = f"{weights}: {summary['problems']} problems of {summary['source']}, {how}"
+    table = Table(box=box.SIMPLE)
+    for name in ("", "mean", "95 % interval", "problems"):
+        table.add_column(name, justify="right" if name else "left")
+    for name, found in summary["estimates"].items():
+        if found["value"] is None:
+            table.add_row(name, "no figure", "", "0")
+        else:
+            table.add_row(
+                name, f"{found['value']:.3f}", f"{found['low']:.3f} to {found['high']:.3f}", str(found["problems"])
+            )
+    console.print(title, style="bold", markup=False)
+    console.print(table)
+    console.print(f"mean length {summary['mean_length']:.1f} tokens, truncated {summary['truncated']:.1%}")
+    if "error_types" in summary:
+        console.print("programs: " + ", ".join(f"{name} {share:.1%}" for name, share in summary["error_types"].items()))
+    if summary["unscored"] or summary["overlong"]:
+        console.print(
+            f"left out: {summary['unscored']} samples without a score, {summary['overlong']} overlong prompts"
+        )
+    console.print(folder, style="dim", markup=False)

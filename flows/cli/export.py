@@ -1,0 +1,22 @@
+"""`ares export`: a run's weights as a model directory."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def export(
+    run: Annotated[str, typer.Argument(help="Name of a run.")],
+    out: Annotated[Path, typer.Option(help="Folder to write, new or empty.")],
+    step: Annotated[int | None, typer.Option(help="The newest checkpoint at or before this step.")] = None,
+    merge: Annotated[bool, typer.Option("--merge", help="model.lora: the model with its adapters merged.")] = False,
+) -> None:
+    """Write a run's weights and tokenizer so that transformers, vLLM and lm-eval read them."""
+    from ares.runs import export as write
+
+    found = write(run, out, step, merge)
+    console.print(f"{out}: the weights of {run} after step {found}")

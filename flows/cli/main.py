@@ -1,0 +1,269 @@
+"""The command `ares`.
+
+Covered: train, resume, status, inspect, warmstart, doctor, up, down, profiles; the commands of other modules are
+added (sandbox, data, ablate, eval). Modules that take seconds to import are imported by the command that needs them, so
+that `ares --help` answers at once. A known error meets the user here, once, without a trace.
+"""
+
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+
+from ares.config import Config, ConfigError, fingerprint, load, profile_names
+from flows.cli import ablate as ablate_cli
+from flows.cli import runs as runs_cli
+from flows.cli.command import ServerLost, completed
+from flows.cli.data import app as data_app
+from flows.cli.evaluate import evaluate
+from flows.cli.export import export
+from flows.cli.sandbox import app as sandbox_app
+from flows.servers.local_server import local_api
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+                  help="RL post-training of reasoning and code LLMs as a resumable, per-step DAG.")  # fmt: skip
+app.add_typer(sandbox_app, name="sandbox")
+app.add_typer(data_app, name="data")
+app.command("ablate")(ablate_cli.ablate)
+app.command("report")(ablate_cli.report)
+app.command("eval")(evaluate)
+for command in (runs_cli.fork, runs_cli.diff, runs_cli.gc):
+    app.command()(command)
+app.command()(export)
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, soft_wrap=True)
+
+RunName = Annotated[str, typer.Argument(help="Name of a run (its folder in the directory of runs).")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="Dotted overrides: algorithm.kl.kind=token_adaptive train.steps=40")
+]
+
+
+@app.command()
+def train(
+    profile: Annotated[str, typer.Argument(help="A profile's name or the path of a YAML file.")],
+    overrides: Overrides = None,
+    run: Annotated[str | None, typer.Option(help="Name of the run. An existing run is continued.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved profile and stop.")] = False,
+) -> None:
+    """Train a profile, or continue a run that was started with it."""
+    config = load(profile, overrides)
+    if dry_run:
+        console.print(_resolved(config), markup=False, end="")
+        return
+    _train(profile, overrides or [], run)
+
+
+@app.command()
+def resume(
+    run: RunName,
+    overrides: Overrides = None,
+) -> None:
+    """Continue a run with the settings it was started with (train.steps=… makes it longer)."""
+    _train(None, overrides or [], run)
+
+
+@app.command()
+def status(
+    run: RunName,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Where a run stands."""
+    from ares.runs import run_status
+
+    found = run_status(run)
+    if as_json:
+        sys.stdout.write(json.dumps(found) + "\n")
+        return
+    console.print(f"[bold]{found['run']}[/]  {found['state']}  step {found['step']} of {found['steps']}")
+    for evaluation in found["evaluations"]:
+        console.print(
+            f"  step {evaluation['step']:5d}  held-out accuracy {evaluation['accuracy']:.3f}  "
+            f"mean length {evaluation['mean_length']:.1f}",
+        )
+    for bucket, values in found["buckets"].items():
+        console.print(f"  {bucket:7s} " + "  ".join(f"{k} {v:.4g}" for k, v in values.items()))
+
+
+@app.command()
+def inspect(
+    run: RunName,
+    step: Annotated[int, typer.Option(help="Step; 0 is the bootstrap.")],
+    problem: Annotated[
+        str | None, typer.Option("--id", help="Problem; without it the step's samples are listed.")
+    ] = None,
+    sample: Annotated[int, typer.Option(help="Sample number within the problem.")] = 0,
+    html: Annotated[Path | None, typer.Option(help="Write the step's samples to this page, with their images.")] = None,
+) -> None:
+    """One sample with every part of its reward, or the list of a step's samples."""
+    from ares.reports import sample_report, samples_table
+
+    if html is not None:
+        from ares.reports import write_samples
+
+        write_samples(run, step, html)
+        console.print(f"{html}: the samples of step {step}")
+        return
+    if problem is None:
+        console.print(samples_table(run, step))
+    else:
+        console.print(sample_report(run, step, problem, sample), markup=False)
+
+
+@app.command()
+def warmstart(
+    task: Annotated[
+        str,
+        typer.Argument(help="tiny-math, tiny-code, tiny-code-hard, tiny-code-feedback, tiny-diffusion or tiny-vision"),
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder to write; default: the one its profile reads.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of weights and examples.")] = 0,
+) -> None:
+    """Build a tiny model and its problems from nothing (about a minute and a half on one core)."""
+    from rich.progress import Progress
+
+    from ares.tiny import CHECKPOINTS, diffusion_warmstart, vision_warmstart
+    from ares.tiny.tasks import TASKS
+    from ares.tiny.warmstart import warmstart as build
+
+    builders: dict[str, tuple[str, Any]] = {
+        name: (each.folder, partial(build, task=each)) for name, each in TASKS.items()
+    }
+    for module in (diffusion_warmstart, vision_warmstart):
+        builders[module.NAME] = (module.FOLDER, module.warmstart)
+    if task not in builders:
+        raise ConfigError(f"There is no warm start {task!r} (warm starts: {', '.join(builders)})")
+    folder, builder = builders[task]
+    target = out or CHECKPOINTS / folder
+    with Progress(console=console) as progress:
+        bar = progress.add_task("warm start", total=None)
+        report = builder(
+            target,
+            seed=seed,
+            progress=lambda done, total, loss: progress.update(bar, completed=done, total=total),
+        )
+    console.print(f"{target}: held-out accuracy {report.heldout.accuracy:.3f} at temperature 1")
+
+
+@app.command()
+def doctor(
+    profile: Annotated[str | None, typer.Argument(help="A profile: which engine it gets here, and why.")] = None,
+    overrides: Overrides = None,
+) -> None:
+    """What is installed, which engine and isolation this machine gives, its GPU and disk."""
+    from ares.runs import findings
+
+    problems = 0
+    for finding in findings(load(profile, overrides) if profile else None):
+        mark = "[green]ok [/]" if finding.good else "[red]!! [/]"
+        problems += not finding.good
+        console.print(f"{mark} {finding.subject:14s} {finding.text}")
+    raise typer.Exit(1 if problems else 0)
+
+
+@app.command()
+def up(
+    prefect_port: Annotated[int, typer.Option(help="Port of Prefect's page.")] = 4200,
+    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's page.")] = 5000,
+    data: Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
+    concurrent_runs: Annotated[int, typer.Option(min=1, help="Runs the worker trains at the same time.")] = 1,
+) -> None:
+    """Prefect, MLflow, a worker and the deployments on this machine, until interrupted or `ares down`."""
+    from flows.servers.services import Ports, Services
+
+    if data is not None:
+        os.environ["ARES_RUNS"] = data
+    ports = Ports(prefect_port, mlflow_port)
+    try:
+        with Services(ports, concurrent_runs, console.print) as services:
+            console.print(f"Prefect  http://127.0.0.1:{prefect_port}")
+            console.print(f"MLflow   http://127.0.0.1:{mlflow_port}")
+            given = os.environ.get("ARES_RUNS", "")
+            console.print(f"runs     {services.runs}{f', the copy of {given}' if '://' in given else ''}")
+            console.print(f"\nexport PREFECT_API_URL={ports.api}")
+            console.print("prefect deployment run ares-train/ares-train --param profile=tiny-math --param run=first")
+            console.print("Ctrl-C or `ares down` ends all of it.", style="dim")
+            services.watch()
+    except KeyboardInterrupt:
+        console.print("stopped", style="dim")
+
+
+@app.command()
+def down(
+    data: Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
+) -> None:
+    """End the `ares up` of a directory of runs. A run that is being trained ends, resumable."""
+    from flows.servers.services import end_services
+
+    if data is not None:
+        os.environ["ARES_RUNS"] = data
+    end_services()
+
+
+@app.command()
+def profiles() -> None:
+    """The shipped profiles."""
+    from ares.config import PROFILES
+
+    for name in profile_names():
+        first = (PROFILES / f"{name}.yaml").read_text().splitlines()[0].lstrip("# ")
+        console.print(f"[bold]{name:14s}[/] {first}")
+
+
+def _resolved(config: Config) -> str:
+    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return f"# fingerprint {fingerprint(config)}\n{text}"
+
+
+def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
+    with local_api() as server:  # starting while the libraries are imported and the data is read
+        from flows.train import ares_train, prepare
+
+        # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
+        name = prepare(profile, overrides, run)
+        flow = partial(ares_train.with_options(flow_run_name=name), run=name)
+        completed(server, flow, "the same command goes on from the last commit")
+
+
+def known_errors() -> tuple[type[BaseException], ...]:
+    """Errors whose message is written for the user; their modules are only looked at when they are loaded."""
+    places = {
+        "ares.config.run": ["ConfigError"],
+        "ares.data.problems": ["DataError"],
+        "ares.store.errors": ["StoreError"],
+        "ares.models.causal": ["ModelError"],
+        "ares.data.media": ["MediaError"],
+        "ares.grading.graders": ["RewardError"],
+        "ares.ablations.tracking": ["TrackingError"],
+        "ares.workers.cluster": ["WorkerError"],
+        "flows.refill": ["FilterExhausted"],
+        "tasks.training": ["EngineMismatch"],
+        "flows.servers.local_server": ["ServerError"],
+        "flows.cli.command": ["ServerLost"],
+        "flows.servers.services": ["ServiceError"],
+        "flows.servers.deployment": ["DeploymentError"],
+        "sandbox": ["SandboxUnavailable"],
+    }
+    loaded = {module: names for module, names in places.items() if module in sys.modules}
+    return tuple(getattr(sys.modules[module], name) for module, names in loaded.items() for name in names)
+
+
+def main() -> None:
+    """Entry point: known errors are printed and end with exit code 2."""
+    try:
+        app()
+    except Exception as error:
+        if not isinstance(error, known_errors()):
+            raise
+        errors.print("[red]error:[/] ", end="")
+        errors.print(str(error), markup=False)
+        if isinstance(error, ServerLost):
+            sys.stderr.flush()
+            os._exit(2)
+        raise SystemExit(2) from None

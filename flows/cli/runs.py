@@ -1,0 +1,73 @@
+"""`ares fork`, `ares diff`, `ares gc`: runs that share their past, where two differ, what can be deleted."""
+
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+console = Console(highlight=False, soft_wrap=True)
+RunName = Annotated[str, typer.Argument(help="Name of a run.")]
+
+
+def fork(
+    run: RunName,
+    at: Annotated[int, typer.Option(help="Step up to which everything is shared; 0 is the bootstrap.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Dotted overrides of the fork.")] = None,
+    phase: Annotated[
+        str | None, typer.Option(help="Share this step only up to here: rollout, score, experience or shape.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--run", help="Name of the fork.")] = None,
+) -> None:
+    """A new run that shares the artifacts of another one up to a step, without copies; `ares resume` trains it."""
+    from ares.runs import fork as make
+    from ares.runs import runs_directory
+
+    chosen = name or f"{run}-fork-{time.strftime('%Y%m%d-%H%M%S')}"
+    changed = make(run, at, phase, overrides or [], chosen, runs_directory())
+    console.print(f"{chosen}: {run} up to {f'phase {phase} of ' if phase else ''}step {at}", markup=False)
+    for line in changed:
+        console.print(f"  {line}", markup=False)
+    console.print(f"ares resume {chosen}", style="dim")
+
+
+def diff(run_a: RunName, run_b: RunName) -> None:
+    """Where two runs first differ, and in what; exit code 0 when bit-identical in weights, controllers and metrics."""
+    from ares.runs import first_difference, runs_directory, settings_difference
+    from ares.store import RunStore
+
+    one, other = (RunStore(runs_directory() / name) for name in (run_a, run_b))
+    for line in settings_difference(one, other):
+        console.print(f"setting {line}", markup=False)
+    found = first_difference(one, other)
+    if found is None:
+        steps = len(one.committed_steps()) - 1
+        console.print(f"{run_a} and {run_b} are bit-identical in weights, controllers and metrics up to step {steps}")
+        return
+    console.print(f"first difference: step {found.step}")
+    for line in found.lines:
+        console.print(f"  {line}", markup=False)
+    raise typer.Exit(1)
+
+
+def gc(
+    runs: Annotated[list[str] | None, typer.Argument(help="Names of runs; default: all.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted.")] = False,
+) -> None:
+    """Delete what no run needs: leftovers, and working files of steps before the oldest kept checkpoint."""
+    from ares.runs import prune, runs_directory
+    from ares.store import RunStore
+
+    found = sorted(RunStore(runs_directory()).children(""))
+    names = runs or [path.name for path in found if path.name[0] != "." and RunStore(path).exists()]
+    total = 0
+    for name in names:
+        store = RunStore(runs_directory() / name)
+        store.read_run()
+        pruned = prune(store, dry_run)
+        freed = sum(one.bytes for one in pruned)
+        total += freed
+        for one in pruned if dry_run else []:
+            console.print(f"{one.bytes:12,d}  {one.path}", markup=False)
+        console.print(f"{name}: {len(pruned)} files and folders, {freed:,d} bytes", markup=False)
+    console.print(f"{'would free' if dry_run else 'freed'} {total:,d} bytes")

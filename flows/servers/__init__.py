@@ -1,0 +1,1 @@
+"""Servers that runs talk to: the local Prefect API, the services of `ares up`, the deployments."""

@@ -1,0 +1,83 @@
+"""What a Prefect server needs to run the flows: the work pool, the deployments of prefect.yaml, the crash automation.
+
+Covered: registering them, again and again with the same effect. Not covered: servers and workers
+(flows/servers/services.py).
+"""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import ChangeFlowRunState
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+POOL = "ares"
+AUTOMATION = "ares: a run without heartbeats has crashed"
+SILENCE = timedelta(seconds=75)
+"""Two heartbeats of 30 s may be missed; with the server's own round every 5 s a run is marked within two minutes."""
+TERMINAL = ("Completed", "Failed", "Cancelled", "Crashed")
+RESTING = ("Suspended", "Paused", "AwaitingRetry", "Scheduled")
+
+
+class DeploymentError(RuntimeError):
+    """The deployments could not be registered."""
+
+
+def register(api: str, concurrent_runs: int) -> None:
+    """Create or update pool, deployments and automation on the server at `api`. Raises DeploymentError."""
+    with temporary_settings({PREFECT_API_URL: api}):
+        _register_pool(concurrent_runs)
+        _register_automation()
+    deployed = subprocess.run(
+        [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"],
+        cwd=CHECKOUT,
+        env=os.environ | {"PREFECT_API_URL": api, "ARES_CHECKOUT": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+    )
+    if deployed.returncode:
+        raise DeploymentError(f"prefect deploy --all failed:\n{deployed.stdout}\n{deployed.stderr}")
+
+
+def _register_pool(concurrent_runs: int) -> None:
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_work_pool(POOL)
+            client.update_work_pool(POOL, WorkPoolUpdate(concurrency_limit=concurrent_runs))
+        except ObjectNotFound:
+            client.create_work_pool(WorkPoolCreate(name=POOL, type="process", concurrency_limit=concurrent_runs))
+
+
+def _register_automation() -> None:
+    """A flow run whose heartbeats stop before it ended or was put to rest is marked crashed, so that Retry appears."""
+    wanted = AutomationCore(
+        name=AUTOMATION,
+        description="Marks a run as crashed that was killed together with its worker.",
+        trigger=EventTrigger(
+            after={"prefect.flow-run.heartbeat"},
+            expect={"prefect.flow-run.heartbeat", *(f"prefect.flow-run.{name}" for name in TERMINAL + RESTING)},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=SILENCE,
+        ),
+        actions=[
+            ChangeFlowRunState(state=StateType.CRASHED, message="No heartbeat any more. Retry goes on from here.")
+        ],
+    )
+    with get_client(sync_client=True) as client:
+        known = client.read_automations_by_name(AUTOMATION)
+        if not known:
+            client.create_automation(wanted)
+        elif AutomationCore.model_validate(known[0].model_dump(include=set(AutomationCore.model_fields))) != wanted:
+            # An update forgets which heartbeats are awaited: a run that died with `ares up` would never be marked.
+            client.update_automation(known[0].id, wanted)

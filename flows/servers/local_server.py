@@ -1,0 +1,99 @@
+"""A Prefect API of one's own for a run without a server: on loopback, on SQLite, gone with the process that started it.
+
+Prefect starts such a server by itself, but a SIGKILL of the run leaves that one running for ever. This one watches its
+parent. Run as a module it is the server: `python -m flows.servers.local_server PORT PARENT`.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+START_SECONDS = 120.0
+
+
+class ServerError(RuntimeError):
+    """The local Prefect server did not start."""
+
+
+@contextmanager
+def local_api() -> Iterator["LocalServer | None"]:
+    """A local API for the duration, unless PREFECT_API_URL (or the Prefect profile) names a server: then None."""
+    from prefect.settings import PREFECT_API_URL
+
+    if PREFECT_API_URL.value():
+        yield None
+        return
+    server = LocalServer()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+class LocalServer:
+    """The server process; it starts at once and is waited for by `connected`."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/api"
+        command = [sys.executable, "-m", "flows.servers.local_server", str(self.port), str(os.getpid())]
+        # Nobody needs the web page of a server that nobody knows of, nor what schedules deployments.
+        off = ("UI", "SERVER_SERVICES_SCHEDULER", "SERVER_SERVICES_LATE_RUNS", "SERVER_SERVICES_FOREMAN",
+               "SERVER_SERVICES_CANCELLATION_CLEANUP", "SERVER_SERVICES_PAUSE_EXPIRATIONS",
+               "SERVER_SERVICES_REPOSSESSOR", "SERVER_SERVICES_TRIGGERS")  # fmt: skip
+        environment = os.environ | {f"PREFECT_{name}_ENABLED": "false" for name in off}
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Wait until the server answers, and use it inside. Raises ServerError when it does not start."""
+        import httpx
+        from prefect.settings import PREFECT_API_URL, temporary_settings
+
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise ServerError(
+                    f"The local Prefect server did not start (exit code {self.process.poll()}). "
+                    "Its database lies in PREFECT_HOME (default ~/.prefect); is that writable?"
+                )
+            try:
+                if httpx.get(f"{self.url}/health", timeout=5).status_code == 200:
+                    break
+            except httpx.TransportError:
+                time.sleep(0.1)
+        with temporary_settings({PREFECT_API_URL: self.url}):
+            yield
+
+    def stop(self) -> None:
+        """End the server."""
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _serve(port: int, parent: int) -> None:
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+    import uvicorn
+    from prefect.server.api.server import create_app
+
+    uvicorn.run(create_app(), host="127.0.0.1", port=port, log_level="error")
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,217 @@
+"""`ares up`: Prefect's server, MLflow's, a worker and the deployments on this machine, on loopback only.
+
+Covered: starting them in the foreground, starting again what died, a clean stop by Ctrl-C or `ares down`. Everything
+they keep lies in the directory of runs: `.services/` (Prefect's database, logs, who is running) and `mlflow.db`.
+Not covered: servers elsewhere; point PREFECT_API_URL at one and run `prefect deploy --all` and a worker there.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import httpx
+
+from ares.reports import tracking_uri
+from ares.runs import runs_directory
+from flows.servers.deployment import POOL, register
+
+START_SECONDS = 180.0
+STOP_SECONDS = 10.0
+RESTARTS = 5
+"""How often one service is started again before `ares up` gives up."""
+
+
+class ServiceError(RuntimeError):
+    """A server did not start, or died again and again."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where the two pages are."""
+
+    prefect: int
+    mlflow: int
+
+    @property
+    def api(self) -> str:
+        """Address of Prefect's API."""
+        return f"http://127.0.0.1:{self.prefect}/api"
+
+
+class Services:
+    """The three processes, and the file that tells `ares down` of them."""
+
+    def __init__(self, ports: Ports, concurrent_runs: int, say: Callable[[str], None]) -> None:
+        self.ports = ports
+        self.concurrent_runs = concurrent_runs
+        self.say = say
+        self.runs = runs_directory().absolute()
+        self.directory = self.runs / ".services"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.restarts: dict[str, int] = {}
+
+    def __enter__(self) -> "Services":
+        """Start everything; returns when runs can be started. Raises ServiceError or DeploymentError."""
+        running = running_services()
+        if running is not None:
+            raise ServiceError(f"`ares up` is running already (pid {running['pid']}); `ares down` ends it")
+        for name, port in (("Prefect", self.ports.prefect), ("MLflow", self.ports.mlflow)):
+            _check_free(name, port)
+        (self.directory / "logs").mkdir(parents=True, exist_ok=True)
+        description = {"pid": os.getpid(), "api": self.ports.api, "mlflow": f"http://127.0.0.1:{self.ports.mlflow}"}
+        _record(self.runs).write_text(json.dumps(description))
+        signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            for name in ("Prefect", "MLflow"):
+                self._start(name)
+            self._wait_for("Prefect", f"{self.ports.api}/health")
+            register(self.ports.api, self.concurrent_runs)
+            self._start("worker")
+            self._wait_for("MLflow", f"http://127.0.0.1:{self.ports.mlflow}/health")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def watch(self) -> None:
+        """Start again whatever dies, until interrupted. Raises ServiceError when one dies again and again."""
+        while True:
+            for name, process in list(self.processes.items()):
+                if process.poll() is not None:
+                    self.restarts[name] = self.restarts.get(name, 0) + 1
+                    log = self.directory / "logs" / f"{name.lower()}.log"
+                    if self.restarts[name] > RESTARTS:
+                        raise ServiceError(f"{name} ended {RESTARTS + 1} times; see {log}")
+                    self.say(f"{name} ended (exit code {process.returncode}) and is started again; see {log}")
+                    self._start(name)
+            time.sleep(0.5)
+
+    def stop(self) -> None:
+        """End the worker, which ends its runs (they are resumable), then the servers."""
+        for name in ("worker", "MLflow", "Prefect"):
+            process = self.processes.pop(name, None)
+            if process is not None:
+                _end(process)
+        _record(self.runs).unlink(missing_ok=True)
+
+    def _start(self, name: str) -> None:
+        home = self.directory / "prefect"
+        environment = os.environ | {
+            "ARES_RUNS": str(self.runs),
+            "PREFECT_HOME": str(home),
+            # Both have a default outside PREFECT_HOME's reach once a profile sets them.
+            "PREFECT_LOCAL_STORAGE_PATH": str(home / "storage"),
+            "PREFECT_SERVER_MEMO_STORE_PATH": str(home / "memo_store.toml"),
+            "PREFECT_API_URL": self.ports.api,
+            "PREFECT_UI_API_URL": self.ports.api,
+            # Seven processes that evaluate language-model traces; ours has none.
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        }
+        if name == "worker":
+            # What the flows log appears beside their runs on Prefect's page.
+            environment |= {
+                "PREFECT_LOGGING_LEVEL": "INFO",
+                "PREFECT_LOGGING_EXTRA_LOGGERS": "ares,flows,tasks",
+                "PREFECT_WORKER_QUERY_SECONDS": "2",
+                "ARES_MLFLOW_PAGE": f"http://127.0.0.1:{self.ports.mlflow}",
+            }
+        with (self.directory / "logs" / f"{name.lower()}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                self._command(name),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _command(self, name: str) -> list[str]:
+        prefect = [sys.executable, "-m", "prefect"]
+        if name == "Prefect":
+            return [*prefect, "server", "start", "--host", "127.0.0.1", "--port", str(self.ports.prefect)]
+        if name == "worker":
+            return [*prefect, "worker", "start", "--pool", POOL, "--name", f"ares-{socket.gethostname()}"]
+        return [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", tracking_uri(None, self.runs),
+                "--artifacts-destination", str(self.runs / "mlartifacts"), "--host", "127.0.0.1",
+                "--port", str(self.ports.mlflow), "--workers", "1"]  # fmt: skip
+
+    def _wait_for(self, name: str, url: str) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                if httpx.get(url, timeout=5).status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.2)
+            code = self.processes[name].poll()
+            if code is not None or time.monotonic() > deadline:
+                log = self.directory / "logs" / f"{name.lower()}.log"
+                raise ServiceError(f"{name} did not start (exit code {code}); see {log}")
+
+
+def running_services() -> dict[str, str | int] | None:
+    """Who runs the services of this directory of runs: pid, api, mlflow; None when nobody does."""
+    record = _record(runs_directory().absolute())
+    try:
+        found: dict[str, str | int] = json.loads(record.read_text())
+        os.kill(int(found["pid"]), 0)
+    except (FileNotFoundError, ProcessLookupError, ValueError):
+        return None
+    return found
+
+
+def end_services() -> None:
+    """`ares down`: end the `ares up` of this directory of runs and wait for it. Raises ServiceError."""
+    running = running_services()
+    if running is None:
+        raise ServiceError(f"No `ares up` is running for {runs_directory()}")
+    pid = int(running["pid"])
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + 3 * STOP_SECONDS
+    while time.monotonic() < deadline:
+        if running_services() is None:
+            return
+        time.sleep(0.1)
+    raise ServiceError(f"`ares up` (pid {pid}) does not end; see {_record(runs_directory()).parent / 'logs'}")
+
+
+def _record(runs: Path) -> Path:
+    return runs / ".services" / "services.json"
+
+
+def _check_free(name: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            option = f"--{name.lower()}-port"
+            raise ServiceError(
+                f"{name}: port {port} is taken ({error.strerror}); choose another with {option}"
+            ) from error
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and whatever it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=STOP_SECONDS)
+        os.killpg(process.pid, signal.SIGKILL)  # what is left of its session
+    process.wait()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms.keyed_sampling import keyed_uniform, sample_tokens
+from algorithms.keys import derive_seed
+
+torch.set_num_threads(1)
+DRAWS = 40_000
+CHI_SQUARE_999 = {9: 27.88, 19: 43.82}  # 0.999 quantiles by degrees of freedom
+
+
+def chi_square(observed: np.ndarray, expected: np.ndarray) -> float:
+    return float(((observed - expected) ** 2 / expected).sum())
+
+
+def seeds(count: int) -> torch.Tensor:
+    return torch.tensor([derive_seed("sampling", row) for row in range(count)])
+
+
+def splitmix64(seed: int, position: int) -> float:
+    """The published generator in Python's integers (Steele et al. 2014)."""
+    word = 2**64 - 1
+    z = (seed + (position + 1) * 0x9E3779B97F4A7C15) & word
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & word
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & word
+    return ((z ^ (z >> 31)) >> 11) * 2.0**-53
+
+
+# ---- keyed_uniform -------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**63 - 1), position=st.integers(0, 10_000))
+@settings(deadline=None)
+def test_a_draw_is_splitmix64_of_seed_and_position(seed: int, position: int) -> None:
+    (found,) = keyed_uniform(torch.tensor([seed]), position).tolist()
+    assert found == splitmix64(seed, position)
+    assert 0.0 <= found < 1.0
+
+
+@pytest.mark.parametrize("along", ["rows", "positions", "consecutive seeds"])
+def test_draws_are_uniform_along_rows_and_along_positions(along: str) -> None:
+    if along == "positions":
+        draws = torch.cat([keyed_uniform(seeds(20), place) for place in range(DRAWS // 20)])
+    else:
+        draws = keyed_uniform(seeds(DRAWS) if along == "rows" else torch.arange(DRAWS), 3)
+    counts = np.histogram(draws.numpy(), bins=20, range=(0, 1))[0]
+    assert chi_square(counts, np.full(20, DRAWS / 20)) < CHI_SQUARE_999[19]
+
+
+def test_neighbouring_positions_and_rows_are_uncorrelated() -> None:
+    table = np.stack([keyed_uniform(seeds(2000), place).numpy() for place in range(20)])
+    for one, other in ((table[1:], table[:-1]), (table[:, 1:], table[:, :-1])):
+        # Five standard errors of a correlation of independent draws.
+        assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 5 / np.sqrt(one.size)
+
+
+def test_a_rows_draw_does_not_depend_on_the_rows_beside_it() -> None:
+    many = seeds(100)
+    alone = torch.cat([keyed_uniform(many[row : row + 1], 5) for row in range(100)])
+    assert torch.equal(keyed_uniform(many, 5), alone)
+    order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(keyed_uniform(many[order], 5), alone[order])
+
+
+# ---- sample_tokens -------------------------------------------------------------------------------------------------
+
+LOGITS = torch.tensor([2.0, -1.0, 0.5, 0.0, 1.0, -3.0, 0.2, 1.5, -0.5, 0.7])
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_tokens_follow_the_distribution_at_the_temperature(temperature: float) -> None:
+    logits = LOGITS.expand(DRAWS, -1)
+    tokens, log_probs = sample_tokens(logits, keyed_uniform(seeds(DRAWS), 0), temperature)
+    expected = torch.log_softmax(LOGITS / temperature, -1)
+    counts = torch.bincount(tokens, minlength=10).numpy()
+    assert chi_square(counts, DRAWS * expected.exp().double().numpy()) < CHI_SQUARE_999[9]
+    torch.testing.assert_close(log_probs, expected[tokens])
+
+
+def test_temperature_zero_is_the_argmax_whatever_the_draw() -> None:
+    logits = torch.randn(50, 30, generator=torch.Generator().manual_seed(0))
+    tokens, log_probs = sample_tokens(logits, keyed_uniform(seeds(50), 0), 0.0)
+    assert torch.equal(tokens, logits.argmax(-1))
+    torch.testing.assert_close(log_probs, torch.log_softmax(logits, -1).amax(-1))
+
+
+@pytest.mark.parametrize("top_p", [0.05, 0.3, 0.6, 0.9])
+def test_top_p_keeps_the_smallest_set_that_reaches_it_and_its_proportions(top_p: float) -> None:
+    probs = torch.softmax(LOGITS.double(), -1)
+    ordered, order = probs.sort(descending=True)
+    size = int((ordered.cumsum(-1) < top_p).sum()) + 1
+    nucleus = order[:size]
+    tokens, log_probs = sample_tokens(LOGITS.expand(DRAWS, -1), keyed_uniform(seeds(DRAWS), 1), 1.0, top_p)
+    assert set(tokens.tolist()) == set(nucleus.tolist())
+    counts = torch.bincount(tokens, minlength=10)[nucleus].numpy()
+    expected = DRAWS * (probs[nucleus] / probs[nucleus].sum()).numpy()
+    assert chi_square(counts, expected) < CHI_SQUARE_999[9]
+    # The log-prob is that of the policy, not of the nucleus: the learner's is the same.
+    torch.testing.assert_close(log_probs, torch.log_softmax(LOGITS, -1)[tokens])
+
+
+@pytest.mark.parametrize("top_p", [0.5, 1.0])
+@pytest.mark.parametrize("uniform", [0.0, 1.0 - 2.0**-53])
+def test_the_outermost_draws_give_tokens_that_can_be_drawn(uniform: float, top_p: float) -> None:
+    logits = torch.full((1, 7), -torch.inf)
+    logits[0, 2], logits[0, 4] = 1.0, 0.5
+    token, log_prob = sample_tokens(logits, torch.tensor([uniform], dtype=torch.float64), 1.0, top_p)
+    assert int(token) == (2 if uniform == 0.0 or top_p == 0.5 else 4)
+    assert torch.isfinite(log_prob).all()
+
+
+def test_the_global_generators_are_untouched() -> None:
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
+    sample_tokens(LOGITS.expand(5, -1), keyed_uniform(seeds(5), 0), 1.0, 0.9)
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert np.array_equal(before[1], np.random.get_state()[1])

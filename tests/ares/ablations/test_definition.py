@@ -1,0 +1,113 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ares.ablations.definition import Ablation, ablation_names, children, read_ablation
+from ares.config.profiles import fingerprint, load
+from ares.config.run import ConfigError
+
+GOOD: dict[str, Any] = {
+    "name": "leash",
+    "profile": "tiny-math",
+    "overrides": ["train.steps=5"],
+    "variants": {"fixed": ["algorithm.kl.kind=fixed"], "as_it_is": []},
+    "seeds": [3, 1],
+}
+
+
+def written(folder: Path, **changes: Any) -> str:
+    path = folder / "mine.yaml"
+    settings = {key: value for key, value in (GOOD | changes).items() if value is not None}
+    path.write_text(yaml.safe_dump(settings, sort_keys=False))
+    return str(path)
+
+
+def refusal(ablation: str, *extra: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        children(*read_ablation(ablation), list(extra))
+    return str(caught.value)
+
+
+def test_a_child_is_the_profile_with_the_common_the_variants_and_the_command_lines_settings(tmp_path: Path) -> None:
+    found = children(*read_ablation(written(tmp_path)), ["learner.lr=1e-3"])
+    assert [child.name for child in found] == [
+        "leash-fixed-seed3", "leash-as_it_is-seed3", "leash-fixed-seed1", "leash-as_it_is-seed1",
+    ]  # fmt: skip
+    first = found[0]
+    alone = load("tiny-math", ["train.steps=5", "algorithm.kl.kind=fixed", "learner.lr=1e-3", "train.seed=3"])
+    assert fingerprint(first.config) == fingerprint(alone)
+    assert first.config.train.steps == 5
+    assert first.config.tracking.experiment == "leash"
+    # The command that starts it says the same.
+    assert load(first.profile, list(first.overrides)) == first.config
+
+
+def test_where_and_under_what_a_run_is_tracked_leaves_its_identity_alone() -> None:
+    plain = load("tiny-math")
+    tracked = load("tiny-math", ["tracking.parent_run=abc", 'tracking.tags={"ares.variant": "fixed"}'])
+    assert tracked.tracking.tags == {"ares.variant": "fixed"}
+    assert fingerprint(tracked) == fingerprint(plain)
+
+
+def test_another_name_is_another_experiment_and_other_runs(tmp_path: Path) -> None:
+    ablation, source = read_ablation(written(tmp_path), name="tight")
+    child = children(ablation, source)[0]
+    assert (child.name, child.config.tracking.experiment) == ("tight-fixed-seed3", "tight")
+
+
+def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("extends: tiny-math\nlearner: {lr: 0.001}\n")
+    found = children(*read_ablation(written(tmp_path, profile="own.yaml")))
+    assert found[0].config.learner.lr == 0.001
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"variant": {}}, "variant is unknown (did you mean variants?)"),
+        ({"seeds": None}, "seeds is missing"),
+        ({"seeds": [1, 1]}, "seeds: a seed is named twice"),
+        ({"seeds": []}, "seeds: "),
+        ({"variants": {"alone": []}}, "variants: "),
+        ({"variants": {"a/b": [], "c": []}}, "variant 'a/b'"),
+        ({"variants": {"a": "train.steps=3", "b": []}}, "variant 'a'"),
+        ({"name": "../up"}, "name: "),
+        ({"profile": "tiny-maths"}, "Did you mean tiny-math?"),
+        ({"variants": {"a": ["algorithm.kl.knd=fixed"], "b": []}}, "variant 'a': tiny-math.yaml"),
+        ({"variants": {"a": ["algorithm.kl.knd=fixed"], "b": []}}, "algorithm.kl.knd is unknown (did you mean kind?)"),
+        ({"variants": {"a": [], "b": ["learner.lr=4e-4"]}}, "variants 'a' and 'b' are one and the same"),
+        ({"variants": {"a": ["train.seed=1"], "b": []}}, "'train.seed=1' may not differ between variants"),
+        ({"variants": {"a": ["train={seed: 1}"], "b": []}}, "may not differ between variants"),
+        ({"variants": {"a": ["validation.n=2"], "b": []}}, "may not differ between variants"),
+        ({"overrides": ["train.seed=1"]}, "is set by the ablation itself"),
+        ({"overrides": ["data.validation=null"]}, "'val/accuracy' needs held-out problems"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_file_variant_and_field(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    path = written(tmp_path, **changes)
+    told = refusal(path)
+    assert told.startswith(path)
+    assert said in told
+
+
+def test_an_override_that_removes_the_difference_is_refused(tmp_path: Path) -> None:
+    assert "one and the same" in refusal(written(tmp_path), "algorithm.kl.kind=fixed")
+
+
+def test_an_unknown_ablation_is_told_with_the_nearest() -> None:
+    assert "Did you mean math-kl?" in refusal("math_kl")
+
+
+@pytest.mark.parametrize("name", ablation_names())
+def test_every_shipped_ablation_can_be_started(name: str) -> None:
+    ablation, source = read_ablation(name)
+    assert ablation.name == name
+    assert len(children(ablation, source)) == len(ablation.variants) * len(ablation.seeds)
+
+
+def test_the_models_fields_are_the_files_keys() -> None:
+    assert set(Ablation.model_fields) == {"name", "profile", "overrides", "variants", "seeds", "metric", "maximise"}

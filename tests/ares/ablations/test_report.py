@@ -1,0 +1,224 @@
+"""The report says what the rows say, and every number in it can be found among them."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Metric
+
+from ares.ablations.definition import Ablation
+from ares.ablations.measures import compared_step, error_measures, measures, value_of
+from ares.ablations.report import conclusion, figure, lines, render, rows_csv, write_report
+from ares.ablations.rows import AblationRows, ChildRows, Row, read_rows
+from ares.ablations.statistics import estimate
+from ares.ablations.tracking import DEFINITION, TrackingError
+
+ABLATION = Ablation(name="leash", profile="tiny-math", variants={"loose": [], "tight": []}, seeds=[0, 1, 2])
+FINAL = {"loose": [0.60, 0.62, 0.64], "tight": [0.80, 0.83, 0.81]}
+
+
+def child(variant: str, seed: int, final: float, steps: int = 8, code: bool = False) -> ChildRows:
+    """Evaluations at the start, half-way and at the end; a training figure at every step."""
+    every = range(1, steps + 1)
+    rows = {
+        "val/accuracy": [Row(step, value, step) for step, value in ((0, 0.4), (steps // 2, 0.5), (steps, final))],
+        "filter/kept_share": [Row(step, 0.5 + 0.01 * step + 0.001 * seed, step) for step in every],
+        "timing_s/step": [Row(step, 2.0, step) for step in every],
+        "response_length/mean": [Row(step, 30.0 + step, step) for step in every],
+    }
+    if code:
+        rows["code/error/accepted"] = [Row(step, 0.05 * step, step) for step in every]
+        rows["code/error/wrong_answer"] = [Row(step, 1 - 0.05 * step, step) for step in every]
+        rows["code/cost/tokens_per_solved"] = [Row(step, 1000.0 / step, step) for step in every]
+    settings = {"algorithm.kl.coef": "0.1" if variant == "tight" else "0.01", "rollout.n": "8", "train.seed": str(seed)}
+    return ChildRows(f"{variant}{seed}" * 4, f"leash-{variant}-seed{seed}", variant, seed, "FINISHED", "abc", settings,
+                     rows)  # fmt: skip
+
+
+def ablation(code: bool = False, **changes: object) -> AblationRows:
+    children = [child(variant, seed, FINAL[variant][seed], code=code) for variant in FINAL for seed in (0, 1, 2)]
+    found = AblationRows("sqlite:///x", "leash", "7", "parent", ABLATION, "", children, [])
+    return replace(found, **changes)  # type: ignore[arg-type]
+
+
+class Page(HTMLParser):
+    """Text of every table row, and every address that something is loaded from."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.loaded: list[str] = []
+        self.cell: list[str] | None = None
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.cell = []
+        self.loaded += [str(found[name]) for name in ("src", "srcset", "poster") if name in found]
+        if tag == "link":
+            self.loaded.append(str(found.get("href")))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th") and self.cell is not None:
+            self.rows[-1].append(" ".join("".join(self.cell).split()))
+            self.cell = None
+
+    def handle_data(self, data: str) -> None:
+        if self.cell is not None:
+            self.cell.append(data)
+
+
+def test_every_figure_of_the_table_is_made_of_rows_that_are_in_the_csv() -> None:
+    found = ablation(code=True)
+    page = Page(render(found, "report.csv"))
+    stored = {
+        (row["run_id"], row["metric"], int(row["step"])): float(row["value"])
+        for row in csv.DictReader(io.StringIO(rows_csv(found)))
+    }
+    traced = [row for row in page.rows if len(row) == 7 and row[2].startswith("experiments/7/runs/")]
+    known = {measure.title: measure for measure in [*measures("val/accuracy", True), *error_measures()]}
+    shown = {row[0]: row for row in page.rows if len(row) == 3}
+    by_measure: dict[tuple[str, str], list[float]] = {}
+    for variant, _, link, metric, steps, count, value in traced:
+        first, _, last = steps.partition("–")
+        used = [
+            stored[link.rpartition("/")[2], metric, step]
+            for step in range(int(first), int(last or first) + 1)
+            if (link.rpartition("/")[2], metric, step) in stored
+        ]
+        assert len(used) == int(count)
+        total = sum(used)
+        assert float(value) == pytest.approx(total if metric == "timing_s/step" else total / len(used))
+        by_measure.setdefault((metric, variant), []).append(float(value))
+    assert {metric for metric, _ in by_measure} == set(found.children[0].rows)
+
+    for title in ("groups kept by the filter", "tokens per solved problem", "wrong answer"):
+        measure = known[title]
+        cells = shown[f"{title}{measure.rule}"][1:]
+        for variant, cell in zip(FINAL, cells, strict=True):
+            expected = estimate(by_measure[measure.metric, variant])
+            assert expected.low is not None
+            assert expected.high is not None
+            low, high = figure(expected.low, measure.digits), figure(expected.high, measure.digits)
+            assert cell == f"{figure(expected.mean, measure.digits)} [{low}, {high}]"
+
+
+def test_the_file_needs_nothing_from_outside(tmp_path: Path) -> None:
+    html, rows = write_report(ablation(code=True), tmp_path / "report.html")
+    page = Page(html.read_text())
+    assert len(page.loaded) == 3  # the compared metric, the other curves, the verdicts
+    assert all(address.startswith("data:image/svg+xml;base64,") for address in page.loaded)
+    assert "@import" not in html.read_text()
+    assert "url(" not in html.read_text()
+    assert rows.name == "report.csv"
+
+
+def test_the_same_rows_give_the_same_file() -> None:
+    assert render(ablation(), "report.csv") == render(ablation(), "report.csv")
+
+
+def test_a_winner_is_named_only_where_intervals_separate() -> None:
+    assert conclusion(ablation()).startswith("tight wins on val/accuracy: its interval, 0.813 [0.775, 0.851]")
+    close = ablation()
+    close.children[0] = child("loose", 0, 0.9)
+    assert conclusion(close).startswith("No winner can be named.")
+    fewer = ablation(definition=ABLATION.model_copy(update={"maximise": False}))
+    assert conclusion(fewer).startswith("loose wins on val/accuracy")
+
+
+def test_what_separates_besides_is_marked_in_the_table() -> None:
+    found = lines(ablation(), measures("val/accuracy", True), "m")
+    clear = {line.measure.title: [variant for variant, cell in line.cells.items() if cell.best] for line in found}
+    assert clear["val/accuracy"] == ["tight"]
+    assert clear["groups kept by the filter"] == []  # the same in both
+    assert clear["response length (tokens)"] == []  # told, not judged
+
+
+def test_a_child_that_is_not_finished_is_left_out_and_told_of() -> None:
+    found = ablation()
+    found.children[5] = replace(child("tight", 2, 0.1, steps=4), status="RUNNING")
+    assert compared_step(found) == 8
+    assert "leash-tight-seed2 (last row at step 4, RUNNING)" in render(found, "report.csv")
+    line = lines(found, measures("val/accuracy", True), "m")[0]
+    assert [value.value for value in line.cells["tight"].values] == FINAL["tight"][:2]
+    del found.children[5]
+    assert "Not in MLflow: tight, seed 2." in render(found, "report.csv")
+
+
+def test_one_seed_or_none_makes_a_report_without_a_claim() -> None:
+    single = ablation(children=[child("loose", 0, 0.6), child("tight", 0, 0.9)])
+    html = render(single, "report.csv")
+    assert "No winner can be named: an interval needs two seeds" in html
+    assert "one seed" in html
+    assert "Nothing can be compared yet" in render(ablation(children=[]), "report.csv")
+
+
+def test_parts_without_rows_are_left_out() -> None:
+    assert "Verdicts over time" not in render(ablation(), "report.csv")
+    html = render(ablation(code=True), "report.csv")
+    assert "Verdicts over time" in html
+    assert "tokens per solved problem" in html
+
+
+def test_what_was_compared_is_told_by_the_settings_that_differ() -> None:
+    page = Page(render(ablation(), "report.csv"))
+    assert ["algorithm.kl.coef", "0.01", "0.1"] in page.rows
+    assert not any(row[:1] in (["rollout.n"], ["train.seed"]) for row in page.rows)
+
+
+def test_names_are_text_and_not_html() -> None:
+    found = ablation(command_line="data.train=<script>alert(1)</script>")
+    assert "<script>alert" not in render(found, "report.csv")
+
+
+def test_a_value_that_is_not_a_number_is_no_value() -> None:
+    broken = child("loose", 0, 0.6)
+    broken.rows["filter/kept_share"][-1] = Row(8, float("nan"), 8)
+    kept = next(measure for measure in measures("val/accuracy", True) if measure.metric == "filter/kept_share")
+    assert value_of(kept, broken, 8) is None
+    assert value_of(kept, child("loose", 1, 0.6), 8) is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"), [(-0.0001, 3, "0.000"), (12345.678, 1, "12 345.7"), (2.0, 0, "2")]
+)
+def test_numbers_are_written_plainly(value: float, digits: int, text: str) -> None:
+    assert figure(value, digits) == text
+
+
+def test_rows_are_read_from_mlflow_newest_entry_and_last_row_first(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.create_experiment("leash")
+    with pytest.raises(TrackingError, match="has no experiment 'lash'"):
+        read_rows("lash", uri)
+    with pytest.raises(TrackingError, match="holds no ablation"):
+        read_rows("leash", uri)
+    definition = ABLATION.model_dump_json()
+    parent = client.create_run(experiment, start_time=1, tags={DEFINITION: definition}).info.run_id
+
+    def entry(seed: int, start: int, rows: list[Metric]) -> str:
+        tags = {"mlflow.parentRunId": parent, "ares.variant": "tight", "ares.seed": str(seed)}
+        run_id = client.create_run(experiment, start, tags, run_name=f"leash-tight-seed{seed}").info.run_id
+        client.log_batch(run_id, metrics=rows)
+        return str(run_id)
+
+    entry(1, 2, [Metric("val/accuracy", 0.1, 10, 0)])
+    again = entry(1, 3, [Metric("val/accuracy", 0.2, 20, 0), Metric("val/accuracy", 0.3, 30, 0)])
+    other = entry(0, 4, [Metric("val/accuracy", 0.5, 40, 0)])
+    client.create_run(experiment, 5, run_name="a single run of the same experiment")
+
+    found = read_rows("leash", uri)
+    assert (found.run_id, found.definition) == (parent, ABLATION)
+    assert [(each.run_id, each.seed) for each in found.children] == [(other, 0), (again, 1)]
+    assert found.children[1].rows == {"val/accuracy": [Row(0, 0.3, 30)]}
+    assert found.repeated == ["leash-tight-seed1"]
+    assert re.search("Trained more than once, the newest entry counts: leash-tight-seed1", render(found, "report.csv"))

@@ -1,0 +1,251 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from ares.config.profiles import differences, fingerprint, from_dict, load, override, profile_names
+from ares.config.run import Config, ConfigError
+
+MINIMAL = "model: {path: somewhere}\ndata: {train: problems.jsonl}\n"
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Any:
+    def write(text: str, name: str = "mine.yaml") -> str:
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def refusal(name: str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(name, list(overrides))
+    return str(caught.value)
+
+
+# ---- validation ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("algorithm.kl.knd=fixed", "algorithm.kl.knd is unknown (did you mean kind?)"),
+        ("rolout.n=4", "rolout is unknown (did you mean rollout?)"),
+        ("learner.zzz=4", "learner.zzz is unknown (known: lr, warmup_steps"),
+    ],
+)
+def test_an_unknown_key_is_an_error_that_names_the_nearest(wrong: str, said: str) -> None:
+    assert said in refusal("tiny-math", wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ("rollout.n=1", "rollout.n"),
+        ("rollout.n=many", "rollout.n"),
+        ("rollout.top_p=1.5", "rollout.top_p"),
+        ("learner.lr=0", "learner.lr"),
+        ("learner.lr=nan", "learner.lr"),
+        ("algorithm.kl.kind=fix", "algorithm.kl.kind"),
+        ("algorithm.difficulty.alpha_init={easy: 1, medium: 1, hrad: 1}", "algorithm.difficulty.alpha_init"),
+        ("data.format_prompt=no place", "data: format_prompt has no {prompt}"),
+        ("algorithm.kl={kind: bucket_beta, placement: reward}", "algorithm.kl: kind=bucket_beta"),
+        ("algorithm.kl={penalty: full, placement: reward, kind: fixed}", "algorithm.kl: penalty=full"),
+        ("learner={sharded: true, offload_optimizer: true}", "offload_optimizer is for whole weights"),
+        ("algorithm.policy.old_log_probs=engine", "algorithm.policy.old_log_probs=engine leaves out"),
+        ("learner.global_batch_prompts=7", "learner.global_batch_prompts (7) must divide rollout.prompts (16)"),
+        # What the mathematics would refuse only in the middle of a run is refused here.
+        ("algorithm.filter={low: 0.9, high: 0.1}", "algorithm.filter: low"),
+        ("algorithm.difficulty.alpha_init={easy: 1}", "algorithm.difficulty.alpha_init"),
+        ("algorithm.difficulty={alpha_min: 1, alpha_max: 0.5}", "algorithm.difficulty: alpha_min"),
+        ("algorithm.kl.coef=-1", "algorithm.kl.coef"),
+        ("algorithm.kl.coef=nan", "algorithm.kl.coef"),
+        ("algorithm.kl={kind: adaptive, target: 0}", "algorithm.kl: kind=adaptive"),
+        ("algorithm.overlong.soft_punish_cache=73", "algorithm.overlong.soft_punish_cache"),
+        ("learner.betas=[0.9, 1.0]", "learner.betas"),
+        ("algorithm.kl={kind: fixed, coef: {easy: 1, medium: 1, hard: 1}}", "algorithm.kl: kind=fixed"),
+        ("algorithm.kl={kind: adaptive, target: {easy: 1, medium: 1, hard: 1}}", "algorithm.kl: kind=adaptive"),
+    ],
+)
+def test_a_bad_value_is_an_error_that_names_the_field(wrong: str, field: str) -> None:
+    assert field in refusal("tiny-math", wrong)
+
+
+def test_an_error_in_a_field_of_several_types_names_the_field_and_no_type_of_python() -> None:
+    said = refusal("tiny-math", "algorithm.difficulty.alpha_init={easy: 1}")
+    assert "algorithm.difficulty.alpha_init: no value for medium, hard" in said
+    assert "function" not in said
+
+
+def test_every_error_of_a_profile_is_told_at_once(profile: Any) -> None:
+    said = refusal(profile("model: {}\nrollout: {n: 0}\nfoo: 1\n"))
+    assert "model.path is missing" in said
+    assert "data is missing" in said
+    assert "rollout.n" in said
+    assert "foo is unknown" in said
+
+
+def test_a_section_that_is_no_mapping_is_an_error_that_names_it(profile: Any) -> None:
+    assert "rollout" in refusal(profile(MINIMAL + "rollout: 3\n"))
+    assert "mapping" in refusal(profile("- a\n- b\n"))
+
+
+# ---- profiles ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in profile_names() if name != "base"])
+def test_every_shipped_profile_loads(name: str) -> None:
+    assert isinstance(load(name), Config)
+
+
+def test_base_is_a_fragment_that_lacks_only_model_and_data() -> None:
+    said = refusal("base")
+    assert "model is missing" in said
+    assert "data is missing" in said
+    assert said.count(";") == 1
+
+
+def test_extends_lays_a_profile_over_another_field_by_field(profile: Any) -> None:
+    grandparent = profile(MINIMAL + "rollout: {n: 4, prompts: 8}\ntrain: {steps: 7}\n", "a.yaml")
+    parent = profile(f"extends: {grandparent}\nrollout: {{n: 6}}\n", "b.yaml")
+    found = load(profile(f"extends: {parent}\ntrain: {{seed: 3}}\n", "c.yaml"))
+    assert (found.rollout.n, found.rollout.prompts, found.train.steps, found.train.seed) == (6, 8, 7, 3)
+
+
+def test_an_error_names_the_whole_chain_of_profiles(profile: Any) -> None:
+    parent = profile("rollout: {n: 0}\n", "b.yaml")
+    assert refusal(profile(f"extends: {parent}\n{MINIMAL}", "c.yaml")).startswith("c.yaml ← b.yaml: ")
+
+
+@pytest.mark.parametrize("circle", [["a"], ["a", "b"], ["a", "b", "c"]])
+def test_extends_in_a_circle_is_an_error(circle: list[str], tmp_path: Path) -> None:
+    for name, beneath in zip(circle, [*circle[1:], circle[0]], strict=True):
+        (tmp_path / f"{name}.yaml").write_text(f"extends: {tmp_path / beneath}.yaml\n{MINIMAL}")
+    assert "circle" in refusal(str(tmp_path / "a.yaml"))
+
+
+def test_an_absent_profile_is_an_error_that_names_the_nearest() -> None:
+    assert "Did you mean tiny-math?" in refusal("tiny-mth")
+    assert "There is no profile" in refusal("absent.yaml")
+
+
+def test_a_profile_that_is_not_yaml_is_an_error_that_names_the_file(profile: Any) -> None:
+    path = profile("a: [1\n")
+    assert refusal(path).startswith(path)
+
+
+# ---- overrides -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "read", "value"),
+    [
+        ("learner.lr=1e-6", lambda c: c.learner.lr, 1e-6),
+        ("learner.lr=2.5E-5", lambda c: c.learner.lr, 2.5e-5),
+        ("rollout.n=3", lambda c: c.rollout.n, 3),
+        ("data.validation=null", lambda c: c.data.validation, None),
+        ("algorithm.aepo.enabled=false", lambda c: c.algorithm.aepo.enabled, False),
+        ("learner.betas=[0.8, 0.9]", lambda c: c.learner.betas, (0.8, 0.9)),
+        ("data.format_prompt=a=b {prompt}", lambda c: c.data.format_prompt, "a=b {prompt}"),
+        ("algorithm.kl.coef={easy: 1, medium: 2, hard: 3}", lambda c: c.algorithm.kl.coef,
+         {"easy": 1.0, "medium": 2.0, "hard": 3.0}),
+    ],
+)  # fmt: skip
+def test_a_dotted_override_sets_one_field(given: str, read: Any, value: Any) -> None:
+    assert read(load("tiny-math", [given])) == value
+
+
+def test_the_last_override_of_a_field_wins() -> None:
+    assert load("tiny-math", ["train.seed=1", "train.seed=2"]).train.seed == 2
+
+
+@pytest.mark.parametrize("wrong", ["rollout.n", "=3", "rollout.n.deep=3", "rollout.n=[1"])
+def test_a_malformed_override_is_an_error_that_quotes_it(wrong: str) -> None:
+    assert repr(wrong) in refusal("tiny-math", wrong)
+
+
+def test_an_override_of_a_configuration_leaves_the_rest_as_it_was() -> None:
+    before = load("tiny-math", ["train.seed=5"])
+    after = override(before, ["rollout.n=3"])
+    assert differences(before, after) == ["rollout.n: 8 → 3"]
+    assert before.rollout.n == 8
+
+
+def test_a_configuration_survives_its_way_through_json() -> None:
+    before = load("tiny-math", ["algorithm.kl.coef={easy: 1, medium: 2, hard: 3}"])
+    after = from_dict(json.loads(json.dumps(before.model_dump(mode="json"))), "run.json")
+    assert after == before
+    assert fingerprint(after) == fingerprint(before)
+
+
+# ---- the fingerprint -----------------------------------------------------------------------------------------------
+
+
+def _fields(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, bool]]:
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from _fields(value, f"{prefix}{name}.")
+        else:
+            extra = field.json_schema_extra
+            yield f"{prefix}{name}", field, isinstance(extra, dict) and extra.get("affects_results") is False
+
+
+FIELDS = list(_fields(load("tiny-math")))
+NO_EFFECT = {
+    "train.steps", "train.checkpoint_every", "train.keep_checkpoints",
+    "tracking.uri", "tracking.experiment", "tracking.samples", "tracking.parent_run", "tracking.tags",
+    "rollout.vllm.cpu_cache_gib", "rollout.vllm.gpu_memory", "rollout.max_mismatch", "rollout.placement",
+    "learner.offload_optimizer",
+    "reward.code.provider", "reward.code.workers", "reward.code.min_isolation",
+}  # fmt: skip
+
+
+def _other(path: str, field: Any, value: Any) -> Any:
+    """Another value of a field, whether or not it would pass the validators of its section."""
+    choices = [choice for choice in get_args(field.annotation) if not isinstance(choice, type)]
+    if isinstance(value, bool):
+        return not value
+    if choices and value in choices:
+        return next((choice for choice in choices if choice != value), "another")
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, tuple):
+        return tuple(reversed(value))
+    if isinstance(value, dict):
+        return value | {"another": "another"}
+    return "another" if value is None or isinstance(value, str) else value
+
+
+def _replaced(section: BaseModel, path: list[str], value: Any) -> BaseModel:
+    if len(path) == 1:
+        return section.model_copy(update={path[0]: value})
+    return section.model_copy(update={path[0]: _replaced(getattr(section, path[0]), path[1:], value)})
+
+
+@pytest.mark.parametrize(("path", "field", "inert"), FIELDS, ids=[path for path, _, _ in FIELDS])
+def test_the_fingerprint_changes_with_a_field_if_and_only_if_the_field_changes_results(
+    path: str, field: Any, inert: bool
+) -> None:
+    before = load("tiny-math")
+    value: Any = before
+    for name in path.split("."):
+        value = getattr(value, name)
+    other = _other(path, field, value)
+    assert other != value
+    after = _replaced(before, path.split("."), other)
+    assert isinstance(after, Config)
+    assert inert == (path in NO_EFFECT)
+    assert (fingerprint(after) == fingerprint(before)) == inert
+    assert [line.partition(":")[0] for line in differences(before, after)] == ([] if inert else [path])
+
+
+def test_differences_tell_old_and_new_value() -> None:
+    before, after = load("tiny-math"), load("tiny-math", ["rollout.n=4", "algorithm.aepo.enabled=false"])
+    assert differences(before, after) == ["algorithm.aepo.enabled: True → False", "rollout.n: 8 → 4"]
+    assert differences(before, before) == []

@@ -1,0 +1,153 @@
+"""A data set is checked row by row: every reason is found, nothing good is refused, own solutions are judged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ares.config.reward import CodeConfig
+from ares.config.run import DataConfig
+from ares.data.check import Checked, check_rows, check_solutions
+from ares.data.problems import DataError, load_problems
+from sandbox import SandboxPool
+from tests.ares.builders import tokenizer
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+MATH = {"id": "a", "prompt": "1+1=?", "answer": "2"}
+CODE = {
+    "id": "a",
+    "prompt": "Write inc.",
+    "test_cases": ["assert inc(1) == 2", "assert inc(2) == 3"],
+    "solution": "def inc(x): return x + 1",
+}
+
+
+def written(path: Path, rows: list[Any]) -> str:
+    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
+    return str(path)
+
+
+def checked(source: str, code: bool, solutions: bool = False, **settings: Any) -> Checked:
+    found = check_rows(source, "train", DataConfig(train=source, **settings), code)
+    if solutions:
+        with SandboxPool() as pool:
+            check_solutions(found, CodeConfig(), pool, lambda done, total: None)
+    return found
+
+
+def findings(found: Checked) -> list[tuple[int, str]]:
+    return [(finding.row, finding.what) for finding in found.findings]
+
+
+def test_every_wrong_row_is_named_with_every_reason(tmp_path: Path) -> None:
+    rows = [
+        MATH,
+        '{"id": ',
+        MATH | {"prompt": " ", "answer": None},
+        "[1]",
+        {"id": "b", "prompt": "2+2=?", "answer": " "},
+        {"id": "c", "prompt": 7, "answer": "7"},
+        {"id": "d", "answer": "7"},
+        {"prompt": "3+3=?", "answer": "6"},
+    ]
+    found = checked(written(tmp_path / "p.jsonl", rows), code=False)
+    assert [(row, what.split(":")[0].split(",")[0]) for row, what in findings(found)] == [
+        (2, "not JSON"),
+        (3, "id 'a' is a duplicate of row 1"),
+        (3, "column 'answer' is missing or null. Name it with data.answer_key=…"),
+        (3, "the prompt is empty"),
+        (4, "a row is a JSON object"),
+        (5, "the answer is empty"),
+        (6, "a prompt is text or a list of messages whose role and content are text"),
+        (7, "column 'prompt' is missing or null. Name it with data.prompt_key=…"),
+        (8, "column 'id' is missing or null"),
+    ]
+    assert (found.rows, found.good, found.counts()["rows with an error"]) == (8, False, 7)
+
+
+def test_code_rows_without_tests_and_with_tests_that_are_no_python_are_named(tmp_path: Path) -> None:
+    rows = [
+        CODE,
+        CODE | {"id": "b", "test_cases": []},
+        CODE | {"id": "c", "test_cases": ["assert inc(1) == 2", "assert inc(1) ="]},
+        CODE | {"id": "d", "test_cases": ["# assert nothing"]},
+        CODE | {"id": "e", "setup": "def"},
+        CODE | {"id": "f", "test_cases": '["assert'},
+    ]
+    found = checked(written(tmp_path / "p.jsonl", rows), code=True)
+    assert [(row, what[:20]) for row, what in findings(found)] == [
+        (2, "there is no test"),
+        (3, "test 2 does not pars"),
+        (4, "test 1 has no statem"),
+        (5, "setup does not parse"),
+        (6, "test_cases is not re"),
+    ]
+    assert list(found.problems) == [1]
+
+
+@pytest.mark.parametrize(("code", "row"), [(False, MATH), (True, CODE)])
+def test_what_loads_is_good_and_what_is_good_loads(code: bool, row: dict[str, Any], tmp_path: Path) -> None:
+    source = tmp_path / "p.parquet"
+    verl = {"prompt": [{"role": "user", "content": "1+1=?"}], "reward_model": {"ground_truth": "assert f() == 2"}}
+    for rows in ([row, row | {"id": "b"}], [verl]):
+        pd.DataFrame(rows).to_parquet(source)
+        assert checked(str(source), code).good
+        assert len(load_problems(str(source), "train", DataConfig(train="x"), tokenizer(), code)) == len(rows)
+
+
+def test_sizes_duplicates_and_overlong_prompts_are_counted_and_allowed(tmp_path: Path) -> None:
+    rows = [CODE, CODE | {"id": "b", "solution": None}, CODE | {"id": "c", "prompt": "Write " * 30}]
+    source = written(tmp_path / "p.jsonl", rows)
+    found = check_rows(source, "train", DataConfig(train=source, max_prompt_length=40), True, tokenizer())
+    counts = found.counts()
+    assert found.good
+    assert (counts["rows"], counts["tests"], counts["tests per row"]) == (3, 6, "2 to 2, mean 2.0")
+    assert (counts["rows without a solution"], counts["prompts left out as overlong"]) == (1, 1)
+    assert counts["duplicate prompts"] == "1: row 2 repeats row 1"
+    whole = load_problems(source, "train", DataConfig(train=source), tokenizer(), True)
+    assert found.prompt_tokens == [len(ids) for ids in whole.frame["prompt_token_ids"]]
+    assert not check_rows(source, "train", DataConfig(train=source, max_prompt_length=2), True, tokenizer()).good
+
+
+def test_a_set_whose_own_solutions_fail_is_refused_with_the_list(tmp_path: Path) -> None:
+    rows = [
+        CODE,
+        CODE | {"id": "b", "solution": "def inc(x): return 2"},
+        CODE | {"id": "c", "solution": "def inc(x) return 2"},
+        CODE | {"id": "d", "solution": None},
+    ]
+    found = checked(written(tmp_path / "p.jsonl", rows), code=True, solutions=True)
+    assert [(each.row, each.id, each.error_type, each.test) for each in found.failures] == [
+        (2, "b", "wrong_answer", "assert inc(2) == 3"),
+        (3, "c", "syntax_error", "assert inc(1) == 2"),
+    ]
+    assert (found.accepted, found.good, found.findings) == (1, False, [])
+
+
+def test_a_slow_solution_is_no_wrong_one_and_is_told(tmp_path: Path) -> None:
+    source = written(
+        tmp_path / "p.jsonl", [CODE | {"solution": "def inc(x):\n    sum(range(2000000))\n    return x + 1"}]
+    )
+    found = check_rows(source, "train", DataConfig(train=source), True)
+    with SandboxPool() as pool:
+        check_solutions(found, CodeConfig(cpu_seconds=0.001), pool, lambda done, total: None)
+    assert found.good
+    assert found.counts()["solutions slower than reward.code.cpu_seconds"] == "1: a"
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no rows"):
+        checked(written(tmp_path / "p.jsonl", []), code=True)
+    with pytest.raises(DataError, match=r"absent\.jsonl"):
+        checked(str(tmp_path / "absent.jsonl"), code=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "count"), [("humaneval/HumanEval.jsonl.gz", 164), ("mbpp/mbpp.jsonl", 974)])
+def test_the_published_sets_are_good(file: str, count: int) -> None:
+    if not (DATA / file).exists():
+        pytest.skip(f"no data at {DATA / file}")
+    found = checked(str(DATA / file), code=True, solutions=True)
+    assert (found.good, found.accepted, found.rows) == (True, count, count)

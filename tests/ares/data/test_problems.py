@@ -1,0 +1,265 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from datasets import Dataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from ares.config.run import DataConfig
+from ares.data.problems import Cursor, DataError, Problems, load_problems
+from tests.ares.builders import MODEL, tokenizer
+
+GOOD = {"id": "a", "prompt": "1+1=?", "answer": "2"}
+
+
+def jsonl(path: Path, rows: list[Any]) -> str:
+    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
+    return str(path)
+
+
+def read(source: str, **settings: Any) -> Problems:
+    return load_problems(source, "train", DataConfig(train=source, **settings), tokenizer())
+
+
+def refusal(source: str, **settings: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        read(source, **settings)
+    return str(caught.value)
+
+
+# ---- what is understood --------------------------------------------------------------------------------------------
+
+
+def test_a_row_becomes_the_chat_templates_prompt_and_its_tokens(tmp_path: Path) -> None:
+    problems = read(jsonl(tmp_path / "p.jsonl", [GOOD]))
+    (row,) = problems.frame.to_dict("records")
+    assert row["prompt"] == "<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer().decode(row["prompt_token_ids"]) == row["prompt"]
+    assert (row["id"], row["answer"], problems.overlong, len(problems)) == ("a", "2", 0, 1)
+
+
+def test_the_format_prompt_is_put_around_the_problem(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": "{x} {prompt}"}])
+    found = read(source, format_prompt="Solve {prompt}, {y}.").frame["prompt"][0]
+    assert "user\nSolve {x} {prompt}, {y}.<|im_end|>" in found
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_chat_messages_are_kept_turn_by_turn(suffix: str, tmp_path: Path) -> None:
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1=?"}]
+    path = tmp_path / f"p.{suffix}"
+    if suffix == "jsonl":
+        jsonl(path, [GOOD | {"prompt": turns}])
+    else:
+        pd.DataFrame([GOOD | {"prompt": turns}]).to_parquet(path)
+    (found,) = read(str(path), format_prompt="not used: {prompt}").frame["prompt"]
+    assert found == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_verls_parquet_rows_are_understood(tmp_path: Path) -> None:
+    rows = [
+        {
+            "data_source": "openai/gsm8k",
+            "prompt": [{"role": "user", "content": f"{i}+1=?"}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": str(i + 1)},
+            "extra_info": {"split": "train", "index": i},
+        }
+        for i in range(3)
+    ]
+    pd.DataFrame(rows).to_parquet(tmp_path / "verl.parquet")
+    frame = read(str(tmp_path / "verl.parquet")).frame
+    assert frame["answer"].tolist() == ["1", "2", "3"]
+    assert frame["id"].tolist() == ["0", "1", "2"]
+    assert frame["data_source"].tolist() == ["openai/gsm8k"] * 3
+    assert [info["index"] for info in frame["extra_info"]] == [0, 1, 2]
+
+
+def test_a_verl_row_without_a_ground_truth_is_named(tmp_path: Path) -> None:
+    rows = [{"prompt": "a", "reward_model": {"ground_truth": "1"}}, {"prompt": "b", "reward_model": {"style": "rule"}}]
+    assert "p.jsonl:2: reward_model has no ground_truth" in refusal(jsonl(tmp_path / "p.jsonl", rows))
+    pd.DataFrame(rows).to_parquet(tmp_path / "p.parquet")  # where the absent key becomes a null
+    assert "p.parquet:2: reward_model has no ground_truth" in refusal(str(tmp_path / "p.parquet"))
+
+
+def test_columns_are_found_by_their_configured_names_and_others_are_kept(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "p.jsonl", [{"key": 7, "problem": "1+1=?", "solution": 2, "level": 3}])
+    (row,) = read(source, prompt_key="problem", answer_key="solution", id_key="key").frame.to_dict("records")
+    assert (row["id"], row["answer"], row["level"]) == ("7", "2", 3)
+    assert "problem" not in row
+
+
+def test_without_an_id_column_the_row_number_names_a_problem(tmp_path: Path) -> None:
+    rows = [{"prompt": "a", "answer": "1"}, {"prompt": "b", "answer": "2"}]
+    assert read(jsonl(tmp_path / "p.jsonl", rows)).frame["id"].tolist() == ["0", "1"]
+
+
+def test_a_hugging_face_data_set_in_a_local_folder_is_read_by_its_path(tmp_path: Path) -> None:
+    folder = tmp_path / "hub" / "data"
+    folder.mkdir(parents=True)
+    Dataset.from_list([GOOD]).to_parquet(folder / "train-00000-of-00001.parquet")
+    Dataset.from_list([GOOD | {"id": "held-out"}]).to_parquet(folder / "test-00000-of-00001.parquet")
+    source = str(tmp_path / "hub")
+    configured = DataConfig(train=source)
+    assert load_problems(source, "train", configured, tokenizer()).frame["id"].tolist() == ["a"]
+    assert load_problems(source, "test", configured, tokenizer()).frame["id"].tolist() == ["held-out"]
+    with pytest.raises(DataError, match="a data set with a split 'dev'"):
+        load_problems(source, "dev", configured, tokenizer())
+
+
+def test_overlong_prompts_are_left_out_and_counted(tmp_path: Path) -> None:
+    rows = [GOOD, GOOD | {"id": "b", "prompt": "1+1=? " * 20}, GOOD | {"id": "c"}]
+    source = jsonl(tmp_path / "p.jsonl", rows)
+    whole = read(source)
+    limit = len(whole.frame["prompt_token_ids"][0])
+    problems = read(source, max_prompt_length=limit)
+    assert problems.frame["id"].tolist() == ["a", "c"]
+    assert problems.overlong == 1
+    assert whole.overlong == 0
+
+
+def test_rows_are_looked_up_by_id_in_the_order_asked_for(tmp_path: Path) -> None:
+    problems = read(jsonl(tmp_path / "p.jsonl", [GOOD | {"id": name} for name in "abc"]))
+    assert problems.rows(["c", "a", "c"])["id"].tolist() == ["c", "a", "c"]
+    assert problems.first(2).frame["id"].tolist() == ["a", "b"]
+    assert len(problems.first(None)) == 3
+
+
+def test_the_digest_covers_what_is_asked_and_graded_and_nothing_of_the_file(tmp_path: Path) -> None:
+    digest = read(jsonl(tmp_path / "p.jsonl", [GOOD])).digest()
+    assert read(jsonl(tmp_path / "q.jsonl", [GOOD])).digest() == digest
+    for key in GOOD:
+        assert read(jsonl(tmp_path / "q.jsonl", [GOOD | {key: "9"}])).digest() != digest
+
+
+# ---- what is refused, and how --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ({"id": "b", "prompt": "2+2=?"}, "p.jsonl:2: column 'answer' is missing or null (1 such rows)"),
+        (GOOD | {"id": "b", "answer": None}, "p.jsonl:2: column 'answer' is missing or null (1 such rows)"),
+        (GOOD | {"id": "b", "prompt": None}, "p.jsonl:2: column 'prompt' is missing or null (1 such rows)"),
+        (GOOD | {"id": None}, "p.jsonl:2: column 'id' is missing or null (1 such rows)"),
+        (GOOD | {"id": "b", "answer": " "}, "p.jsonl:2: the answer is empty"),
+        (GOOD | {"id": "b", "prompt": ""}, "p.jsonl:2: the prompt is empty"),
+        (GOOD | {"id": "b", "prompt": " \n"}, "p.jsonl:2: the prompt is empty"),
+        (GOOD | {"id": "b", "prompt": []}, "p.jsonl:2: a prompt is text or a list of messages"),
+        (GOOD | {"id": "b", "prompt": 7}, "p.jsonl:2: a prompt is text or a list of messages"),
+        (GOOD | {"id": "b", "prompt": [{"role": "user"}]}, "p.jsonl:2: a prompt is text or a list of messages"),
+        (GOOD | {"id": "b", "prompt": ["hello"]}, "p.jsonl:2: a prompt is text or a list of messages"),
+        (GOOD | {"id": "b", "prompt": [{"role": "user", "content": " "}]}, "p.jsonl:2: the prompt is empty"),
+        # Neither None nor a list of parts may reach the model as its Python text.
+        (GOOD | {"id": "b", "prompt": [{"role": "user", "content": None}]}, "p.jsonl:2: a prompt is text or a list"),
+        (GOOD | {"id": "b", "prompt": [{"role": "user", "content": [{"type": "text", "text": "1+1=?"}]}]},
+         "p.jsonl:2: a prompt is text or a list of messages"),
+        (GOOD, "p.jsonl:2: id 'a' is a duplicate of row 1"),
+        ('{"id": "b", "prompt": ', "p.jsonl:2: not JSON"),
+        ("[1, 2]", "p.jsonl:2: a row is a JSON object, this is list"),
+    ],
+)  # fmt: skip
+def test_a_bad_row_is_an_error_that_names_file_row_and_column(second: Any, said: str, tmp_path: Path) -> None:
+    assert said in refusal(jsonl(tmp_path / "p.jsonl", [GOOD, second]))
+
+
+def test_blank_lines_do_not_shift_the_rows_that_errors_name(tmp_path: Path) -> None:
+    rows = ["", GOOD, "", GOOD | {"id": "b"}, "", GOOD | {"id": "c", "prompt": ""}]
+    assert "p.jsonl:6: the prompt is empty" in refusal(jsonl(tmp_path / "p.jsonl", rows))
+    rows[-1] = GOOD | {"id": "c", "answer": None}
+    assert "p.jsonl:6: column 'answer'" in refusal(jsonl(tmp_path / "p.jsonl", rows))
+    rows[-1] = GOOD
+    assert "p.jsonl:6: id 'a' is a duplicate of row 2" in refusal(jsonl(tmp_path / "p.jsonl", rows))
+
+
+@pytest.mark.parametrize(("key", "setting"), [("prompt", "data.prompt_key"), ("answer", "data.answer_key")])
+def test_a_missing_column_is_named_with_the_columns_there_are_and_the_setting(
+    key: str, setting: str, tmp_path: Path
+) -> None:
+    row = {name: value for name, value in GOOD.items() if name != key} | {"other": "x"}
+    said = refusal(jsonl(tmp_path / "p.jsonl", [row]))
+    assert said.startswith(f"{tmp_path / 'p.jsonl'}: column {key!r} is missing (columns: ")
+    assert "other" in said
+    assert f"{setting}=…" in said
+
+
+def test_a_file_without_rows_is_an_error(tmp_path: Path) -> None:
+    assert "p.jsonl: no rows" in refusal(jsonl(tmp_path / "p.jsonl", []))
+
+
+@pytest.mark.parametrize("name", ["absent.jsonl", "absent.parquet"])
+def test_a_file_that_is_not_there_is_an_error_that_names_it(name: str, tmp_path: Path) -> None:
+    assert refusal(str(tmp_path / name)).startswith(f"{tmp_path / name}: ")
+
+
+@pytest.mark.parametrize("name", ["p.jsonl", "p.parquet"])
+def test_a_file_of_another_kind_is_an_error_that_names_it(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"\xff\xfe\x00")
+    assert refusal(str(tmp_path / name)).startswith(f"{tmp_path / name}: ")
+
+
+def test_a_data_set_that_is_not_there_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:
+    assert "neither a .jsonl or .parquet file nor a data set with a split 'train'" in refusal(str(tmp_path / "absent"))
+
+
+def test_a_tokenizer_without_a_chat_template_is_an_error_that_names_it(tmp_path: Path) -> None:
+    bare = AutoTokenizer.from_pretrained(MODEL)
+    bare.chat_template = None
+    source = jsonl(tmp_path / "p.jsonl", [GOOD])
+    with pytest.raises(DataError, match=f"{MODEL}: the tokenizer has no chat template"):
+        load_problems(source, "train", DataConfig(train=source), bare)
+
+
+def test_prompts_that_are_all_overlong_are_an_error_that_tells_the_shortest(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": "1+1=? " * 5}, GOOD | {"id": "b"}])
+    shortest = min(map(len, read(source).frame["prompt_token_ids"]))
+    said = refusal(source, max_prompt_length=3)
+    assert f"all 2 prompts are longer than data.max_prompt_length=3 (the shortest has {shortest} tokens)" in said
+
+
+# ---- the cursor ----------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**31), size=st.integers(1, 30), counts=st.lists(st.integers(1, 7), max_size=20))
+@settings(max_examples=50, deadline=None)
+def test_every_epoch_is_a_permutation_however_it_is_taken(seed: int, size: int, counts: list[int]) -> None:
+    cursor = Cursor(seed, size)
+    taken = [row for count in counts for row in cursor.take(count)]
+    assert len(taken) == sum(counts)
+    for start in range(0, len(taken), size):
+        epoch = taken[start : start + size]
+        assert len(set(epoch)) == len(epoch)
+        assert set(epoch) <= set(range(size))
+    assert taken == Cursor(seed, size).take(max(len(taken), 1))[: len(taken)]
+
+
+@given(data=st.data(), size=st.integers(1, 20), counts=st.lists(st.integers(1, 9), min_size=2, max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_a_cursor_goes_on_from_its_state(data: st.DataObject, size: int, counts: list[int]) -> None:
+    skip = data.draw(st.sets(st.integers(0, size - 1), max_size=size - 1))
+    straight, resumed = Cursor(3, size), Cursor(3, size)
+    for count in counts:
+        state = json.loads(json.dumps(resumed.state_dict()))
+        resumed = Cursor(3, size)
+        resumed.load_state_dict(state)
+        expected = straight.take(count, skip.__contains__)
+        assert resumed.take(count, skip.__contains__) == expected
+        assert not skip & set(expected)
+
+
+def test_epochs_and_seeds_differ_in_order() -> None:
+    cursor = Cursor(0, 50)
+    first, second = cursor.take(50), cursor.take(50)
+    assert first != second
+    assert Cursor(1, 50).take(50) != first
+
+
+def test_a_skip_set_that_leaves_nothing_is_an_error() -> None:
+    with pytest.raises(DataError, match="nothing is left to train on"):
+        Cursor(0, 3).take(1, {0, 1, 2}.__contains__)

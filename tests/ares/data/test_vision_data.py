@@ -1,0 +1,180 @@
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from ares.config.run import ConfigError, DataConfig
+from ares.data.media import path_of
+from ares.data.problems import DataError, load_problems
+from ares.tiny import pictures
+from tests.ares.builders import config
+from tests.ares.builders import tokenizer as text_tokenizer
+from tests.ares.vision_builders import CHART, DOTS, MODEL, image, load, problems, tokenizer
+
+MARK = "<|image_pad|>"
+
+
+def marks(tokens: list[int], mark: str = MARK) -> int:
+    return tokens.count(tokenizer().convert_tokens_to_ids(mark))
+
+
+def test_a_picture_takes_the_place_of_its_mark_with_as_many_tokens_as_it_needs(tmp_path: Path) -> None:
+    small, large = image(tmp_path, "small.png", (32, 32)), image(tmp_path, "large.png", (64, 48))
+    row = {"prompt": "<image>Left or <image>right?", "images": [str(small), str(large)]}
+    found = problems(tmp_path, row, {"prompt": "And you?"}).frame
+    assert [path_of(name) for name in found["media_references"][0]] == [str(small), str(large)]
+    assert found["media_references"][1] == []
+    assert marks(found["prompt_token_ids"][0]) == 4 * 4 + 8 * 6  # 8 × 8 pixels a token
+    assert found["prompt"][0].count(MARK) == 2  # one each: what a person reads
+    text = found["prompt"][0]
+    assert text.index("Left") > text.index(MARK)
+    assert text.rindex(MARK) < text.index("right")
+
+
+@pytest.mark.parametrize("pixels", [{"max_pixels": 1024}, {"min_pixels": 4096}])
+def test_pixels_are_bounded(tmp_path: Path, pixels: dict[str, int]) -> None:
+    row = {"prompt": "<image>?", "images": [str(image(tmp_path, "a.png", (48, 48)))]}
+    tokens = marks(problems(tmp_path, row, **pixels).frame["prompt_token_ids"][0])
+    assert tokens == (16 if "max_pixels" in pixels else 64)
+
+
+def test_prompts_that_are_too_long_with_their_pictures_are_left_out_and_counted(tmp_path: Path) -> None:
+    small, large = image(tmp_path, "small.png"), image(tmp_path, "large.png", (64, 64))
+    rows = [{"prompt": "<image>?", "images": [str(path)]} for path in (small, large)]
+    found = problems(tmp_path, *rows, max_prompt_length=40)
+    assert (len(found), found.overlong) == (1, 1)
+    assert path_of(found.frame["media_references"][0][0]) == str(small)
+
+
+def test_every_way_to_hold_an_image_gives_the_same_picture(tmp_path: Path) -> None:
+    path = image(tmp_path / "here", "a.png")
+    content = path.read_bytes()
+    forms: list[Any] = [
+        [str(path)],
+        [content],
+        [{"bytes": content, "path": None}],
+        [{"bytes": None, "path": str(path)}],
+    ]
+    frame = pd.DataFrame({"prompt": "<image>?", "answer": "1", "images": forms})
+    for number, form in enumerate(forms):
+        frame.iloc[[number]].to_parquet(tmp_path / f"{number}.parquet")
+        found = load(tmp_path / f"{number}.parquet")
+        assert found.frame["media_references"][0][0].endswith("@sha256:" + found.frame["media_references"][0][0][-16:])
+        found.write_embedded()
+        assert Path(path_of(found.frame["media_references"][0][0])).read_bytes() == content, form
+        assert found.digest() == load(tmp_path / "0.parquet").digest()  # where it lies does not matter
+
+
+def test_images_start_from_image_dir(tmp_path: Path) -> None:
+    image(tmp_path / "photos", "a.png")
+    found = problems(tmp_path, {"prompt": "<image>?", "images": ["a.png"]}, image_dir=str(tmp_path / "photos"))
+    assert path_of(found.frame["media_references"][0][0]) == str(tmp_path / "photos" / "a.png")
+
+
+def test_without_image_dir_they_start_from_the_folder_of_the_data_file_wherever_that_is_read_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image(tmp_path / "photos", "a.png")
+    rows = tmp_path / "problems.jsonl"
+    rows.write_text(json.dumps({"prompt": "<image>?", "images": ["photos/a.png"], "answer": "1"}) + "\n")
+    for directory, name in ((tmp_path, "problems.jsonl"), (Path("/"), str(rows))):
+        monkeypatch.chdir(directory)
+        found = load(Path(name)).frame["media_references"][0][0]
+        assert path_of(found) == str(tmp_path / "photos" / "a.png")
+
+
+def test_another_content_is_another_data_set(tmp_path: Path) -> None:
+    row = {"prompt": "<image>?", "images": [str(image(tmp_path, "a.png", colour="red"))]}
+    before = problems(tmp_path, row).digest()
+    image(tmp_path, "a.png", colour="blue")
+    assert problems(tmp_path, row).digest() != before
+
+
+def test_chat_messages_may_have_typed_parts(tmp_path: Path) -> None:
+    parts = [{"type": "image"}, {"type": "text", "text": "How many dots?"}]
+    rows = [
+        {"prompt": [{"role": "user", "content": parts}], "images": [DOTS]},
+        {"prompt": [{"role": "user", "content": "<image>How many dots?"}], "images": [DOTS]},
+        {"prompt": "<image>How many dots?", "images": DOTS},
+    ]
+    found = problems(tmp_path, *rows).frame["prompt_token_ids"]
+    assert found[0] == found[1] == found[2]
+
+
+BROKEN = [
+    ({"prompt": "<image>?", "images": ["gone.png"]}, "gone.png: cannot be read: No such file"),
+    ({"prompt": "<image>?", "images": ["text.png"]}, "text.png: not a readable image"),
+    ({"prompt": "<image>?", "images": ["cut.png"]}, "cut.png: not a readable image"),
+    ({"prompt": "<image>?", "images": ["https://example.org/a.png"]}, "nothing is fetched from the network"),
+    ({"prompt": "?", "images": [DOTS]}, "the prompt has 0 <image>, column 'images' has 1"),
+    ({"prompt": "<image><image>?", "images": [DOTS]}, "the prompt has 2 <image>, column 'images' has 1"),
+    ({"prompt": "<image>?"}, "the prompt has 1 <image>, column 'images' has 0"),
+    ({"prompt": f"<image>{MARK}?", "images": [DOTS]}, "1 images and videos became 2 marks"),
+    ({"prompt": "<image>?", "images": [7]}, "a path or an image is wanted, this is int 7"),
+    ({"prompt": "<image>?", "images": ["tiny-picture:x-1"]}, "'x-1' is no key of a tiny picture"),
+    ({"prompt": "<video>?", "videos": ["empty"]}, "empty: a folder of frames with nothing in it"),
+]
+
+
+@pytest.mark.parametrize(("row", "told"), BROKEN)
+def test_what_cannot_be_used_is_named_with_its_row_before_anything_is_spent(
+    tmp_path: Path, row: dict[str, Any], told: str
+) -> None:
+    (tmp_path / "text.png").write_text("no image")
+    whole = image(tmp_path, "whole.png", (64, 64)).read_bytes()
+    (tmp_path / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "empty").mkdir()
+    good = {"prompt": "<image>?", "images": [CHART]}
+    with pytest.raises(DataError) as error:
+        problems(tmp_path, good, row, image_dir=str(tmp_path))
+    assert f"problems.jsonl:2: {tmp_path}" in str(error.value) or "problems.jsonl:2: " in str(error.value)
+    assert told in str(error.value)
+
+
+def test_only_formats_that_start_no_program_are_read(tmp_path: Path) -> None:
+    written = io.BytesIO()
+    Image.new("RGB", (32, 32)).save(written, "EPS")
+    (tmp_path / "a.png").write_bytes(written.getvalue())
+    with pytest.raises(DataError, match="not a readable image"):
+        problems(tmp_path, {"prompt": "<image>?", "images": [str(tmp_path / "a.png")]})
+
+
+def test_a_model_that_only_reads_refuses_rows_with_images(tmp_path: Path) -> None:
+    file = tmp_path / "problems.jsonl"
+    file.write_text('{"prompt": "?", "answer": "1", "images": []}\n')
+    assert len(load_problems(str(file), "", DataConfig(train=""), text_tokenizer())) == 1
+    file.write_text('{"prompt": "?", "answer": "1", "images": ["a.png"]}\n')
+    with pytest.raises(DataError, match=r"set model\.family=vision_language"):
+        load_problems(str(file), "", DataConfig(train=""), text_tokenizer())
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("data.min_pixels=99 data.max_pixels=98", "min_pixels"),
+        ("model.train_vision=true", "needs model.family=vision_language"),
+        ("model.family=vision_language algorithm.advantage.estimator=gae", "no critic"),
+    ],
+)
+def test_settings_that_do_not_go_together(override: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        config(*override.split())
+
+
+def test_a_picture_is_all_that_its_key_says() -> None:
+    name = DOTS.removeprefix(pictures.SCHEME)
+    assert pictures.draw(name).tobytes() == pictures.draw(name).tobytes()
+    assert pictures.draw(name).size == (24, 24)
+    assert pictures.draw("rr.b...b.-2").tobytes() != pictures.draw(name).tobytes()
+
+
+def test_the_shipped_problems_hold_out_whole_pictures() -> None:
+    train, heldout = (pd.read_json(MODEL / f"{name}.jsonl", lines=True) for name in ("train", "heldout"))
+    shown = [{row[0].rpartition("-")[0] for row in rows["images"]} for rows in (train, heldout)]
+    assert shown[0].isdisjoint(shown[1])
+    assert all(pictures.is_heldout(name.removeprefix(pictures.SCHEME)) for name in shown[1])
+    assert train["level"].value_counts().to_dict() == dict.fromkeys(pictures.LEVELS, len(train) // 4)

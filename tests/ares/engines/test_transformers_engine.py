@@ -1,0 +1,211 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import DynamicCache
+
+import ares.engines.transformers as transformers_engine
+from ares.engines.engine import Completion, Request, SamplingSettings
+from ares.engines.transformers import TransformersEngine, end_token_ids
+from tests.ares.builders import END, MODEL, PAD, engine, requests, tokenizer
+
+SETTINGS = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=24)
+
+
+@pytest.fixture(scope="module")
+def reference() -> TransformersEngine:
+    return engine()
+
+
+def same(one: list[Completion], other: list[Completion]) -> bool:
+    """Equal to the last bit."""
+    return all(
+        np.array_equal(a.token_ids, b.token_ids)
+        and np.array_equal(a.log_probs, b.log_probs)
+        and a.finish_reason == b.finish_reason
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def tokens(completions: list[Completion]) -> list[list[int]]:
+    return [completion.token_ids.tolist() for completion in completions]
+
+
+def naive_log_probs(reference: TransformersEngine, request: Request, answer: Completion, t: float) -> np.ndarray:
+    """One forward pass over the whole sequence, without cache, padding or company."""
+    ids = torch.tensor([request.prompt_token_ids + answer.token_ids.tolist()])
+    with torch.no_grad():
+        logits = reference.model(input_ids=ids).logits[0, len(request.prompt_token_ids) - 1 : -1]
+    found = torch.log_softmax(logits / t, -1)
+    return found.gather(-1, torch.tensor(answer.token_ids, dtype=torch.long)[:, None])[:, 0].numpy()
+
+
+def test_two_equal_calls_are_bit_identical_whatever_was_generated_between(reference: TransformersEngine) -> None:
+    first = reference.generate(requests(8), SETTINGS)
+    reference.generate(requests(3, seed=9), SETTINGS)
+    assert same(first, reference.generate(requests(8), SETTINGS))
+    assert same(first, engine().generate(requests(8), SETTINGS))
+
+
+def test_the_growing_cache_gives_the_bits_of_transformers_own(
+    reference: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = reference.generate(requests(24), SETTINGS)
+    assert len({len(answer.token_ids) for answer in found}) > 4  # rows leave the batch, which the cache takes part in
+    made: list[DynamicCache] = []
+    monkeypatch.setattr(
+        transformers_engine, "growing_cache", lambda config: made.append(DynamicCache(config=config)) or made[-1]
+    )
+    assert same(found, reference.generate(requests(24), SETTINGS))
+    assert len(made) == 1
+
+
+def test_a_request_gets_the_same_tokens_whatever_else_is_in_the_call(reference: TransformersEngine) -> None:
+    every = requests(12)
+    together = tokens(reference.generate(every, SETTINGS))
+    assert tokens([reference.generate([request], SETTINGS)[0] for request in every]) == together
+    assert tokens(reference.generate(every[::-1], SETTINGS))[::-1] == together
+
+
+def test_a_prompt_that_several_requests_have_is_read_once(
+    reference: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    forward = reference.model.forward
+
+    def counting(**inputs: Any) -> Any:
+        rows.append(len(inputs["input_ids"]))
+        return forward(**inputs)
+
+    monkeypatch.setattr(reference.model, "forward", counting)
+    every = [Request(request.prompt_token_ids, seed) for request in requests(3) for seed in range(4)]
+    found = reference.generate(every, SETTINGS)
+    assert rows[:2] == [3, 12]
+    monkeypatch.setattr(reference.model, "forward", forward)
+    assert tokens([reference.generate([request], SETTINGS)[0] for request in every]) == tokens(found)
+
+
+def test_requests_with_other_seeds_get_other_tokens(reference: TransformersEngine) -> None:
+    prompt = requests(1)[0].prompt_token_ids
+    hot = SamplingSettings(temperature=3.0, top_p=1.0, max_tokens=24)
+    answers = tokens(reference.generate([Request(prompt, seed) for seed in range(20)], hot))
+    assert len({tuple(answer) for answer in answers}) == 20
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.7, 1.0), (1.3, 0.9)])
+def test_log_probs_equal_a_full_forward_pass_at_the_sampling_temperature(
+    reference: TransformersEngine, temperature: float, top_p: float
+) -> None:
+    asked = requests(12)
+    answers = reference.generate(asked, SamplingSettings(temperature, top_p, 24))
+    assert len({len(answer.token_ids) for answer in answers}) > 1  # rows left the batch at different times
+    for request, answer in zip(asked, answers, strict=True):
+        np.testing.assert_allclose(
+            answer.log_probs, naive_log_probs(reference, request, answer, temperature), atol=1e-4
+        )
+
+
+def test_greedy_answers_are_the_argmax_of_a_full_forward_pass(reference: TransformersEngine) -> None:
+    asked = requests(6)
+    for request, answer in zip(asked, reference.generate(asked, SamplingSettings(0.0, 1.0, 24)), strict=True):
+        ids = torch.tensor([request.prompt_token_ids + answer.token_ids.tolist()])
+        with torch.no_grad():
+            logits = reference.model(input_ids=ids).logits[0, len(request.prompt_token_ids) - 1 : -1]
+        assert logits.argmax(-1).tolist() == answer.token_ids.tolist()
+
+
+def test_a_response_ends_at_its_first_end_token_or_at_the_limit(reference: TransformersEngine) -> None:
+    answers = reference.generate(requests(40), SETTINGS)
+    assert {answer.finish_reason for answer in answers} == {"stop", "length"}
+    for answer in answers:
+        found = answer.token_ids.tolist()
+        if answer.finish_reason == "stop":
+            assert found.index(END) == len(found) - 1
+        else:
+            assert END not in found
+            assert len(found) == SETTINGS.max_tokens
+        assert len(answer.log_probs) == len(found)
+
+
+def test_an_end_token_at_the_last_place_is_a_stop_and_not_a_truncation(reference: TransformersEngine) -> None:
+    whole = next(a for a in reference.generate(requests(40), SETTINGS) if a.finish_reason == "stop")
+    length = len(whole.token_ids)
+    exact = reference.generate(requests(40), SamplingSettings(1.0, 1.0, length))
+    short = reference.generate(requests(40), SamplingSettings(1.0, 1.0, length - 1))
+    place = tokens(exact).index(whole.token_ids.tolist())
+    assert exact[place].finish_reason == "stop"
+    assert short[place].finish_reason == "length"
+    assert short[place].token_ids.tolist() == whole.token_ids.tolist()[:-1]
+
+
+def test_every_end_token_ends_a_response(reference: TransformersEngine) -> None:
+    whole = tokens(reference.generate(requests(12), SETTINGS))
+    middle = whole[0][2]
+    several = TransformersEngine(str(MODEL), "float32", "cpu", {END, middle}, PAD)
+    several.load_weights(0, dict(reference.model.named_parameters()))
+    for answer, before in zip(several.generate(requests(12), SETTINGS), whole, strict=True):
+        ends = [place for place, token in enumerate(before) if token in (END, middle)]
+        expected = before[: ends[0] + 1] if ends else before
+        assert answer.token_ids.tolist() == expected
+        assert answer.finish_reason == ("stop" if ends else "length")
+
+
+def test_dropping_finished_rows_from_the_batch_changes_no_token(reference: TransformersEngine) -> None:
+    """A call of 40 drops rows several times; where no token ends a response, none is ever dropped."""
+    asked = requests(40)
+    endless = TransformersEngine(str(MODEL), "float32", "cpu", set(), PAD)
+    endless.load_weights(0, dict(reference.model.named_parameters()))
+    never_dropped = tokens(endless.generate(asked, SETTINGS))
+    for answer, kept in zip(reference.generate(asked, SETTINGS), never_dropped, strict=True):
+        assert answer.token_ids.tolist() == kept[: len(answer.token_ids)]
+
+
+def test_new_weights_change_the_answers_and_the_version(reference: TransformersEngine) -> None:
+    other = engine()
+    before = other.generate(requests(4), SETTINGS)
+    weights = {name: tensor.clone() for name, tensor in other.model.named_parameters()}
+    other.load_weights(1, {name: tensor * 1.1 for name, tensor in weights.items()})
+    assert other.version == 1
+    assert not same(before, other.generate(requests(4), SETTINGS))
+    other.load_weights(2, weights)
+    assert same(before, other.generate(requests(4), SETTINGS))
+
+
+@pytest.mark.parametrize("wrong", ["missing", "unknown", "shape", "broadcastable"])
+def test_weights_that_do_not_fit_are_an_error_that_names_one_and_change_nothing(wrong: str) -> None:
+    other = engine()
+    before = other.generate(requests(2), SETTINGS)
+    weights = {name: tensor * 2 for name, tensor in other.model.named_parameters()}
+    name = "model.norm.weight"
+    if wrong == "missing":
+        del weights[name]
+    elif wrong == "unknown":
+        weights["model.norm.bias"] = weights[name]
+        name = "model.norm.bias"
+    else:
+        weights[name] = weights[name][: 1 if wrong == "broadcastable" else 3]
+    with pytest.raises(ValueError, match=name):
+        other.load_weights(1, weights)
+    assert other.version == 0
+    assert same(before, other.generate(requests(2), SETTINGS))
+
+
+def test_the_global_generator_is_untouched(reference: TransformersEngine) -> None:
+    before = torch.random.get_rng_state()
+    reference.generate(requests(2), SETTINGS)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize(("configured", "expected"), [(None, {1}), (7, {1, 7}), ([1, 7, 8], {1, 7, 8})])
+def test_end_tokens_are_the_tokenizers_and_the_generation_configurations(
+    configured: int | list[int] | None, expected: set[int], tmp_path: Path
+) -> None:
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": configured}))
+    assert end_token_ids(str(tmp_path), tokenizer()) == expected
+
+
+def test_a_model_without_a_generation_configuration_ends_at_the_tokenizers_token(tmp_path: Path) -> None:
+    assert end_token_ids(str(tmp_path), tokenizer()) == {END}

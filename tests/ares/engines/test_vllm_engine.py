@@ -1,0 +1,223 @@
+"""vLLM samples from exactly the learner's policy, also after its weights were replaced in place.
+
+One engine actor serves the whole module (its start takes about fifteen seconds). Skipped where vLLM is not installed.
+"""
+
+import asyncio
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import ray
+import torch
+
+from ares.config.run import ConfigError
+from ares.engines.engine import Request, SamplingSettings
+from ares.learner.learner import Learner
+from ares.runs.run import Run
+from ares.store.store import RunStore
+from ares.workers.actors import EngineActor
+from tests.ares.builders import END, config, requests
+from tests.ares.workers.test_cluster import assert_same_samples
+from tests.short_runs import metric_history, train
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
+CONFIG = config("rollout.engine=vllm", "data.max_prompt_length=300", "rollout.max_response_length=24")
+SETTINGS = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=24)
+BOUND = CONFIG.rollout.max_mismatch
+assert BOUND is not None
+
+
+def careless() -> type[EngineActor]:
+    """The engine, and an update in place that leaves out one of the two things nobody would miss."""
+
+    class Careless(EngineActor):  # defined in here, Ray ships the class itself and not the name of this module
+        def load_weights_without(self, version: int, weights: dict[str, np.ndarray], left_out: str) -> None:
+            import ares.engines.vllm as module
+
+            assert isinstance(self.engine, module.VllmEngine)
+            kept = module._repack_tied_head, self.engine.llm.reset_prefix_cache
+            if left_out == "head":
+                module._repack_tied_head = lambda worker: None
+            else:
+                self.engine.llm.reset_prefix_cache = lambda: True
+            try:
+                self.load_weights(version, weights)
+            finally:
+                module._repack_tied_head, self.engine.llm.reset_prefix_cache = kept
+
+    return Careless
+
+
+class Sampler:
+    """The actor with the learner's weights in it."""
+
+    def __init__(self) -> None:
+        # One CPU for this engine, two for the run of a test.
+        ray.init(address="local", num_cpus=3, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
+        self.actor = ray.remote(careless()).options(num_cpus=1).remote(CONFIG.model_dump(mode="json"))
+        self.learner = Learner(CONFIG)
+        self.version = 0
+        self.hand_over()
+
+    def hand_over(self, without: str | None = None) -> None:
+        """Give the learner's weights to the engine, or all but one part of that."""
+        weights = {name: tensor.numpy().copy() for name, tensor in self.learner.weights().items()}
+        if without is None:
+            ray.get(self.actor.load_weights.remote(self.version, weights))
+        else:
+            ray.get(self.actor.load_weights_without.remote(self.version, weights, without))
+
+    def move_on(self) -> None:
+        """Another policy."""
+        self.version += 1
+        generator = torch.Generator().manual_seed(self.version)
+        with torch.no_grad():
+            for parameter in self.learner.policy.model.parameters():
+                parameter += 0.02 * torch.randn(parameter.shape, generator=generator)
+
+    def sample(self, asked: list[Request], settings: SamplingSettings = SETTINGS) -> pd.DataFrame:
+        parts = [ray.get(part) for part in self.actor.generate.remote(asked, settings)]
+        return pd.concat(parts).sort_index()
+
+    def difference(self, asked: list[Request], settings: SamplingSettings = SETTINGS) -> np.ndarray:
+        """|engine's − learner's log-prob| of each sampled token."""
+        found = []
+        for request, row in zip(asked, self.sample(asked, settings).itertuples(), strict=True):
+            ids = torch.tensor([request.prompt_token_ids + row.token_ids.tolist()])
+            with torch.no_grad():
+                logits = self.learner.policy.model(input_ids=ids).logits[0, len(request.prompt_token_ids) - 1 : -1]
+            own = torch.log_softmax(logits / (settings.temperature or 1.0), -1)
+            chosen = own.gather(-1, torch.tensor(row.token_ids, dtype=torch.long)[:, None])[:, 0].numpy()
+            found.append(np.abs(chosen - row.log_probs))
+        return np.concatenate(found)
+
+
+@pytest.fixture(scope="module")
+def vllm() -> Iterator[Sampler]:
+    sampler = Sampler()
+    yield sampler
+    ray.kill(sampler.actor)
+    ray.shutdown()
+
+
+def long_requests(count: int) -> list[Request]:
+    """Prompts of 200 tokens that share their first 190: longer than a block of the prefix cache (128)."""
+    shared = np.random.default_rng(0).integers(3, 300, 190).tolist()
+    return [Request([*shared, *np.random.default_rng(i).integers(3, 300, 10).tolist()], i) for i in range(count)]
+
+
+def test_prompts_that_do_not_fit_into_one_pass_are_answered(vllm: Sampler) -> None:
+    """vLLM would cut the last one in two, and cannot take back the draw of a CPU's generator after the first half."""
+    draws = np.random.default_rng(0).integers(3, 300, (20, 280))  # 5,600 tokens; a pass takes 4,096
+    asked = [Request(prompt.tolist(), seed) for seed, prompt in enumerate(draws)]
+    found = vllm.sample(asked)
+    assert [len(row) > 0 for row in found["token_ids"]] == [True] * 20
+    assert_same_samples(found.iloc[-2:], vllm.sample(asked[-2:]))
+
+
+def test_the_same_requests_give_the_same_bits_and_seeds_decide(vllm: Sampler) -> None:
+    first = vllm.sample(requests(24))
+    vllm.sample(requests(5, seed=9))
+    assert_same_samples(vllm.sample(requests(24)), first)
+    assert_same_samples(vllm.sample(requests(24)[:7]), first[:7])
+    assert not all(
+        np.array_equal(a, b)
+        for a, b in zip(vllm.sample(requests(24, seed=1))["token_ids"], first["token_ids"], strict=True)
+    )
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6, 0.0])
+def test_log_probs_are_the_learners_at_the_sampling_temperature(vllm: Sampler, temperature: float) -> None:
+    assert vllm.difference(requests(24), SamplingSettings(temperature, 1.0, 24)).max() < 1e-4
+
+
+def test_a_response_ends_at_its_first_end_token_or_at_the_limit(vllm: Sampler) -> None:
+    answers = vllm.sample(requests(40))
+    assert set(answers["finish_reason"]) == {"stop", "length"}
+    for row in answers.itertuples():
+        tokens = row.token_ids.tolist()
+        assert len(row.log_probs) == len(tokens)
+        assert tokens.index(END) == len(tokens) - 1 if row.finish_reason == "stop" else END not in tokens
+        assert row.finish_reason == "stop" or len(tokens) == SETTINGS.max_tokens
+
+
+def test_responses_come_as_they_finish(vllm: Sampler) -> None:
+    handfuls = [ray.get(part) for part in vllm.actor.generate.remote(requests(40), SETTINGS)]
+    assert len(handfuls) > 3
+    lengths = [part["token_ids"].map(len).max() for part in handfuls]
+    assert lengths == sorted(lengths)
+
+
+def test_after_an_update_in_place_the_log_probs_are_those_of_the_new_weights(vllm: Sampler) -> None:
+    vllm.sample(long_requests(8))
+    for _ in range(2):
+        vllm.move_on()
+        vllm.hand_over()
+        assert vllm.difference(long_requests(8)).max() < 1e-4
+        assert ray.get(vllm.actor.version.remote()) == vllm.version
+
+
+@pytest.mark.parametrize("left_out", ["head", "prefix cache"])
+def test_what_an_update_in_place_may_silently_leave_behind_is_beyond_the_alarm(vllm: Sampler, left_out: str) -> None:
+    """The tied head's prepacked copy and the prefix cache keep the old weights, and vLLM says nothing."""
+    vllm.sample(long_requests(8))
+    vllm.move_on()
+    vllm.hand_over(without=left_out)
+    assert vllm.difference(long_requests(8)).mean() > BOUND
+    vllm.hand_over()
+    assert vllm.difference(long_requests(8)).max() < 1e-4
+
+
+def test_prompts_within_a_block_hide_a_stale_prefix_cache(vllm: Sampler) -> None:
+    """Why the tests above use long prompts."""
+    vllm.sample(requests(8))
+    vllm.move_on()
+    vllm.hand_over(without="prefix cache")
+    assert vllm.difference(requests(8)).max() < 1e-4
+    vllm.hand_over()
+
+
+def test_weights_that_do_not_fit_are_named(vllm: Sampler) -> None:
+    weights = {name: tensor.numpy().copy() for name, tensor in vllm.learner.weights().items()}
+    del weights["model.norm.weight"]
+    with pytest.raises(ValueError, match=r"model\.norm\.weight"):
+        ray.get(vllm.actor.load_weights.remote(99, weights))
+
+
+def test_top_p_is_refused_where_its_log_probs_would_be_incomparable() -> None:
+    with pytest.raises(ConfigError, match="top_p"):
+        config("rollout.engine=vllm", "rollout.top_p=0.9")
+
+
+def test_a_profile_trains_with_vllm(tmp_path: Path) -> None:
+    settings = ["rollout.engine=vllm", "train.steps=2", "validation.every=4", "validation.max_prompts=2"]
+    assert train(tmp_path, "run", *settings, "learner.lr=1e-3") == 0
+    differences = [metric_history(tmp_path, "run")["mismatch/logprob_diff_max", step] for step in (1, 2)]
+    assert all(0 < value < 1e-4 for (value,) in differences)
+    assert RunStore(tmp_path / "run").committed_steps() == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_an_engine_killed_between_two_responses_is_rebuilt_with_the_weights_it_had(tmp_path: Path) -> None:
+    run = Run.open(CONFIG, "killed", tmp_path)
+    seen: list[Any] = []
+
+    def kill_once(part: pd.DataFrame) -> None:
+        seen.append(part)
+        if len(seen) == 2:
+            assert run.cluster._engine is not None
+            run.cluster._engine.kill()
+
+    async def sample() -> tuple[pd.DataFrame, pd.DataFrame]:
+        interrupted = await run.cluster.generate(0, requests(24), SETTINGS, kill_once)
+        return interrupted, await run.cluster.generate(0, requests(24), SETTINGS)
+
+    interrupted, whole = asyncio.run(sample())
+    run.cluster.shut_down()
+    assert sum(map(len, seen)) > 24
+    assert_same_samples(interrupted, whole)

@@ -1,0 +1,51 @@
+"""Programs judged on the nodes of a Ray cluster; a pool that dies is replaced, and no verdict is lost."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from ares.grading.cluster_sandbox import ClusterSandbox, SandboxActor
+from ares.workers.cluster import WorkerError
+from sandbox import Program, Verdict
+
+RIGHT = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
+WRONG = Program(source="def f(x): return x", tests=["assert f(1) == 2"])
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Two raylets on this machine."""
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    found.add_node(num_cpus=1)
+    monkeypatch.setenv("RAY_ADDRESS", found.address)
+    yield found
+    ray.shutdown()
+    found.shutdown()
+
+
+def test_every_node_judges_and_one_that_dies_is_replaced(cluster: Cluster) -> None:
+    sandbox = ClusterSandbox(None, "standard")
+    assert sandbox.num_workers == len(sandbox._actors) == 2
+    assert [v.error_type for v in sandbox.run([RIGHT, WRONG])] == ["accepted", "wrong_answer"]
+    for actor in list(sandbox._actors.values()):
+        ray.kill(actor)
+    assert [sandbox.run([RIGHT])[0].error_type for _ in range(4)] == ["accepted"] * 4
+    sandbox.close()
+
+
+def test_a_program_under_which_every_sandbox_dies_ends_the_run_with_a_resumable_error(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mortal(SandboxActor):
+        def judge(self, programs: list[Program]) -> list[Verdict]:  # type: ignore[override]
+            os._exit(1)
+
+    monkeypatch.setattr("ares.grading.cluster_sandbox.SandboxActor", Mortal)
+    sandbox = ClusterSandbox(1, "standard")
+    with pytest.raises(WorkerError, match="died 3 times"):
+        sandbox.run([RIGHT])
+    sandbox.close()

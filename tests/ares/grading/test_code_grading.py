@@ -1,0 +1,87 @@
+"""Programs in responses, judged by the real sandbox: verdict, accuracy, format, and what begins early."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ares.config.reward import CodeConfig
+from ares.grading.code import CodeGrader
+from sandbox import TestOutcome as Outcome
+from sandbox import Verdict
+
+TESTS = ["assert double(1) == 2", "assert double(-3) == -6", "assert double(0) == 0", "assert double(1.5) == 3.0"]
+BODIES = {
+    "right": "def double(x):\n    return x + x",
+    "half": "def double(x):\n    return x + x if x > 0 else 7",
+    "wrong": "def double(x):\n    return 9",
+    "runtime": "def double(x):\n    return y",
+    "syntax": "def double(x)\n    return x",
+}
+RESPONSES = {name: f"```python\n{body}\n```\n" for name, body in BODIES.items()} | {"none": "Double it, he said."}
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[CodeGrader]:
+    opened = CodeGrader(CodeConfig(workers=2))
+    yield opened
+    opened.close()
+
+
+def rows(*names: str, stdin: bool = False) -> pd.DataFrame:
+    """One row a response, all to one problem."""
+    problem: dict[str, Any] = {"id": "p", "setup": "", "entry_point": None, "test_cases": TESTS, "stdin_tests": []}
+    if stdin:
+        problem |= {"test_cases": [], "stdin_tests": [["3\n", "6"], ["4\n", "8"]]}
+    return pd.DataFrame([{"slot": 0, "sample": k, "response": RESPONSES[n], **problem} for k, n in enumerate(names)])
+
+
+def test_each_response_has_the_verdict_of_its_program(grader: CodeGrader) -> None:
+    found = grader.grade(rows(*RESPONSES)).set_index(pd.Index(RESPONSES))
+    assert found["error_type"].to_dict() == {
+        "right": "accepted", "half": "wrong_answer", "wrong": "wrong_answer", "runtime": "runtime_error",
+        "syntax": "syntax_error", "none": "syntax_error",
+    }  # fmt: skip
+    assert found["pass_ratio"].tolist() == [1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
+    assert found["accuracy"].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert found["format"].tolist() == [1.0, 1.0, 1.0, 1.0, 0.5, 0.0]
+    assert found["test_outcomes"]["half"] == ["accepted", "wrong_answer", "wrong_answer", "accepted"]
+    assert (found["exec_time"] >= 0).all()
+    assert all(len(outcomes) == len(TESTS) for outcomes in found["test_outcomes"])
+
+
+def test_accuracy_can_be_the_pass_ratio() -> None:
+    grader = CodeGrader(CodeConfig(workers=1, accuracy="pass_ratio"))
+    assert grader.grade(rows("half", "right"))["accuracy"].tolist() == [0.5, 1.0]
+    grader.close()
+
+
+def test_a_program_may_be_a_script_with_inputs(grader: CodeGrader) -> None:
+    RESPONSES["script"] = "```python\nprint(2 * int(input()))\n```\n"
+    assert grader.grade(rows("script", "right", stdin=True))["pass_ratio"].tolist() == [1.0, 0.0]
+    del RESPONSES["script"]
+
+
+def test_equal_programs_are_judged_once_until_they_are_forgotten(grader: CodeGrader) -> None:
+    grader.forget()
+    grader.anticipate(rows("right", "right", "half", "none"))
+    assert len(grader._verdicts) == 3
+    grader.grade(rows("half", "right"))
+    assert len(grader._verdicts) == 3
+    grader.forget()
+    assert not grader._verdicts
+
+
+def test_a_program_the_sandbox_failed_to_judge_has_no_score(
+    grader: CodeGrader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sandbox reports such a program with the error type internal_error and no pass ratio."""
+
+    lost = Verdict(None, "internal_error", (Outcome("internal_error"),) * len(TESTS))
+    monkeypatch.setattr(grader._pool, "run", lambda programs: [lost for _ in programs])
+    grader.forget()
+    found = grader.grade(rows("right"))
+    assert found["accuracy"].isna().all()
+    assert found["pass_ratio"].isna().all()
+    grader.forget()

@@ -1,0 +1,441 @@
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from algorithms.protocol import DataProto
+from ares.learner.learner import Learner, UpdateResult
+from ares.step.collate import as_sampled, to_batch
+from ares.step.shape import shape
+from ares.step.state import RunState, bucket_beta
+from tests.ares.builders import PAD, config, experienced, rows, shaped
+
+ACCURACIES: list[list[float | None]] = [[1, 0, 0, 1], [0, 0, 1, 0]]
+LENGTHS = [[3, 8, 5, 6], [4, 7, 1, 6]]
+ESTIMATORS = ("grpo", "rloo", "reinforce_plus_plus", "remax", "gae")
+
+
+def sampled(**columns: Any) -> Any:
+    return rows(ACCURACIES, LENGTHS, **columns)
+
+
+def learner(*overrides: str) -> Learner:
+    return Learner(config(*overrides))
+
+
+def weights(of: Learner) -> dict[str, torch.Tensor]:
+    critic = dict(of.critic.named_parameters()) if of.critic else {}
+    own = of.weights() | {f"critic/{name}": parameter.detach() for name, parameter in critic.items()}
+    return {name: tensor.clone() for name, tensor in own.items()}
+
+
+def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    """Equal to the last bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def gradients(of: Learner) -> list[torch.Tensor]:
+    """Gradients that the last optimiser step left behind."""
+    return [parameter.grad.clone() for parameter in of.policy.model.parameters() if parameter.grad is not None]
+
+
+def finite(result: UpdateResult) -> bool:
+    return all(math.isfinite(value) for value in result.metrics.values())
+
+
+# ---- experience ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [1, 40, 10_000])
+def test_experience_is_the_policys_own_log_probs_whatever_the_micro_batches(budget: int) -> None:
+    found = experienced(learner(f"learner.micro_batch_tokens={budget}", "rollout.temperature=0.7"), sampled())
+    policy = learner("rollout.temperature=0.7").policy
+    mask = found.tensor("response_mask").bool()
+    expected = policy.token_log_probs(found.batch.to("cpu"), 0.7)
+    torch.testing.assert_close(found.tensor("old_log_probs")[mask], expected.log_probs.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found.tensor("entropies")[mask], expected.entropies.detach(), atol=1e-5, rtol=1e-5)
+    for name in ("old_log_probs", "entropies", "ref_log_probs"):
+        assert (found.tensor(name)[~mask] == 0).all()
+
+
+def test_before_the_first_update_policy_and_reference_agree() -> None:
+    found = experienced(learner("algorithm.kl.penalty=full", "algorithm.advantage.estimator=gae"), sampled())
+    assert torch.equal(found.tensor("old_log_probs"), found.tensor("ref_log_probs"))
+    torch.testing.assert_close(found.tensor("exact_kl"), torch.zeros_like(found.tensor("exact_kl")), atol=1e-6, rtol=0)
+    assert (found.tensor("values") == 0).all()
+
+
+def test_an_update_moves_the_policy_and_leaves_the_reference() -> None:
+    trained = learner("learner.lr=0.01")
+    before = experienced(trained, sampled())
+    trained.update(shaped(trained, sampled()))
+    after = experienced(trained, sampled())
+    assert torch.equal(before.tensor("ref_log_probs"), after.tensor("ref_log_probs"))
+    assert not torch.allclose(before.tensor("old_log_probs"), after.tensor("old_log_probs"), atol=1e-3)
+
+
+def test_without_a_kl_no_reference_is_loaded() -> None:
+    free = learner("algorithm.kl.placement=none")
+    assert free.reference is None
+    batch = shaped(free, sampled())
+    assert "ref_log_probs" not in batch.fields
+    assert finite(free.update(batch))
+
+
+# ---- the update ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_batch_of_every_estimator_trains(estimator: str) -> None:
+    trained = learner(f"algorithm.advantage.estimator={estimator}")
+    columns = {"baseline": [1.0] * 4 + [0.0] * 4} if estimator == "remax" else {}
+    before = weights(trained)
+    result = trained.update(shaped(trained, sampled(**columns)))
+    assert finite(result)
+    assert result.metrics["actor/skipped_updates"] == 0
+    assert result.metrics["actor/optimizer_steps"] == 1
+    assert result.metrics["actor/grad_norm"] > 0
+    assert trained.version == 1
+    after = weights(trained)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert any(not name.startswith("critic/") for name in moved)
+    assert ("critic/head.weight" in moved) == (estimator == "gae")
+    assert ("critic/vf_loss" in result.metrics) == (estimator == "gae")
+
+
+PENALTIES = [(penalty, place) for penalty in ("kl", "abs", "mse", "low_var_kl") for place in ("loss", "reward")]
+
+
+@pytest.mark.parametrize(("penalty", "placement"), [*PENALTIES, ("full", "loss")])
+def test_every_kl_penalty_trains(penalty: str, placement: str) -> None:
+    trained = learner(f"algorithm.kl={{penalty: {penalty}, placement: {placement}, coef: 1.0}}", "learner.lr=0.003")
+    first = trained.update(shaped(trained, sampled()))
+    second = trained.update(shaped(trained, sampled()))  # the policy has left the reference: the KL is not 0
+    for result in (first, second):
+        assert finite(result)
+        assert result.metrics["actor/skipped_updates"] == 0
+    assert ("actor/kl_loss" in second.metrics) == (placement == "loss")
+    if placement == "loss":
+        assert first.metrics["actor/kl_loss"] == pytest.approx(0.0, abs=1e-6)
+        assert second.metrics["actor/kl_loss"] != pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("penalty", ["full", "low_var_kl"])
+def test_the_kl_in_the_loss_pulls_the_policy_back_to_the_reference(penalty: str, tmp_path: Path) -> None:
+    """Without advantages the KL is all there is, and a small step against its gradient makes it smaller."""
+    kl = f"algorithm.kl={{penalty: {penalty}, coef: 1.0, kind: fixed, relax_hwe: 1.0}}"
+    strayed = learner(kl, "learner.lr=0.0003")
+    strayed.update(shaped(strayed, sampled()))
+    strayed.optimizer.state.clear()  # its momentum still points away
+    strayed.save(tmp_path)
+    pulled = learner(kl, "learner.lr=0.000003")
+    pulled.load(tmp_path)
+    batch = shaped(pulled, sampled())
+    batch.batch["advantages"].zero_()
+    losses = [pulled.update(batch).metrics["actor/kl_loss"] for _ in range(4)]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < losses[0]
+
+
+def test_before_the_first_step_every_ratio_is_one() -> None:
+    trained = learner("algorithm.kl.placement=none")
+    batch = shaped(trained, sampled())
+    metrics = trained.update(batch).metrics
+    assert metrics["actor/ppo_kl"] == pytest.approx(0.0, abs=1e-6)
+    assert metrics["actor/pg_clipfrac_higher"] == 0.0
+    assert metrics["actor/pg_clipfrac_lower"] == 0.0
+    mask = batch.tensor("response_mask")
+    expected = -(batch.tensor("advantages") * mask).sum() / mask.sum()
+    assert metrics["actor/pg_loss"] == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_with_the_engines_log_probs_the_update_measures_the_mismatch_where_it_begins() -> None:
+    plain = ("algorithm.kl.placement=none", "algorithm.aepo.enabled=false", "algorithm.policy.importance_cap=null")
+    of_engine = [*plain, "algorithm.policy.old_log_probs=engine", "learner.global_batch_prompts=1", "learner.lr=0.01"]
+    exact = experienced(learner(*plain), sampled())
+    mask = exact.tensor("response_mask").bool()
+    trained = learner(*of_engine)
+    batch = to_batch(sampled(), PAD)
+    batch.batch["engine_log_probs"] = exact.tensor("old_log_probs") - 0.1 * mask
+    metrics = shape(as_sampled(batch), RunState.initial(trained.config, 100), trained.config)
+    assert metrics["entropy/mean"] == pytest.approx(float(-batch.tensor("engine_log_probs")[mask].mean()))
+    assert not any(name.startswith("mismatch/") for name in metrics)
+    measured = trained.update(batch).metrics  # two optimiser steps: before the second the policy is another
+    assert measured["actor/optimizer_steps"] == 2
+    assert measured["mismatch/logprob_diff_mean"] == pytest.approx(0.1, abs=1e-5)
+    assert measured["mismatch/kl"] == pytest.approx(-0.1, abs=1e-5)
+
+
+def test_with_the_engines_log_probs_the_same_engine_makes_the_same_update() -> None:
+    plain = ("algorithm.kl.placement=none", "algorithm.aepo.enabled=false")
+    one, other = learner(*plain), learner(*plain, "algorithm.policy.old_log_probs=engine")
+    batch = shaped(one, sampled())
+    expected, found = one.update(batch).metrics, other.update(batch).metrics
+    assert equal(weights(one), weights(other))
+    assert found["mismatch/logprob_diff_mean"] == pytest.approx(0.0, abs=1e-6)
+    assert {name: value for name, value in found.items() if "mismatch" not in name} == expected
+
+
+def test_a_second_epoch_sees_a_moved_policy() -> None:
+    trained = learner("algorithm.policy.epochs=2", "learner.lr=0.01", "algorithm.kl.placement=none")
+    metrics = trained.update(shaped(trained, sampled())).metrics
+    assert metrics["actor/optimizer_steps"] == 2
+    assert metrics["actor/ppo_kl"] != pytest.approx(0.0, abs=1e-4)
+    assert trained.version == 1
+
+
+def test_the_gradient_is_that_of_the_whole_batch_in_one_naive_pass() -> None:
+    """Mean over tokens of −w·A·ratio + coef·k3, by autograd over the model's own logits, one row at a time."""
+    settings = ("learner.max_grad_norm=1e9", "algorithm.kl={coef: 0.1, kind: fixed}", "learner.micro_batch_tokens=30")
+    trained, still = learner(*settings), learner(*settings)
+    batch = shaped(trained, sampled())
+    batch.batch["ref_log_probs"] -= 0.3 * batch.tensor("response_mask")
+    batch.batch["importance_weights"] = torch.linspace(0.5, 2, batch.tensor("responses").numel()).view(len(batch), -1)
+    trained.update(batch)
+
+    model = still.policy.model
+    total = torch.zeros(())
+    for row in range(len(batch)):
+        keep = batch.tensor("attention_mask")[row].bool()
+        ids = torch.cat([batch.tensor("prompts")[row], batch.tensor("responses")[row]])[keep]
+        mask = batch.tensor("response_mask")[row].bool()
+        logits = model(input_ids=ids[None], use_cache=False).logits[0]
+        found = torch.log_softmax(logits, -1)[-int(mask.sum()) - 1 : -1].gather(-1, ids[-int(mask.sum()) :, None])[:, 0]
+        old, ref = (batch.tensor(name)[row][mask] for name in ("old_log_probs", "ref_log_probs"))
+        k3 = (ref - found).exp() - (ref - found) - 1
+        gain = batch.tensor("importance_weights")[row][mask] * batch.tensor("advantages")[row][mask]
+        terms = -gain * (found - old).exp() + batch.tensor("kl_coefs")[row][mask] * k3
+        total = total + terms.sum()
+    (total / batch.tensor("response_mask").sum()).backward()
+    for found, parameter in zip(gradients(trained), model.parameters(), strict=True):
+        torch.testing.assert_close(found, parameter.grad, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("aggregation", ["token", "seq", "constant"])
+@pytest.mark.parametrize("estimator", ["grpo", "gae"])
+def test_micro_batches_of_another_size_give_the_same_update(aggregation: str, estimator: str) -> None:
+    found = []
+    for budget in (1, 45, 100_000):
+        trained = learner(
+            f"learner.micro_batch_tokens={budget}", f"algorithm.policy.aggregation={aggregation}",
+            f"algorithm.advantage.estimator={estimator}", "learner.max_grad_norm=1e9", "learner.critic_lr=0.001",
+        )  # fmt: skip
+        batch = shaped(trained, sampled())
+        batch.batch["ref_log_probs"] -= 0.3 * batch.tensor("response_mask")
+        result = trained.update(batch)
+        found.append((gradients(trained), result.metrics))
+    for grads, metrics in found[1:]:
+        assert metrics == pytest.approx(found[0][1], abs=1e-5, rel=1e-4)
+        for one, other in zip(grads, found[0][0], strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
+
+
+def test_each_global_batch_is_one_optimiser_step() -> None:
+    whole = learner("learner.global_batch_prompts=2")
+    halves = learner("learner.global_batch_prompts=1")
+    assert whole.update(shaped(whole, sampled())).metrics["actor/optimizer_steps"] == 1
+    assert halves.update(shaped(halves, sampled())).metrics["actor/optimizer_steps"] == 2
+
+
+def test_the_learning_rate_warms_up_by_optimiser_steps() -> None:
+    rates = []
+    trained = learner("learner.lr=0.004", "learner.warmup_steps=4")
+    for _ in range(6):
+        metrics = trained.update(shaped(trained, sampled())).metrics
+        rates.append((trained.optimizer.param_groups[0]["lr"], metrics["actor/lr"]))
+    expected = [0.001, 0.002, 0.003, 0.004, 0.004, 0.004]
+    assert [used for used, _ in rates] == pytest.approx(expected)
+    assert [told for _, told in rates] == pytest.approx(expected)
+
+
+def test_gradients_are_scaled_down_to_the_norm_and_told_as_they_were() -> None:
+    trained = learner("learner.max_grad_norm=0.01")
+    metrics = trained.update(shaped(trained, sampled())).metrics
+    assert metrics["actor/grad_norm"] > 0.01
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in gradients(trained)]))
+    assert float(norm) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_rows_without_a_learnt_token_do_not_reach_the_update() -> None:
+    """An unscored row's tokens may be anything."""
+    accuracies: list[list[float | None]] = [[1, 0, 0, None], [0, None, 1, 0]]
+    one, other = learner(), learner()
+    table = rows(accuracies, LENGTHS)
+    batch = shaped(one, table)
+    changed = table.copy()
+    changed["token_ids"] = [
+        ids if accuracy == accuracy and accuracy is not None else (ids + 1) % 300
+        for ids, accuracy in zip(table["token_ids"], table["accuracy"], strict=True)
+    ]
+    replaced = shaped(other, changed)
+    for name in ("advantages", "kl_coefs", "importance_weights"):
+        replaced.batch[name] = batch.tensor(name).clone()
+    one.update(batch)
+    other.update(replaced)
+    assert equal(weights(one), weights(other))
+
+
+def test_a_batch_with_nothing_to_learn_from_changes_nothing_and_is_counted() -> None:
+    trained = learner()
+    batch = shaped(trained, sampled())
+    batch.batch["response_mask"].zero_()
+    before = weights(trained)
+    result = trained.update(batch)
+    assert result.metrics["actor/skipped_updates"] == 1
+    assert equal(before, weights(trained))
+
+
+# ---- what is not finite --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["advantages", "kl_coefs", "old_log_probs", "returns"])
+def test_a_value_that_is_not_finite_skips_the_update_and_is_counted(name: str, bad: float) -> None:
+    trained = learner("algorithm.advantage.estimator=gae")
+    batch = shaped(trained, sampled())
+    before = weights(trained)
+    good = batch.tensor(name).clone()
+    batch.batch[name][2, 0] = bad if name != "old_log_probs" else math.nan
+    result = trained.update(batch)
+    assert finite(result)
+    assert result.metrics["actor/skipped_updates"] == 1
+    assert result.metrics["actor/optimizer_steps"] == 0
+    assert trained.version == 1
+    assert equal(before, weights(trained))
+    # It leaves nothing behind: the next update is what it would have been.
+    batch.batch[name] = good
+    trained.update(batch)
+    untouched = learner("algorithm.advantage.estimator=gae")
+    untouched.update(batch)
+    assert equal(weights(untouched), weights(trained))
+
+
+def test_a_reward_that_is_not_finite_skips_the_update() -> None:
+    trained = learner("algorithm.aepo.enabled=false", "algorithm.overlong.soft_punish_cache=2")
+    batch = experienced(trained, sampled())
+    batch.batch["old_log_probs"][0, 0] = math.nan
+    batch.batch["engine_log_probs"][0, 0] = math.nan
+    before = weights(trained)
+    shape_config = config("algorithm.kl.placement=none", "algorithm.aepo.enabled=false")
+    shape(batch, RunState.initial(shape_config, 10), shape_config)
+    batch.batch["kl_coefs"] = torch.zeros_like(batch.tensor("old_log_probs"))
+    assert trained.update(batch).metrics["actor/skipped_updates"] == 1
+    assert equal(before, weights(trained))
+
+
+def test_only_the_optimiser_step_with_the_bad_value_is_skipped() -> None:
+    trained = learner("learner.global_batch_prompts=1")
+    batch = shaped(trained, sampled())
+    batch.batch["advantages"][5, 0] = math.nan
+    result = trained.update(batch)
+    assert result.metrics["actor/skipped_updates"] == 1
+    assert result.metrics["actor/optimizer_steps"] == 1
+    reference = learner("rollout.prompts=1", "learner.global_batch_prompts=1")
+    reference.update(batch[:4])
+    assert equal(weights(reference), weights(trained))
+
+
+@pytest.mark.parametrize("which", ["policy", "critic"])
+def test_a_weight_that_is_not_finite_is_never_checkpointed(which: str, tmp_path: Path) -> None:
+    trained = learner("algorithm.advantage.estimator=gae")
+    model = trained.policy.model if which == "policy" else trained.critic
+    assert model is not None
+    next(model.parameters()).data[0, 0] = math.nan
+    with pytest.raises(ValueError, match="is not finite"):
+        trained.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- checkpoints ---------------------------------------------------------------------------------------------------
+
+SETTINGS = {
+    "grpo": ("learner.warmup_steps=3",),
+    "gae": ("algorithm.advantage.estimator=gae", "learner.critic_lr=0.001"),
+    "two steps": ("learner.global_batch_prompts=1", "algorithm.policy.epochs=2"),
+    "bfloat16": ("model.dtype=bfloat16",),
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=list(SETTINGS))
+def test_saved_loaded_and_continued_equals_continued(settings: tuple[str, ...], tmp_path: Path) -> None:
+    """Bit for bit: weights, optimiser and metrics."""
+    straight = learner(*settings)
+    straight.update(shaped(straight, sampled()))
+    straight.save(tmp_path)
+    resumed = learner(*settings)
+    resumed.update(shaped(resumed, rows([[1, 1, 0, 0], [0, 1, 0, 1]], seed=5)))  # what it held before must not matter
+    resumed.load(tmp_path)
+    assert resumed.version == straight.version == 1
+    assert equal(weights(straight), weights(resumed))
+    for seed in (1, 2):
+        table = rows(ACCURACIES, LENGTHS, seed)
+        batches = [shaped(each, table) for each in (straight, resumed)]
+        results = [each.update(batch) for each, batch in zip((straight, resumed), batches, strict=True)]
+        assert results[0] == results[1]
+        assert equal(weights(straight), weights(resumed))
+
+
+def test_a_checkpoint_before_the_first_update_is_the_model_itself(tmp_path: Path) -> None:
+    fresh, other = learner(), learner()
+    fresh.save(tmp_path)
+    other.update(shaped(other, sampled()))
+    other.load(tmp_path)
+    assert other.version == other.optimizer_steps == 0
+    batch = shaped(fresh, sampled())
+    fresh.update(batch)
+    other.update(batch)
+    assert equal(weights(fresh), weights(other))
+
+
+def test_a_checkpoints_policy_is_named_as_transformers_names_it(tmp_path: Path) -> None:
+    fresh = learner()
+    fresh.save(tmp_path)
+    assert load_file(tmp_path / "policy.safetensors").keys() == dict(fresh.policy.model.named_parameters()).keys()
+
+
+# ---- the β controller ----------------------------------------------------------------------------------------------
+
+BETA = ("algorithm.kl={kind: bucket_beta, beta_interval: 1, target: 0.05, penalty: low_var_kl}",)
+
+
+def with_kl(of: Learner, distance: float) -> DataProto:
+    batch = shaped(of, sampled())
+    batch.batch["ref_log_probs"] -= distance * batch.tensor("response_mask")
+    return batch
+
+
+def test_the_beta_controller_moves_with_the_kl_of_each_bucket() -> None:
+    trained = learner(*BETA)
+    batch = with_kl(trained, 1.0)
+    before = bucket_beta(trained.config.algorithm.kl).state_dict()
+    after = trained.update(batch, before).beta
+    assert after is not None
+    shown = set(batch.non_tensor_batch["difficulty"])
+    assert shown == {"medium", "hard"}
+    for bucket in ("easy", "medium", "hard"):
+        assert (after["betas"][bucket] > before["betas"][bucket]) == (bucket in shown)
+    # k3 of a log-ratio of −1 is e − 2: exact, as the policy has not moved.
+    assert after["kl_ema"] == pytest.approx(dict.fromkeys(shown, math.exp(-1.0)), rel=1e-3)
+    assert before["updates"] == 0
+    assert after["updates"] == 1
+
+
+def test_the_beta_scales_the_kl_loss() -> None:
+    losses = {}
+    for factor in (1.0, 3.0):
+        trained = learner(*BETA)
+        state = bucket_beta(trained.config.algorithm.kl).state_dict()
+        state["betas"] = dict.fromkeys(state["betas"], factor)
+        losses[factor] = trained.update(with_kl(trained, 1.0), state).metrics["actor/kl_loss"]
+    assert losses[3.0] == pytest.approx(3 * losses[1.0], rel=1e-5)
+
+
+def test_a_skipped_update_does_not_move_the_beta_controller() -> None:
+    trained = learner(*BETA)
+    batch = with_kl(trained, 1.0)
+    batch.batch["advantages"][0, 0] = math.nan
+    before = bucket_beta(trained.config.algorithm.kl).state_dict()
+    assert trained.update(batch, before).beta == before

@@ -1,0 +1,130 @@
+"""Learner ranks over gloo, with whole weights and with parts: a divided batch gives the update that one rank gives."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+import torch
+from ray.exceptions import RayActorError
+
+from algorithms.protocol import DataProto
+from ares.learner import checkpoints
+from ares.learner.learner import Learner
+from ares.step.collate import to_batch
+from ares.store.store import Ref, RunStore
+from ares.workers.actors import LearnerActor
+from ares.workers.groups import LearnerGroup
+from tests.ares.builders import PAD, config, rows, shaped
+
+OVERRIDES = ["rollout.prompts=4", "learner.global_batch_prompts=2", "learner.micro_batch_tokens=60", "learner.lr=1e-3"]
+LENGTHS = [[1, 8, 3, 5], [4, 2, 8, 6], [7, 7, 1, 8], [2, 2, 3, 1]]
+
+
+class Pair:
+    """Two ranks, one learner in this process, and the batch both are given."""
+
+    def __init__(self, directory: Path, *settings_of_two: str) -> None:
+        ray.init(address="local", num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
+        self.store = RunStore(directory)
+        self.alone = Learner(config(*OVERRIDES))
+        sampled = rows([[1, 0, 1, 0], [0, 0, 1, 0], [1, 1, 0, 1], [0, 1, 0, 0]], LENGTHS)
+        self.sampled = to_batch(sampled, PAD)
+        self.batch = shaped(self.alone, sampled)
+        settings = config(*OVERRIDES, "learner.ranks=2", *settings_of_two).model_dump(mode="json")
+        actor = ray.remote(LearnerActor).options(num_cpus=1)
+        self.group = LearnerGroup([actor.remote(settings, str(directory), rank) for rank in range(2)])
+        self.start: Ref = self.call("save", "start")
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return asyncio.run(self.group.call(method, *arguments))
+
+    def written(self, batch: DataProto, name: str) -> Ref:
+        return self.store.write_folder(name, batch.save)
+
+    def weights(self) -> list[dict[str, np.ndarray]]:
+        return ray.get([actor.weights.remote() for actor in self.group.actors])
+
+
+@pytest.fixture(scope="module", params=["whole", "sharded"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    sharded = request.param == "sharded"
+    found = Pair(tmp_path_factory.mktemp("ranks"), f"learner.sharded={sharded}")
+    assert (found.store.directory / "start" / "policy").is_dir() == sharded
+    yield found
+    found.group.kill()
+    ray.shutdown()
+
+
+def test_the_same_weights_make_the_same_checkpoint(pair: Pair) -> None:
+    written = [pair.call("save", f"written/{number}") for number in range(4)]
+    assert len({ref.sha256 for ref in written}) == 1
+    tensors = checkpoints.read(pair.store.directory / "written" / "0", checkpoints.POLICY)
+    for name, value in pair.weights()[0].items():
+        assert np.array_equal(tensors[name].numpy(), value)
+
+
+def test_two_ranks_see_what_one_sees(pair: Pair) -> None:
+    whole = DataProto.load(pair.store.folder(pair.call("experience", pair.written(pair.sampled, "in"), "out")))
+    for name in ("old_log_probs", "entropies", "ref_log_probs"):
+        torch.testing.assert_close(whole.tensor(name), pair.batch.tensor(name), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [16, 1])
+def test_one_rank_and_two_give_the_same_update(pair: Pair, count: int) -> None:
+    """Two optimiser steps of unequal rows; with a single row one of the ranks has nothing to do."""
+    part = pair.batch[:count]
+    pair.call("load", pair.start)
+    pair.alone.load(pair.store.folder(pair.start))
+    expected = pair.alone.update(part)
+    found = pair.call("update", pair.written(part, f"part-{count}"), None)
+    assert found.metrics == pytest.approx(expected.metrics, rel=1e-4, abs=1e-6)
+    first, second = pair.weights()
+    for name, weight in pair.alone.weights().items():
+        assert np.array_equal(first[name], second[name])
+        np.testing.assert_allclose(first[name], weight.numpy(), atol=3e-5)
+
+
+def test_two_ranks_repeat_themselves_bit_for_bit_from_a_checkpoint(pair: Pair) -> None:
+    given = pair.written(pair.batch, "whole")
+    found = []
+    for _ in range(2):
+        pair.call("load", pair.start)
+        pair.call("update", given, None)
+        found.append(pair.weights()[0])
+    assert all(np.array_equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def test_a_checkpoint_of_one_rank_goes_on_with_two(pair: Pair) -> None:
+    pair.alone.load(pair.store.folder(pair.start))
+    pair.alone.update(pair.batch)
+    pair.call("load", pair.store.write_folder("of-one", pair.alone.save))
+    pair.alone.update(pair.batch)
+    pair.call("update", pair.written(pair.batch, "once-more"), None)
+    for name, weight in pair.alone.weights().items():
+        np.testing.assert_allclose(pair.weights()[0][name], weight.numpy(), atol=3e-5)
+
+
+def test_a_checkpoint_of_two_ranks_goes_on_with_one(pair: Pair) -> None:
+    given = pair.written(pair.batch, "again")
+    pair.call("load", pair.start)
+    pair.call("update", given, None)
+    folder = pair.store.folder(pair.call("save", "second"))
+    read = checkpoints.read(folder, "policy")  # as `ares export` reads it
+    assert all(np.array_equal(read[name].numpy(), weight) for name, weight in pair.weights()[0].items())
+    pair.alone.load(folder)
+    pair.alone.update(pair.batch)
+    pair.call("update", given, None)
+    for name, weight in pair.alone.weights().items():
+        np.testing.assert_allclose(pair.weights()[0][name], weight.numpy(), atol=3e-5)
+
+
+def test_the_death_of_one_rank_is_the_death_of_an_actor_and_ends_the_wait_of_the_other(pair: Pair) -> None:
+    """The survivor's own error is a lost connection, which the cluster would not take for a reason to rebuild."""
+    given = pair.written(pair.batch, "last")
+    ray.kill(pair.group.actors[1])
+    with pytest.raises(RayActorError):
+        pair.call("update", given, None)

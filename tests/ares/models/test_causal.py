@@ -1,0 +1,264 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensordict import TensorDict
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    Lfm2Config,
+    Lfm2Model,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaModel,
+    MistralConfig,
+    MistralForCausalLM,
+    PhiConfig,
+    PhiForCausalLM,
+)
+
+from ares.config.run import ModelConfig
+from ares.models.causal import Critic, LanguageModel, ModelError, keeps_rows_apart
+from ares.models.packed_attention import can_regroup
+from ares.models.packing import Layout
+from ares.step.collate import to_batch
+from tests.ares.builders import MODEL, PAD, rows
+
+CPU = torch.device("cpu")
+# Groups differ in prompt length, rows in response length; one row has a single token.
+LENGTHS = [[1, 8, 3, 5], [4, 2, 8, 6], [7, 7, 1, 8]]
+
+
+@pytest.fixture(scope="module")
+def policy() -> LanguageModel:
+    return LanguageModel.load(ModelConfig(path=str(MODEL)), CPU)
+
+
+@pytest.fixture(scope="module")
+def biased(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model whose output head has a bias."""
+    path = tmp_path_factory.mktemp("phi")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = PhiForCausalLM(
+            PhiConfig(vocab_size=320, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
+        )
+        model.lm_head.bias.data.normal_()
+    model.save_pretrained(path)
+    return str(path)
+
+
+def batch() -> TensorDict:
+    return to_batch(rows([[1, 0, 1, 0]] * 3, LENGTHS), PAD).batch.to(CPU)
+
+
+def naive(model: Any, batch: TensorDict, temperature: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Log-probs of the response tokens, entropies, and whole distributions, one unpadded row at a time."""
+    log_probs, entropies, whole = [], [], []
+    for row in range(len(batch)):
+        prompt = int(batch["attention_mask"][row, : batch["prompts"].shape[1]].sum())
+        ids = torch.cat([batch["prompts"][row], batch["responses"][row]])[batch["attention_mask"][row].bool()]
+        found = torch.log_softmax(model(input_ids=ids[None], use_cache=False).logits[0] / temperature, -1)
+        found = found[prompt - 1 : -1]
+        learnt = batch["response_mask"][row, : len(found)].bool()
+        log_probs.append(found.gather(-1, ids[prompt:, None])[learnt, 0])
+        entropies.append(-(found.exp() * found).sum(-1)[learnt])
+        whole.append(found[learnt])
+    return torch.cat(log_probs), torch.cat(entropies), torch.cat(whole)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_log_probs_and_entropies_are_those_of_the_models_own_logits(policy: LanguageModel, temperature: float) -> None:
+    found = policy.token_log_probs(batch(), temperature)
+    log_probs, entropies, _ = naive(policy.model, batch(), temperature)
+    torch.testing.assert_close(found.log_probs, log_probs, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found.entropies, entropies, atol=1e-4, rtol=1e-4)
+
+
+def test_a_response_mask_leaves_tokens_out_and_shifts_none(policy: LanguageModel) -> None:
+    partial = batch()
+    partial["response_mask"][0] = 0
+    partial["response_mask"][1, 2:4] = 0
+    partial["response_mask"][5, 0] = 0
+    found = policy.token_log_probs(partial, 1.0)
+    torch.testing.assert_close(found.log_probs, naive(policy.model, partial, 1.0)[0], atol=1e-4, rtol=1e-4)
+
+
+def test_gradients_of_log_probs_are_those_of_the_models_own_logits(policy: LanguageModel) -> None:
+    def gradients(log_probs: torch.Tensor) -> list[torch.Tensor]:
+        policy.model.zero_grad()
+        (log_probs * torch.linspace(-1, 1, len(log_probs))).sum().backward()
+        return [parameter.grad.clone() for parameter in policy.model.parameters()]
+
+    found = gradients(policy.token_log_probs(batch(), 0.8).log_probs)
+    expected = gradients(naive(policy.model, batch(), 0.8)[0])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-3)
+
+
+def test_the_exact_kl_is_the_sum_over_the_vocabulary_with_the_policys_gradient(policy: LanguageModel) -> None:
+    own = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU)
+    with torch.no_grad():
+        for parameter in own.model.parameters():
+            parameter.mul_(1.05)
+    reference = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU).frozen()
+    found = own.exact_kl(reference, batch(), 0.8)
+    ours, theirs = naive(own.model, batch(), 0.8)[2], naive(reference.model, batch(), 0.8)[2].detach()
+    expected = (ours.exp() * (ours - theirs)).sum(-1)
+    assert float(expected.detach().mean()) > 1e-3
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
+    (one,) = torch.autograd.grad(found.sum(), own.head.weight)
+    (other,) = torch.autograd.grad(expected.sum(), own.head.weight)
+    torch.testing.assert_close(one, other, atol=2e-3, rtol=2e-3)
+
+
+def test_a_heads_bias_counts_in_log_probs_and_in_the_exact_kl(biased: str) -> None:
+    own = LanguageModel.load(ModelConfig(path=biased), CPU)
+    reference = LanguageModel.load(ModelConfig(path=biased), CPU).frozen()
+    with torch.no_grad():
+        own.head.bias.mul_(2.0)
+    log_probs, _, ours = naive(own.model, batch(), 1.0)
+    theirs = naive(reference.model, batch(), 1.0)[2]
+    torch.testing.assert_close(own.token_log_probs(batch(), 1.0).log_probs, log_probs, atol=1e-4, rtol=1e-4)
+    expected = (ours.exp() * (ours - theirs)).sum(-1)
+    found = own.exact_kl(reference, batch(), 1.0)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    (one,) = torch.autograd.grad(found.sum(), own.head.bias)
+    (other,) = torch.autograd.grad(expected.sum(), own.head.bias)
+    torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_dropout_is_off_so_that_a_policys_log_probs_are_a_number(checkpointing: bool, tmp_path: Path) -> None:
+    shutil.copytree(MODEL, tmp_path / "model")
+    settings = json.loads((tmp_path / "model" / "config.json").read_text()) | {"attention_dropout": 0.5}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
+    wild = LanguageModel.load(ModelConfig(path=str(tmp_path / "model"), gradient_checkpointing=checkpointing), CPU)
+    calm = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU)
+    found = wild.token_log_probs(batch(), 1.0).log_probs
+    torch.testing.assert_close(found, calm.token_log_probs(batch(), 1.0).log_probs)
+
+
+def test_a_frozen_reference_takes_no_gradient() -> None:
+    reference = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU).frozen()
+    assert not reference.token_log_probs(batch(), 1.0).log_probs.requires_grad
+
+
+@pytest.mark.parametrize("path", ["a bias", "none"])
+def test_bfloat16_computes_about_the_same(path: str, biased: str) -> None:
+    where = biased if path == "a bias" else str(MODEL)
+    exact = LanguageModel.load(ModelConfig(path=where), CPU).token_log_probs(batch(), 1.0)
+    rounded = LanguageModel.load(ModelConfig(path=where, dtype="bfloat16"), CPU)
+    assert rounded.model.dtype == torch.float32  # the weights that are trained
+    torch.testing.assert_close(rounded.token_log_probs(batch(), 1.0).log_probs, exact.log_probs, atol=0.3, rtol=0.05)
+    frozen = rounded.frozen().token_log_probs(batch(), 1.0)
+    torch.testing.assert_close(frozen.log_probs, exact.log_probs, atol=0.3, rtol=0.05)
+
+
+def test_a_model_that_caps_its_logits_is_refused(tmp_path: Path) -> None:
+    config = Gemma2Config(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16, final_logit_softcapping=0.5,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        Gemma2ForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="Gemma2ForCausalLM transforms its logits"):
+        LanguageModel.load(ModelConfig(path=str(tmp_path)), CPU)
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"model_type": "no such"}', '{"model_type": "qwen2"}'])
+def test_a_folder_that_is_no_model_is_an_error_that_names_it(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ModelError, match=f"model.path={tmp_path}: not a model"):
+        LanguageModel.load(ModelConfig(path=str(tmp_path)), CPU)
+
+
+def test_the_critic_starts_at_zero_and_gives_one_value_a_response_token() -> None:
+    critic = Critic(ModelConfig(path=str(MODEL)), CPU)
+    values = critic.values(batch())
+    assert values.tolist() == [0.0] * sum(map(sum, LENGTHS))
+    torch.nn.init.ones_(critic.head.weight)
+    values = critic.values(batch())
+    # The value before the first response token is a function of the prompt alone: the same for the whole group.
+    first = torch.tensor([0, *map(sum, LENGTHS)]).cumsum(0)[:-1]
+    for start, lengths in zip(first.tolist(), LENGTHS, strict=True):
+        places = torch.tensor([0, *lengths]).cumsum(0)[:-1] + start
+        torch.testing.assert_close(values[places], values[places[:1]].expand(len(places)))
+
+
+def test_a_model_that_carries_a_state_along_a_line_gets_one_row_a_line(policy: LanguageModel, biased: str) -> None:
+    assert policy.packs
+    assert LanguageModel.load(ModelConfig(path=biased), CPU).packs
+    settings = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1}
+    with torch.random.fork_rng():
+        carried = MambaModel(MambaConfig(state_size=4, **settings))
+        mixed = Lfm2Model(Lfm2Config(num_attention_heads=2, num_key_value_heads=2, layer_types=["conv"], **settings))
+    assert not can_regroup(carried)
+    assert not can_regroup(mixed)
+
+
+def test_a_model_whose_attention_takes_no_notice_of_rows_is_noticed(policy: LanguageModel) -> None:
+    def one_line(ids: torch.Tensor, laid: Layout, batch: Any = None) -> torch.Tensor:
+        return policy.decoder(input_ids=ids, position_ids=laid.position_ids(), use_cache=False).last_hidden_state
+
+    assert not keeps_rows_apart(one_line, 64, CPU)
+
+
+def small(config: type, model: type, **more: Any) -> Any:
+    """A random model of two layers."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return model(config(vocab_size=320, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+                            num_attention_heads=2, num_key_value_heads=1, head_dim=16, **more))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        small(MistralConfig, MistralForCausalLM, sliding_window=4),
+        small(Gemma3TextConfig, Gemma3ForCausalLM, sliding_window=4,
+              layer_types=["sliding_attention", "full_attention"]),
+        small(LlamaConfig, LlamaForCausalLM),
+    ],
+    ids=["Mistral", "Gemma 3", "Llama"],
+)  # fmt: skip
+def test_windows_and_grouped_heads_are_kept_in_a_line(model: Any, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path)
+    policy = LanguageModel.load(ModelConfig(path=str(tmp_path)), CPU)
+    assert policy.packs
+    with torch.no_grad():
+        expected, _, _ = naive(model.eval(), batch(), 1.0)
+        torch.testing.assert_close(policy.token_log_probs(batch(), 1.0).log_probs, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_gradient_of_a_shared_prompt_is_the_sum_over_its_rows(policy: LanguageModel) -> None:
+    def gradients(packs: bool) -> dict[str, torch.Tensor]:
+        policy.packs = packs
+        policy.model.zero_grad()
+        found = policy.token_log_probs(batch(), 1.0).log_probs
+        (found * torch.linspace(-1, 1, len(found))).sum().backward()
+        return {name: parameter.grad for name, parameter in policy.model.named_parameters()}
+
+    try:
+        alone, together = gradients(False), gradients(True)
+    finally:
+        policy.packs = True
+        policy.model.zero_grad()
+    for name, gradient in alone.items():
+        torch.testing.assert_close(together[name], gradient, atol=1e-5 * float(gradient.abs().max()), rtol=1e-4)
+
+
+def test_a_model_whose_rows_cannot_be_packed_gets_one_a_line(policy: LanguageModel) -> None:
+    packed = policy.token_log_probs(batch(), 1.0).log_probs
+    policy.packs = False
+    try:
+        torch.testing.assert_close(policy.token_log_probs(batch(), 1.0).log_probs, packed, atol=1e-5, rtol=1e-5)
+    finally:
+        policy.packs = True

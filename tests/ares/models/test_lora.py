@@ -1,0 +1,81 @@
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from ares.config.run import ConfigError
+from ares.learner.learner import Learner
+from tests.ares.builders import MODEL, config, experienced, rows, shaped
+
+ADAPTED = config("model.lora={rank: 4, alpha: 8}", "learner.lr=1e-2")
+
+
+def sampled() -> pd.DataFrame:
+    return rows([[1, 0, 1, 0], [0, 0, 1, 0]])
+
+
+def base() -> dict[str, torch.Tensor]:
+    return load_file(MODEL / "model.safetensors")
+
+
+def test_fresh_adapters_change_nothing() -> None:
+    before = torch.random.get_rng_state()
+    learner = Learner(ADAPTED)
+    assert torch.equal(before, torch.random.get_rng_state())
+    weights = learner.weights()
+    assert weights.keys() == base().keys()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in base().items())
+    plain = Learner(config())
+    for name in ("old_log_probs", "ref_log_probs"):
+        torch.testing.assert_close(
+            experienced(learner, sampled()).tensor(name), experienced(plain, sampled()).tensor(name)
+        )
+
+
+def test_an_update_moves_the_adapters_and_neither_base_nor_reference() -> None:
+    learner = Learner(ADAPTED)
+    batch = shaped(learner, sampled())
+    learner.update(batch)
+    kept = {
+        name.replace(".base_layer.", "."): parameter
+        for name, parameter in learner.policy.model.named_parameters()
+        if "lora_" not in name
+    }
+    assert all(torch.equal(kept[name], tensor) for name, tensor in base().items())
+    after = experienced(learner, sampled())
+    torch.testing.assert_close(after.tensor("ref_log_probs"), batch.tensor("ref_log_probs"))
+    assert (after.tensor("old_log_probs") - batch.tensor("old_log_probs")).abs().max() > 1e-3
+
+
+def test_merged_weights_are_the_policy_for_whoever_loads_them() -> None:
+    learner = Learner(ADAPTED)
+    learner.update(shaped(learner, sampled()))
+    plain = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
+    plain.load_state_dict(learner.weights(), strict=False)
+    ids = torch.arange(3, 40)[None]
+    with torch.no_grad():
+        found, expected = plain(input_ids=ids).logits, learner.policy.model(input_ids=ids).logits
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_checkpoint_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    one, other = Learner(ADAPTED), Learner(ADAPTED)
+    batch = shaped(one, sampled())
+    one.update(batch)
+    one.save(tmp_path)
+    one.update(batch)
+    other.load(tmp_path)
+    other.update(batch)
+    assert all(torch.equal(weight, other.weights()[name]) for name, weight in one.weights().items())
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [("model.lora={targets: [lm_head]}", "lm_head"), ("model.lora={targets: []}", "at least one")],
+)
+def test_adapters_that_cannot_be_are_refused(setting: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config(setting)

@@ -1,0 +1,181 @@
+"""Coupled log-probs in the learner: those of the published form, masks by key, gradients, remote code, refusals."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from algorithms.coupled_sampling import completion_logits, coupled_versions, selective_log_softmax
+from algorithms.protocol import DataProto
+from ares.config.run import ModelConfig
+from ares.engines.diffusion import DiffusionEngine
+from ares.engines.engine import SamplingSettings
+from ares.models.causal import ModelError
+from ares.models.masked_diffusion import MaskedLanguageModel, coupled_masks, mask_seeds
+from ares.step.collate import to_batch
+from tests.ares.builders import rows
+from tests.ares.masked_builders import model_directory, remote_directory, tokenizer
+
+CPU = torch.device("cpu")
+PLACES = 9
+
+
+def load(folder: Path | None = None, **settings: object) -> MaskedLanguageModel:
+    path = str(folder or model_directory())
+    return MaskedLanguageModel.load(ModelConfig(path=path, family="masked_diffusion", **settings), CPU)
+
+
+def batch(groups: int = 2, samples: int = 3, seeds: torch.Tensor | None = None) -> DataProto:
+    """Rows of prompts and responses of different lengths, with whole canvases."""
+    table = rows([[0.0] * samples] * groups)
+    generator = torch.Generator().manual_seed(0)
+    canvases = []
+    for tokens in table["token_ids"]:
+        rest = torch.randint(3, 300, (PLACES - len(tokens),), generator=generator)
+        canvases.append([*tokens.tolist(), *rest.tolist()])
+    table = table.assign(canvas=canvases, token_entropies=table["log_probs"].map(lambda values: -values))
+    found = to_batch(table, tokenizer().pad_token_id)
+    seeds = mask_seeds(0, 1, len(found), 1)[:, 0] if seeds is None else seeds
+    return found.union(DataProto.from_dict({"mask_seeds": seeds}))
+
+
+def plain(policy: MaskedLanguageModel, found: DataProto, temperature: float = 1.0) -> torch.Tensor:
+    """Row by row, without padding or company, through logits and selective_log_softmax: [N]."""
+    parts = []
+    ratios, masks = coupled_masks(found.tensor("mask_seeds"), PLACES)
+    for row in range(len(found)):
+        width = found.tensor("prompts").shape[1]
+        prompt = found.tensor("prompts")[row][found.tensor("attention_mask")[row, :width].bool()]
+        ids = torch.cat([prompt, found.tensor("canvas")[row]])[None]
+        prompt_index = torch.arange(ids.shape[1]) < len(prompt)
+        mask = torch.nn.functional.pad(masks[row : row + 1], (len(prompt), 0))
+        versions = torch.cat(coupled_versions(ids, prompt_index, policy.mask_id, mask))
+        logits = completion_logits(policy.model, versions, PLACES) / temperature
+        ratio = float(ratios[row])
+        weights = torch.tensor([1.0, 1 / ratio, 1 / (1 - ratio)])
+        known = selective_log_softmax(logits, ids[:, -PLACES:], weights, mask[:, -PLACES:])[0]
+        parts.append(known[: int(found.tensor("response_mask")[row].sum())])
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_log_probs_are_those_of_the_published_form_row_by_row(temperature: float) -> None:
+    policy, found = load(), batch()
+    log_probs = policy.token_log_probs(found.batch, temperature).log_probs
+    torch.testing.assert_close(log_probs, plain(policy, found, temperature), atol=1e-4, rtol=1e-4)
+
+
+def test_gradients_are_those_of_the_published_form() -> None:
+    policy, found = load(), batch()
+    grads = []
+    for values in (policy.token_log_probs(found.batch, 1.0).log_probs, plain(policy, found)):
+        loss = (values * torch.arange(len(values))).mean()
+        grads.append(torch.autograd.grad(loss, list(policy.model.parameters())))
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-3)
+
+
+def test_a_row_has_the_same_log_probs_in_whatever_company() -> None:
+    policy, found = load(), batch(3)
+    together = policy.token_log_probs(found.batch, 1.0).log_probs
+    order = torch.tensor([7, 2, 5])
+    lengths = found.tensor("response_mask").sum(1)
+    starts = lengths.cumsum(0) - lengths
+    expected = torch.cat([together[starts[row] : starts[row] + lengths[row]] for row in order])
+    torch.testing.assert_close(
+        policy.token_log_probs(found[order].batch, 1.0).log_probs, expected, atol=1e-5, rtol=1e-5
+    )
+
+
+def test_masks_follow_from_run_step_iteration_and_row_alone() -> None:
+    seeds = mask_seeds(5, 3, 4, 2)
+    assert torch.equal(seeds[:2], mask_seeds(5, 3, 2, 2))
+    assert torch.equal(seeds[:, :1], mask_seeds(5, 3, 4, 1))
+    others = torch.stack([seeds, mask_seeds(6, 3, 4, 2), mask_seeds(5, 4, 4, 2)])
+    assert len(set(others.flatten().tolist())) == 24
+    ratio, mask = coupled_masks(mask_seeds(0, 0, 4000, 1)[:, 0], 20)
+    assert float(ratio.min()) >= 0.2
+    assert float(ratio.max()) <= 0.8
+    assert float(ratio.mean()) == pytest.approx(0.5, abs=0.01)
+    assert float((mask.double().mean(1) - ratio).mean()) == pytest.approx(0.0, abs=0.01)
+
+
+def test_experience_holds_every_iterations_log_probs_and_the_engines_entropies() -> None:
+    policy, found = load(), batch()
+    found.batch.pop("mask_seeds")
+    seeds = mask_seeds(0, 1, len(found), 2)
+    new = policy.experience(found, load().frozen(), seeds, 1.0, token_budget=64)
+    assert "entropies" not in new.fields  # the engine's are in the batch already
+    whole = found.union(new)
+    for iteration in range(2):
+        seen = policy.for_iteration(whole, iteration)
+        log_probs = policy.token_log_probs(seen.batch, 1.0).log_probs
+        mask = seen.tensor("response_mask").bool()
+        torch.testing.assert_close(seen.tensor("old_log_probs")[mask], log_probs.detach(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(seen.tensor("ref_log_probs"), seen.tensor("old_log_probs"))
+        assert (seen.tensor("old_log_probs")[~mask] == 0).all()
+    both = [policy.for_iteration(whole, iteration).tensor("old_log_probs") for iteration in range(2)]
+    assert not torch.equal(*both)
+    torch.testing.assert_close(whole.tensor("old_log_probs"), (both[0] + both[1]) / 2)
+
+
+def test_a_directory_with_its_own_code_gives_the_same_log_probs() -> None:
+    found = batch()
+    own, remote = load(), load(remote_directory(), trust_remote_code=True)
+    assert type(remote.model).__name__ == "RemoteModel"
+    torch.testing.assert_close(
+        own.token_log_probs(found.batch, 1.0).log_probs, remote.token_log_probs(found.batch, 1.0).log_probs
+    )
+
+
+def test_code_in_a_directory_is_not_run_without_leave() -> None:
+    with pytest.raises(ModelError, match=r"set model\.trust_remote_code=true"):
+        load(remote_directory())
+
+
+def changed(tmp_path: Path, **settings: object) -> Path:
+    shutil.copytree(model_directory(), tmp_path / "model")
+    file = tmp_path / "model" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+    return tmp_path / "model"
+
+
+def test_a_model_without_a_mask_token_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="names no mask_token_id"):
+        load(changed(tmp_path, mask_token_id=None))
+
+
+def test_a_causal_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"looks only backwards|no get_output_embeddings|has no"):
+        load(changed(tmp_path, model_type="qwen2", architectures=["Qwen2ForCausalLM"]))
+
+
+def test_saved_and_loaded_again_it_is_the_same_model(tmp_path: Path) -> None:
+    policy, found = load(), batch()
+    policy.model.save_pretrained(tmp_path)
+    again = load(tmp_path)
+    assert torch.equal(
+        policy.token_log_probs(found.batch, 1.0).log_probs, again.token_log_probs(found.batch, 1.0).log_probs
+    )
+
+
+def test_what_the_engine_says_in_one_step_is_the_full_mask_log_prob() -> None:
+    """With one pass every token is drawn from the fully masked canvas: the first term of the coupled log-prob."""
+    words, model = tokenizer(), ModelConfig(path=str(model_directory()), family="masked_diffusion")
+    from ares.config.run import DiffusionConfig
+    from tests.ares.masked_builders import requests
+
+    engine = DiffusionEngine(model, DiffusionConfig(steps=1), "cpu", {words.eos_token_id}, words.pad_token_id)
+    policy = load()
+    engine.load_weights(0, dict(policy.model.named_parameters()))
+    asked = requests(3)
+    answers = engine.generate(asked, SamplingSettings(1.0, 1.0, PLACES))
+    for request, answer in zip(asked, answers, strict=True):
+        ids = torch.tensor([[*request.prompt_token_ids, *answer.canvas.tolist()]])
+        hidden = ids.clone()
+        hidden[:, -PLACES:] = policy.mask_id
+        known = completion_logits(policy.model, hidden, PLACES).log_softmax(-1)[0]
+        expected = known.gather(-1, ids[0, -PLACES:, None])[: len(answer.token_ids), 0]
+        torch.testing.assert_close(torch.tensor(answer.log_probs), expected.detach(), atol=1e-5, rtol=1e-5)

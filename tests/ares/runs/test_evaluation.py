@@ -1,0 +1,174 @@
+"""An evaluation is opened on the right weights, refuses what is not its own, and reports what its samples say."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+
+from ares.config.run import ConfigError
+from ares.runs.evaluation import Evaluation, EvaluationRequest, summarise
+from ares.store.store import Commit, RunStore, StoreError
+from tests.ares.builders import MODEL, config
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+def opened(target: str = str(MODEL), **settings: Any) -> Evaluation:
+    settings = {"max_problems": 4, "n": 8} | settings
+    if target == str(MODEL):
+        settings = {"profile": "tiny-math"} | settings
+    return Evaluation.open(EvaluationRequest(target=target, **settings))
+
+
+def refusal(**settings: Any) -> str:
+    with pytest.raises((ConfigError, StoreError)) as caught:
+        opened(**settings)
+    return str(caught.value)
+
+
+def run_with(runs: Path, steps: int) -> None:
+    """A run's folder whose steps have commits and no checkpoint."""
+    store = RunStore(runs / "run")
+    store.write_run({"config": config().model_dump(mode="json")})
+    parent = None
+    for step in range(steps):
+        commit = Commit(
+            step=step, parent=parent, artifacts={}, state={"step": step}, metrics={}, timings={}, timestamp=0
+        )
+        store.write_commit(commit)
+        parent = commit.digest()
+
+
+# ---- opening -------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_evaluation_finds_its_folder_and_another_gets_another(runs: Path) -> None:
+    first = opened()
+    assert first.run.store.directory == opened().run.store.directory
+    assert first.run.store.directory.parent == runs / "evals"
+    others = [opened(n=4), opened(greedy=True), opened(temperature=0.5), opened(max_problems=3)]
+    assert len({each.run.store.directory for each in [first, *others]}) == 5
+
+
+def test_k_is_no_part_of_it_since_the_samples_are_the_same() -> None:
+    assert opened(k=[1]).run.store.directory == opened(k=[1, 2]).run.store.directory
+
+
+def test_a_named_folder_is_not_given_to_two_evaluations(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    opened(out=out)
+    opened(out=out)
+    assert "samples: 8 → 4" in refusal(out=out, n=4)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    assert "holds something that is no evaluation" in refusal(out=str(tmp_path / "other"))
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["notes.txt"]
+
+
+def test_a_runs_weights_are_those_after_a_committed_step(runs: Path) -> None:
+    run_with(runs, 3)
+    assert "has no checkpoint yet" in refusal(target="run")
+    assert "no committed step 3 (steps 0 to 2)" in refusal(target="run", step=3)
+    first, last = opened("run", step=0), opened("run", step=2)
+    assert (first.number, last.number) == (0, 2)
+    assert first.run.cluster.store.directory == last.run.cluster.store.directory == runs / "run"
+    assert first.run.store.directory != last.run.store.directory
+    assert first.description["weights"] != last.description["weights"]
+
+
+def test_what_decides_a_runs_weights_cannot_be_overridden_and_the_rest_can(runs: Path) -> None:
+    run_with(runs, 1)
+    assert "learner.lr=1" in refusal(target="run", step=0, overrides=["learner.lr=1"])
+    assert "--profile" in refusal(target="run", step=0, profile="tiny-math")
+    evaluation = opened("run", step=0, overrides=["rollout.max_response_length=5"])
+    assert evaluation.config.rollout.max_response_length == 5
+    assert evaluation.run.cluster.config == config()
+
+
+def test_a_wrong_target_or_no_data_is_an_error(tmp_path: Path) -> None:
+    assert "'absent' is neither a run in" in refusal(target="absent")
+    assert "neither a run" in refusal(target=str(tmp_path / "absent" / "model"))
+    assert "only a run has steps" in refusal(step=1)
+    data = str(MODEL / "heldout.jsonl")
+    assert len(opened(profile="base", data=data).run.train) == 4
+    assert "Name the problems with --data" in refusal(profile="base")
+
+
+@pytest.mark.parametrize("settings", [{"n": 4, "k": [5]}, {"k": [0]}, {"greedy": True, "k": [2]}, {"n": 0}, {"k": []}])
+def test_more_tries_than_samples_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        EvaluationRequest(target="x", **settings)
+
+
+def test_k_follows_n_where_it_is_not_given() -> None:
+    found = [EvaluationRequest(target="x", n=n).ks for n in (1, 4, 16)]
+    assert found == [[1], [1, 4], [1, 4, 8]]
+    assert EvaluationRequest(target="x", greedy=True).ks == [1]
+    assert EvaluationRequest(target="x", k=[8, 2, 2]).ks == [2, 8]
+
+
+# ---- figures -------------------------------------------------------------------------------------------------------
+
+
+def samples(ids: list[str], accuracies: list[list[float | None]], **columns: Any) -> pd.DataFrame:
+    rows = [
+        {"id": name, "sample": sample, "tokens": 10, "truncated": sample == 0, "accuracy": accuracy}
+        for name, found in zip(ids, accuracies, strict=True)
+        for sample, accuracy in enumerate(found)
+    ]
+    table = pd.DataFrame(rows).assign(**columns)
+    return table.assign(accuracy=table["accuracy"].astype("Float64"))
+
+
+def test_figures_are_means_over_problems_of_the_unbiased_estimate() -> None:
+    evaluation = opened(n=4, k=[1, 2])
+    ids = evaluation.run.train.frame["id"].tolist()
+    summary, problems = summarise(evaluation, samples(ids, [[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]))
+    assert problems["id"].tolist() == ids
+    assert problems["correct"].tolist() == [4, 1, 0, 2]
+    np.testing.assert_allclose(problems["pass@2"], [1, 1 / 2, 0, 5 / 6])
+    assert summary["estimates"]["pass@1"]["value"] == pytest.approx((1 + 1 / 4 + 0 + 1 / 2) / 4)
+    assert summary["estimates"]["pass@2"]["value"] == pytest.approx((1 + 1 / 2 + 0 + 5 / 6) / 4)
+    for estimate in summary["estimates"].values():
+        assert 0 <= estimate["low"] < estimate["value"] < estimate["high"] <= 1
+    assert (summary["problems"], summary["unscored"], summary["truncated"]) == (4, 0, 0.25)
+    assert summarise(evaluation, samples(ids, [[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]))[0] == summary
+
+
+def test_a_sample_without_a_score_is_no_failure_and_too_few_of_them_give_no_figure() -> None:
+    evaluation = opened(n=3, k=[1, 3])
+    ids = evaluation.run.train.frame["id"].tolist()
+    found = samples(ids, [[1, None, None], [0, 0, 0], [1, 1, 1], [None, None, None]])
+    summary, problems = summarise(evaluation, found)
+    assert problems["samples"].tolist() == [1, 3, 3, 0]
+    assert summary["unscored"] == 5
+    assert (summary["estimates"]["pass@1"]["value"], summary["estimates"]["pass@1"]["problems"]) == (2 / 3, 3)
+    assert (summary["estimates"]["pass@3"]["value"], summary["estimates"]["pass@3"]["problems"]) == (0.5, 2)
+    nothing, _ = summarise(evaluation, samples(ids, [[None], [None], [None], [None]]))
+    assert nothing["estimates"]["pass@1"] == {"value": None, "low": None, "high": None, "problems": 0}
+
+
+def test_programs_are_reported_with_their_pass_ratio_and_errors() -> None:
+    evaluation = opened(n=1)
+    ids = evaluation.run.train.frame["id"].tolist()
+    errors = ["accepted", "wrong_answer", "wrong_answer", "syntax_error"]
+    found = samples(ids, [[1], [0], [0], [0]], pass_ratio=[1, 0.5, 0.5, 0], error_type=errors)
+    summary, _ = summarise(evaluation, found)
+    assert summary["estimates"]["pass@1"]["value"] == 0.25
+    assert summary["estimates"]["pass_ratio"]["value"] == 0.5
+    assert summary["error_types"] == {"wrong_answer": 0.5, "accepted": 0.25, "syntax_error": 0.25}
+
+
+def test_a_partly_right_answer_counts_for_accuracy_and_not_for_pass_at_k() -> None:
+    evaluation = opened(n=1)
+    ids = evaluation.run.train.frame["id"].tolist()
+    summary, _ = summarise(evaluation, samples(ids, [[1], [0.9], [0.5], [0]]))
+    assert summary["estimates"]["pass@1"]["value"] == 0.25
+    assert summary["estimates"]["accuracy"]["value"] == pytest.approx(0.6)

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ares.learner.learner import Learner
+from ares.runs.export import export
+from ares.runs.run import Run
+from ares.store.store import Commit, RunStore, StoreError
+from tests.ares.builders import MODEL, config, rows, shaped
+
+IDS = torch.arange(3, 40)[None]
+
+
+def trained(runs: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Learner:
+    """A run `r` whose only step ended in a checkpoint, and the learner that wrote it."""
+    monkeypatch.setenv("ARES_RUNS", str(runs))
+    run = Run.open(config("learner.lr=1e-2", *overrides), "r", runs)
+    learner = Learner(run.config)
+    learner.update(shaped(learner, rows([[1, 0, 1, 0], [0, 0, 1, 0]])))
+    common = {"state": {}, "metrics": {}, "timings": {}, "timestamp": 0}
+    run.store.write_commit(Commit(step=0, parent=None, artifacts={}, **common))
+    saved = run.store.write_folder("checkpoints/000001", learner.save)
+    run.store.write_commit(Commit(step=1, parent="0", artifacts={"checkpoint": saved}, **common))
+    return learner
+
+
+def logits(model: torch.nn.Module) -> torch.Tensor:
+    with torch.no_grad():
+        return model(input_ids=IDS).logits
+
+
+@pytest.mark.parametrize("lora", ["null", "{rank: 4}"])
+def test_what_is_exported_is_the_policy(lora: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = trained(tmp_path / "runs", monkeypatch, f"model.lora={lora}")
+    assert export("r", tmp_path / "out", merge=True) == 1
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    torch.testing.assert_close(logits(loaded), logits(learner.policy.model), atol=1e-4, rtol=1e-4)
+    messages = [{"role": "user", "content": "1+2=?"}]
+    texts = [
+        AutoTokenizer.from_pretrained(path).apply_chat_template(messages, tokenize=False)
+        for path in (MODEL, tmp_path / "out")
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_adapters_are_exported_as_peft_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = trained(tmp_path / "runs", monkeypatch, "model.lora={rank: 4}")
+    export("r", tmp_path / "out")
+    base = AutoModelForCausalLM.from_pretrained(MODEL)
+    loaded = PeftModel.from_pretrained(base, tmp_path / "out").eval()
+    torch.testing.assert_close(logits(loaded), logits(learner.policy.model), atol=1e-4, rtol=1e-4)
+
+
+def test_no_checkpoint_and_a_full_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(tmp_path / "runs", monkeypatch)
+    with pytest.raises(StoreError, match="no checkpoint at or before step 0"):
+        export("r", tmp_path / "out", step=0)
+    with pytest.raises(StoreError, match="is not empty"):
+        export("r", tmp_path)
+    assert RunStore(tmp_path / "runs" / "r").committed_steps() == [0, 1]

@@ -1,0 +1,154 @@
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ares.learner.learner import Learner
+from ares.reports.samples import sample_report, samples_table
+from ares.runs.run import Run
+from ares.runs.status import run_status
+from ares.step.collate import readable_rows
+from ares.step.shape import shape
+from ares.step.state import RunState
+from ares.store.store import Commit, StoreError
+from tests.ares.builders import config, experienced, rows
+
+ACCURACIES: list[list[float | None]] = [[1, 1, 1, 0], [1, 0, None, 0]]
+SETTINGS = ("train.steps=2", "algorithm.overlong.soft_punish_cache=4")
+
+
+@pytest.fixture(scope="module")
+def step_of_a_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Commit]:
+    """A run on disk with bootstrap and one step, made of one shaped batch; no actor was started."""
+    run = Run.open(config(*SETTINGS), "short", tmp_path_factory.mktemp("runs"))
+    table = rows(ACCURACIES)
+    before = RunState.initial(run.config, len(run.train)).state_dict()
+    first = Commit(step=0, parent=None, artifacts={}, state=before, metrics={}, timings={}, timestamp=1)
+    run.store.write_commit(first)
+    step = run.step(1)
+    table = table.assign(prompt="a question", response=[f"answer {i}" for i in range(len(table))])
+    batch, after = experienced(Learner(run.config), table), RunState.initial(run.config, len(run.train))
+    metrics = shape(batch, after, run.config)
+    artifacts = {
+        "samples": run.store.write_rows(step.path("samples.parquet"), readable_rows(batch)),
+        "batch": run.store.write_folder(step.path("batch"), batch.save),
+    }
+    state = after.state_dict() | {"evaluations": [{"step": 1, "accuracy": 0.5, "mean_length": 6.0}]}
+    commit = Commit(
+        step=1, parent=first.digest(), artifacts=artifacts, state=state, metrics=metrics, timings={}, timestamp=2
+    )
+    run.store.write_commit(commit)
+    return run, commit
+
+
+@pytest.fixture(autouse=True)
+def runs_directory(step_of_a_run: tuple[Run, Commit], monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = step_of_a_run[0].store.directory.parent
+    monkeypatch.setenv("ARES_RUNS", str(directory))
+    return directory
+
+
+def text(table: Any) -> str:
+    console = Console(width=250, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(table)
+    return shown.get()
+
+
+def test_a_stopped_run_tells_its_last_commit(step_of_a_run: tuple[Run, Commit]) -> None:
+    _, commit = step_of_a_run
+    found = run_status("short")
+    assert (found["run"], found["state"], found["step"], found["steps"]) == ("short", "stopped", 1, 2)
+    assert found["evaluations"] == [{"step": 1, "accuracy": 0.5, "mean_length": 6.0}]
+    assert found["buckets"]["easy"]["acc"] == 0.75
+    assert found["buckets"]["easy"]["alpha"] == commit.metrics["bucket/easy/alpha"]
+    assert "acc" not in found["buckets"]["hard"]
+
+
+def test_a_run_that_is_held_is_running_and_looking_does_not_take_it_away(step_of_a_run: tuple[Run, Commit]) -> None:
+    run, _ = step_of_a_run
+    with run.store.lock():
+        assert run_status("short")["state"] == "running"
+        with pytest.raises(StoreError), run.store.lock():
+            pass
+    assert run_status("short")["state"] == "stopped"
+    with run.store.lock():
+        pass
+
+
+def test_a_run_before_its_first_commit_is_new_and_after_its_last_step_finished(runs_directory: Path) -> None:
+    fresh = Run.open(config(*SETTINGS), "fresh", runs_directory)
+    assert run_status("fresh") | {"buckets": None} == {
+        "run": "fresh", "state": "new", "step": 0, "steps": 2, "evaluations": [], "buckets": None,
+    }  # fmt: skip
+    commit = None
+    state = RunState.initial(fresh.config, 10).state_dict()
+    for step in range(3):
+        parent = commit.digest() if commit else None
+        commit = Commit(step=step, parent=parent, artifacts={}, state=state, metrics={}, timings={}, timestamp=1)
+        fresh.store.write_commit(commit)
+    assert run_status("fresh")["state"] == "finished"
+
+
+def test_looking_writes_nothing(runs_directory: Path) -> None:
+    def listing() -> dict[str, tuple[int, int]]:
+        return {str(p): (p.stat().st_mtime_ns, p.stat().st_size) for p in runs_directory.rglob("*") if p.is_file()}
+
+    before = listing()
+    run_status("short")
+    samples_table("short", 1)
+    sample_report("short", 1, "p0", 0)
+    assert listing() == before
+
+
+def test_the_table_has_a_line_for_every_sample_with_the_parts_of_its_reward() -> None:
+    shown = text(samples_table("short", 1))
+    assert "short, step 1: 8 samples" in shown
+    assert sum(line.count("p0") + line.count("p1") for line in shown.splitlines()) == 8
+    for column in ("acc", "entropy", "overlong", "reward", "bucket"):
+        assert column in shown
+
+
+def test_a_report_explains_the_reward_by_its_parts(step_of_a_run: tuple[Run, Commit]) -> None:
+    run, commit = step_of_a_run
+    table = run.store.read_rows(commit.artifacts["samples"])
+    row = table[(table["id"] == "p0") & (table["sample"] == 3)].iloc[0]
+    shown = sample_report("short", 1, "p0", 3)
+    assert "answer 3" in shown
+    parts = [row["accuracy"], row["reward_entropy_score"], row["reward_overlong"]]
+    assert shown.splitlines()[-1] == (
+        "reward = accuracy {:+.4f} + reward_entropy_score {:+.4f} + reward_overlong {:+.4f}".format(*parts)
+    )
+    assert row["reward"] == pytest.approx(sum(parts))
+
+
+def test_a_report_of_an_unscored_sample_shows_no_reward() -> None:
+    shown = sample_report("short", 1, "p1", 2)
+    assert "answer 6" in shown
+    assert "no reward" in shown.splitlines()[-1]
+
+
+def test_what_is_not_there_is_an_error_that_names_it() -> None:
+    for call, said in (
+        (lambda: run_status("absent"), "no run 'absent'"),
+        (lambda: samples_table("absent", 1), "no run 'absent'"),
+        (lambda: samples_table("short", 9), "no committed step 9"),
+        (lambda: sample_report("short", 1, "p7", 0), "no sample 0 of problem 'p7' in step 1"),
+    ):
+        with pytest.raises(StoreError, match=said):
+            call()
+
+
+def test_damaged_samples_are_told_and_not_shown(step_of_a_run: tuple[Run, Commit]) -> None:
+    run, commit = step_of_a_run
+    path = run.store.directory / commit.artifacts["samples"].path
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    try:
+        with pytest.raises(StoreError, match="has changed since it was written"):
+            samples_table("short", 1)
+    finally:
+        path.write_bytes(whole)
+    assert "8 samples" in text(samples_table("short", 1))

@@ -1,0 +1,128 @@
+"""What a graded response is worth before shaping: accuracy, or its program's reward by the profile's design."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ares.config.run import Config, ConfigError
+from ares.step.code_metrics import code_metrics, ending_shares, seconds_per_solved
+from ares.step.rewards import observe_tests, outcome_parts, running_pass_rates
+from tests.ares.builders import config
+
+ENDINGS = {
+    "accepted": ["accepted"] * 5,
+    "wrong_answer": ["accepted", "accepted", "accepted", "wrong_answer", "wrong_answer"],  # p = .6
+    "runtime_error": ["accepted", "accepted", "accepted", "accepted", "runtime_error"],
+    "syntax_error": ["syntax_error"] * 5,
+    "internal_error": ["internal_error"] * 5,
+}
+
+
+def judged(*endings: str, cut: tuple[int, ...] = ()) -> pd.DataFrame:
+    """One row an ending, two rows a group; rows numbered in `cut` reached the length limit."""
+    table: list[dict[str, Any]] = []
+    for row, ending in enumerate(endings):
+        outcomes = ENDINGS[ending]
+        ratio = None if ending == "internal_error" else outcomes.count("accepted") / len(outcomes)
+        table.append(
+            {
+                "id": f"p{row // 2}", "slot": row // 2, "sample": row % 2, "error_type": ending, "pass_ratio": ratio,
+                "accuracy": None if ratio is None else float(ratio == 1.0), "test_outcomes": outcomes,
+                "truncated": row in cut, "tokens": 10 + row, "format": 1.0 if ending != "syntax_error" else 0.5,
+            }
+        )  # fmt: skip
+    return pd.DataFrame(table).astype({"accuracy": "Float64", "pass_ratio": "Float64"})
+
+
+def code(*overrides: str) -> Config:
+    return config("reward.kind=code", "algorithm.overlong.mask_truncated=true", *overrides)
+
+
+def worth(rows: pd.DataFrame, settings: Config) -> list[float]:
+    parts = outcome_parts(rows, settings, running_pass_rates(settings))
+    return np.asarray(sum(parts.values())).round(6).tolist()
+
+
+@pytest.mark.parametrize(
+    ("design", "expected"),
+    [
+        ("sparse", [1, 0, 0, 0]),
+        ("dense_linear", [1, 0.48, -0.6, -1]),
+        ("outcome_anchor", [1, 0.3, -0.6, -1]),
+        ("pass_ratio", [1, 0.6, 0.8, 0]),
+    ],
+)
+def test_the_design_decides_what_a_verdict_is_worth(design: str, expected: list[float]) -> None:
+    rows = judged("accepted", "wrong_answer", "runtime_error", "syntax_error")
+    assert worth(rows, code(f"reward.code.design={design}")) == expected
+
+
+def test_math_is_worth_its_accuracy_and_nothing_where_there_is_none() -> None:
+    rows = pd.DataFrame({"accuracy": pd.array([1.0, None, 0.0], dtype="Float64")})
+    found = outcome_parts(rows, config(), None)["accuracy"]
+    assert found[[0, 2]].tolist() == [1.0, 0.0]
+    assert np.isnan(found[1])
+
+
+def test_truncated_and_unscored_programs_have_no_reward_unless_the_profile_lets_them_count() -> None:
+    rows = judged("accepted", "wrong_answer", "internal_error", "accepted", cut=(1, 3))
+    assert np.isnan(worth(rows, code())).tolist() == [False, True, True, True]
+    for setting in ("algorithm.overlong.include_truncated_in_baseline=true", "algorithm.overlong.mask_truncated=false"):
+        assert np.isnan(worth(rows, code(setting))).tolist() == [False, False, True, False]
+
+
+def test_format_weight_and_efficiency_are_parts_of_their_own() -> None:
+    rows = judged("accepted", "syntax_error")
+    parts = outcome_parts(rows, code("reward.code.weight=2", "reward.code.format_weight=0.5"), None)
+    assert {name: values.tolist() for name, values in parts.items()} == {"code": [2.0, -2.0], "format": [0.5, 0.25]}
+    late = code("reward.code.efficiency=0.2", "rollout.max_response_length=20")
+    assert outcome_parts(rows, late, None)["efficiency"].round(6).tolist() == [-0.1, 0.0]  # 10 of 20 tokens
+
+
+def test_a_test_that_rarely_passes_weighs_more_once_it_was_seen_to() -> None:
+    settings = code("reward.code.design=dense_weighted", "reward.code.test_alpha=2")
+    rates = running_pass_rates(settings)
+    rows = judged("wrong_answer", "accepted")
+    assert outcome_parts(rows, settings, rates)["code"][0] == pytest.approx(0.48)  # never seen: all tests alike
+    observe_tests(rates, rows)
+    after = outcome_parts(rows, settings, rates)["code"]
+    assert after[0] < 0.48
+    assert after[1] == 1.0
+
+
+def test_verpo_takes_its_weights_from_the_group_and_needs_its_settings() -> None:
+    named = {"alpha": 1.0, "sigma": 0.1, "delta": 0.1, "gamma": 1.0, "beta": 0.5}
+    settings = code("reward.code.design=verpo", f"reward.code.verpo={named}")
+    full, part, *_ = worth(judged("accepted", "wrong_answer"), settings)
+    assert full > 1.0 > part > 0.0
+    with pytest.raises(ConfigError, match="verpo"):
+        code("reward.code.design=verpo")
+    with pytest.raises(ConfigError, match="efficiency"):
+        code("reward.code.design=outcome_anchor", "reward.code.efficiency=0.25")
+
+
+# ---- figures -------------------------------------------------------------------------------------------------------
+
+
+def test_the_endings_of_a_step_add_up_and_a_cut_off_program_counts_as_truncated() -> None:
+    rows = judged("accepted", "wrong_answer", "runtime_error", "syntax_error", cut=(0, 2))
+    shares = ending_shares(rows)
+    assert sum(shares.values()) == 1.0
+    assert {name for name, share in shares.items() if share} == {
+        "error/accepted", "error/wrong_answer", "error/truncated", "error/syntax_error",
+    }  # fmt: skip
+
+
+def test_cost_counts_every_token_and_second_over_the_problems_that_were_solved() -> None:
+    rows = judged("accepted", "wrong_answer", "runtime_error", "internal_error", "accepted", "accepted")
+    metrics = code_metrics(rows, kept_slots=[0])
+    assert metrics["code/pass_at_1"] == 3 / 5
+    assert metrics["code/cost/tokens_per_solved"] == (10 + 11 + 12 + 14 + 15) / 2
+    assert metrics["bucket/medium/code/kept_share"] == 1.0
+    assert metrics["bucket/easy/code/kept_share"] == 0.0
+    assert "bucket/hard/code/cost/tokens_per_solved" not in metrics  # nothing was solved there
+    times = pd.DataFrame({"exec_time": [0.5, 0.5, 1.0]})
+    assert seconds_per_solved(rows, times) == {"perf/seconds_per_solved": 1.0}
+    assert seconds_per_solved(judged("wrong_answer"), times) == {}

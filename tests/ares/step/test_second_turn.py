@@ -1,0 +1,81 @@
+"""Second tries: who gets one, the prompt they get, and what they bring the first try."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+from ares.config.run import ConfigError
+from ares.step.second_turn import second_turn_metrics, second_turns, with_credit
+from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
+from tests.ares.builders import config, tokenizer
+
+TESTS = ["assert f(1) == 1", "assert f(2) == 2"]
+SETTINGS = ["reward.kind=code", "rollout.second_turn.enabled=true", "rollout.second_turn.children=2"]
+
+
+def first_tries(tokens: PreTrainedTokenizerBase) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Four tries of one problem: right, half right, cut off, not judged."""
+    ends = [["accepted"] * 2, ["accepted", "wrong_answer"], ["runtime_error"] * 2, ["internal_error"] * 2]
+    rows = pd.DataFrame(
+        {
+            "id": "p", "slot": 7, "sample": range(4), "response": ["a", "b", "c", "d"],
+            "token_ids": [np.array(tokens("1")["input_ids"] + [tokens.eos_token_id])] * 4,
+            "finish_reason": ["stop", "stop", "length", "stop"],
+            "pass_ratio": pd.array([1.0, 0.5, 0.0, None], dtype="Float64"), "test_outcomes": ends,
+        }
+    )  # fmt: skip
+    problem = {"prompt": "<ask>", "prompt_token_ids": [5, 6], "test_cases": TESTS, "stdin_tests": []}
+    return rows, pd.DataFrame([problem] * 4)
+
+
+def test_only_judged_failures_that_ended_their_turn_are_continued_with_their_verdict_in_the_prompt() -> None:
+    tokens = tokenizer()
+    rows, problems = first_tries(tokens)
+    found = second_turns(rows, problems, tokens, children=2)
+    assert found[["slot", "sample"]].to_numpy().tolist() == [[SECOND_TURN_SLOT + 7, 2], [SECOND_TURN_SLOT + 7, 3]]
+    prompt, ids = found["prompt"][0], found["prompt_token_ids"][0]
+    assert prompt.startswith("<ask>b\n<|im_start|>user\n1 of 2 tests passed. wrong answer: assert f(2) == 2<|im_end|>")
+    assert prompt.endswith("<|im_start|>assistant\n")
+    first = [5, 6, *rows["token_ids"][1].tolist()]
+    assert ids[: len(first)] == first
+    # The response's own end of turn is the only one before the verdict.
+    assert tokens.decode(ids[len(first) :]) == prompt.removeprefix("<ask>b")
+
+
+def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
+    tokens = tokenizer()
+    before = tokens.chat_template
+    rows, problems = first_tries(tokens)
+    try:
+        tokens.chat_template = "{% for m in messages %}{{ m['content'] | length }}{% endfor %}"
+        with pytest.raises(ConfigError, match=r"rollout\.second_turn\.enabled=false"):
+            second_turns(rows, problems, tokens, children=1)
+    finally:
+        tokens.chat_template = before
+
+
+def test_a_first_try_is_credited_with_its_own_second_tries() -> None:
+    settings = config(*SETTINGS)
+    right, wrong = ["accepted"] * 2, ["wrong_answer"] * 2
+    slots = [0, 0, SECOND_TURN_SLOT, SECOND_TURN_SLOT, SECOND_TURN_SLOT, SECOND_TURN_SLOT]
+    outcomes = [wrong, wrong, wrong, wrong, wrong, right]
+    rows = pd.DataFrame(
+        {
+            "id": "p", "slot": slots, "sample": [0, 1, 0, 1, 2, 3], "test_outcomes": outcomes, "format": 1.0,
+            "error_type": [ends[0] for ends in outcomes], "truncated": False, "tokens": 10,
+            "pass_ratio": pd.array([float(ends == right) for ends in outcomes], dtype="Float64"),
+        }
+    )  # fmt: skip
+    found = with_credit(rows, settings, None)
+    assert found["second_turn_credit"].round(6).tolist() == [0, 1.3, 0, 0, 0, 0]
+    assert is_second_turn(rows).tolist() == [False, False, True, True, True, True]
+    assert second_turn_metrics(rows) == {
+        "second_turn/samples": 4.0, "second_turn/solved": 0.25, "second_turn/tokens_share": 4 / 6,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", ["reward.kind=math", "algorithm.advantage.estimator=gae"])
+def test_second_tries_need_a_verdict_and_a_group(setting: str) -> None:
+    with pytest.raises(ConfigError, match="second_turn"):
+        config(*SETTINGS, setting)

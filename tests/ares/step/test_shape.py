@@ -1,0 +1,413 @@
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms.protocol import DataProto
+from ares.config.run import Config
+from ares.step.collate import to_batch
+from ares.step.shape import shape
+from ares.step.state import RunState
+from rewards.aepo import compute_score
+from tests.ares.builders import config, handmade, rows
+
+# An easy (3 of 4), a medium (2 of 4) and a hard prompt (1 of 4).
+ACCURACIES: list[list[float | None]] = [[1, 1, 1, 0], [1, 0, 1, 0], [0, 0, 0, 1]]
+LENGTHS = [[5, 3, 8, 6], [4, 8, 7, 2], [6, 5, 8, 8]]
+WINDOW = 2
+SMALL = (
+    "rollout.prompts=3",
+    "learner.global_batch_prompts=3",
+    f"algorithm.entropy={{window: {WINDOW}, percentile: 50, threshold_ema: 0.5}}",
+)
+
+
+def entropies(lengths: list[list[int]] = LENGTHS, seed: int = 0) -> list[list[float]]:
+    rng = np.random.default_rng(seed)
+    return [rng.uniform(0, 3, length).round(3).tolist() for group in lengths for length in group]
+
+
+def shaped(
+    *overrides: str,
+    accuracies: list[list[float | None]] = ACCURACIES,
+    kl: float = 0.0,
+    state: RunState | None = None,
+    seed: int = 0,
+    **tensors: torch.Tensor,
+) -> tuple[DataProto, dict[str, float], RunState]:
+    """The batch of these rows after `shape`; every token's log-ratio to the reference is `kl`."""
+    settings = config(*SMALL, *overrides)
+    batch = handmade(entropies(seed=seed), accuracies, **tensors)
+    batch.batch["ref_log_probs"] = batch.tensor("old_log_probs") - kl * batch.tensor("response_mask")
+    after = state or RunState.initial(settings, 10)
+    return batch, shape(batch, after, settings), after
+
+
+def column(batch: DataProto, name: str) -> list[Any]:
+    return batch.non_tensor_batch[name].tolist()
+
+
+# ---- naive forms, in plain Python, from the specification ----------------------------------------------------------
+
+
+def windows(row: list[float]) -> list[float]:
+    """W_i = mean(H_{i+1} … H_{i+w}), where w tokens follow."""
+    return [sum(row[i + 1 : i + 1 + WINDOW]) / WINDOW for i in range(len(row) - WINDOW)]
+
+
+def percentile(row: list[float]) -> float:
+    """The median of a row's windows; places without a window hold their mean, or the first token's own entropy."""
+    found = windows(row)
+    fill = sum(found) / len(found) if found else row[0]
+    return float(np.median(found + [fill] * (len(row) - len(found))))
+
+
+def counts(threshold: float, seed: int = 0) -> np.ndarray:
+    """HWE tokens of each row, three groups of four."""
+    return np.array([sum(w >= threshold for w in windows(row)) for row in entropies(seed=seed)]).reshape(3, 4)
+
+
+THRESHOLD = float(np.median([percentile(row) for row in entropies()]))
+MEANS = dict(zip(("easy", "medium", "hard"), counts(THRESHOLD).mean(1), strict=True))
+
+
+# ---- rows into a batch ---------------------------------------------------------------------------------------------
+
+
+def test_rows_are_padded_left_and_right_and_keep_their_order() -> None:
+    table = rows(ACCURACIES, LENGTHS)
+    batch = to_batch(table, 0)
+    batch.validate(["prompts", "responses", "attention_mask", "response_mask", "engine_log_probs"])
+    width = batch.tensor("prompts").shape[1]
+    for row, sample in enumerate(table.to_dict("records")):
+        mask = batch.tensor("attention_mask")[row].bool()
+        prompt, response = mask[:width], mask[width:]
+        assert batch.tensor("prompts")[row][prompt].tolist() == sample["prompt_token_ids"]
+        assert batch.tensor("responses")[row][response].tolist() == sample["token_ids"].tolist()
+        assert batch.tensor("engine_log_probs")[row][response].tolist() == sample["log_probs"].tolist()
+        assert prompt.tolist() == sorted(prompt.tolist())
+        assert response.tolist() == sorted(response.tolist(), reverse=True)
+    assert torch.equal(batch.tensor("response_mask"), batch.tensor("attention_mask")[:, width:])
+    assert column(batch, "uid") == table["slot"].tolist()
+    assert column(batch, "truncated") == [length == 8 for group in LENGTHS for length in group]
+    assert batch.meta_info["global_token_num"] == batch.tensor("attention_mask").sum(1).tolist()
+
+
+def test_a_missing_score_stays_missing() -> None:
+    assert column(to_batch(rows([[1, None]]), 0), "accuracy") == [1.0, None]
+
+
+# ---- difficulty, targets, alpha ------------------------------------------------------------------------------------
+
+
+def test_threshold_counts_and_buckets_are_those_of_the_definition() -> None:
+    batch, metrics, state = shaped()
+    assert state.threshold.threshold == pytest.approx(THRESHOLD, abs=1e-6)
+    assert batch.meta_info["high_entropy_threshold"] == state.threshold.threshold
+    assert column(batch, "high_entropy_token_num") == counts(THRESHOLD).ravel().tolist()
+    assert column(batch, "difficulty") == ["easy"] * 4 + ["medium"] * 4 + ["hard"] * 4
+    for bucket, accuracy in (("easy", 0.75), ("medium", 0.5), ("hard", 0.25)):
+        assert metrics[f"bucket/{bucket}/acc"] == accuracy
+        assert metrics[f"bucket/{bucket}/count"] == 1
+        assert metrics[f"bucket/{bucket}/hwe"] == pytest.approx(MEANS[bucket])
+    assert batch.tensor("hwe_mask").sum() == counts(THRESHOLD).sum() > 0
+
+
+def test_the_first_target_is_the_batchs_rounded_mean_and_alpha_moves_by_the_gap() -> None:
+    _, metrics, state = shaped()
+    for bucket, mean in MEANS.items():
+        target = round(mean)
+        gap = target - mean if bucket == "hard" else mean - target
+        assert state.difficulty.target_high_entropy_token_num_dict[bucket] == target
+        assert metrics[f"bucket/{bucket}/target"] == target
+        assert metrics[f"bucket/{bucket}/alpha"] == pytest.approx(0.5 + 0.05 * gap)
+
+
+def test_the_second_batch_is_compared_with_the_target_in_force_and_moves_it() -> None:
+    _, first, state = shaped()
+    _, second, _ = shaped(state=state, seed=1)
+    batch_threshold = float(np.median([percentile(row) for row in entropies(seed=1)]))
+    threshold = 0.5 * THRESHOLD + 0.5 * batch_threshold
+    assert state.threshold.threshold == pytest.approx(threshold, abs=1e-6)
+    for bucket, mean in zip(MEANS, counts(threshold, seed=1).mean(1), strict=True):
+        target = first[f"bucket/{bucket}/target"]
+        gap = target - mean if bucket == "hard" else mean - target
+        assert second[f"bucket/{bucket}/alpha"] == pytest.approx(first[f"bucket/{bucket}/alpha"] + 0.05 * gap)
+        assert second[f"bucket/{bucket}/target"] == pytest.approx(0.9 * target + 0.1 * mean)
+
+
+def test_trigger_tokens_restrict_the_count_to_themselves() -> None:
+    settings = config(*SMALL)
+    batch = handmade(entropies(), ACCURACIES)
+    is_trigger = torch.zeros(320, dtype=torch.bool)
+    is_trigger[::2] = True
+    shape(batch, RunState.initial(settings, 10), settings, is_trigger)
+    even = batch.tensor("responses") % 2 == 0
+    assert not (batch.tensor("hwe_mask") & ~even).any()
+    plain, _, _ = shaped()
+    assert torch.equal(batch.tensor("hwe_mask"), plain.tensor("hwe_mask") & even)
+
+
+# ---- rewards -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", [True, False])
+def test_the_reward_is_compute_scores_overall_at_the_last_token(switch: bool) -> None:
+    batch, _, _ = shaped(
+        f"algorithm.aepo={{zero_baseline: {str(switch).lower()}, guard_inversion: {str(switch).lower()}}}"
+    )
+    names = (
+        "accuracy", "high_entropy_token_num", "target_high_entropy_token_num", "alpha_entropy", "difficulty",
+    )  # fmt: skip
+    inputs = [
+        {"response": "", "ground_truth": "1"} | dict(zip(names, values, strict=True))
+        for values in zip(*(column(batch, name) for name in names), strict=True)
+    ]
+    expected = [found["overall"] for found in compute_score(inputs, zero_baseline=switch, guard_inversion=switch)]
+    assert column(batch, "reward") == pytest.approx(expected)
+    assert len({round(value, 6) for value in expected}) > 3
+    scores, mask = batch.tensor("token_level_scores"), batch.tensor("response_mask")
+    torch.testing.assert_close(scores.sum(1), torch.tensor(expected, dtype=torch.float32))
+    last = mask.sum(1) - 1
+    assert torch.equal(scores.nonzero()[:, 1], last[scores.sum(1) != 0])
+
+
+def test_the_stored_parts_add_up_to_the_reward() -> None:
+    batch, _, _ = shaped("algorithm.overlong.soft_punish_cache=4")
+    parts = ("accuracy", "reward_entropy_score", "reward_overlong")
+    for reward, *values in zip(column(batch, "reward"), *(column(batch, name) for name in parts), strict=True):
+        assert reward == pytest.approx(sum(values))
+
+
+def test_without_aepo_the_reward_is_accuracy() -> None:
+    batch, metrics, _ = shaped("algorithm.aepo.enabled=false")
+    assert column(batch, "reward") == column(batch, "accuracy")
+    assert "reward_entropy_score" not in batch.fields
+    assert metrics["reward/accuracy"] == 0.5
+
+
+def test_the_soft_overlong_punishment_grows_to_the_limit() -> None:
+    batch, _, _ = shaped("algorithm.overlong.soft_punish_cache=4", "algorithm.aepo.enabled=false")
+    lengths = [length for group in LENGTHS for length in group]
+    assert column(batch, "reward_overlong") == [-max(0, length - 4) / 4 for length in lengths]
+
+
+# ---- KL ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_kl_is_in_the_reward_or_in_the_loss_and_never_in_both() -> None:
+    mask = shaped()[0].tensor("attention_mask")[:, -8:].float()
+    plain = "algorithm.kl={kind: fixed, coef: 0.5, penalty: kl, placement: %s}"
+    none, _, _ = shaped(plain % "none", kl=0.2)
+    assert torch.equal(none.tensor("token_level_rewards"), none.tensor("token_level_scores"))
+    assert "kl_coefs" not in none.fields
+
+    loss, _, _ = shaped(plain % "loss", kl=0.2)
+    assert torch.equal(loss.tensor("token_level_rewards"), loss.tensor("token_level_scores"))
+    assert (loss.tensor("kl_coefs") > 0).all()
+
+    reward, _, _ = shaped(plain % "reward", kl=0.2)
+    assert "kl_coefs" not in reward.fields
+    paid = reward.tensor("token_level_scores") - reward.tensor("token_level_rewards")
+    torch.testing.assert_close(paid, 0.5 * 0.2 * mask)
+    torch.testing.assert_close(reward.tensor("token_level_scores"), loss.tensor("token_level_scores"))
+
+
+@pytest.mark.parametrize("placement", ["loss", "reward"])
+def test_each_bucket_has_its_coefficient_as_it_was_before_the_batch(placement: str) -> None:
+    coefs = {"easy": 0.1, "medium": 0.2, "hard": 0.4}
+    batch, metrics, state = shaped(
+        f"algorithm.kl={{kind: token_adaptive, placement: {placement}, penalty: kl, coef: {json.dumps(coefs)}, "
+        "target: 0.05, relax_hwe: 1.0}",
+        kl=0.2,
+    )
+    rows_of = {"easy": slice(0, 4), "medium": slice(4, 8), "hard": slice(8, 12)}
+    for bucket, place in rows_of.items():
+        mask = batch.tensor("response_mask")[place].bool()
+        if placement == "loss":
+            used = batch.tensor("kl_coefs")[place][mask]
+        else:
+            used = (batch.tensor("token_level_scores") - batch.tensor("token_level_rewards"))[place][mask] / 0.2
+        torch.testing.assert_close(used, torch.full_like(used, coefs[bucket]), atol=1e-4, rtol=1e-4)
+        assert metrics[f"bucket/{bucket}/kl"] == pytest.approx(0.2, abs=1e-6)
+        # Dual ascent for the next batch: λ = 1 + 0.01·(kl − target).
+        assert state.kl.state_dict()["kl_coefs"][bucket] == pytest.approx(coefs[bucket] * (1 + 0.01 * 0.15))
+    assert metrics["critic/kl"] == pytest.approx(0.2, abs=1e-6)
+    assert metrics["critic/kl_coef"] == pytest.approx(np.mean(list(coefs.values())))
+
+
+def test_the_adaptive_coefficient_follows_the_batchs_kl_in_either_place() -> None:
+    for placement in ("loss", "reward"):
+        _, _, state = shaped(
+            "algorithm.kl={kind: adaptive, penalty: kl, coef: 0.1, target: 0.1, horizon: 100}",
+            f"algorithm.kl.placement={placement}",
+            kl=0.2,
+        )
+        assert state.kl.state_dict() == {"kl_coef": pytest.approx(0.1 * (1 + 0.2 * 12 / 100))}
+
+
+def test_hwe_tokens_have_a_relaxed_coefficient() -> None:
+    batch, _, _ = shaped("algorithm.kl={kind: fixed, coef: 0.5, relax_hwe: 0.25}")
+    hwe = batch.tensor("hwe_mask")
+    assert (batch.tensor("kl_coefs")[hwe] == 0.125).all()
+    assert (batch.tensor("kl_coefs")[~hwe] == 0.5).all()
+
+
+def test_wrong_answers_to_easy_problems_get_a_second_chance_and_unscored_ones_do_not() -> None:
+    accuracies: list[list[float | None]] = [[1, 1, None, 0], [1, 0, 1, 0], [0, 0, 0, 1]]
+    batch, _, _ = shaped(
+        "algorithm.kl={kind: fixed, coef: 0.5, relax_hwe: 1.0, relax_wrong_easy: 0.1}", accuracies=accuracies
+    )
+    assert batch.tensor("kl_coefs")[:, 0].tolist() == pytest.approx([0.5] * 3 + [0.05] + [0.5] * 8)
+
+
+# ---- advantages ----------------------------------------------------------------------------------------------------
+
+
+def grpo(rewards: list[float]) -> list[float]:
+    mean, std = np.mean(rewards), np.std(rewards, ddof=1)
+    return [(reward - mean) / (std + 1e-6) for reward in rewards]
+
+
+def leave_one_out(rewards: list[float]) -> list[float]:
+    return [r - (sum(rewards) - r) / (len(rewards) - 1) for r in rewards]
+
+
+@pytest.mark.parametrize(("estimator", "naive"), [("grpo", grpo), ("rloo", leave_one_out)])
+def test_advantages_compare_within_the_group(estimator: str, naive: Any) -> None:
+    batch, _, _ = shaped(f"algorithm.advantage.estimator={estimator}")
+    rewards = np.array(column(batch, "reward"), dtype=float).reshape(3, 4)
+    expected = torch.tensor([value for group in rewards for value in naive(group.tolist())], dtype=torch.float32)
+    mask = batch.tensor("response_mask")
+    torch.testing.assert_close(batch.tensor("advantages"), expected[:, None] * mask, atol=1e-5, rtol=1e-5)
+
+
+def test_an_unscored_row_has_no_advantage_no_reward_and_no_say_in_its_group() -> None:
+    accuracies: list[list[float | None]] = [[1, 1, None, 0], [1, 0, 1, 0], [0, None, None, 1]]
+    batch, metrics, state = shaped(accuracies=accuracies)
+    unscored = [2, 9, 10]
+    for row in range(12):
+        learnt = batch.tensor("response_mask")[row].any()
+        assert learnt == (row not in unscored)
+    assert (batch.tensor("advantages")[unscored] == 0).all()
+    for name in ("reward", "reward_entropy_score"):
+        assert [row for row, value in enumerate(column(batch, name)) if value is None] == unscored
+    for place in (slice(0, 4), slice(8, 12)):
+        kept = [row for row in range(12)[place] if row not in unscored]
+        expected = grpo([column(batch, "reward")[row] for row in kept])
+        assert batch.tensor("advantages")[kept, 0].tolist() == pytest.approx(expected, abs=1e-4)
+    assert state.difficulty.difficulty_dict_train == {"p0": "easy", "p1": "medium", "p2": "medium"}
+    assert metrics["bucket/easy/acc"] == pytest.approx(2 / 3)
+    assert metrics["reward/unscored"] == 3
+    assert metrics["reward/accuracy"] == pytest.approx(5 / 9)
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_truncated_rows_are_left_out_where_that_is_configured(masked: bool) -> None:
+    batch, metrics, _ = shaped(f"algorithm.overlong.mask_truncated={str(masked).lower()}")
+    truncated = [row for row, length in enumerate(length for group in LENGTHS for length in group) if length == 8]
+    assert metrics["response_length/clip_ratio"] == pytest.approx(len(truncated) / 12)
+    for group in range(3):
+        kept = [row for row in range(4 * group, 4 * group + 4) if not (masked and row in truncated)]
+        expected = grpo([column(batch, "reward")[row] for row in kept])
+        assert batch.tensor("advantages")[kept, 0].tolist() == pytest.approx(expected, abs=1e-4)
+    assert batch.tensor("response_mask")[truncated].any() == (not masked)
+    assert batch.tensor("advantages")[truncated].any() == (not masked)
+
+
+def test_remax_compares_with_the_greedy_answers_accuracy() -> None:
+    settings = config(*SMALL, "algorithm.advantage.estimator=remax", "algorithm.aepo.enabled=false")
+    batch = handmade(entropies(), ACCURACIES)
+    batch.non_tensor_batch["baseline"] = np.array([1.0] * 4 + [0.0] * 8, dtype=object)
+    shape(batch, RunState.initial(settings, 10), settings)
+    assert batch.tensor("advantages")[:, 0].tolist() == [0, 0, 0, -1, 1, 0, 1, 0, 0, 0, 0, 1]
+
+
+def test_gae_without_values_is_the_whitened_return_to_go() -> None:
+    settings = config(*SMALL, "algorithm.advantage.estimator=gae", "algorithm.aepo.enabled=false")
+    batch = handmade(entropies(), ACCURACIES)
+    mask = batch.tensor("response_mask").float()
+    batch.batch["values"] = torch.zeros_like(mask)
+    shape(batch, RunState.initial(settings, 10), settings)
+    returns = torch.tensor(column(batch, "accuracy"), dtype=torch.float32)[:, None] * mask
+    torch.testing.assert_close(batch.tensor("returns"), returns)
+    valid = returns[mask.bool()]
+    expected = (valid - valid.mean()) / valid.std()
+    torch.testing.assert_close(batch.tensor("advantages")[mask.bool()], expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("cap", [1.5, None])
+def test_the_engines_mismatch_is_weighed_up_to_the_cap_and_told(cap: float | None) -> None:
+    settings = config(*SMALL, f"algorithm.policy.importance_cap={'null' if cap is None else cap}")
+    batch = handmade(entropies(), ACCURACIES)
+    mask = batch.tensor("response_mask").bool()
+    batch.batch["engine_log_probs"] = batch.tensor("old_log_probs") - math.log(2.0) * mask
+    batch.batch["engine_log_probs"][0] = batch.tensor("old_log_probs")[0] + math.log(2.0)
+    metrics = shape(batch, RunState.initial(settings, 10), settings)
+    weights = batch.tensor("importance_weights")
+    assert weights[0][mask[0]].tolist() == pytest.approx([0.5 if cap else 1.0] * 5)
+    assert weights[1][mask[1]].tolist() == pytest.approx([cap or 1.0] * 3)
+    assert metrics["mismatch/ratio_max"] == pytest.approx(2.0)
+    assert metrics["mismatch/ratio_min"] == pytest.approx(0.5)
+
+
+# ---- metrics and state ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["token_adaptive", "bucket_beta", "fixed"])
+def test_every_bucket_has_its_panel_and_every_figure_is_a_finite_number(kind: str) -> None:
+    _, metrics, _ = shaped(f"algorithm.kl={{kind: {kind}}}", kl=0.1)
+    panel = {"count", "acc", "len", "entropy", "hwe", "target", "alpha", "kl", "kl_coef", "reward"}
+    panel |= {"beta", "lambda"} if kind == "token_adaptive" else {"beta"} if kind == "bucket_beta" else set()
+    for bucket in ("easy", "medium", "hard"):
+        told = {key.rpartition("/")[2] for key in metrics if key.startswith(f"bucket/{bucket}/")}
+        assert panel <= told
+    assert all(type(value) is float and math.isfinite(value) for value in metrics.values())
+    assert json.loads(json.dumps(metrics)) == metrics
+
+
+def test_lengths_and_shares_in_the_metrics_are_those_of_the_rows() -> None:
+    batch, metrics, _ = shaped()
+    lengths = [length for group in LENGTHS for length in group]
+    assert metrics["response_length/mean"] == pytest.approx(np.mean(lengths))
+    assert (metrics["response_length/min"], metrics["response_length/max"]) == (2, 8)
+    assert (metrics["prompt_length/min"], metrics["prompt_length/max"]) == (3, 7)
+    assert metrics["bucket/hard/len"] == pytest.approx(np.mean(LENGTHS[2]))
+    assert metrics["entropy/mean"] == pytest.approx(np.mean(np.concatenate(entropies())), abs=1e-5)
+    assert metrics["entropy/hwe_fraction"] == pytest.approx(counts(THRESHOLD).sum() / sum(lengths))
+    assert metrics["critic/score/mean"] == pytest.approx(np.mean(column(batch, "reward")), abs=1e-6)
+
+
+def test_a_batch_without_a_bucket_leaves_that_buckets_state_alone() -> None:
+    _, before, state = shaped()
+    easy: list[list[float | None]] = [[1, 1, 1, 0]] * 3
+    _, after, _ = shaped(accuracies=easy, state=state, seed=2, kl=0.3)
+    for bucket in ("medium", "hard"):
+        for figure in ("target", "alpha"):
+            assert after[f"bucket/{bucket}/{figure}"] == before[f"bucket/{bucket}/{figure}"]
+        assert f"bucket/{bucket}/len" not in after
+    assert after["bucket/easy/target"] != before["bucket/easy/target"]
+
+
+CONTROLLERS = ["token_adaptive", "adaptive", "fixed", "bucket_beta"]
+
+
+@pytest.mark.parametrize("kind", CONTROLLERS)
+def test_a_state_stored_in_the_middle_changes_nothing(kind: str) -> None:
+    override = f"algorithm.kl={{kind: {kind}}}"
+    settings: Config = config(*SMALL, override)
+    _, _, straight = shaped(override, kl=0.2)
+    resumed = RunState.restored(settings, 10, json.loads(json.dumps(straight.state_dict())))
+    for seed in (1, 2):
+        one, told, _ = shaped(override, kl=0.3, seed=seed, state=straight)
+        other, retold, _ = shaped(override, kl=0.3, seed=seed, state=resumed)
+        assert told == retold
+        assert straight.state_dict() == resumed.state_dict()
+        for name in one.batch.keys():  # noqa: SIM118 (a TensorDict iterates over its rows)
+            assert torch.equal(one.tensor(name), other.tensor(name)), name
+        for name in one.non_tensor_batch:
+            assert column(one, name) == column(other, name), name

@@ -1,0 +1,181 @@
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from algorithms.kl import AdaptiveKLController, FixedKLController, TokenLevelAdaptiveKLController
+from ares.step.state import Counters, Evaluation, RunState, bucket_beta
+from tests.ares.builders import config
+
+KINDS = ("fixed", "adaptive", "token_adaptive", "bucket_beta")
+SKIPPING = "algorithm.difficulty.drop_allpass_entropy_threshold=0.5"
+
+
+def state(kind: str = "token_adaptive", *overrides: str) -> RunState:
+    return RunState.initial(config(f"algorithm.kl.kind={kind}", SKIPPING, *overrides), 10)
+
+
+def through_json(value: Any) -> Any:
+    return json.loads(json.dumps(value, allow_nan=False))
+
+
+def moved(kind: str) -> RunState:
+    """A state in which nothing is as it was at the start."""
+    found = state(kind)
+    found.step = 7
+    found.difficulty.update(
+        pd.Series(["a", "a", "b", "b", "c", "c"]).to_numpy(),
+        pd.Series([1.0, 1.0, 0.0, 1.0, 0.0, 0.0]).to_numpy(),
+        pd.Series([0.1, 0.2, 1.0, 1.0, 1.0, 1.0]).to_numpy(),
+        pd.Series([3.0, 4.0, 5.0, 8.0, 1.0, 0.0]).to_numpy(),
+    )
+    found.threshold.update([1.0, 2.5])
+    if isinstance(found.kl, TokenLevelAdaptiveKLController):
+        found.kl.update({"easy": 0.5, "hard": 0.0}, {"easy": 1, "hard": 1})
+    else:
+        found.kl.update(current_kl=0.5, n_steps=100)
+    if found.beta is not None:
+        found.beta.update({"easy": 0.5})
+    found.cursor.take(13, {2}.__contains__)
+    found.counters = Counters(1, 2, 3, 4, 5, 6)
+    found.evaluations = [Evaluation(0, 0.25, 10.0), Evaluation(5, 0.5, 12.0)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("fixed", FixedKLController),
+        ("adaptive", AdaptiveKLController),
+        ("token_adaptive", TokenLevelAdaptiveKLController),
+        ("bucket_beta", FixedKLController),
+    ],
+)
+def test_the_configured_controller_is_built(kind: str, expected: type) -> None:
+    found = state(kind)
+    assert type(found.kl) is expected
+    assert (found.beta is not None) == (kind == "bucket_beta")
+
+
+def test_the_controllers_have_the_configured_numbers() -> None:
+    found = state(
+        "token_adaptive",
+        "algorithm.difficulty={alpha_init: {easy: 0.1, medium: 0.2, hard: 0.3}, alpha_lr: 0.5, target_mode: previous}",
+        "algorithm.kl={kind: token_adaptive, coef: {easy: 1, medium: 2, hard: 3}, target: 0.7, mode: compound}",
+        "algorithm.entropy.threshold_ema=0.25",
+        "train.seed=9",
+    )
+    assert found.difficulty.alpha_entropy_dict == {"easy": 0.1, "medium": 0.2, "hard": 0.3}
+    assert (found.difficulty.alpha_lr, found.difficulty.target_mode) == (0.5, "previous")
+    assert isinstance(found.kl, TokenLevelAdaptiveKLController)
+    assert found.kl.kl_coefs == {"easy": 1.0, "medium": 2.0, "hard": 3.0}
+    assert (found.kl.target_kls["hard"], found.kl.mode) == (0.7, "compound")
+    assert found.threshold.decay == 0.25
+    assert (found.cursor.seed, found.cursor.size) == (9, 10)
+    beta = bucket_beta(config("algorithm.kl={kind: bucket_beta, beta_interval: 3, target: 0.2}").algorithm.kl)
+    assert (beta.interval, beta.target_kls["easy"]) == (3, 0.2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_part_of_the_state_survives_json(kind: str) -> None:
+    before = moved(kind)
+    settings = config(f"algorithm.kl.kind={kind}", SKIPPING)
+    after = RunState.restored(settings, 10, through_json(before.state_dict()))
+    assert after.state_dict() == before.state_dict()
+    assert after.metrics() == before.metrics()
+    assert after.cursor.take(25, {2}.__contains__) == before.cursor.take(25, {2}.__contains__)
+    fresh = RunState.initial(settings, 10).state_dict()
+    unchanged = [name for name, value in before.state_dict().items() if value == fresh[name]]
+    # A fixed coefficient cannot move, only bucket_beta has a β, and only code has tests.
+    assert set(unchanged) == {"tests"} | ({"kl"} if kind in ("fixed", "bucket_beta") else set()) | (
+        set() if kind == "bucket_beta" else {"beta"}
+    )
+
+
+def test_a_commit_holds_what_its_step_found_of_the_prompts_and_all_commits_together_hold_everything() -> None:
+    """A step of three prompts writes three, however many are known; what is followed is shared, not copied."""
+    settings = config("algorithm.kl.kind=fixed", SKIPPING)
+    first = moved("fixed")
+    commits = [through_json(first.state_dict())]
+    second = RunState.restored(settings, 10, first.settled().state_dict(), before=first)
+    second.difficulty.update(
+        *(pd.Series(column).to_numpy() for column in (["d", "a"], [1.0, 0.0], [0.1, 1.0], [2.0, 5.0]))
+    )
+    commits.append(through_json(second.state_dict()))
+    assert commits[1]["difficulty"]["difficulty"] == {"easy": ["d"], "medium": [], "hard": ["a"]}
+    assert commits[1]["difficulty"]["skip"] == ["d"]
+    assert first.difficulty.difficulty_dict_train == {"a": "easy", "b": "medium", "c": "hard"}
+
+    resumed = RunState.restored(settings, 10, commits[0]).settled()
+    resumed = RunState.restored(settings, 10, commits[1], before=resumed).settled()
+    for whole in (second, resumed):
+        assert whole.difficulty.difficulty_dict_train == {"a": "hard", "b": "medium", "c": "hard", "d": "easy"}
+        assert whole.difficulty.skip_gid_set == {"a", "d"}
+    assert resumed.metrics() == second.metrics()
+    assert resumed.state_dict() == second.settled().state_dict()
+
+
+@pytest.mark.parametrize("name", ["difficulty", "threshold", "kl", "cursor", "counters", "evaluations", "step"])
+def test_a_stored_state_without_a_part_is_refused(name: str) -> None:
+    stored = through_json(moved("token_adaptive").state_dict())
+    del stored[name]
+    with pytest.raises((KeyError, ValueError)):
+        RunState.restored(config(), 10, stored)
+
+
+def test_a_stored_state_of_another_controller_is_refused() -> None:
+    stored = through_json(moved("fixed").state_dict())
+    with pytest.raises(ValueError, match="KL state"):
+        RunState.restored(config("algorithm.kl.kind=token_adaptive"), 10, stored)
+
+
+def test_changing_the_stored_form_does_not_change_the_state() -> None:
+    before = moved("bucket_beta")
+    copy = through_json(before.state_dict())
+    stored = before.state_dict()
+    stored["counters"]["prompts"] = 99
+    stored["evaluations"].append({"step": 1, "accuracy": 0.0, "mean_length": 0.0})
+    stored["difficulty"]["difficulty"]["easy"].append("z")
+    stored["beta"]["betas"]["easy"] = 99.0
+    assert before.state_dict() == copy
+
+
+def sampled(*groups: tuple[str, list[float | None], float]) -> pd.DataFrame:
+    """Groups of (problem, accuracies, log-prob of every token), two tokens a sample."""
+    table = [
+        {"id": name, "slot": slot, "sample": sample, "accuracy": accuracy, "token_ids": [1, 2],
+         "log_probs": [log_prob, log_prob]}
+        for slot, (name, accuracies, log_prob) in enumerate(groups)
+        for sample, accuracy in enumerate(accuracies)
+    ]  # fmt: skip
+    return pd.DataFrame(table).astype({"accuracy": "Float64"})
+
+
+def test_what_a_rollout_spent_is_counted() -> None:
+    found = state()
+    found.absorb_sampled(sampled(("a", [1, 1], -1.0), ("b", [1, 0], -1.0), ("c", [None, 0], -1.0)), [1])
+    assert found.counters == Counters(
+        prompts=3, samples=6, tokens=12, filtered_groups=2, unscored_samples=1, skipped_updates=0
+    )
+    found.absorb_sampled(sampled(("d", [1, 0], -1.0)), [0])
+    assert (found.counters.prompts, found.counters.filtered_groups) == (4, 2)
+
+
+def test_a_dropped_group_teaches_its_difficulty_and_a_kept_one_waits_for_the_batch() -> None:
+    found = state()
+    found.absorb_sampled(
+        sampled(("a", [1, 1], -1.0), ("b", [1, 0], -1.0), ("c", [0, None], -1.0), ("d", [None, None], -1.0)), [1]
+    )
+    assert found.difficulty.difficulty_dict_train == {"a": "easy", "c": "hard"}
+
+
+def test_an_always_solved_group_of_low_entropy_joins_the_skip_set() -> None:
+    """The threshold is 0.5 nats; the mean negative log-prob stands in for the entropy."""
+    groups = sampled(("sure", [1, 1], -0.4), ("unsure", [1, 1], -0.6), ("wrong", [0, 0], -0.1), ("kept", [1, 1], -0.1))
+    found = state()
+    found.absorb_sampled(groups, [3])
+    assert found.difficulty.skip_gid_set == {"sure"}
+    never = RunState.initial(config(), 10)
+    never.absorb_sampled(groups, [3])
+    assert never.difficulty.skip_gid_set == set()

@@ -1,0 +1,61 @@
+"""The warm start of tiny-diffusion: repeatable, and the shipped checkpoint is what the run needs."""
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from ares.models.bidirectional_qwen2 import MaskedModel
+from ares.tiny import CHECKPOINTS
+from ares.tiny.diffusion_warmstart import FOLDER, LESSONS, PLACES, Classroom, Report, warmstart
+from ares.tiny.one_liners import split_problems
+
+SHIPPED = CHECKPOINTS / FOLDER
+SHORT = tuple(dataclasses.replace(lesson, steps=4, batch_size=8) for lesson in LESSONS)
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+    folder = tmp_path_factory.mktemp("short")
+    return folder, warmstart(folder, lessons=SHORT)
+
+
+def test_the_same_seed_gives_the_same_bits_and_the_global_generators_are_left_alone(
+    short: tuple[Path, Report], tmp_path: Path
+) -> None:
+    folder, report = short
+    state, other = torch.get_rng_state(), random.getstate()
+    assert warmstart(tmp_path, lessons=SHORT) == report
+    assert torch.equal(torch.get_rng_state(), state)
+    assert random.getstate() == other
+    for name in ("model.safetensors", "train.jsonl", "heldout.jsonl", "tokenizer.json", "warmstart.json"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_the_shipped_problems_are_those_that_the_seed_gives(short: tuple[Path, Report]) -> None:
+    for name in ("train.jsonl", "heldout.jsonl", "tokenizer.json"):
+        assert (SHIPPED / name).read_bytes() == (short[0] / name).read_bytes()
+
+
+def test_the_shipped_model_is_small_and_as_good_as_its_report_says() -> None:
+    report = json.loads((SHIPPED / "warmstart.json").read_text())
+    assert (SHIPPED / "model.safetensors").stat().st_size < 1.1e6
+    assert 0.2 <= report["heldout"]["accuracy"] <= 0.5
+    model, tokenizer = AutoModel.from_pretrained(SHIPPED), AutoTokenizer.from_pretrained(SHIPPED)
+    assert isinstance(model, MaskedModel)
+    held_out = split_problems(random.Random(report["seed"]), 800, 160).heldout
+    room = Classroom(tokenizer, model.eval(), held_out, 0)
+    found = room.measure(held_out[:60], samples=2, seed=1)
+    assert found.accuracy == pytest.approx(report["heldout"]["accuracy"], abs=0.12)
+
+
+def test_a_response_that_does_not_fit_the_canvas_is_named(short: tuple[Path, Report]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(short[0])
+    problems = split_problems(random.Random(0), 1, 1).train
+    room = Classroom(tokenizer, AutoModel.from_pretrained(short[0]), problems, 0)
+    with pytest.raises(ValueError, match=f"does not fit {PLACES} places"):
+        room._canvas("word " * 40)

@@ -1,0 +1,165 @@
+"""Actors that die are rebuilt from the run directory, at the weights they had, and the phase goes on."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import ray
+from ray.cluster_utils import Cluster as Machines
+
+from ares.engines.engine import Request, SamplingSettings
+from ares.runs.run import Run, read_config
+from ares.store.store import RunStore
+from ares.workers.actors import EngineActor
+from ares.workers.cluster import Cluster, WorkerError
+from ares.workers.groups import EngineGroup
+from flows.refill import begin_sampling
+from tasks.sampling import Draw, requested
+from tests.ares.builders import config
+
+
+@pytest.fixture
+def run(runs: Path) -> Iterator[Run]:
+    opened = Run.open(read_config(RunStore(runs / "uninterrupted")), "uninterrupted", runs)
+    yield opened
+    opened.cluster.shut_down()
+    ray.shutdown()
+
+
+def first_shard(run: Run, step: int) -> tuple[list[Request], pd.DataFrame]:
+    """What the first shard of a step asked for, and what it was answered."""
+    answered = pd.read_parquet(run.store.directory / run.store.step_path(step) / "rollout-rollout-0000.parquet")
+    draw = Draw(version=step - 1, purpose="rollout", shard=0, first_slot=0, ids=list(answered["id"].unique()),
+                n=run.config.rollout.n, temperature=run.config.rollout.temperature)  # fmt: skip
+    rows = requested(run.step(step), draw)
+    return [Request(*pair) for pair in zip(rows["prompt_token_ids"], rows["seed"], strict=True)], answered
+
+
+def settings(run: Run) -> SamplingSettings:
+    return SamplingSettings(run.config.rollout.temperature, 1.0, run.config.rollout.max_response_length)
+
+
+def assert_same_samples(found: pd.DataFrame, expected: pd.DataFrame) -> None:
+    for column in ("token_ids", "log_probs"):
+        assert all((one == other).all() for one, other in zip(found[column], expected[column], strict=True))
+
+
+def test_dead_actors_are_rebuilt_and_give_the_same_bits(run: Run) -> None:
+    """No checkpoint of step 2 is left: the learner starts from the initial weights and replays two batches."""
+    requests, answered = first_shard(run, 3)
+
+    async def sample() -> pd.DataFrame:
+        return await run.cluster.generate(2, requests, settings(run))
+
+    async def killed() -> tuple[pd.DataFrame, pd.DataFrame]:
+        before = await sample()
+        assert run.cluster._engine is not None
+        assert run.cluster._learner is not None
+        run.cluster._engine.kill()
+        run.cluster._learner.kill()
+        return before, await sample()
+
+    before, after = asyncio.run(killed())
+    assert not (run.store.directory / "checkpoints" / "000002").exists()
+    assert_same_samples(before, answered)
+    assert_same_samples(after, answered)
+
+
+def test_the_policy_after_a_step_is_reached_by_replay_and_by_checkpoint_alike(run: Run) -> None:
+    """Sampling for step 4 from the checkpoint of step 3 gives what the run sampled, which never loaded one."""
+    requests, answered = first_shard(run, 4)
+    assert "checkpoint" in run.store.read_commit(3).artifacts
+    assert_same_samples(asyncio.run(run.cluster.generate(3, requests, settings(run))), answered)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many responses the engines have been asked for, call by call."""
+    calls: list[int] = []
+    generate = EngineGroup.generate
+
+    async def counting(group: EngineGroup, requests: list[Request], *how: Any) -> pd.DataFrame:
+        calls.append(len(requests))
+        return await generate(group, requests, *how)
+
+    monkeypatch.setattr(EngineGroup, "generate", counting)
+    return calls
+
+
+def test_sampling_that_was_begun_is_handed_out_and_not_done_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, answered = first_shard(run, 3)
+    calls, finished = counted(monkeypatch), list[pd.DataFrame]()
+
+    async def asked_later() -> pd.DataFrame:
+        run.cluster.begin(2, requests, settings(run))
+        assert run.cluster._begun is not None
+        while not run.cluster._begun.early:  # some have finished before anybody asks
+            await asyncio.sleep(0.01)
+        return await run.cluster.generate(2, requests, settings(run), finished.append)
+
+    assert_same_samples(asyncio.run(asked_later()), answered)
+    assert calls == [len(requests)]
+    assert sorted(pd.concat(finished).index) == list(range(len(requests)))
+
+
+def test_sampling_that_was_begun_in_vain_changes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, answered = first_shard(run, 3)
+    calls = counted(monkeypatch)
+
+    async def asked_for_more() -> pd.DataFrame:
+        run.cluster.begin(2, requests[:2], settings(run))
+        await asyncio.sleep(0)
+        return await run.cluster.generate(2, requests, settings(run))
+
+    assert_same_samples(asyncio.run(asked_for_more()), answered)
+    assert calls[-1] == len(requests)
+
+
+def test_what_is_begun_after_a_step_is_what_the_next_one_asks_for_first(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, _ = first_shard(run, 3)
+    for step in range(3):
+        run.advance(run.store.read_commit(step))
+    begun: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(run.cluster, "begin", lambda *what: begun.append(what))
+    begin_sampling(run.step(3))
+    assert begun == [(2, asked, settings(run))]
+
+
+def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mortal(EngineActor):
+        def generate(self, requests: list[Request], settings: SamplingSettings) -> Iterator[pd.DataFrame]:
+            yield from ()  # a generator, as the engine's own
+            os._exit(1)
+
+    monkeypatch.setattr("ares.workers.cluster.EngineActor", Mortal)
+    cluster = Cluster(run.config, run.store)
+    requests, _ = first_shard(run, 4)
+    with pytest.raises(WorkerError, match="engine died 3 times"):
+        asyncio.run(cluster.generate(3, requests, settings(run)))
+    cluster.shut_down()
+
+
+def test_a_cluster_without_room_is_named_with_the_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be about to grow, or another run about to end: the run waits, and says for what."""
+    machines = Machines(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        monkeypatch.setenv("RAY_ADDRESS", machines.address)
+        cluster = Cluster(config("learner.ranks=2"), RunStore(tmp_path / "run"))
+        cluster.warm_up()
+        cluster.warm_up()
+        cluster.disconnect()
+    finally:
+        machines.shutdown()
+    assert [record.getMessage() for record in caplog.records if record.name == "ares.workers.cluster"] == [
+        "learner.ranks=2 × threads=1 + rollout.engines=1 × threads=1 need 3 CPUs, and the Ray cluster has 1 free of 1: "
+        "the run waits for more"
+    ]

