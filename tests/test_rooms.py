@@ -106,7 +106,7 @@ def test_every_package_of_ares_has_its_place() -> None:
 
 
 def package_imports() -> Iterator[tuple[str, Path, str]]:
-    """Where a file stands (a package of ares, `tasks` or `flows`), the file, and the package of ares it imports from."""
+    """Where a file stands (a package of ares, `tasks`, `flows`), the file, and the package of ares it imports from."""
     for path in FILES:
         parts = path.relative_to(REPOSITORY).parts
         place = parts[1] if parts[0] == "ares" else parts[0]
