@@ -6,7 +6,7 @@ Designs: a1 `python -c source+test` per test with this environment's interpreter
 same with a bare system interpreter, a warm zygote that forks once per program and runs the asserts in that fork, and
 the sandbox with more and more of its layers. Every round runs all designs one after the other on the same programs, so
 that a busy machine slows all alike; ratios are medians over rounds. Programs: MBPP with its three asserts, or a
-stand-in of the same shape where the data are absent.
+stand-in of the same shape where ARES_TEST_DATA (tests/README.md) names no folder with it.
 """
 
 import argparse
@@ -28,7 +28,7 @@ sys.path.insert(0, str(REPOSITORY))
 from sandbox import Program, SandboxPool
 from sandbox.worker import wire
 
-MBPP = REPOSITORY.parent / "shared" / "data" / "mbpp" / "mbpp.jsonl"
+MBPP = Path(os.environ.get("ARES_TEST_DATA", "absent"), "mbpp", "mbpp.jsonl")
 Judge = Callable[[Program], bool]
 
 ZYGOTE = """

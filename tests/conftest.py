@@ -35,5 +35,5 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def golden() -> Callable[[str], list[dict[str, Any]]]:
-    """Cases of one file of recorded numbers; the test is skipped where the recordings are not at hand."""
+    """The cases of one file of recorded numbers (tests/golden)."""
     return recorded_cases

@@ -90,10 +90,8 @@ def test_retry_after_sigkill_of_worker_and_flow(deployed: Deployed) -> None:
     # The worker first: it would report its run.
     for process in [deployed.process(part) for part in ("worker start", "prefect.engine")]:
         process.kill()
-    killed = time.monotonic()
     deployed.release()
-    assert deployed.wait_for(flow_run, *ENDED, seconds=CRASH_SECONDS + 30) == "Crashed"
-    assert time.monotonic() - killed < CRASH_SECONDS
+    assert deployed.wait_for(flow_run, *ENDED, seconds=CRASH_SECONDS) == "Crashed"
     deployed.retry(flow_run)  # `ares up` has started another worker
     ended_like_uninterrupted(deployed, flow_run, "worker-killed")
 

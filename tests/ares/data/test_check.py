@@ -13,8 +13,8 @@ from ares.data.check import Checked, check_rows, check_solutions
 from ares.data.problems import DataError, load_problems
 from sandbox import SandboxPool
 from tests.ares.builders import tokenizer
+from tests.data_sets import data_set
 
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 MATH = {"id": "a", "prompt": "1+1=?", "answer": "2"}
 CODE = {
     "id": "a",
@@ -147,7 +147,5 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "count"), [("humaneval/HumanEval.jsonl.gz", 164), ("mbpp/mbpp.jsonl", 974)])
 def test_the_published_sets_are_good(file: str, count: int) -> None:
-    if not (DATA / file).exists():
-        pytest.skip(f"no data at {DATA / file}")
-    found = checked(str(DATA / file), code=True, solutions=True)
+    found = checked(str(data_set(file)), code=True, solutions=True)
     assert (found.good, found.accepted, found.rows) == (True, count, count)

@@ -1,21 +1,15 @@
-"""Numbers recorded from the original implementations, beside the repository; tests skip where they are absent."""
+"""Numbers recorded from the original implementations, one JSON file a function (README.md says how they came about)."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
 NON_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
 def recorded_cases(name: str) -> list[dict[str, Any]]:
     """The cases of one file."""
-    path = GOLDEN / f"{name}.json"
-    if not path.exists():
-        pytest.skip(f"recorded numbers are not at hand ({path})")
-    cases = _decode(json.loads(path.read_text())["cases"])
+    cases = _decode(json.loads(Path(__file__).with_name(f"{name}.json").read_text())["cases"])
     assert cases
     return cases
 
