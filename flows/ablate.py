@@ -34,6 +34,7 @@ from ares.ablations import (
     write_report,
 )
 from ares.config import Override, differences
+from ares.errors import UserError
 from ares.runs import Run, read_config, run_status, runs_directory
 from ares.store import RunStore, StoreError
 
@@ -41,7 +42,7 @@ STOP_SECONDS = 15.0
 """What a child is given to end by itself before it is killed."""
 
 
-class ChildFailed(RuntimeError):
+class ChildFailed(UserError, RuntimeError):
     """A child ended without being finished; the message is its own last word."""
 
 
@@ -89,7 +90,7 @@ def default_parallel(of_ablation: list[Child]) -> int:
     return max(1, len(os.sched_getaffinity(0)) // threads)
 
 
-class ChildrenFailed(RuntimeError):
+class ChildrenFailed(UserError, RuntimeError):
     """Some children failed; the others are finished, and `result` is what `ablate` found."""
 
     def __init__(self, result: dict[str, Any]) -> None:

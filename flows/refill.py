@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ares.errors import UserError
 from ares.runs import Step
 from ares.step import (
     SECOND_TURN_SLOT,
@@ -29,7 +30,7 @@ from tasks.sampling import Draw, Rows, begin, exec_times, rollout, score
 from tasks.training import Batch, Samples, experience, joined_rows, keep_groups
 
 
-class FilterExhausted(RuntimeError):
+class FilterExhausted(UserError, RuntimeError):
     """Online filtering found no full batch within algorithm.filter.max_tries rollouts."""
 
 

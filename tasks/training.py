@@ -11,6 +11,7 @@ from algorithms.difficulty import BUCKETS, difficulty_codes
 from algorithms.filtering import informative_rows, varied_rows
 from algorithms.protocol import DataProto
 from ares.config import FilterConfig
+from ares.errors import UserError
 from ares.grading import RewardError
 from ares.runs import Step
 from ares.step import (
@@ -205,7 +206,7 @@ async def summarise_bootstrap(step: Step, samples: Samples, found: list[Batch]) 
     )
 
 
-class EngineMismatch(RuntimeError):
+class EngineMismatch(UserError, RuntimeError):
     """The engine's log-probs are not the learner's: it sampled from another policy than the one being trained."""
 
 

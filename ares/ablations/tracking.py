@@ -13,6 +13,7 @@ from mlflow.exceptions import MlflowException
 
 from ares.ablations.definition import Ablation
 from ares.config import Config, ConfigError, Override
+from ares.errors import UserError
 from ares.reports import Tracking, open_experiment, tracking_uri
 from ares.store import RunStore
 
@@ -22,7 +23,7 @@ LONGEST_TAG = 8000
 """Characters MLflow keeps of a tag."""
 
 
-class TrackingError(RuntimeError):
+class TrackingError(UserError, RuntimeError):
     """MLflow cannot be reached, or does not know the ablation."""
 
 

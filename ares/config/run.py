@@ -11,9 +11,10 @@ from pydantic import Field, model_validator
 from ares.config.algorithm import AlgorithmConfig
 from ares.config.reward import RewardConfig
 from ares.config.strict import NO_EFFECT, Decay, Strict
+from ares.errors import UserError
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError, ValueError):
     """A profile, an override or a resumed run's settings are wrong; the message names file and field."""
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ares.config import DataConfig
 from ares.data import drawn_pictures
+from ares.errors import UserError
 
 VIDEO = "video:"
 """How the reference of a video begins."""
@@ -35,7 +36,7 @@ CACHE_BYTES = 1 << 29
 """Patches that a process keeps: a prompt's samples follow each other, and every epoch passes them again."""
 
 
-class MediaError(ValueError):
+class MediaError(UserError, ValueError):
     """An image or a video cannot be used; the message names it."""
 
 

@@ -25,9 +25,10 @@ from ares.config import ConfigError, DataConfig
 from ares.data.code import IDS, RowError, read_problem, with_unit_tests
 from ares.data.media import MediaError
 from ares.data.vision import Vision, has_media, spoken
+from ares.errors import UserError
 
 
-class DataError(ValueError):
+class DataError(UserError, ValueError):
     """A data set cannot be used; the message names the file, the row and the column."""
 
 

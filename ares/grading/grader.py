@@ -9,13 +9,14 @@ from typing import Any, Protocol
 
 import pandas as pd
 
+from ares.errors import UserError
 from rewards.aepo import format_reward
 
 Scorer = Callable[[pd.DataFrame], list[float | None]]
 ID_COLUMNS = ["id", "slot", "sample"]
 
 
-class RewardError(RuntimeError):
+class RewardError(UserError, RuntimeError):
     """A reward function returned something that is no list of scores."""
 
 

@@ -18,6 +18,7 @@ from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import ModelConfig
+from ares.errors import UserError
 from ares.models.fused_backward import shorten_backward
 from ares.models.packed_attention import can_regroup, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
@@ -27,7 +28,7 @@ Decode = Callable[..., Tensor]
 """(ids [lines, width], layout, batch) → hidden states [lines, width, H] of rows that do not see each other."""
 
 
-class ModelError(ValueError):
+class ModelError(UserError, ValueError):
     """A model directory cannot be used; the message says what is wrong with it."""
 
 

@@ -18,6 +18,7 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from ares.config import Config
 from ares.engines import Request, SamplingSettings
+from ares.errors import UserError
 from ares.learner import UpdateResult
 from ares.store import DamagedArtifact, Ref, RunStore
 from ares.workers.actors import EngineActor, LearnerActor
@@ -30,7 +31,7 @@ T = TypeVar("T")
 ATTEMPTS = 3
 
 
-class WorkerError(RuntimeError):
+class WorkerError(UserError, RuntimeError):
     """An actor died as often as it was rebuilt; the run can be resumed once the cause is gone."""
 
 

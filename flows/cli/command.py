@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 import typer
 from rich.console import Console
 
+from ares.errors import UserError
 from flows.servers.local_server import LocalServer
 
 T = TypeVar("T")
 errors = Console(stderr=True, soft_wrap=True)
 
 
-class ServerLost(RuntimeError):
+class ServerLost(UserError, RuntimeError):
     """Prefect's server went away for good. Whoever tells it ends the process without Prefect's own end.
 
     Prefect would first spend seconds on each of the events that it still wants to deliver.

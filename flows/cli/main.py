@@ -17,6 +17,7 @@ import yaml
 from rich.console import Console
 
 from ares.config import Config, ConfigError, fingerprint, load, profile_names
+from ares.errors import UserError
 from flows.cli import ablate as ablate_cli
 from flows.cli import runs as runs_cli
 from flows.cli.command import ServerLost, completed
@@ -25,6 +26,7 @@ from flows.cli.evaluate import evaluate
 from flows.cli.export import export
 from flows.cli.sandbox import app as sandbox_app
 from flows.servers.local_server import local_api
+from sandbox import SandboxUnavailable
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="RL post-training of reasoning and code LLMs as a resumable, per-step DAG.")  # fmt: skip
@@ -231,36 +233,11 @@ def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
         completed(server, flow, "the same command goes on from the last commit")
 
 
-def known_errors() -> tuple[type[BaseException], ...]:
-    """Errors whose message is written for the user; their modules are only looked at when they are loaded."""
-    places = {
-        "ares.config.run": ["ConfigError"],
-        "ares.data.problems": ["DataError"],
-        "ares.store.errors": ["StoreError"],
-        "ares.models.causal": ["ModelError"],
-        "ares.data.media": ["MediaError"],
-        "ares.grading.graders": ["RewardError"],
-        "ares.ablations.tracking": ["TrackingError"],
-        "ares.workers.cluster": ["WorkerError"],
-        "flows.refill": ["FilterExhausted"],
-        "tasks.training": ["EngineMismatch"],
-        "flows.servers.local_server": ["ServerError"],
-        "flows.cli.command": ["ServerLost"],
-        "flows.servers.services": ["ServiceError"],
-        "flows.servers.deployment": ["DeploymentError"],
-        "sandbox": ["SandboxUnavailable"],
-    }
-    loaded = {module: names for module, names in places.items() if module in sys.modules}
-    return tuple(getattr(sys.modules[module], name) for module, names in loaded.items() for name in names)
-
-
 def main() -> None:
-    """Entry point: known errors are printed and end with exit code 2."""
+    """Entry point: an error whose message is written for the user is printed and ends with exit code 2."""
     try:
         app()
-    except Exception as error:
-        if not isinstance(error, known_errors()):
-            raise
+    except (UserError, SandboxUnavailable) as error:
         errors.print("[red]error:[/] ", end="")
         errors.print(str(error), markup=False)
         if isinstance(error, ServerLost):

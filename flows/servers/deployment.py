@@ -18,6 +18,8 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from ares.errors import UserError
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 POOL = "ares"
 AUTOMATION = "ares: a run without heartbeats has crashed"
@@ -27,7 +29,7 @@ TERMINAL = ("Completed", "Failed", "Cancelled", "Crashed")
 RESTING = ("Suspended", "Paused", "AwaitingRetry", "Scheduled")
 
 
-class DeploymentError(RuntimeError):
+class DeploymentError(UserError, RuntimeError):
     """The deployments could not be registered."""
 
 

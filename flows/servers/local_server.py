@@ -13,10 +13,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ares.errors import UserError
+
 START_SECONDS = 120.0
 
 
-class ServerError(RuntimeError):
+class ServerError(UserError, RuntimeError):
     """The local Prefect server did not start."""
 
 

@@ -20,6 +20,7 @@ from types import FrameType
 
 import httpx
 
+from ares.errors import UserError
 from ares.reports import tracking_uri
 from ares.runs import runs_directory
 from flows.servers.deployment import POOL, register
@@ -30,7 +31,7 @@ RESTARTS = 5
 """How often one service is started again before `ares up` gives up."""
 
 
-class ServiceError(RuntimeError):
+class ServiceError(UserError, RuntimeError):
     """A server did not start, or died again and again."""
 
 
