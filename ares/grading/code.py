@@ -38,11 +38,14 @@ class CodeGrader:
     """Judges the programs in responses. `anticipate` begins with responses that have finished, `grade` collects."""
 
     def __init__(self, config: CodeConfig) -> None:
-        """Start the sandbox. Raises SandboxUnavailable, with the remedy."""
         self.config = config
-        self._pool, workers = _open(config)
-        self._threads = ThreadPoolExecutor(workers * _QUEUED_PER_WORKER, thread_name_prefix="judging")
         self._verdicts: dict[Hashable, Future[Verdict]] = {}
+        self._pool: Judging | None = None
+
+    def start(self) -> None:
+        """Start the sandbox. Raises SandboxUnavailable, with the remedy."""
+        self._pool, workers = _open(self.config)
+        self._threads = ThreadPoolExecutor(workers * _QUEUED_PER_WORKER, thread_name_prefix="judging")
 
     def anticipate(self, rows: pd.DataFrame) -> None:
         """Begin to judge rows: responses with the columns of their problems."""
@@ -72,9 +75,10 @@ class CodeGrader:
         self._verdicts = {key: verdict for key, verdict in self._verdicts.items() if not verdict.done()}
 
     def close(self) -> None:
-        """End the sandbox."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._pool.close()
+        """End the sandbox, if it was started."""
+        if self._pool is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._pool.close()
 
     def _submit(self, row: dict[Any, Any]) -> "Future[Verdict]":
         source = extract_code(row["response"])
@@ -86,8 +90,9 @@ class CodeGrader:
         return self._verdicts[key]
 
     def _judged(self, row: dict[Any, Any], source: str) -> "Future[Verdict]":
-        job = program(row, source, self.config.cpu_seconds, self.config.memory_mb)
-        return self._threads.submit(lambda: self._pool.run([job])[0])
+        assert self._pool is not None, "the sandbox was not started"
+        pool, job = self._pool, program(row, source, self.config.cpu_seconds, self.config.memory_mb)
+        return self._threads.submit(lambda: pool.run([job])[0])
 
     def _nothing_to_run(self, row: dict[Any, Any]) -> "Future[Verdict]":
         verdict: Future[Verdict] = Future()

@@ -23,6 +23,9 @@ class RewardError(UserError, RuntimeError):
 class Grader(Protocol):
     """What grades responses. Rows have the columns of their problems, and id, slot, sample and response."""
 
+    def start(self) -> None:
+        """Start what it needs besides this process; before that nothing runs and nothing is rented."""
+
     def anticipate(self, rows: pd.DataFrame) -> None:
         """Begin with responses that have finished while others are generated."""
 
@@ -37,10 +40,13 @@ class Grader(Protocol):
 
 
 class FunctionGrader:
-    """Grades whole shards with a function: there is nothing to begin early, to keep or to end."""
+    """Grades whole shards with a function: there is nothing to start, to begin early, to keep or to end."""
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
+
+    def start(self) -> None:
+        """A function needs nothing."""
 
     def anticipate(self, rows: pd.DataFrame) -> None:
         """A function grades a shard at once."""

@@ -10,7 +10,7 @@ from rewards.math import grade_answers
 
 
 def load_grader(config: RewardConfig) -> Grader:
-    """The grader of a run. Raises ConfigError, and SandboxUnavailable where programs cannot be isolated."""
+    """The grader of a run, not started yet. Raises ConfigError."""
     if config.kind != "code":
         return FunctionGrader(load_scorer(config))
     return CodeGrader(config.code)

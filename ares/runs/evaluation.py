@@ -118,6 +118,7 @@ class Evaluation(Step):
         run = Run(config, store, tokenizer, problems, problems, f"{problems.digest()}-{weights}")
         # A run's weights are replayed with its own settings, from its own folder.
         run.cluster = Cluster(read_config(weights_of) if weights_of.exists() else config, weights_of)
+        run.grader.start()
         return cls(request, run, version, description | {"source": data, "overlong": problems.overlong})
 
     def path(self, name: str) -> str:

@@ -53,27 +53,36 @@ class Run:
 
     @classmethod
     def open(cls, config: Config, name: str, runs: Path) -> "Run":
-        """Check everything that can be checked, then create the run or take up the existing one.
+        """Check everything that can be checked, start the grader, then create the run or take up the existing one.
 
-        Raises what `check` raises, before anything is spent.
+        Raises what `check` raises, before anything is spent, and SandboxUnavailable before anything is written.
         """
         run, digests = cls.check(config, name, runs)
-        for problems in (run.train, run.validation):
+        run.grader.start()
+        try:
+            run._describe(digests)
+            run.restore()
+        except BaseException:
+            run.grader.close()
+            raise
+        return run
+
+    def _describe(self, digests: dict[str, Any]) -> None:
+        """Write what a run directory holds before the first step."""
+        for problems in (self.train, self.validation):
             if problems is not None:
                 problems.write_embedded()
-        with run.store.lock():  # a run that is being trained keeps its run.json to itself
-            if run.store.exists():
-                run.store.write_run(run.store.read_run() | {"config": config.model_dump(mode="json")})
+        with self.store.lock():  # a run that is being trained keeps its run.json to itself
+            if self.store.exists():
+                self.store.write_run(self.store.read_run() | {"config": self.config.model_dump(mode="json")})
             else:
-                run.store.write_run(description_of(config, name, digests))
-        run.restore()
-        return run
+                self.store.write_run(description_of(self.config, self.store.name, digests))
 
     @classmethod
     def check(cls, config: Config, name: str, runs: Path) -> tuple["Run", dict[str, Any]]:
-        """Check everything that can be checked, and write nothing; the run, and the digests of data and weights.
+        """Check everything that can be checked; the run, and the digests of data and weights.
 
-        Raises ConfigError, DataError or StoreError.
+        Writes nothing and starts nothing. Raises ConfigError, DataError or StoreError.
         """
         check_engine(config)
         if not os.environ.get("RAY_ADDRESS"):  # a cluster is asked when it is met

@@ -25,6 +25,7 @@ RESPONSES = {name: f"```python\n{body}\n```\n" for name, body in BODIES.items()}
 @pytest.fixture(scope="module")
 def grader() -> Iterator[CodeGrader]:
     opened = CodeGrader(CodeConfig(workers=2))
+    opened.start()
     yield opened
     opened.close()
 
@@ -53,6 +54,7 @@ def test_each_response_has_the_verdict_of_its_program(grader: CodeGrader) -> Non
 
 def test_accuracy_can_be_the_pass_ratio() -> None:
     grader = CodeGrader(CodeConfig(workers=1, accuracy="pass_ratio"))
+    grader.start()
     assert grader.grade(rows("half", "right"))["accuracy"].tolist() == [0.5, 1.0]
     grader.close()
 
