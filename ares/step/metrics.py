@@ -40,9 +40,8 @@ def batch_metrics(
         inside = difficulty == bucket
         if inside.any():
             metrics[f"bucket/{bucket}/len"] = float(lengths[inside].mean())
-            metrics[f"bucket/{bucket}/reward"] = (
-                float(rewards[inside & scored].mean()) if (inside & scored).any() else 0.0
-            )
+            if (inside & scored).any():
+                metrics[f"bucket/{bucket}/reward"] = float(rewards[inside & scored].mean())
             if "kl_coefs" in batch.fields:
                 rows = torch.from_numpy(inside)
                 used = batch.tensor("kl_coefs")[rows][mask[rows].bool()]

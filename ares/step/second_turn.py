@@ -62,14 +62,17 @@ def with_credit(rows: pd.DataFrame, config: Config, rates: RunningPassRates | No
 
 
 def second_turn_metrics(rows: pd.DataFrame) -> dict[str, float]:
-    """`second_turn/{samples,solved,tokens_share}`: how many, share that passed, share of the step's tokens."""
+    """`second_turn/{samples,solved,tokens_share}`: how many, share that passed, share of the step's tokens.
+
+    Where there are none, no share of them passed: `solved` is absent.
+    """
     second = rows[is_second_turn(rows)]
     solved = second["pass_ratio"].astype("Float64") == 1.0
-    return {
+    metrics = {
         "second_turn/samples": float(len(second)),
-        "second_turn/solved": float(solved.mean()) if len(second) else 0.0,
         "second_turn/tokens_share": float(second["tokens"].sum() / rows["tokens"].sum()),
     }
+    return metrics | ({"second_turn/solved": float(solved.mean())} if len(second) else {})
 
 
 def _tests(problem: Mapping[Any, Any]) -> list[str]:

@@ -411,3 +411,12 @@ def test_a_state_stored_in_the_middle_changes_nothing(kind: str) -> None:
             assert torch.equal(one.tensor(name), other.tensor(name)), name
         for name in one.non_tensor_batch:
             assert column(one, name) == column(other, name), name
+
+
+def test_a_bucket_without_a_scored_sample_has_no_reward_instead_of_one_of_zero() -> None:
+    state = RunState.initial(config(*SMALL), 10)
+    state.difficulty.difficulty_dict_train["p2"] = "hard"  # known from the bootstrap; nothing of it is scored now
+    state.difficulty.target_high_entropy_token_num_dict["hard"] = 2
+    _, metrics, _ = shaped(accuracies=[[1, 1, 1, 0], [1, 0, 1, 0], [None] * 4], state=state)
+    assert "bucket/hard/len" in metrics
+    assert {name for name in metrics if name.endswith("/reward")} == {"bucket/easy/reward", "bucket/medium/reward"}
