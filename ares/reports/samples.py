@@ -11,40 +11,25 @@ from ares.data import is_video, load_problems, load_tokenizer, path_of
 from ares.runs import read_config, runs_directory
 from ares.store import RunStore, StoreError
 
-REWARD_PARTS = ("accuracy", "reward_entropy_score", "reward_overlong")
-CODE_REWARD_PARTS = ("reward_code", "reward_format", "reward_efficiency", "reward_second_turn", *REWARD_PARTS[1:])
-COLUMNS = {
-    "id": "id",
-    "sample": "k",
-    "difficulty": "bucket",
-    "high_entropy_token_num": "HWE",
-    "accuracy": "acc",
-    "reward_entropy_score": "entropy",
-    "reward_overlong": "overlong",
-    "reward": "reward",
-    "tokens": "tokens",
-    "truncated": "cut",
-}
-"""Columns of a step's sample table and their titles."""
-CODE_COLUMNS = {
-    "id": "id",
-    "sample": "k",
-    "difficulty": "bucket",
-    "pass_ratio": "passed",
-    "error_type": "ended",
-    "reward_code": "code",
-    "reward": "reward",
-    "tokens": "tokens",
-    "truncated": "cut",
-}
+PART = "reward_"
+"""Prefix of the columns that hold the parts of a sample's reward, whose sum it is."""
+COLUMNS = {"id": "id", "sample": "k", "difficulty": "bucket"}
+"""First columns of a step's sample table and their titles."""
+GRADED = {"high_entropy_token_num": "HWE", "accuracy": "acc"}
+"""Next columns; then the parts of the reward."""
+JUDGED = {"pass_ratio": "passed", "error_type": "ended"}
 """The same where programs were judged."""
+LAST_COLUMNS = {"reward": "reward", "tokens": "tokens", "truncated": "cut"}
 
 
 def samples_table(name: str, step: int) -> Table:
     """The samples of a step, one line each."""
     rows = step_samples(name, step)
     table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE)
-    columns = CODE_COLUMNS if "pass_ratio" in rows else COLUMNS
+    parts = {
+        name: name.removeprefix(PART).replace("_", " ") for name in map(str, rows.columns) if name.startswith(PART)
+    }
+    columns = COLUMNS | (JUDGED if "pass_ratio" in rows else GRADED) | parts | LAST_COLUMNS
     shown = {column: title for column, title in columns.items() if column in rows}
     for title in shown.values():
         table.add_column(title, no_wrap=True, justify="left" if title in ("id", "bucket") else "right")
@@ -79,13 +64,17 @@ def sample_report(name: str, step: int, problem: str, sample: int) -> str:
 
 
 def reward_line(row: Mapping[Any, Any]) -> str:
-    """The reward of a sample as the sum of its parts, or why it has none."""
+    """The reward of a sample as the sum of its parts (every column `reward_…`), or why it has none.
+
+    Where no part stands for what the graders said, accuracy is that part.
+    """
     if pd.isna(row["reward"]):
         why = "its response was cut off" if row["truncated"] and pd.notna(row["accuracy"]) else "it could not be graded"
         return f"no reward: {why}"
-    names = CODE_REWARD_PARTS if "test_outcomes" in row else REWARD_PARTS
-    parts = [(part, float(row[part])) for part in names if part in row and pd.notna(row[part])]
-    return "reward = " + " + ".join(f"{part} {value:+.4f}" for part, value in parts)
+    names = [name for name in row if name.startswith(PART) and pd.notna(row[name])]
+    names = names if f"{PART}code" in row else ["accuracy", *names]
+    parts = " + ".join(f"{name} {float(row[name]):+.4f}" for name in names)
+    return f"reward {float(row['reward']):+.4f} = {parts}"
 
 
 def step_samples(name: str, step: int) -> pd.DataFrame:
