@@ -1,7 +1,8 @@
 """DataProto: one batch of rollouts as it passes from phase to phase, with its fields named and checked.
 
 `batch` holds tensors (a TensorDict, rows first), `non_tensor_batch` one object array per column, `meta_info` facts
-about the batch as a whole. Rows of one prompt are contiguous: group i is rows [i·n, (i+1)·n). Every operation returns a
+about the batch as a whole. The rows of a group share a `uid`. With n samples of every prompt and nothing else, group i
+is rows [i·n, (i+1)·n); second turns and rows that were left out give groups of other sizes. Every operation returns a
 new DataProto and leaves its input as it was. On disk: safetensors, parquet and JSON; nothing is pickled.
 """
 

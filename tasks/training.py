@@ -1,4 +1,7 @@
-"""Phases between the samples and the next policy: experience, shape, update, evaluate, checkpoint, commit."""
+"""Phases between the samples and the next policy: experience, shape, update, evaluate, checkpoint; the bootstrap's end.
+
+Not covered: sampling and grading (tasks/sampling.py), the order of phases and the commit (flows/train.py).
+"""
 
 import asyncio
 from typing import Any

@@ -252,7 +252,7 @@ class ValidationConfig(Strict):
     """Evaluation on the held-out set."""
 
     every: int = Field(20, ge=1)
-    """Steps between evaluations; the first is before step 0, one more follows the last step."""
+    """Steps between evaluations; the first follows the bootstrap, before step 1, one more the last step."""
     n: int = Field(4, ge=1)
     """Samples per prompt."""
     temperature: float = Field(1.0, gt=0)

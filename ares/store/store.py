@@ -9,7 +9,7 @@ whether a phase has to run (Prefect's keyed results decide; `kept` tells whether
     runs/<run>/bootstrap/…                 the pass over the train set
     runs/<run>/steps/000012/…              artifacts of step 12
     runs/<run>/steps/000012/COMMIT.json    hashes of them, metrics, and the whole run state after the step
-    runs/<run>/checkpoints/000020/…        weights and optimiser before step 20
+    runs/<run>/checkpoints/000020/…        weights and optimiser after step 20
 """
 
 import fcntl

@@ -1,8 +1,9 @@
 """The command `ares`.
 
-Covered: train, resume, status, inspect, warmstart, doctor, up, down, profiles; the commands of other modules are
-added (sandbox, data, ablate, eval). Modules that take seconds to import are imported by the command that needs them, so
-that `ares --help` answers at once. A known error meets the user here, once, without a trace.
+Covered: train, resume, status, inspect, warmstart, doctor, up, down, profiles. Added from the modules beside this one:
+ablate and report, eval, fork, diff and gc, export, data, sandbox. Modules that take seconds to import are imported by
+the command that needs them, so that `ares --help` answers at once. A known error meets the user here, once, without a
+trace.
 """
 
 import json
