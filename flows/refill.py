@@ -169,7 +169,7 @@ def _draws(
             ids=ids[shard * size : (shard + 1) * size],
             n=n,
             temperature=config.rollout.temperature if temperature is None else temperature,
-            greedy=purpose == "rollout" and config.algorithm.advantage.estimator == "remax",
+            greedy=purpose == "rollout" and config.algorithm.advantage.needs_greedy,
         )
         for shard in range(math.ceil(len(ids) / size))
     ]

@@ -5,6 +5,7 @@ changes results. Not covered: what a setting does; the package that does it says
 """
 
 from ares.config.algorithm import FilterConfig, KlConfig, KlKind
+from ares.config.extensions import ESTIMATORS, extension_files
 from ares.config.profiles import (
     PROFILES,
     Override,
@@ -19,7 +20,6 @@ from ares.config.profiles import (
 from ares.config.reward import CodeConfig
 from ares.config.run import (
     Config,
-    ConfigError,
     DataConfig,
     DiffusionConfig,
     LearnerConfig,
@@ -28,9 +28,10 @@ from ares.config.run import (
     RolloutConfig,
     VllmConfig,
 )
-from ares.config.strict import PerBucket, Strict
+from ares.config.strict import ConfigError, PerBucket, Strict
 
 __all__ = [
+    "ESTIMATORS",
     "PROFILES",
     "CodeConfig",
     "Config",
@@ -49,6 +50,7 @@ __all__ = [
     "Strict",
     "VllmConfig",
     "differences",
+    "extension_files",
     "fingerprint",
     "from_dict",
     "load",

@@ -1,10 +1,11 @@
 """Settings of what is learnt from a batch: difficulty, entropy, reward shaping, KL, advantages, filter, surrogate."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from ares.config.extensions import ESTIMATORS
 from ares.config.strict import NonNegative, PerBucket, Strict
 
 
@@ -131,14 +132,32 @@ class KlConfig(Strict):
 class AdvantageConfig(Strict):
     """How rewards become advantages."""
 
-    estimator: Literal["grpo", "rloo", "reinforce_plus_plus", "remax", "gae"] = "grpo"
-    """grpo and rloo compare within a prompt's group; remax with its greedy answer; gae with a critic."""
+    estimator: Annotated[str, AfterValidator(ESTIMATORS.known)] = "grpo"
+    """grpo, rloo (compare within a prompt's group), remax (with its greedy answer), gae (with a critic),
+    reinforce_plus_plus, or path/to/file.py:Name (docs/extending.md)."""
+    settings: Annotated[dict[str, Any], AfterValidator(ESTIMATORS.settled)] = Field({})
+    """Settings of an estimator in a file of yours."""
     norm_by_std: bool = True
     """grpo: divide by the group's standard deviation. False is Dr.GRPO."""
     gamma: float = Field(1.0, gt=0, le=1)
     """Discount (reinforce_plus_plus, gae)."""
     lam: float = Field(1.0, ge=0, le=1)
     """λ of GAE."""
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether a critic is trained."""
+        return bool(ESTIMATORS.fact(self.estimator, "needs_values"))
+
+    @property
+    def needs_greedy(self) -> bool:
+        """Whether a greedy answer is sampled with each group."""
+        return bool(ESTIMATORS.fact(self.estimator, "needs_greedy"))
+
+    @property
+    def within_group(self) -> bool:
+        """Whether the samples of a prompt are compared with each other, as second turns need it."""
+        return bool(ESTIMATORS.fact(self.estimator, "within_group"))
 
 
 class FilterConfig(Strict):

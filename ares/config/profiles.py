@@ -13,7 +13,9 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from ares.config.run import Config, ConfigError
+from ares.config.extensions import SETTING_ERROR, UNOPENED
+from ares.config.run import Config
+from ares.config.strict import ConfigError
 
 PROFILES = Path(__file__).resolve().parents[2] / "profiles"
 Override = Annotated[str, "section.field=value"]
@@ -39,8 +41,8 @@ def override(config: Config, overrides: list[Override]) -> Config:
 
 
 def from_dict(settings: dict[str, Any], source: str) -> Config:
-    """A configuration read back from `source` (a run.json), validated like a profile."""
-    return _validate(settings, source)
+    """A configuration read back from `source` (a run.json), validated like a profile; no file of a user is executed."""
+    return _validate(settings, source, UNOPENED)
 
 
 def profile_names() -> list[str]:
@@ -122,9 +124,9 @@ def _scalar(text: str) -> Any:
     return value
 
 
-def _validate(settings: dict[str, Any], source: str) -> Config:
+def _validate(settings: dict[str, Any], source: str, context: dict[str, str] | None = None) -> Config:
     try:
-        return Config.model_validate(settings)
+        return Config.model_validate(settings, context=context)
     except ValidationError as error:
         lines = [_explain(problem) for problem in error.errors()]
         raise ConfigError(f"{source}: " + "; ".join(lines)) from error
@@ -132,6 +134,8 @@ def _validate(settings: dict[str, Any], source: str) -> Config:
 
 def _explain(problem: Any) -> str:
     where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == SETTING_ERROR:
+        return f"{where}: {problem['msg']} (got {problem['input']!r})"
     if problem["type"] == "extra_forbidden":
         section: Any = Config
         for part in problem["loc"][:-1]:

@@ -6,16 +6,12 @@ from (ares/config/profiles.py), and what they do (each room documents its own pa
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from ares.config.algorithm import AlgorithmConfig
+from ares.config.extensions import UNOPENED
 from ares.config.reward import RewardConfig
 from ares.config.strict import NO_EFFECT, Decay, Strict
-from ares.errors import UserError
-
-
-class ConfigError(UserError, ValueError):
-    """A profile, an override or a resumed run's settings are wrong; the message names file and field."""
 
 
 class LoraConfig(Strict):
@@ -313,12 +309,15 @@ class Config(Strict):
         return self
 
     @model_validator(mode="after")
-    def _second_turns_have_a_verdict_and_a_group(self) -> "Config":
-        if self.rollout.second_turn.enabled:
+    def _second_turns_have_a_verdict_and_a_group(self, info: ValidationInfo) -> "Config":
+        if info.context != UNOPENED and self.rollout.second_turn.enabled:
             if self.reward.kind != "code":
                 raise ValueError("rollout.second_turn.enabled tells a program its verdict: it needs reward.kind=code")
-            if self.algorithm.advantage.estimator not in ("grpo", "rloo"):
-                raise ValueError("rollout.second_turn.enabled needs algorithm.advantage.estimator=grpo or rloo")
+            if not self.algorithm.advantage.within_group:
+                raise ValueError(
+                    "rollout.second_turn.enabled needs an algorithm.advantage.estimator that compares within a group: "
+                    "grpo, rloo, or one with within_group = True"
+                )
         return self
 
     @model_validator(mode="after")
@@ -332,14 +331,18 @@ class Config(Strict):
         return self
 
     @model_validator(mode="after")
-    def _nothing_else_needs_the_pass_before_an_update(self) -> "Config":
+    def _nothing_else_needs_the_pass_before_an_update(self, info: ValidationInfo) -> "Config":
         algorithm = self.algorithm
-        if algorithm.policy.old_log_probs == "engine" and (
-            algorithm.aepo.enabled
-            or algorithm.kl.placement != "none"
-            or algorithm.advantage.estimator == "gae"
-            or self.model.family == "masked_diffusion"
-            or self.rollout.max_staleness
+        if (
+            info.context != UNOPENED
+            and algorithm.policy.old_log_probs == "engine"
+            and (
+                algorithm.aepo.enabled
+                or algorithm.kl.placement != "none"
+                or algorithm.advantage.needs_values
+                or self.model.family == "masked_diffusion"
+                or self.rollout.max_staleness
+            )
         ):
             raise ValueError(
                 "algorithm.policy.old_log_probs=engine leaves out the learner's pass before the update, which exact "
@@ -349,7 +352,9 @@ class Config(Strict):
         return self
 
     @model_validator(mode="after")
-    def _masked_diffusion_fits(self) -> "Config":
+    def _masked_diffusion_fits(self, info: ValidationInfo) -> "Config":
+        if info.context == UNOPENED:
+            return self
         masked = self.model.family == "masked_diffusion"
         if self.model.lora is not None and (masked or self.algorithm.kl.reference_sync is not None):
             raise ValueError("model.lora is for causal models, and their reference cannot move (kl.reference_sync)")
@@ -368,16 +373,18 @@ class Config(Strict):
                 "a masked-diffusion model's log-probs under coupled masks are not those it was sampled with: "
                 "set algorithm.policy.importance_cap=null and rollout.max_mismatch=null"
             )
-        if self.algorithm.advantage.estimator == "gae" or self.algorithm.kl.penalty == "full":
+        if self.algorithm.advantage.needs_values or self.algorithm.kl.penalty == "full":
             raise ValueError("masked-diffusion models have no critic (estimator=gae) and no exact KL (penalty=full)")
         return self
 
     @model_validator(mode="after")
-    def _vision_language_fits(self) -> "Config":
+    def _vision_language_fits(self, info: ValidationInfo) -> "Config":
+        if info.context == UNOPENED:
+            return self
         if self.model.family != "vision_language":
             if self.model.train_vision:
                 raise ValueError("model.train_vision needs model.family=vision_language")
-        elif self.algorithm.advantage.estimator == "gae" or self.rollout.second_turn.enabled or self.learner.sharded:
+        elif self.algorithm.advantage.needs_values or self.rollout.second_turn.enabled or self.learner.sharded:
             # A rank whose rows show nothing makes no pass through the tower, which sharded weights would wait for.
             raise ValueError(
                 "vision-language models have no critic (estimator=gae), no rollout.second_turn and no learner.sharded"

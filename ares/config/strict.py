@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
+from ares.errors import UserError
+
 BUCKETS = ("easy", "medium", "hard")
 Bucket = Literal["easy", "medium", "hard"]
 
@@ -22,6 +24,10 @@ PerBucket = Annotated[dict[Bucket, NonNegative], AfterValidator(_every_bucket)]
 
 NO_EFFECT: JsonDict = {"affects_results": False}
 """Marks a field that may differ between a run and its resumption: it changes where or how often, never what."""
+
+
+class ConfigError(UserError, ValueError):
+    """A profile, an override or a resumed run's settings are wrong; the message names file and field."""
 
 
 class Strict(BaseModel):

@@ -67,8 +67,7 @@ class Learner:
             self.reference = WithoutAdapters(self.policy) if kl.placement != "none" else None
         elif kl.placement != "none":
             self.reference = _model(config, device).frozen()
-        uses_critic = config.algorithm.advantage.estimator == "gae"
-        self.critic = Critic(config.model, device) if uses_critic else None
+        self.critic = Critic(config.model, device) if config.algorithm.advantage.needs_values else None
         if self.sharded:
             self._shard()
         self.optimizer = adamw(self.policy.model, config.learner.lr, config.learner)

@@ -9,13 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.advantages import (
-    compute_gae_advantage_return,
-    compute_grpo_outcome_advantage,
-    compute_reinforce_plus_plus_outcome_advantage,
-    compute_remax_outcome_advantage,
-    compute_rloo_outcome_advantage,
-)
 from algorithms.difficulty import BUCKETS
 from algorithms.entropy import (
     entropy_percentile_thresholds,
@@ -23,6 +16,7 @@ from algorithms.entropy import (
     hwe_mask,
     trigger_mask,
 )
+from algorithms.estimators import AdvantageEstimator, RewardedBatch
 from algorithms.filtering import mask_truncated
 from algorithms.kl import (
     TokenLevelAdaptiveKLController,
@@ -36,7 +30,7 @@ from algorithms.kl import (
 )
 from algorithms.losses import truncated_importance_weights
 from algorithms.protocol import DataProto
-from ares.config import Config
+from ares.config import ESTIMATORS, Config
 from ares.step.collate import readable_rows
 from ares.step.metrics import batch_metrics, mean_accuracy
 from ares.step.rewards import observe_tests, outcome_parts
@@ -208,17 +202,13 @@ def _row_kl(batch: DataProto, config: Config) -> Tensor:
 
 
 def _advantages(batch: DataProto, counts: Tensor, config: Config) -> tuple[Tensor, Tensor]:
-    settings = config.algorithm.advantage
-    rewards = batch.tensor("token_level_rewards")
-    mask = batch.tensor("response_mask") * counts[:, None]
-    groups = batch.non_tensor_batch["uid"]
-    if settings.estimator == "grpo":
-        return compute_grpo_outcome_advantage(rewards, mask, groups, norm_by_std=settings.norm_by_std, row_mask=counts)
-    if settings.estimator == "rloo":
-        return compute_rloo_outcome_advantage(rewards, mask, groups, row_mask=counts)
-    if settings.estimator == "remax":
-        baselines = torch.tensor(batch.non_tensor_batch["baseline"].astype(float))
-        return compute_remax_outcome_advantage(rewards, baselines, mask)
-    if settings.estimator == "gae":
-        return compute_gae_advantage_return(rewards, batch.tensor("values"), mask, settings.gamma, settings.lam)
-    return compute_reinforce_plus_plus_outcome_advantage(rewards, mask, settings.gamma)
+    estimator: AdvantageEstimator = ESTIMATORS.made(config.algorithm.advantage)
+    return estimator.estimate(
+        RewardedBatch(
+            rewards=batch.tensor("token_level_rewards"),
+            mask=batch.tensor("response_mask") * counts[:, None],
+            groups=batch.non_tensor_batch["uid"],
+            counts=counts,
+            batch=batch,
+        )
+    )

@@ -55,7 +55,10 @@ def test_mlflow_holds_parameters_panels_and_samples(runs: Path) -> None:
 def test_help_loads_nothing_that_takes_seconds_to_load() -> None:
     slow = {"torch", "pandas", "ray", "prefect", "mlflow", "transformers"}
     loaded = subprocess.run(
-        [sys.executable, "-c", "import sys, flows.cli.main; print(*sys.modules)"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", "import sys, flows.cli.main; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "typer" in loaded.stdout.split()
     assert not slow & set(loaded.stdout.split())

@@ -5,8 +5,8 @@ import pytest
 import yaml
 
 from ares.ablations.definition import Ablation, ablation_names, children, read_ablation
+from ares.config import ConfigError
 from ares.config.profiles import fingerprint, load
-from ares.config.run import ConfigError
 
 GOOD: dict[str, Any] = {
     "name": "leash",

@@ -6,8 +6,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from ares.config import Config, ConfigError
 from ares.config.profiles import differences, fingerprint, from_dict, load, override, profile_names
-from ares.config.run import Config, ConfigError
 
 MINIMAL = "model: {path: somewhere}\ndata: {train: problems.jsonl}\n"
 

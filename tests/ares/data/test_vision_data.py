@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from ares.config.run import ConfigError, DataConfig
+from ares.config import ConfigError, DataConfig
 from ares.data.media import path_of
 from ares.data.problems import DataError, load_problems
 from ares.tiny import pictures

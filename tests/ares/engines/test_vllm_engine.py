@@ -15,7 +15,7 @@ import pytest
 import ray
 import torch
 
-from ares.config.run import ConfigError
+from ares.config import ConfigError
 from ares.engines.engine import Request, SamplingSettings
 from ares.learner.learner import Learner
 from ares.runs.run import Run

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ares.config.run import ConfigError, RewardConfig
+from ares.config import ConfigError, RewardConfig
 from ares.grading.grader import RewardError, score_rows
 from ares.grading.graders import load_scorer
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from algorithms.protocol import DataProto
-from ares.config.run import Config, ConfigError
+from ares.config import Config, ConfigError
 from ares.learner.learner import Learner
 from ares.step.collate import to_batch
 from ares.step.shape import shape

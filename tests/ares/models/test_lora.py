@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from ares.config.run import ConfigError
+from ares.config import ConfigError
 from ares.learner.learner import Learner
 from tests.ares.builders import MODEL, config, experienced, rows, shaped
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from ares.config.run import ConfigError
+from ares.config import ConfigError
 from ares.runs.evaluation import Evaluation, EvaluationRequest, summarise
 from ares.store.store import Commit, RunStore, StoreError
 from tests.ares.builders import MODEL, config

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ares.config.run import Config, ConfigError
+from ares.config import Config, ConfigError
 from ares.step.code_metrics import code_metrics, ending_shares, seconds_per_solved
 from ares.step.rewards import observe_tests, outcome_parts, running_pass_rates
 from tests.ares.builders import config

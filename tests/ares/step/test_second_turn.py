@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from transformers import PreTrainedTokenizerBase
 
-from ares.config.run import ConfigError
+from ares.config import ConfigError
 from ares.step.second_turn import second_turn_metrics, second_turns, with_credit
 from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
 from tests.ares.builders import config, tokenizer

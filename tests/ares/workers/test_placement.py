@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.config.run import ConfigError
+from ares.config import ConfigError
 from ares.runs.doctor import findings
 from ares.workers.placement import actor_options, bundles, check_engine, check_gpus, demand
 from tests.ares.builders import config

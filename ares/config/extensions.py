@@ -1,0 +1,210 @@
+"""What a profile can name: for each kind of extension one table from name to implementation, and one loader.
+
+A built-in name is short for a reference `module:Name`; a user's own is `path/to/file.py:Name`. Whatever is named may
+carry its settings in an inner class `Settings(Strict)`: they are checked here and filled in with their defaults, so
+that the dry run, the fingerprint and run.json show them. Without one it is given the section that names it.
+
+Covered: the tables (advantage estimators, policy losses, KL controllers, reward designs, graders, engines, trackers),
+loading a file, checking what it holds. Not covered: what the named thing does; its interface is in its own package.
+"""
+
+import difflib
+import hashlib
+import importlib
+import inspect
+import re
+import sys
+import traceback
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError, ValidationInfo
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from ares.config.strict import ConfigError
+
+UNOPENED = {"extensions": "unopened"}
+"""Validation context in which no file of a user is executed: for settings that are only read back."""
+SETTING_ERROR = "extension_setting"
+"""Type of an error in the settings of an extension; its location is the field."""
+REFERENCE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """An implementation of ours."""
+
+    where: str
+    """module:Name, imported when it is first needed: a class, or a function that makes an instance."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the configuration must know of it before it is imported; a user's class has them as attributes."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of extension: the setting that names it, its table, and what an implementation must have."""
+
+    what: str
+    field: str
+    """Name of the field that names an implementation, in a section that has `settings` too."""
+    methods: tuple[str, ...]
+    builtin: Mapping[str, Builtin]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Facts with the values they have where nothing is said."""
+    functions: bool = False
+    """A plain function will do as well."""
+
+    def known(self, name: str, info: ValidationInfo) -> str:
+        """Check a name (pydantic calls this). Raises ConfigError, with the names there are."""
+        if REFERENCE.fullmatch(name):
+            if info.context != UNOPENED:
+                self.implementation(name)
+        elif name not in self.builtin:
+            close = difflib.get_close_matches(name, self.builtin, 1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise ConfigError(
+                f"there is no {self.what} {name!r}: {hint}known are {', '.join(self.builtin)}, or path/to/file.py:Name"
+            )
+        return name
+
+    def settled(self, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Check `settings`, and fill in the defaults (pydantic calls this). Errors name the field."""
+        name = info.data.get(self.field)
+        if name is None or info.context == UNOPENED:
+            return given
+        model = self._settings_model(name)
+        if model is None:
+            if given:
+                raise ConfigError(f"{name} has no settings of its own (given: {', '.join(given)})")
+            return given
+        try:
+            return model.model_validate(given).model_dump(mode="json")
+        except ValidationError as error:
+            lines = [_named(line, model) for line in error.errors()]
+            raise ValidationError.from_exception_data(self.what, lines) from error
+
+    def implementation(self, name: str) -> Any:
+        """What a name stands for. Raises ConfigError where a file cannot be used."""
+        if REFERENCE.fullmatch(name) is None:
+            module, _, attribute = self.builtin[name].where.partition(":")
+            return getattr(importlib.import_module(module), attribute)
+        found = load(name)
+        if self.functions and inspect.isfunction(found):
+            return found
+        missing = [method for method in self.methods if not callable(getattr(found, method, None))]
+        if not isinstance(found, type) or missing or inspect.isabstract(found):
+            lacking = ", ".join(missing or sorted(getattr(found, "__abstractmethods__", ())) or ["no class"])
+            raise ConfigError(f"{name} is no {self.what}: it lacks {lacking} (needed: {', '.join(self.methods)})")
+        return found
+
+    def fact(self, name: str, fact: str) -> Any:
+        """What the configuration needs to know of an implementation."""
+        if name in self.builtin:
+            return self.builtin[name].facts.get(fact, self.facts[fact])
+        return getattr(self.implementation(name), fact, self.facts[fact])
+
+    def settings(self, section: Any) -> Any:
+        """What the implementation that a section names is given: its own settings, else the section."""
+        model = self._settings_model(getattr(section, self.field))
+        return section if model is None else model.model_validate(section.settings)
+
+    def made(self, section: Any, *more: Any) -> Any:
+        """The implementation that a section names, made from its settings."""
+        return self.implementation(getattr(section, self.field))(self.settings(section), *more)
+
+    def _settings_model(self, name: str) -> type[BaseModel] | None:
+        if name in self.builtin:  # they have the fields of the section
+            return None
+        model: type[BaseModel] | None = getattr(self.implementation(name), "Settings", None)
+        if model is None or (model.model_config.get("extra") == "forbid"):
+            return model
+        raise ConfigError(
+            f"{name}: its Settings must derive from ares.config.Strict, so that a misspelt one is refused"
+        )
+
+
+ESTIMATORS = Kind(
+    what="advantage estimator",
+    field="estimator",
+    methods=("estimate",),
+    facts={"needs_values": False, "needs_greedy": False, "within_group": False},
+    builtin={
+        "grpo": Builtin("algorithms.estimators:Grpo", {"within_group": True}),
+        "rloo": Builtin("algorithms.estimators:Rloo", {"within_group": True}),
+        "reinforce_plus_plus": Builtin("algorithms.estimators:ReinforcePlusPlus"),
+        "remax": Builtin("algorithms.estimators:ReMax", {"needs_greedy": True}),
+        "gae": Builtin("algorithms.estimators:Gae", {"needs_values": True}),
+    },
+)
+"""needs_values: trains a critic; needs_greedy: one greedy answer more per prompt; within_group: compares the samples of
+a prompt, so that a prompt's second turns may join them."""
+
+KINDS: tuple[tuple[str, Kind], ...] = (("algorithm.advantage", ESTIMATORS),)
+"""Every section that names an extension."""
+
+
+def extension_files(config: BaseModel) -> list[Path]:
+    """The files of the user that a configuration executes, as they are named, in a fixed order, each once.
+
+    What such a file imports is not among them: an extension is one file.
+    """
+    names = []
+    for section, kind in KINDS:
+        place: Any = config
+        for part in section.split("."):
+            place = getattr(place, part)
+        names.append(REFERENCE.fullmatch(getattr(place, kind.field)))
+    return list(dict.fromkeys(Path(found["path"]) for found in names if found))
+
+
+_loaded: dict[tuple[Path, str], types.ModuleType] = {}
+
+
+def load(reference: str) -> Any:
+    """What `path/to/file.py:Name` names; a file is executed once for each content it has. Raises ConfigError."""
+    found = REFERENCE.fullmatch(reference)
+    if found is None:
+        raise ConfigError(f"{reference!r} is not of the form path/to/file.py:Name")
+    path = Path(found["path"])
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"there is no Python file {path}: {error.strerror}") from error
+    key = path.resolve(), hashlib.sha256(source).hexdigest()
+    if key not in _loaded:
+        _loaded[key] = _executed(path, source)
+    value = getattr(_loaded[key], found["name"], None)
+    if value is None:
+        names = [name for name in vars(_loaded[key]) if not name.startswith("_")]
+        close = difflib.get_close_matches(found["name"], names, 1)
+        raise ConfigError(f"{path} has no {found['name']!r}" + (f": did you mean {close[0]}?" if close else ""))
+    return value
+
+
+def _executed(path: Path, source: bytes) -> types.ModuleType:
+    # A name of its own: a file called random.py must not take the library's place.
+    module = types.ModuleType(f"ares_extension_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses and pickle look a class's module up there
+    try:
+        exec(compile(source, str(path), "exec"), module.__dict__)
+    except SyntaxError as error:
+        raise ConfigError(f"{path}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        raise ConfigError(f"{path}:{lines[-1] if lines else 1}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _named(line: Any, model: type[BaseModel]) -> InitErrorDetails:
+    """An error of an extension's settings, with the names that it has where one is unknown."""
+    text = line["msg"].removeprefix("Value error, ")
+    if line["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(str(line["loc"][-1]), list(model.model_fields), 1)
+        known = ", ".join(model.model_fields) or "none"
+        text = "unknown (" + (f"did you mean {close[0]}?" if close else f"known: {known}") + ")"
+    escaped = text.replace("{", "{{").replace("}", "}}")
+    return InitErrorDetails(type=PydanticCustomError(SETTING_ERROR, escaped), loc=line["loc"], input=line["input"])

@@ -1,0 +1,182 @@
+"""What happens when a profile names a file of its own, and what is said when that goes wrong."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from ares.config import Config, ConfigError, extension_files, fingerprint, from_dict, load
+from ares.config.extensions import KINDS, Builtin, Kind
+
+ESTIMATOR = """
+import torch
+from pydantic import Field
+
+from ares.config import Strict
+
+
+class Halved:
+    needs_greedy = True
+
+    class Settings(Strict):
+        factor: float = Field(0.5, gt=0)
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def estimate(self, seen):
+        return self.settings.factor * seen.rewards, seen.rewards
+
+
+class Other:
+    def __init__(self, section):
+        self.section = section
+
+    def estimate(self, seen):
+        return seen.rewards, seen.rewards
+
+
+class NoEstimator:
+    pass
+
+
+def function(seen):
+    return seen.rewards, seen.rewards
+
+
+class Loose:
+    from pydantic import BaseModel
+
+    class Settings(BaseModel):
+        factor: float = 1.0
+
+    def estimate(self, seen):
+        return seen.rewards, seen.rewards
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(ESTIMATOR)
+    return path
+
+
+def estimator(reference: str, *overrides: str) -> Config:
+    return load("tiny-math", [f"algorithm.advantage.estimator={reference}", *overrides])
+
+
+def refusal(reference: str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        estimator(reference, *overrides)
+    return str(caught.value)
+
+
+def test_a_files_settings_are_filled_in_and_are_part_of_the_fingerprint(file: Path) -> None:
+    plain = estimator(f"{file}:Halved")
+    assert plain.algorithm.advantage.settings == {"factor": 0.5}
+    same = estimator(f"{file}:Halved", "algorithm.advantage.settings.factor=0.5")
+    other = estimator(f"{file}:Halved", "algorithm.advantage.settings.factor=0.25")
+    assert fingerprint(plain) == fingerprint(same) != fingerprint(other)
+    assert plain.algorithm.advantage.needs_greedy
+    assert not plain.algorithm.advantage.needs_values
+
+
+def test_without_settings_of_its_own_a_class_is_given_the_section(file: Path) -> None:
+    section = estimator(f"{file}:Other", "algorithm.advantage.gamma=0.5").algorithm.advantage
+    kind = dict(KINDS)["algorithm.advantage"]
+    assert kind.made(section).section.gamma == 0.5
+    assert "has no settings of its own" in refusal(f"{file}:Other", "algorithm.advantage.settings.factor=1")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("factor=-1", "algorithm.advantage.settings.factor: Input should be greater than 0 (got -1)"),
+        ("factor={a: 1}", "algorithm.advantage.settings.factor: Input should be a valid number"),
+        ("facter=1", "algorithm.advantage.settings.facter: unknown (did you mean factor?)"),
+        ("zzz=1", "algorithm.advantage.settings.zzz: unknown (known: factor)"),
+    ],
+)
+def test_a_wrong_setting_of_a_file_names_the_field(file: Path, setting: str, said: str) -> None:
+    assert said in refusal(f"{file}:Halved", f"algorithm.advantage.settings.{setting}")
+
+
+def test_an_unknown_name_lists_those_there_are_and_the_nearest(file: Path) -> None:
+    said = refusal("gropo")
+    assert "algorithm.advantage.estimator: there is no advantage estimator 'gropo': did you mean grpo?" in said
+    assert "grpo, rloo, reinforce_plus_plus, remax, gae, or path/to/file.py:Name" in said
+    assert "has no 'Halve': did you mean Halved?" in refusal(f"{file}:Halve")
+    assert "there is no Python file" in refusal(f"{file.parent}/absent.py:Halved")
+    assert "there is no advantage estimator" in refusal(str(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("import torch\n\nclass Halved(:\n    pass\n", 3, "SyntaxError"),
+        ("import torch\nimport no_such_module\n", 2, "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def f():\n    return undefined\n\n\nf()\n", 2, "NameError: name 'undefined'"),
+    ],
+)
+def test_a_file_that_does_not_import_says_which_line(tmp_path: Path, text: str, line: int, said: str) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    found = refusal(f"{path}:Halved")
+    assert f"algorithm.advantage.estimator: {path}:{line}: " in found
+    assert said in found
+
+
+def test_what_is_no_estimator_is_refused_with_what_it_lacks(file: Path) -> None:
+    for name in ("NoEstimator", "function"):
+        assert "is no advantage estimator: it lacks estimate" in refusal(f"{file}:{name}")
+    assert "Settings must derive from ares.config.Strict" in refusal(f"{file}:Loose")
+
+
+def test_reading_a_run_back_executes_nothing(file: Path) -> None:
+    stored = json.loads(json.dumps(estimator(f"{file}:Halved").model_dump(mode="json")))
+    file.write_text("raise RuntimeError('executed')")
+    read = from_dict(stored, "run.json")
+    assert read.algorithm.advantage.settings == {"factor": 0.5}
+    assert extension_files(read) == [file]
+
+
+def test_a_changed_file_is_executed_anew(file: Path) -> None:
+    assert estimator(f"{file}:Halved").algorithm.advantage.settings == {"factor": 0.5}
+    file.write_text(ESTIMATOR.replace("0.5, gt=0", "0.7, gt=0"))
+    assert estimator(f"{file}:Halved").algorithm.advantage.settings == {"factor": 0.7}
+
+
+def test_only_files_of_the_user_are_listed(file: Path) -> None:
+    assert extension_files(load("tiny-math")) == []
+    assert extension_files(estimator(f"{file}:Halved")) == [file]
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin"), [(kind, builtin) for _, kind in KINDS for builtin in kind.builtin.values()],
+    ids=[f"{section}={name}" for section, kind in KINDS for name in kind.builtin],
+)  # fmt: skip
+def test_every_builtin_name_stands_for_something(kind: Kind, builtin: Builtin) -> None:
+    module, _, name = builtin.where.partition(":")
+    found = getattr(importlib.import_module(module), name)
+    if isinstance(found, type):
+        assert all(callable(getattr(found, method, None)) for method in kind.methods)
+    assert callable(found)
+    assert builtin.facts.keys() <= kind.facts.keys()
+
+
+def test_every_section_that_takes_settings_is_in_the_list_of_kinds() -> None:
+    """Otherwise its file would be executed and its content in no digest."""
+    config = load("tiny-math")
+
+    def sections(place: object, prefix: str) -> list[str]:
+        found = []
+        for name, value in vars(place).items():
+            if hasattr(type(value), "model_fields"):
+                dotted = f"{prefix}{name}"
+                found += [dotted] if "settings" in type(value).model_fields else []
+                found += sections(value, f"{dotted}.")
+        return found
+
+    assert sorted(sections(config, "")) == sorted(section for section, _ in KINDS)
