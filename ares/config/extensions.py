@@ -8,6 +8,7 @@ Covered: the tables (advantage estimators, policy losses, KL controllers, reward
 loading a file, checking what it holds. Not covered: what the named thing does; its interface is in its own package.
 """
 
+import dataclasses
 import difflib
 import hashlib
 import importlib
@@ -17,7 +18,7 @@ import sys
 import traceback
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Builtin:
 
     where: str
     """module:Name, imported when it is first needed: a class, or a function that makes an instance."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What the configuration must know of it before it is imported; a user's class has them as attributes."""
 
 
@@ -52,7 +53,7 @@ class Kind:
     """Name of the field that names an implementation, in a section that has `settings` too."""
     methods: tuple[str, ...]
     builtin: Mapping[str, Builtin]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Facts with the values they have where nothing is said."""
     functions: bool = False
     """A plain function will do as well."""
