@@ -1,0 +1,187 @@
+"""README and docs name what is there: links, files, modules, tests, commands with their options, settings.
+
+Not covered: whether a command does what the page says, and figures.
+"""
+
+import ast
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer
+import yaml
+from pydantic import BaseModel
+
+from ares.config import Config
+from flows.cli.main import app
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+MAP = REPOSITORY / "docs" / "coming-from-verl-or-trl.md"
+"""In its tables only the first column is ours."""
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FILE = re.compile(
+    r"(?<![\w/.~-])((?:ares|flows|tasks|algorithms|rewards|sandbox|profiles|benchmarks|tests|docs)(?:/[\w.-]+)+)"
+)
+MODULE = re.compile(r"python -m ((?:benchmarks|tests|flows|ares)(?:\.\w+)+)")
+TEST = re.compile(r"`(?:[\w/.]+::)?(test_\w+)(…?)`")
+SETTING = re.compile(rf"(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
+MADE = ("ares/tiny/checkpoints",)
+"""Folders whose content is made by a command."""
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(REPOSITORY))
+
+
+def prose(page: Path) -> str:
+    """The page without its code blocks."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def blocks(page: Path, *languages: str) -> Iterator[str]:
+    for language, text in FENCE.findall(page.read_text(encoding="utf-8")):
+        if language in languages:
+            yield text
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The anchors that a page's headings get: lower case, punctuation dropped, blanks to dashes."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def defined_tests() -> frozenset[str]:
+    files = (REPOSITORY / "tests").rglob("test_*.py")
+    found = (re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")) for path in files)
+    return frozenset(name for names in found for name in names) | {
+        path.stem for path in (REPOSITORY / "tests").rglob("test_*.py")
+    }
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Words of every `ares …` command of a shell block, without comments."""
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+            words = words[1:]
+        if words[:1] == ["ares"]:
+            yield words[1:]
+
+
+def known(model: Any, path: list[str]) -> bool:
+    """Whether a setting's path leads through the configuration's models."""
+    if not path:
+        return True
+    options = [model] if isinstance(model, type) else []
+    options += [each for each in get_args(model) if isinstance(each, type)]
+    fields = [each.model_fields for each in options if issubclass(each, BaseModel)]
+    return any(path[0] in each and known(each[path[0]].annotation, path[1:]) for each in fields)
+
+
+def key_paths(settings: Any) -> Iterator[str]:
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from (f"{key}.{rest}" for rest in key_paths(value))
+        else:
+            yield key
+
+
+def settings_of(page: Path) -> Iterator[str]:
+    """Dotted settings in inline code, in commands and in YAML blocks."""
+    text = prose(page)
+    if page == MAP:
+        text = "\n".join(line.split("|")[1] if line.startswith("|") else line for line in text.splitlines())
+    spans = re.findall(r"`([^`\n]+)`", text)
+    words = [word for span in spans for word in span.split()]
+    words += [word for block in blocks(page, "bash") for command in commands(block) for word in command]
+    for word in words:
+        name, equals, _ = word.rstrip(",").partition("=")
+        if SETTING.fullmatch(name) and (equals or not name.endswith((".jsonl", ".parquet", ".yaml", ".json"))):
+            yield name
+    for block in blocks(page, "yaml"):
+        settings = yaml.safe_load(block)
+        if set(settings) <= set(Config.model_fields):
+            yield from key_paths(settings)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    wrong = []
+    for target in LINK.findall(prose(page)):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        path = (page.parent / file).resolve() if file else page
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            wrong.append(target)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_and_modules_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    files = {each.rstrip(".") for each in FILE.findall(LINK.sub("", text))}
+    wrong = [each for each in sorted(files) if not each.startswith(MADE) and not (REPOSITORY / each).exists()]
+    wrong += [each for each in MODULE.findall(text) if importlib.util.find_spec(each) is None]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tests_that_are_named_are_there(page: Path) -> None:
+    named = TEST.findall(page.read_text(encoding="utf-8"))
+    wrong = [
+        name
+        for name, cut in named
+        if not (any(each.startswith(name) for each in defined_tests()) if cut else name in defined_tests())
+        and (cut or name.count("_") > 3)  # shorter ones are columns and settings
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_and_their_options_are_known(page: Path) -> None:
+    root = typer.main.get_command(app)
+    wrong = []
+    for block in blocks(page, "bash"):
+        for words in commands(block):
+            command: Any = root
+            while words and words[0] in getattr(command, "commands", ()):
+                command, words = command.commands[words[0]], words[1:]
+            options = {name for each in command.params for name in each.opts}
+            unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in options]
+            if hasattr(command, "commands") or unknown:
+                wrong.append(f"ares {command.name} {' '.join(words)}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_settings_are_known(page: Path) -> None:
+    assert [each for each in settings_of(page) if not known(Config, each.split("."))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_python_blocks_parse_and_import_what_is_there(page: Path) -> None:
+    for block in blocks(page, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in ("ares", "rewards", "sandbox"):
+                module = importlib.import_module(str(node.module))
+                assert [each.name for each in node.names if not hasattr(module, each.name)] == []
+
+
+def test_the_checks_see_what_is_wrong() -> None:
+    """Otherwise the tests above could pass by seeing nothing."""
+    assert sum(len(list(settings_of(page))) for page in PAGES) > 100
+    assert sum(len(list(commands(block))) for page in PAGES for block in blocks(page, "bash")) > 40
+    assert not known(Config, ["train", "step"])
+    assert known(Config, ["model", "lora", "rank"])
+    assert not known(Config, ["model", "lora", "rnk"])
+    assert "what-goes-together" in anchors(REPOSITORY / "README.md")
