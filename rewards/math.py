@@ -1,6 +1,7 @@
 """Grading of mathematical answers: the last \\boxed{…} of a response against the ground truth.
 
-Plain numbers and equal strings are decided here, exactly. Everything else goes to math-verify in a worker process,
+Plain numbers and equal strings are decided here, exactly, and so are words and names: letters alone are no product of
+variables, or `ACB` would be `ABC` and `listen` `silent`. Everything else goes to math-verify in a worker process,
 because a symbolic comparison can run for ever and its own timeout is a signal that only works on a main thread: a
 worker that overruns is killed and replaced. A failure of the grader is None (no score); a response without an answer
 is 0.0.
@@ -14,6 +15,7 @@ import atexit
 import contextlib
 import json
 import logging
+import math
 import os
 import re
 import selectors
@@ -29,6 +31,15 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 PLAIN_NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})")
+SCIENTIFIC = re.compile(rf"({PLAIN_NUMBER.pattern})[eE][+-]?\d{{1,3}}")
+"""What Python, JSON and most programs print for small and large numbers; to math-verify it is e, a constant."""
+NAMES = re.compile(r"[^\W\d_]+([\s,;()]*[^\W\d_]+)*[\s,;()]*")
+"""Words and names of points alone: letters, and what stands between the entries of a list."""
+AROUND_NAMES = re.compile(
+    r"\\(text|textbf|textit|mathrm|mathbf|mathit|mathsf|operatorname|overline|overrightarrow|vec|widehat|angle|triangle|"
+    r"left|right)(?![a-zA-Z])|\\[ ,;!]|[{}$~]|\.$"
+)
+"""What may stand around names without making mathematics of them."""
 BOXED = "\\boxed{"
 START_TIMEOUT = 120.0
 MAX_WORKERS = 4
@@ -37,6 +48,10 @@ SLOW = 0.5
 WORKER_MEMORY = 4 << 30
 # An answer longer than this is a derivation: parsing it costs seconds, and it equals no ground truth.
 MAX_ANSWER = 4096
+SMALL = 1e-3
+"""Below it six decimals are no comparison: two numbers must differ by less than this share of the truth."""
+NOTHING = 1e-12
+"""What rounding may leave of 0.1 + 0.2 − 0.3."""
 
 
 def last_boxed(text: str) -> str | None:
@@ -57,8 +72,8 @@ def grade_answers(responses: Sequence[str], ground_truths: Sequence[Any], timeou
     """1.0 where the response's last boxed answer equals the ground truth, 0.0 where it does not or there is none.
 
     None where the grader itself failed or needed more than `timeout` seconds: no score. Ground truths are text (LaTeX,
-    with or without \\boxed{}) or numbers. Raises ValueError if the lists differ in length or a ground truth is empty,
-    RuntimeError if no worker can be started.
+    with or without \\boxed{}) or numbers (`answer_text`). Raises ValueError if the lists differ in length or a ground
+    truth is empty, RuntimeError if no worker can be started.
     """
     if len(responses) != len(ground_truths):
         raise ValueError(f"{len(responses)} responses but {len(ground_truths)} ground truths")
@@ -68,8 +83,9 @@ def grade_answers(responses: Sequence[str], ground_truths: Sequence[Any], timeou
     hard: list[tuple[int, str, str]] = []
     for i, (response, ground_truth) in enumerate(zip(responses, ground_truths, strict=True)):
         truth = _truth(ground_truth, i)
-        answer = last_boxed(response)
-        grade = 0.0 if answer is None or len(answer) > MAX_ANSWER else _grade_plain(answer, truth)
+        boxed = last_boxed(response)
+        answer = None if boxed is None or len(boxed) > MAX_ANSWER else _plain(boxed)
+        grade = 0.0 if answer is None else _grade_plain(answer, truth)
         grades.append(grade)
         if grade is None:
             hard.append((i, str(answer), truth))
@@ -79,25 +95,53 @@ def grade_answers(responses: Sequence[str], ground_truths: Sequence[Any], timeou
     return grades
 
 
+def answer_text(answer: Any) -> str:
+    """An answer as a row holds it, as text: numbers in digits alone (never 1e-05), a list of one as its element, other
+    lists and objects as JSON."""
+    if isinstance(answer, list) and len(answer) == 1:
+        return answer_text(answer[0])
+    if isinstance(answer, float | Decimal) and math.isfinite(answer):
+        return format(Decimal(repr(answer)) if isinstance(answer, float) else answer, "f")
+    return json.dumps(answer, default=str) if isinstance(answer, list | dict) else str(answer)
+
+
 def _truth(ground_truth: Any, row: int) -> str:
-    text = "" if ground_truth is None else str(ground_truth)
+    text = "" if ground_truth is None else answer_text(ground_truth)
     boxed = last_boxed(text)
-    text = (text if boxed is None else boxed).strip()
+    text = _plain(text if boxed is None else boxed)
     if not text:
         raise ValueError(f"row {row}: the ground truth is empty")
     return text
 
 
+def _plain(text: str) -> str:
+    """Without dollars around it, and a number in scientific notation in digits alone."""
+    text = text.strip().strip("$").strip()
+    return format(Decimal(text), "f") if SCIENTIFIC.fullmatch(text) else text
+
+
 def _grade_plain(answer: str, truth: str) -> float | None:
-    """The grade where equality of strings or of plain numbers decides it, else None."""
-    answer, truth = answer.strip(), truth.strip().strip("$").strip()
+    """The grade where equality of strings, plain numbers or names decides it, else None."""
     if not answer:
         return 0.0
     if answer == truth:
         return 1.0
     if PLAIN_NUMBER.fullmatch(answer) and PLAIN_NUMBER.fullmatch(truth):
         return float(Decimal(answer) == Decimal(truth))
-    return None
+    given, wanted = _names(answer), _names(truth)
+    if given is None or wanted is None or max(map(len, wanted)) < 2:
+        return None
+    if "(" in truth:
+        return float("(" in answer and given == wanted)
+    return float(sorted(given) == sorted(wanted))
+
+
+def _names(text: str) -> list[str] | None:
+    """The words or names that an answer consists of, one an entry of a list; None where it is anything else."""
+    bare = AROUND_NAMES.sub(" ", text).strip()
+    if not NAMES.fullmatch(bare.lstrip("( ")):
+        return None
+    return ["".join(entry.casefold().split()) for entry in re.split("[,;()]+", bare) if entry.strip()]
 
 
 class _Worker:
@@ -268,7 +312,16 @@ def _equal(answer: str, truth: str) -> bool:
     if not any(not isinstance(item, str) for item in gold):
         return answer.casefold().split() == truth.casefold().split()
     target = parse(f"${answer}$", parsing_timeout=None, raise_on_error=True)
-    return bool(verify(gold, target, timeout_seconds=None, raise_on_error=True))
+    return bool(verify(gold, target, timeout_seconds=None, raise_on_error=True)) and _as_small(gold, target)
+
+
+def _as_small(gold: list[Any], target: list[Any]) -> bool:
+    """False where math-verify, which rounds to six decimals, took two small numbers for each other."""
+    numbers = [[item for item in parsed if getattr(item, "is_number", False)] for parsed in (gold, target)]
+    if not all(numbers):
+        return True
+    wanted, found = (complex(found[0].evalf()) for found in numbers)
+    return abs(wanted) >= SMALL or abs(found - wanted) <= SMALL * abs(wanted) + NOTHING
 
 
 def _serve() -> None:

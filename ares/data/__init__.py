@@ -8,7 +8,8 @@ from ares.data.check import Checked, check_rows, check_solutions
 from ares.data.code import program
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
-from ares.data.problems import Cursor, DataError, Problems, load_problems, load_tokenizer
+from ares.data.problems import Cursor, Problems, load_problems, load_tokenizer
+from ares.data.tables import DataError
 from ares.data.vision import Vision, check_media, in_parts
 
 __all__ = [

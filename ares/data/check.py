@@ -16,7 +16,8 @@ from transformers import PreTrainedTokenizerBase
 
 from ares.config import CodeConfig, DataConfig
 from ares.data.code import CodeProblem, RowError, program, read_problem
-from ares.data.problems import DataError, conversation, ground_truth, id_column, read_rows
+from ares.data.problems import conversation, ground_truth, id_column, is_empty
+from ares.data.tables import DataError, read_rows
 from sandbox import SandboxPool, Verdict
 
 PATIENCE_SECONDS = 10.0
@@ -151,7 +152,7 @@ def check_solutions(
 
 
 def _id_errors(values: dict[str, Any], id_key: str | None, name: str, ids: dict[str, int], row: int) -> Iterator[str]:
-    if id_key is not None and pd.isna(values[id_key]):
+    if id_key is not None and _is_null(values[id_key]):
         yield f"column {id_key!r} is missing or null"
     elif ids.setdefault(name, row) != row:
         yield f"id {name!r} is a duplicate of row {ids[name]}"
@@ -193,7 +194,7 @@ def _errors(values: dict[str, Any], config: DataConfig) -> tuple[Any, list[str]]
             answer = ground_truth(values["reward_model"])
         if _is_null(answer):
             wrong.append(f"column {config.answer_key!r} is missing or null. Name it with data.answer_key=…")
-        elif not str(answer).strip():
+        elif is_empty(answer):
             wrong.append("the answer is empty")
     except RowError as error:
         wrong.append(str(error))

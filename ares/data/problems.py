@@ -1,20 +1,19 @@
 """Problems: reading them, checking every row before anything is spent, turning them into prompt tokens.
 
-Covered: jsonl, parquet and Hugging Face data sets; plain text and chat messages; verl's parquet rows; the chat template
-and the format prompt; overlong prompts; for code, the unit tests (whose formats ares/data/code.py reads); the places of
-images and videos (whose columns ares/data/vision.py reads). Not covered: whether unit tests can be passed (`ares data
+Covered: plain text and chat messages; verl's rows; the chat template and the format prompt; overlong prompts; for code,
+the unit tests (whose formats ares/data/code.py reads); the places of images and videos (whose columns
+ares/data/vision.py reads). Not covered: files (ares/data/tables.py), whether unit tests can be passed (`ares data
 check`).
 """
 
 import functools
-import gzip
 import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,12 +23,8 @@ from algorithms.keys import derive_seed
 from ares.config import ConfigError, DataConfig
 from ares.data.code import IDS, RowError, read_problem, with_unit_tests
 from ares.data.media import MediaError
+from ares.data.tables import DataError, read_rows
 from ares.data.vision import Vision, has_media, spoken
-from ares.errors import UserError
-
-
-class DataError(UserError, ValueError):
-    """A data set cannot be used; the message names the file, the row and the column."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +33,9 @@ class Problems:
 
     source: str
     frame: pd.DataFrame
-    """Columns id, prompt (text as the model sees it), answer, prompt_token_ids, and whatever else the rows had; for
-    code also test_cases, stdin_tests, setup, entry_point and solution, and answer is the solution or ""; for a
-    vision-language model media_references: what the prompt shows (ares/data/media.py), in its order."""
+    """Columns id, prompt (text as the model sees it), answer (as the row holds it), prompt_token_ids, and whatever else
+    the rows had; for code also test_cases, stdin_tests, setup, entry_point and solution, and answer is the solution or
+    ""; for a vision-language model media_references: what the prompt shows (ares/data/media.py), in its order."""
     overlong: int
     """Rows left out because the prompt was longer than data.max_prompt_length."""
     embedded: dict[Path, bytes] = field(default_factory=dict)
@@ -55,7 +50,9 @@ class Problems:
         if "media_references" in frame:  # what they hold counts, wherever they lie
             contents = [" ".join(name.rpartition("@")[2] for name in row) for row in frame["media_references"]]
             frame = frame.assign(media_references=contents)
-        rows = frame.to_json(orient="split", index=False, default_handler=str)
+        # As text where it is no list or object: runs of before answers kept their types had it so.
+        texts = [json.dumps(each) if isinstance(each, list | dict) else str(each) for each in frame["answer"]]
+        rows = frame.assign(answer=texts).to_json(orient="split", index=False, default_handler=str)
         return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
     def first(self, count: int | None) -> "Problems":
@@ -136,7 +133,10 @@ def load_problems(
             token_ids = vision.expanded(token_ids, media, raw.index)
         raw = raw.assign(media_references=pd.Series(media.references, index=raw.index))
     frame = raw.drop(columns=[config.prompt_key, config.id_key], errors="ignore").assign(
-        id=ids, prompt=texts, answer=answers, prompt_token_ids=token_ids
+        id=ids,
+        prompt=texts,
+        answer=pd.Series(answers, index=raw.index, dtype=object),
+        prompt_token_ids=token_ids,
     )
     fits = np.array([len(tokens) <= config.max_prompt_length for tokens in token_ids])
     if not fits.any():
@@ -218,70 +218,6 @@ def id_column(raw: pd.DataFrame, config: DataConfig, code: bool) -> str | None:
     return next((name for name in (config.id_key, *(IDS if code else ())) if name in raw), None)
 
 
-def read_rows(source: str, split: str, unreadable: dict[int, str] | None = None) -> pd.DataFrame:
-    """The rows as they are; the index is the number by which errors name a row: its line, or its place from 1 on.
-
-    Raises DataError when there is nothing to read, and at the first line that is no row, unless `unreadable` is given:
-    then it takes what is wrong with each such line.
-    """
-    path = Path(source)
-    if path.name.removesuffix(".gz").endswith((".jsonl", ".json")):
-        frame = _read_jsonl(path, unreadable)
-    else:
-        frame = _read_table(path, source, split)
-        frame = frame.set_axis(range(1, len(frame) + 1))
-    if frame.empty and not unreadable:
-        raise DataError(f"{source}: no rows")
-    return frame
-
-
-def _read_table(path: Path, source: str, split: str) -> pd.DataFrame:
-    if path.suffix == ".parquet":
-        try:
-            return pd.read_parquet(path)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{source}: not readable as parquet: {error}") from error
-    from datasets import load_dataset  # takes a second to import, and most runs read a file
-
-    try:
-        return load_dataset(source, split=split).to_pandas()
-    except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"{source}: neither a .jsonl or .parquet file nor a data set with a split {split!r}: {error}"
-        ) from error
-
-
-def _read_jsonl(path: Path, unreadable: dict[int, str] | None) -> pd.DataFrame:
-    rows: dict[int, dict[str, Any]] = {}
-    try:
-        with _opened(path) as handle:
-            for number, line in enumerate(handle, 1):
-                if line.strip():
-                    try:
-                        rows[number] = _json_row(line)
-                    except ValueError as error:
-                        if unreadable is None:
-                            raise DataError(f"{path}:{number}: {error}") from error
-                        unreadable[number] = str(error)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
-    return pd.DataFrame(list(rows.values()), index=list(rows))
-
-
-def _opened(path: Path) -> TextIO:
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-
-
-def _json_row(line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise ValueError(f"a row is a JSON object, this is {type(row).__name__}")
-    return row
-
-
 def _column(raw: pd.DataFrame, key: str, source: str, setting: str) -> list[Any]:
     if key not in raw:
         raise DataError(
@@ -309,20 +245,26 @@ def _code_columns(raw: pd.DataFrame, config: DataConfig, source: str) -> tuple[p
     return frame, [problem.prompt for problem in problems], [problem.solution or "" for problem in problems]
 
 
-def _answers(raw: pd.DataFrame, config: DataConfig, source: str) -> list[str]:
+def _answers(raw: pd.DataFrame, config: DataConfig, source: str) -> list[Any]:
+    """The answers as the rows hold them: a reward of the user's is handed the very objects."""
     if config.answer_key not in raw and "reward_model" in raw:  # verl's rows
         answers = []
         for line, value in raw["reward_model"].items():
             try:
-                answers.append(str(ground_truth(value)))
+                answers.append(ground_truth(value))
             except RowError as error:
                 raise DataError(f"{source}:{line}: {error}") from error
     else:
-        answers = [str(answer) for answer in _column(raw, config.answer_key, source, "data.answer_key")]
+        answers = _column(raw, config.answer_key, source, "data.answer_key")
     for line, answer in zip(raw.index, answers, strict=True):
-        if not answer.strip():
+        if is_empty(answer):
             raise DataError(f"{source}:{line}: the answer is empty")
     return answers
+
+
+def is_empty(answer: Any) -> bool:
+    """Blank text, or a list or object with nothing in it."""
+    return not answer.strip() if isinstance(answer, str) else isinstance(answer, list | dict) and not answer
 
 
 def ground_truth(reward_model: Any) -> Any:

@@ -4,10 +4,11 @@ Covered: math answers, programs, functions of the user. Not covered: designs of 
 """
 
 from ares.grading.grader import ID_COLUMNS, RewardError
-from ares.grading.graders import load_grader
+from ares.grading.graders import check_answers, load_grader
 
 __all__ = [
     "ID_COLUMNS",
     "RewardError",
+    "check_answers",
     "load_grader",
 ]

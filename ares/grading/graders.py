@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ares.config import ConfigError, RewardConfig
+from ares.data import DataError, Problems
 from ares.grading.code import CodeGrader
 from ares.grading.functions import load_function, user_function
 from ares.grading.grader import FunctionGrader, Grader, Scorer
@@ -24,3 +25,16 @@ def load_scorer(config: RewardConfig) -> Scorer:
     if not colon:
         raise ConfigError(f"reward.kind={config.kind} is neither `math`, `code` nor path.py:function")
     return user_function(load_function(Path(path), name), config.kind)
+
+
+def check_answers(config: RewardConfig, problems: Problems) -> None:
+    """Raise DataError where a grader of ours cannot compare with an answer; a user's function is handed anything."""
+    if config.kind != "math":
+        return
+    for name, answer in zip(problems.frame["id"], problems.frame["answer"], strict=True):
+        if isinstance(answer, dict) or (isinstance(answer, list) and len(answer) != 1):
+            raise DataError(
+                f"{problems.source}: problem {name!r}: reward.kind=math compares with one answer, this is "
+                f"{answer!r:.80}. Name another column with data.answer_key=…, or a function of your own with "
+                "reward.kind=path.py:function"
+            )

@@ -26,6 +26,7 @@ from algorithms.keys import derive_seed
 from algorithms.pass_at_k import mean_interval, pass_at_k
 from ares.config import Config, ConfigError, Strict, fingerprint, load, override
 from ares.data import Vision, check_media, load_problems, load_tokenizer
+from ares.grading import check_answers
 from ares.runs.run import Run, Step, model_digest, read_config, runs_directory
 from ares.store import RunStore, StoreError
 from ares.workers import Cluster
@@ -112,6 +113,7 @@ class Evaluation(Step):
             "temperature": 0.0 if request.greedy else temperature,
         }
         check_media(problems.frame, data, config.rollout)
+        check_answers(config.reward, problems)
         problems.write_embedded()
         store = RunStore(_folder(request, data, description))
         _check_same(store, description)

@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from algorithms.entropy import trigger_vocabulary
 from ares.config import Config, ConfigError, differences, fingerprint, from_dict
 from ares.data import DataError, Problems, Vision, check_media, load_problems, load_tokenizer
-from ares.grading import load_grader
+from ares.grading import check_answers, load_grader
 from ares.step import RunState
 from ares.store import Commit, DamagedArtifact, RunStore, StoreError, path_of
 from ares.workers import Cluster, check_engine, check_gpus
@@ -104,6 +104,7 @@ class Run:
         for problems in (train, validation):
             if problems is not None:
                 check_media(problems.frame, problems.source, config.rollout)
+                check_answers(config.reward, problems)
             if problems is not None and problems.overlong:
                 logger.warning(
                     "%s: %d prompts longer than %d tokens left out",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from algorithms.protocol import DataProto
+from rewards.math import answer_text
 
 OF_GRADERS = ("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "second_turn_credit")
 """Columns that not every sample has, and that are stored with those that do."""
@@ -60,7 +61,7 @@ def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
     batch.non_tensor_batch |= DataProto.from_dict(
         non_tensors={
             "global_id": rows["id"].tolist(),
-            "ground_truth": rows["answer"].tolist(),
+            "ground_truth": [answer_text(answer) for answer in rows["answer"]],  # a table holds one type a column
             "accuracy": [None if pd.isna(value) else float(value) for value in rows["accuracy"]],
             "format": rows["format"].tolist(),
             "truncated": (rows["finish_reason"] == "length").tolist(),

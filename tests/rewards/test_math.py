@@ -121,3 +121,30 @@ def test_bad_inputs():
             grading.grade_answers(["a"], [truth])
     with pytest.raises(ValueError, match="timeout"):
         grading.grade_answers(["a"], ["1"], timeout=0)
+
+
+WORDS_AND_LETTERS = [
+    ("ACB", "ABC", 0), ("ABC", "ABC", 1), ("listen", "silent", 0), ("no", "on", 0), ("HTH", "HHT", 0), ("IV", "VI", 0),
+    ("\\text{ABC}", "ABC", 1), ("\\text{ACB}", "ABC", 0), ("\\triangle ACB", "\\triangle ABC", 0),
+    ("A B C", "$ABC$", 1),
+    ("new york", "New York", 1), ("\\text{London}.", "london", 1), ("York New", "New York", 0),
+    ("CD, AB", "AB, CD", 1), ("BA, CD", "AB, CD", 0), ("(CD, AB)", "(AB, CD)", 0), ("(AB, CD)", "(AB,CD)", 1),
+]  # fmt: skip
+"""(answer, truth, right): letters alone are words or names, in which order counts."""
+ALGEBRA = [
+    ("x\\cdot 2", "2x", 1), ("b \\cdot a", "ab", 1), ("ab+1", "1+ba", 1), ("\\pi r^2", "r^2\\pi", 1), ("c", "b", 0),
+    ("b", "b", 1), ("ac+ab", "a(b+c)", 1), ("B,A", "A,B", 1),
+]  # fmt: skip
+"""What has an operator, a digit or a command in it is mathematics, and commutes."""
+NUMBERS = [
+    ("1e-5", "0.00001", 1), ("0.00001", "1e-5", 1), ("1e-5", 1e-05, 1), ("10000000000000000", 1e16, 1),
+    ("1E+3", "1000", 1), ("1e-5", "1e-6", 0), ("10^{-5}", 1e-05, 1), ("\\frac{1}{100000}", "1e-5", 1),
+    ("1\\times 10^{-5}", "1e-5", 1), ("2\\times 10^{-7}", 1e-07, 0), ("\\frac{1}{10000000}", "0.0000002", 0),
+    ("0.0000002", "\\frac{1}{10000000}", 0), ("\\frac{1}{10000000}", "0", 0), ("\\frac{1}{8000}", "0.000125", 1),
+    ("0.3333333", "\\frac13", 1), ("7", [7], 1), ("$7$", "7.0", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "truth", "right"), [*WORDS_AND_LETTERS, *ALGEBRA, *NUMBERS])
+def test_words_algebra_and_numbers(answer, truth, right):
+    assert grading.grade_answers(boxed(answer), [truth]) == [right]

@@ -91,7 +91,7 @@ def test_a_verl_row_without_a_ground_truth_is_named(tmp_path: Path) -> None:
 def test_columns_are_found_by_their_configured_names_and_others_are_kept(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "p.jsonl", [{"key": 7, "problem": "1+1=?", "solution": 2, "level": 3}])
     (row,) = read(source, prompt_key="problem", answer_key="solution", id_key="key").frame.to_dict("records")
-    assert (row["id"], row["answer"], row["level"]) == ("7", "2", 3)
+    assert (row["id"], row["answer"], row["level"]) == ("7", 2, 3)
     assert "problem" not in row
 
 
@@ -163,10 +163,22 @@ def test_the_digest_covers_what_is_asked_and_graded_and_nothing_of_the_file(tmp_
         (GOOD, "p.jsonl:2: id 'a' is a duplicate of row 1"),
         ('{"id": "b", "prompt": ', "p.jsonl:2: not JSON"),
         ("[1, 2]", "p.jsonl:2: a row is a JSON object, this is list"),
+        (GOOD | {"id": "b", "answer": []}, "p.jsonl:2: the answer is empty"),
+        (GOOD | {"id": "b", "prompt": "1+\ud83d=?"}, "p.jsonl:2: column 'prompt' holds '\\ud83d', half of a char"),
+        (GOOD | {"id": "b", "more": [{"a": "\udc00"}]}, "p.jsonl:2: column 'more' holds '\\udc00', half of a char"),
     ],
 )  # fmt: skip
 def test_a_bad_row_is_an_error_that_names_file_row_and_column(second: Any, said: str, tmp_path: Path) -> None:
     assert said in refusal(jsonl(tmp_path / "p.jsonl", [GOOD, second]))
+
+
+def test_text_beyond_the_first_plane_is_text(tmp_path: Path) -> None:
+    assert "\U0001f600" in read(jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": "\U0001f600"}])).frame["prompt"][0]
+
+
+def test_the_digest_of_the_shipped_sets_is_the_one_their_runs_were_started_with() -> None:
+    digests = {name: read(f"ares/tiny/checkpoints/math/{name}.jsonl").digest() for name in ("train", "heldout")}
+    assert digests == {"train": "c385fd7b86a54886", "heldout": "7c2f27c6b0000d6f"}
 
 
 def test_blank_lines_do_not_shift_the_rows_that_errors_name(tmp_path: Path) -> None:

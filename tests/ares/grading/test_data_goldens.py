@@ -1,0 +1,165 @@
+"""Each row format with the exact Python objects that reach the prompt, the math grader and a reward of the user's."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from datasets import Dataset
+
+from ares.config import DataConfig, RewardConfig
+from ares.data import DataError, Problems, load_problems
+from ares.grading.graders import check_answers, load_scorer
+from ares.step import readable_rows
+from ares.step.collate import to_batch
+from tests.ares.builders import tokenizer
+
+HEAD, TAIL = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
+TRL = (
+    "def f(completions, **columns):\n    open({out!r}, 'w').write(repr(columns))\n    return [1.0] * len(completions)\n"
+)
+VERL = (
+    "seen = []\n"
+    "def f(data_source, solution_str, ground_truth, extra_info):\n"
+    "    seen.append((data_source, solution_str, ground_truth, extra_info))\n"
+    "    open({out!r}, 'w').write(repr(seen))\n"
+    "    return 1.0\n"
+)
+
+
+def written(rows: list[dict[str, Any]], kind: str, folder: Path) -> str:
+    """The rows as a file (or, `hub`, a folder with a Hugging Face data set) of a kind."""
+    if kind == "hub":
+        (folder / "hub" / "data").mkdir(parents=True)
+        Dataset.from_list(rows).to_parquet(folder / "hub/data/train-00000-of-00001.parquet")
+        return str(folder / "hub")
+    path = folder / f"rows.{kind}"
+    if kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pd.DataFrame(rows).to_parquet(path)
+    return str(path)
+
+
+def loaded(rows: list[dict[str, Any]], kind: str, folder: Path, **settings: Any) -> Problems:
+    source = written(rows, kind, folder)
+    return load_problems(source, "train", DataConfig(train=source, **settings), tokenizer())
+
+
+def answered(problems: Problems, responses: list[str]) -> pd.DataFrame:
+    """The rows that a grader is given."""
+    return problems.frame.assign(slot=range(len(responses)), sample=0, response=responses)
+
+
+def given(text: str, problems: Problems, folder: Path) -> Any:
+    """What a reward of the user's is handed."""
+    (folder / "reward.py").write_text(text.format(out=str(folder / "seen")))
+    scorer = load_scorer(RewardConfig(kind=f"{folder / 'reward.py'}:f"))
+    assert scorer(answered(problems, ["so"] * len(problems))) == [1.0] * len(problems)
+    return ast.literal_eval((folder / "seen").read_text())
+
+
+def graded(problems: Problems, *boxed: str) -> list[float | None]:
+    return load_scorer(RewardConfig())(answered(problems, [f"\\boxed{{{each}}}" for each in boxed]))
+
+
+def same(found: Any, expected: Any) -> None:
+    """Equal, and of the same types: True is no 1, 1 no 1.0."""
+    assert repr(found) == repr(expected)
+
+
+FILES = pytest.mark.parametrize("kind", ["jsonl", "parquet", "hub"])
+
+
+@FILES
+def test_verls_rows(kind: str, tmp_path: Path) -> None:
+    rows = [
+        {
+            "data_source": "lab/sums",
+            "prompt": [{"role": "system", "content": "Add."}, {"role": "user", "content": f"{place}?"}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": truth},
+            "extra_info": {"index": place, "tries": [1, 2], "hints": {"easy": True}, "share": 0.5},
+        }
+        for place, truth in enumerate([["27", "31"], ["4"]])
+    ]
+    problems = loaded(rows, kind, tmp_path)
+    assert problems.frame["prompt"][1] == f"<|im_start|>system\nAdd.<|im_end|>\n{HEAD}1?{TAIL}"
+    same(
+        given(VERL, problems, tmp_path),
+        [("lab/sums", "so", row["reward_model"]["ground_truth"], row["extra_info"]) for row in rows],  # type: ignore[index]
+    )
+
+
+@FILES
+def test_columns_of_trl(kind: str, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"prompt": "a", "answer": 3, "share": 0.25, "flag": True, "tags": ["x", "y"], "count": 7, "note": "n",
+         "meta": {"level": 1, "parts": [{"p": 1}]}},
+        {"prompt": "b", "answer": 10**16, "share": 1e-05, "flag": False, "tags": [], "count": None, "note": None,
+         "meta": {"level": 2, "parts": []}},
+    ]  # fmt: skip
+    problems = loaded(rows, kind, tmp_path)
+    found = given(TRL, problems, tmp_path)
+    for name in ("answer", "share", "flag", "tags", "count", "note", "meta"):
+        # A parquet file that pandas writes has no ints with gaps: the file itself then holds 7.0.
+        expected = [7.0, None] if (kind, name) == ("parquet", "count") else [row[name] for row in rows]
+        if (kind, name) == ("parquet", "count"):
+            found[name] = [None if value != value else value for value in found[name]]
+        same(found[name], expected)
+    same(found["prompts"], [f"{HEAD}a{TAIL}", f"{HEAD}b{TAIL}"])
+    assert graded(problems, "3", "10000000000000000") == [1.0, 1.0]
+
+
+def test_a_column_with_ints_beside_floats_keeps_both(tmp_path: Path) -> None:
+    rows = [{"prompt": "a", "answer": value} for value in (10**16, 0.5, 1e-05, 1e16, 7, -2.5e-07)]
+    problems = loaded(rows, "jsonl", tmp_path)
+    same(given(TRL, problems, tmp_path)["answer"], [row["answer"] for row in rows])
+    right = ["10000000000000000", "0.5", "0.00001", "10000000000000000", "7.0", "-0.00000025"]
+    assert graded(problems, *right) == [1.0] * 6
+    assert graded(problems, "\\frac{1}{2}", "\\frac12", "10^{-5}", "10^{16}", "\\sqrt{49}", "0") == [0, 1, 1, 1, 1, 0]
+
+
+@FILES
+def test_own_rows_and_those_like_gsm8k(kind: str, tmp_path: Path) -> None:
+    rows = [{"id": "a", "question": "1+1=?", "solution": "2", "level": 3}]
+    problems = loaded(rows, kind, tmp_path, prompt_key="question", answer_key="solution", format_prompt="Do {prompt}")
+    (row,) = problems.frame.drop(columns="prompt_token_ids").to_dict("records")
+    same(sorted(row.items()), sorted({"level": 3, "solution": "2", "id": "a", "prompt": f"{HEAD}Do 1+1=?{TAIL}",
+                                      "answer": "2"}.items()))  # fmt: skip
+    assert graded(problems, "2") == [1.0]
+
+
+@pytest.mark.parametrize(
+    "answer", ["27", 27, 0.5, True, ["27", "31"], [1, [2.5]], {"any": ["a"], "none": None}, [{"x": True}]]
+)
+def test_an_answer_reaches_the_reward_as_the_row_holds_it(answer: Any, tmp_path: Path) -> None:
+    problems = loaded([{"prompt": "a", "answer": answer}], "jsonl", tmp_path)
+    same(given(TRL, problems, tmp_path)["answer"], [answer])
+    same(given(VERL, problems, tmp_path), [(None, "so", answer, None)])
+
+
+@pytest.mark.parametrize(("answer", "refused"), [(["27", "31"], True), ({"x": 1}, True), (["27"], False), (27, False)])
+def test_the_math_grader_compares_with_one_answer(answer: Any, refused: bool, tmp_path: Path) -> None:
+    problems = loaded([{"id": "sum", "prompt": "a", "answer": answer}], "jsonl", tmp_path)
+    check_answers(RewardConfig(kind="own.py:f"), problems)
+    if refused:
+        with pytest.raises(
+            DataError, match=r"problem 'sum': reward\.kind=math compares with one answer, this is "
+        ):
+            check_answers(RewardConfig(), problems)
+    else:
+        check_answers(RewardConfig(), problems)
+        assert graded(problems, "27") == [1.0]
+
+
+def test_whatever_an_answer_is_the_table_of_samples_holds_it_as_text(tmp_path: Path) -> None:
+    rows = [{"prompt": "a", "answer": each} for each in ("2", 3, ["a", 1], {"x": None}, 1e-05)]
+    frame = loaded(rows, "jsonl", tmp_path).frame
+    samples = frame.assign(slot=0, sample=0, token_ids=[[1]] * 5, log_probs=[[0.0]] * 5, accuracy=1.0, format=1.0,
+                           finish_reason="stop")  # fmt: skip
+    table = readable_rows(to_batch(samples, 0))
+    assert table["ground_truth"].tolist() == ["2", "3", '["a", 1]', '{"x": null}', "0.00001"]
+    table[["id", "ground_truth"]].to_parquet(tmp_path / "samples.parquet")
