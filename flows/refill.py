@@ -84,7 +84,8 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
             if config.reward.kind == "code":
                 drawn_rows = pd.concat(everything, ignore_index=True)
                 metrics |= code_metrics(drawn_rows[~is_second_turn(drawn_rows)], samples.slots)
-                step.timings |= seconds_per_solved(drawn_rows, exec_times(step, shards))
+                times = exec_times(step, shards)
+                step.timings |= seconds_per_solved(drawn_rows, times) if times is not None else {}
                 if config.rollout.second_turn.enabled:
                     metrics |= second_turn_metrics(drawn_rows)
             if not ahead:

@@ -10,15 +10,13 @@ from pydantic import BaseModel
 from algorithms.keys import derive_seed
 from ares.engines import Request, SamplingSettings
 from ares.grading import ID_COLUMNS, RewardError
-from ares.runs import Step
+from ares.runs import Step, exec_times_name, read_exec_times
 from ares.step import GREEDY, second_turns
 from ares.store import Ref
 from tasks.phase import phase
 
 PROMPT = ["prompt", "prompt_token_ids"]
 ANSWER = ["response", "token_ids", "log_probs", "finish_reason"]
-EXEC_TIMES = "exec-time-{}-{:04d}.parquet"
-"""CPU seconds of a shard's programs, by purpose and shard."""
 
 
 class Draw(BaseModel):
@@ -138,17 +136,18 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
         raise RewardError(f"Not one of {len(scored)} responses could be graded ({draw.purpose} shard {draw.shard})")
     writing = [(f"score-{draw.purpose}-{draw.shard:04d}.parquet", scored.drop(columns="exec_time", errors="ignore"))]
     if "exec_time" in scored:
-        # Seconds differ from one execution to the next: beside the scores, where no hash depends on them.
-        writing.append((EXEC_TIMES.format(draw.purpose, draw.shard), scored[[*ID_COLUMNS, "exec_time"]]))
+        writing.append((exec_times_name(draw.purpose, draw.shard), scored[[*ID_COLUMNS, "exec_time"]]))
     write = step.run.store.write_rows
     ref, *_ = await asyncio.gather(*(asyncio.to_thread(write, step.path(name), rows) for name, rows in writing))
     return Rows(rows=ref)
 
 
-def exec_times(step: Step, shards: int) -> pd.DataFrame:
-    """CPU seconds of the programs of a step's first rollout shards, second tries too: id, slot, sample, exec_time."""
-    folder = step.run.store.directory
+def exec_times(step: Step, shards: int) -> pd.DataFrame | None:
+    """CPU seconds of the programs of a step's first rollout shards, second tries too: slot, sample, exec_time.
+
+    None when a file of them is gone or damaged.
+    """
     purposes = ("rollout", "second-turn") if step.config.rollout.second_turn.enabled else ("rollout",)
-    names = [EXEC_TIMES.format(purpose, shard) for purpose in purposes for shard in range(shards)]
-    paths = [folder / step.path(name) for name in names]
-    return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
+    paths = [step.path(exec_times_name(purpose, shard)) for purpose in purposes for shard in range(shards)]
+    found = [times for path in paths if (times := read_exec_times(step.run.store, path)) is not None]
+    return pd.concat(found, ignore_index=True) if len(found) == len(paths) else None

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from ares.data import is_video, load_problems, load_tokenizer, path_of
-from ares.runs import read_config, runs_directory
+from ares.runs import exec_times_name, read_config, read_exec_times, runs_directory
 from ares.store import RunStore, StoreError
 
 PART = "reward_"
@@ -98,9 +98,11 @@ def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
     tests = [*problem["test_cases"], *stdin_tests]
     lines = [f"{ending:16s} {test}" for test, ending in zip(tests, row["test_outcomes"], strict=True)]
     for path in sorted(store.children(store.step_path(step))):
-        if not path.match("exec-time-*.parquet"):
+        if not path.match(exec_times_name("*")):
             continue
-        times = pd.read_parquet(store.here(f"{store.step_path(step)}/{path.name}"))
+        times = read_exec_times(store, f"{store.step_path(step)}/{path.name}")
+        if times is None:
+            continue
         mine = times[(times["slot"] == row["slot"]) & (times["sample"] == row["sample"])]
         lines += [f"{'exec_time':16s} {seconds:.4f} CPU seconds" for seconds in mine["exec_time"]]
     return lines

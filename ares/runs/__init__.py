@@ -6,6 +6,7 @@ Not covered: the order of a run's work (flows/).
 from ares.runs.difference import first_difference, settings_difference
 from ares.runs.doctor import findings
 from ares.runs.evaluation import Evaluation, EvaluationRequest, summarise
+from ares.runs.exec_times import exec_times_name, read_exec_times
 from ares.runs.export import export
 from ares.runs.lineage import fork, prune
 from ares.runs.run import Run, Step, read_config, runs_directory
@@ -16,12 +17,14 @@ __all__ = [
     "EvaluationRequest",
     "Run",
     "Step",
+    "exec_times_name",
     "export",
     "findings",
     "first_difference",
     "fork",
     "prune",
     "read_config",
+    "read_exec_times",
     "run_status",
     "runs_directory",
     "settings_difference",

@@ -27,7 +27,8 @@ from algorithms.pass_at_k import mean_interval, pass_at_k
 from ares.config import Config, ConfigError, Strict, fingerprint, load, override
 from ares.data import Vision, check_media, load_problems, load_tokenizer
 from ares.grading import check_answers
-from ares.runs.run import Run, Step, model_digest, read_config, runs_directory
+from ares.runs.digests import check_model, file_digest, model_digest, run_files
+from ares.runs.run import Run, Step, identity_of, read_config, runs_directory
 from ares.store import RunStore, StoreError
 from ares.workers import Cluster
 
@@ -111,13 +112,14 @@ class Evaluation(Step):
             "settings": fingerprint(config),
             "samples": request.samples,
             "temperature": 0.0 if request.greedy else temperature,
-        }
+        } | {setting: file_digest(path) for path, setting in run_files(config).items() if setting == "reward.kind"}
         check_media(problems.frame, data, config.rollout)
         check_answers(config.reward, problems)
         problems.write_embedded()
         store = RunStore(_folder(request, data, description))
         _check_same(store, description)
-        run = Run(config, store, tokenizer, problems, problems, f"{problems.digest()}-{weights}")
+        identity = identity_of(config, {"train": problems.digest(), "model": weights})
+        run = Run(config, store, tokenizer, problems, problems, identity)
         # A run's weights are replayed with its own settings, from its own folder.
         run.cluster = Cluster(read_config(weights_of) if weights_of.exists() else config, weights_of)
         run.grader.start()
@@ -190,7 +192,9 @@ def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
     step = _newest_checkpoint(store, steps) if request.step is None else request.step
     if step not in steps:
         raise StoreError(f"Run {request.target!r} has no committed step {step} (steps 0 to {len(steps) - 1})")
-    return override(read_config(store), request.overrides), store, step, store.read_commit(step).digest()[:16]
+    config = override(read_config(store), request.overrides)
+    check_model(store, config)
+    return config, store, step, store.read_commit(step).digest()[:16]
 
 
 def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStore, int, str]:

@@ -19,6 +19,7 @@ from transformers import (
 
 from ares.config import Config
 from ares.learner import checkpoints
+from ares.runs.digests import check_model
 from ares.runs.run import read_config, runs_directory
 from ares.store import Ref, RunStore, StoreError
 
@@ -39,6 +40,7 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
         raise StoreError(f"{out} is not empty: name a new folder")
     store = RunStore(runs_directory() / run)
     config = read_config(store)
+    check_model(store, config)
     found, checkpoint = _checkpoint(store, step)
     folder = store.folder(checkpoint)
     model = _model(config)

@@ -18,13 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from ares.config import Config, ConfigError, differences, override
-from ares.runs.run import Run, description_of, read_config
+from ares.runs.digests import check_model
+from ares.runs.exec_times import exec_times_name
+from ares.runs.run import Run, description_of, identity_of, phase_identity, read_config
 from ares.step import RunState
 from ares.store import Fork, Ref, RunStore, StoreError
 from ares.workers import Cluster
 
 PHASES = ("rollout", "score", "experience", "shape")
 """What a fork can share of its first step. Were the update shared too, the whole step would be: leave the phase out."""
+BESIDE = {"score": [exec_times_name(purpose) for purpose in ("rollout", "second-turn")]}
+"""Files of a phase that its results do not name."""
 
 
 def fork(source: str, at: int, phase: str | None, overrides: list[str], name: str, runs: Path) -> list[str]:
@@ -45,12 +49,11 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     version = at if phase is None else at - 1
     if not (0 <= version < len(parent.committed_steps())) or (phase and not parent.results_of(at)):
         raise StoreError(f"Run {source!r} has not got there: its last commit is {len(parent.committed_steps()) - 1}")
-    old = Run.check(before, source, runs)[0]
     run, digests = Run.check(config, name, runs)
-    if {key: digests[key] for key in ("train", "model")} != {
-        key: parent.read_run()["digests"][key] for key in ("train", "model")
-    }:
-        raise ConfigError("A fork goes on with the data and the weights of its run: data.train and model.path stay")
+    check_model(parent, config)
+    known = parent.read_run()["digests"]
+    if digests["train"] != known["train"]:
+        raise ConfigError("A fork goes on with the data of its run: data.train stays, as it was")
     commit = parent.read_commit(version)
     try:
         RunState.restored(config, len(run.train), commit.state)
@@ -60,7 +63,7 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
             "another kind of controller starts with a run of its own"
         ) from error
     shared = PHASES[: PHASES.index(phase) + 1] if phase else ()
-    step = old.step(at)
+    own, forked = identity_of(before, known), parent.fork()
     # Taken away again as a whole when anything goes wrong on the way.
     target = RunStore(runs / f".{name}.{os.getpid()}.partial")
     try:
@@ -75,7 +78,7 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
             phase=phase,
             version=version,
             commit=commit.digest(),
-            identities={shared_phase: step.identity(shared_phase) for shared_phase in shared},
+            identities={each: phase_identity(own, forked, at, each) for each in shared},
             checkpoint=_checkpoint(parent, before, target, version),
         )
         target.write_run(description_of(config, name, digests) | {"fork": described.model_dump(mode="json")})
@@ -87,7 +90,6 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
             raise
     finally:
         shutil.rmtree(target.directory, ignore_errors=True)
-        old.close()
         run.close()
     return differences(before, config)
 
@@ -112,6 +114,9 @@ def _shared_paths(parent: RunStore, version: int, forked: int, phases: tuple[str
             whole = parent.here(path)
             files = [file for file in whole.rglob("*") if file.is_file()] if whole.is_dir() else [whole]
             yield from (str(file.relative_to(parent.directory)) for file in files if file.exists())
+    beside = [pattern for phase in phases for pattern in BESIDE.get(phase, [])]
+    folder = parent.here(parent.step_path(forked)) if beside else parent.directory
+    yield from (str(file.relative_to(parent.directory)) for pattern in beside for file in folder.glob(pattern))
 
 
 def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int) -> Ref | None:

@@ -20,8 +20,9 @@ from algorithms.entropy import trigger_vocabulary
 from ares.config import Config, ConfigError, differences, fingerprint, from_dict
 from ares.data import DataError, Problems, Vision, check_media, load_problems, load_tokenizer
 from ares.grading import check_answers, load_grader
+from ares.runs.digests import check_same, completed, digests_of
 from ares.step import RunState
-from ares.store import Commit, DamagedArtifact, RunStore, StoreError, path_of
+from ares.store import Commit, DamagedArtifact, Fork, RunStore, StoreError, path_of
 from ares.workers import Cluster, check_engine, check_gpus
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class Run:
     """One run, opened. `state` is the state after the last commit; the flow moves it on."""
 
     def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train: Problems,
-                 validation: Problems | None, data_digest: str) -> None:  # fmt: skip
+                 validation: Problems | None, identity: str) -> None:  # fmt: skip
         self.config = config
         self.store = store
         self.tokenizer = tokenizer
@@ -45,7 +46,7 @@ class Run:
         self.cluster = Cluster(config, store)
         self.state = RunState.initial(config, len(train))
         self.commit: Commit | None = None
-        self.identity = f"{fingerprint(config)}-{data_digest}"
+        self.identity = identity
         self.fork = store.fork()
         self.grader = load_grader(config.reward)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)
@@ -74,13 +75,18 @@ class Run:
                 problems.write_embedded()
         with self.store.lock():  # a run that is being trained keeps its run.json to itself
             if self.store.exists():
-                self.store.write_run(self.store.read_run() | {"config": self.config.model_dump(mode="json")})
+                known = self.store.read_run()
+                found = {
+                    "config": self.config.model_dump(mode="json"),
+                    "digests": completed(self.store.name, known["digests"], digests),
+                }
+                self.store.write_run(known | found)
             else:
                 self.store.write_run(description_of(self.config, self.store.name, digests))
 
     @classmethod
     def check(cls, config: Config, name: str, runs: Path) -> tuple["Run", dict[str, Any]]:
-        """Check everything that can be checked; the run, and the digests of data and weights.
+        """Check everything that can be checked; the run, and the digests of data, weights and files.
 
         Writes nothing and starts nothing. Raises ConfigError, DataError or StoreError.
         """
@@ -110,12 +116,8 @@ class Run:
                     "%s: %d prompts longer than %d tokens left out",
                     problems.source, problems.overlong, config.data.max_prompt_length,
                 )  # fmt: skip
-        digests = {
-            "train": train.digest(),
-            "validation": validation.digest() if validation is not None else None,
-            "model": model_digest(config.model.path),
-        }
-        run = cls(config, store, tokenizer, train, validation, f"{digests['train']}-{digests['model']}")
+        digests = digests_of(config, train, validation)
+        run = cls(config, store, tokenizer, train, validation, identity_of(config, digests))
         if store.exists():
             _check_same(store, config, digests)
         return run, digests
@@ -203,15 +205,23 @@ class Step:
 
     def identity(self, phase: str) -> str:
         """What decides a phase's result besides its inputs; a fork's shared phases keep that of their run."""
-        fork = self.run.fork
-        if fork is not None and fork.at == self.number and phase in fork.identities:
-            return fork.identities[phase]
-        return self.run.identity
+        return phase_identity(self.run.identity, self.run.fork, self.number, phase)
 
     def key(self, phase: str, inputs: str) -> str:
         """Identity of a phase's result: the same run, settings, data, step and inputs give the same key."""
         parts = (self.identity(phase), str(self.number), phase, inputs)
         return f"{self.number:06d}-{phase}-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24]}"
+
+
+def identity_of(config: Config, digests: dict[str, Any]) -> str:
+    """What decides the results of a run's phases besides their inputs."""
+    return f"{fingerprint(config)}-{digests['train']}-{digests['model']}"
+
+
+def phase_identity(own: str, fork: Fork | None, step: int, phase: str) -> str:
+    """Identity of a phase: the run's own, or in the step in which it was forked that of the run it comes from."""
+    shared = fork.identities if fork is not None and fork.at == step else {}
+    return shared.get(phase, own)
 
 
 def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | None:
@@ -227,21 +237,6 @@ def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | 
 def read_config(store: RunStore) -> Config:
     """The configuration an existing run was started with."""
     return from_dict(store.read_run()["config"], str(store.directory / "run.json"))
-
-
-def model_digest(path: str) -> str:
-    """Hash of the weights and tokenizer files of a model directory; the revision of a hub model."""
-    folder = Path(path)
-    if not folder.is_dir():
-        from transformers import AutoConfig
-
-        return str(getattr(AutoConfig.from_pretrained(path), "_commit_hash", None) or path)
-    digest = hashlib.sha256()
-    for file in sorted(folder.glob("*")):
-        if file.suffix in (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model"):
-            with file.open("rb") as handle:
-                digest.update(f"{file.name}:{hashlib.file_digest(handle, 'sha256').hexdigest()}".encode())
-    return digest.hexdigest()[:16]
 
 
 def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:
@@ -277,9 +272,4 @@ def _check_same(store: RunStore, config: Config, digests: dict[str, Any]) -> Non
             + "\n  ".join(changed)
             + "\nTake the old ones, or start another run with --run."
         )
-    for what, digest in description["digests"].items():
-        if digests[what] != digest:
-            kind = "weights" if what == "model" else "data"
-            raise StoreError(
-                f"Run {store.name!r}: the {what} {kind} changed since it was started ({digest} → {digests[what]})"
-            )
+    check_same(store.name, config, description["digests"], digests)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ares.runs.lineage import fork
 from ares.store.store import RunStore
 from sandbox.program import ERROR_TYPES
 from tests.short_runs import SMALL, ares, assert_same, commits
@@ -64,6 +65,34 @@ def test_inspect_shows_every_test_of_a_program_and_how_it_ended(code_runs: Path)
     assert shown.count("assert ") >= len(row["test_outcomes"])
     assert "CPU seconds" in shown
     assert f"reward {row['reward']:+.4f} = reward_code" in shown
+
+
+def test_a_fork_after_judging_shares_what_the_programs_took(code_runs: Path) -> None:
+    fork("code", 1, "score", [], "shared", code_runs)
+    taken = [
+        {file.name for file in (code_runs / name / "steps" / "000001").glob("exec-time-*")}
+        for name in ("code", "shared")
+    ]
+    assert {"exec-time-rollout-0000.parquet", "exec-time-second-turn-0000.parquet"} <= taken[1]
+    assert taken[1] == {name for name in taken[0] if "validation" not in name}
+
+
+@pytest.mark.slow
+def test_a_fork_after_judging_goes_on_and_lost_seconds_cost_their_figure_alone(code_runs: Path) -> None:
+    for name in ("judged", "seconds-lost"):
+        made = ares(code_runs, "fork", "code", "--at", "2", "--phase", "score", "--run", name)
+        assert made.returncode == 0, made.stderr
+    folder = code_runs / "seconds-lost" / "steps" / "000002"
+    first, *others = sorted(folder.glob("exec-time-*.parquet"))
+    half = first.read_bytes()[:-100]
+    for file in (first, *others):
+        file.unlink()  # the run's own has another link
+    first.write_bytes(half)
+    for name in ("judged", "seconds-lost"):
+        resumed = ares(code_runs, "resume", name)
+        assert resumed.returncode == 0, resumed.stderr[-3000:]
+        assert_same(code_runs, "code", name)
+        assert ("perf/seconds_per_solved" in commits(code_runs, name)[2].timings) == (name == "judged")
 
 
 @pytest.mark.slow

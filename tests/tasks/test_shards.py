@@ -6,9 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ares.runs.exec_times import exec_times_name
 from ares.runs.run import Run
 from ares.step.slots import GREEDY
-from tasks.sampling import Draw, Rows, requested, score
+from tasks.sampling import Draw, Rows, exec_times, requested, score
 from tests.ares.builders import config
 
 
@@ -98,3 +99,20 @@ def test_columns_of_the_data_may_have_the_names_of_ours(tmp_path: Path) -> None:
     assert table["accuracy"].tolist() == [0.0, 1.0]
     assert table["sample"].tolist() == [0, 0]
     assert table["slot"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("kept", [None, 0, 100, -1, -200])
+def test_seconds_that_are_lost_or_damaged_are_left_out(kept: int | None, run: Run) -> None:
+    step = run.step(3)
+    paths = [run.store.directory / step.path(exec_times_name("rollout", shard)) for shard in range(2)]
+    for shard, path in enumerate(paths):
+        rows = pd.DataFrame({"id": ["a"], "slot": [shard], "sample": [0], "exec_time": [0.5]})
+        run.store.write_rows(step.path(path.name), rows)
+    found = exec_times(step, 2)
+    assert found is not None
+    assert found.to_dict("list") == {"slot": [0, 1], "sample": [0, 0], "exec_time": [0.5, 0.5]}
+    content = paths[1].read_bytes()
+    paths[1].unlink()
+    if kept is not None:
+        paths[1].write_bytes(content[:kept])
+    assert exec_times(step, 2) is None

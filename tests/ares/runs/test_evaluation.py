@@ -1,5 +1,6 @@
 """An evaluation is opened on the right weights, refuses what is not its own, and reports what its samples say."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from ares.config import ConfigError
+from ares.runs.digests import model_digests
 from ares.runs.evaluation import Evaluation, EvaluationRequest, summarise
 from ares.store.store import Commit, RunStore, StoreError
 from tests.ares.builders import MODEL, config
@@ -33,10 +35,11 @@ def refusal(**settings: Any) -> str:
     return str(caught.value)
 
 
-def run_with(runs: Path, steps: int) -> None:
+def run_with(runs: Path, steps: int, model: Path = MODEL) -> None:
     """A run's folder whose steps have commits and no checkpoint."""
     store = RunStore(runs / "run")
-    store.write_run({"config": config().model_dump(mode="json")})
+    settings = config(f"model.path={model}").model_dump(mode="json")
+    store.write_run({"config": settings, "digests": model_digests(str(model))})
     parent = None
     for step in range(steps):
         commit = Commit(
@@ -55,6 +58,23 @@ def test_the_same_evaluation_finds_its_folder_and_another_gets_another(runs: Pat
     assert first.run.store.directory.parent == runs / "evals"
     others = [opened(n=4), opened(greedy=True), opened(temperature=0.5), opened(max_problems=3)]
     assert len({each.run.store.directory for each in [first, *others]}) == 5
+
+
+def test_another_content_of_the_reward_file_is_another_evaluation(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def score(completions, **columns): return [1.0] * len(completions)")
+    overrides = [f"reward.kind={tmp_path / 'mine.py'}:score"]
+    first = opened(overrides=overrides)
+    assert first.run.store.directory == opened(overrides=overrides).run.store.directory
+    (tmp_path / "mine.py").write_text("def score(completions, **columns): return [0.0] * len(completions)")
+    assert first.run.store.directory != opened(overrides=overrides).run.store.directory
+
+
+def test_weights_of_a_run_whose_model_changed_are_refused(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(MODEL, tmp_path / "model")
+    run_with(runs, 1, model=tmp_path / "model")
+    opened("run", step=0)
+    (tmp_path / "model" / "generation_config.json").write_text("{}")
+    assert "generation_config.json" in refusal(target="run", step=0)
 
 
 def test_k_is_no_part_of_it_since_the_samples_are_the_same() -> None:

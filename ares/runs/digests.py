@@ -1,0 +1,115 @@
+"""What a run is made of besides its settings, by hash: data, weights, and the files that it executes and reads.
+
+Covered: the hashes that run.json holds, and what is said when one changed. Not covered: modules that a reward file
+imports (only the file itself is looked at), data that it reads on its own.
+"""
+
+import hashlib
+import logging
+from pathlib import Path
+from typing import Any
+
+from ares.config import Config
+from ares.data import Problems
+from ares.store import RunStore, StoreError
+
+logger = logging.getLogger(__name__)
+OF_A_MODEL = (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model")
+WEIGHTS = (".safetensors", ".bin")
+FILES = ("files", "model_files")
+"""Digests of files; runs of before they were kept have none, and get them when they are continued."""
+
+
+def digests_of(config: Config, train: Problems, validation: Problems | None) -> dict[str, Any]:
+    """Hashes of the data, of the model directory, and of the files that settings name, by their path."""
+    data = {"train": train.digest(), "validation": validation.digest() if validation is not None else None}
+    files = {str(path): file_digest(path)[:16] for path in run_files(config)}
+    return data | model_digests(config.model.path) | {"files": files}
+
+
+def model_digests(path: str) -> dict[str, Any]:
+    """Hash of a model directory, and of each file in it besides the weights, by its name."""
+    folder = Path(path)
+    files = {str(file.relative_to(folder)): file_digest(file)[:16] for file in _model_files(folder)}
+    return {"model": model_digest(path), "model_files": files}
+
+
+def run_files(config: Config) -> dict[Path, str]:
+    """Files that settings name and whose content decides results, and the settings that name them."""
+    path, colon, _ = config.reward.kind.rpartition(":")
+    triggers = config.algorithm.entropy.trigger_tokens
+    found = {Path(path): "reward.kind"} if colon else {}
+    return found | ({Path(triggers): "algorithm.entropy.trigger_tokens"} if triggers is not None else {})
+
+
+def model_digest(path: str) -> str:
+    """Hash of the weights and tokenizer files of a model directory; the revision of a hub model."""
+    folder = Path(path)
+    if not folder.is_dir():
+        from transformers import AutoConfig
+
+        return str(getattr(AutoConfig.from_pretrained(path), "_commit_hash", None) or path)
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*")):
+        if file.suffix in OF_A_MODEL:
+            digest.update(f"{file.name}:{file_digest(file)}".encode())
+    return digest.hexdigest()[:16]
+
+
+def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise StoreError when data, weights or files are not those that a run was started with, naming what changed."""
+    _check_same_model(name, before, now)  # first: a chat template is in the data, too
+    for what in ("train", "validation"):
+        if before[what] != now[what]:
+            raise StoreError(
+                f"Run {name!r}: the {what} data changed since it was started ({before[what]} → {now[what]})"
+            )
+    changed = _changed("files", before, now)
+    if changed:
+        settings = {str(path): setting for path, setting in run_files(config).items()}
+        told = ", ".join(f"{path} ({settings[path]})" for path in changed)
+        raise StoreError(
+            f"Run {name!r}: {told} changed since it was started. Put back what it was, or go on with what it is now "
+            f"in a run that shares the past: ares fork {name} --at STEP"
+        )
+
+
+def check_model(store: RunStore, config: Config) -> None:
+    """Raise StoreError when the model directory is not what a run was started with."""
+    _check_same_model(store.name, store.read_run()["digests"], model_digests(config.model.path))
+
+
+def completed(name: str, before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """A run's digests, with those of files that were not looked at when it was started."""
+    found = {kind: now[kind] | before.get(kind, {}) for kind in FILES}
+    added = [path for kind in FILES for path in sorted(found[kind].keys() - before.get(kind, {}).keys())]
+    if added:
+        logger.info("%s: from now on it is held to the content of %s, too", name, ", ".join(added))
+    return before | found
+
+
+def _check_same_model(name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+    changed = _changed("model_files", before, now)
+    if changed or before["model"] != now["model"]:
+        which = ", ".join(changed) or f"its weights ({before['model']} → {now['model']})"
+        raise StoreError(f"Run {name!r}: the model it was started from has changed: {which}. Put back what was there")
+
+
+def _changed(kind: str, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Files that were looked at and are gone, or other than they were."""
+    return sorted(path for path, digest in before.get(kind, {}).items() if now[kind].get(path) != digest)
+
+
+def _model_files(folder: Path) -> list[Path]:
+    """What a model directory holds besides its weights; code and templates in folders of it, too."""
+    if not folder.is_dir():
+        return []
+    beneath = [file for suffix in (".py", ".jinja") for file in folder.rglob(f"*{suffix}")]
+    above = [file for file in folder.glob("*") if file.suffix in OF_A_MODEL and file.suffix not in WEIGHTS]
+    return sorted({*beneath, *above})
+
+
+def file_digest(file: Path) -> str:
+    """sha256 of a file's content."""
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,103 @@
+"""A run is continued with what it was started with: not only settings, data and weights, but files that it executes
+and reads."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ares.config.run import Config
+from ares.runs.lineage import fork
+from ares.runs.run import Run
+from ares.step.state import RunState
+from ares.store.store import Commit, RunStore, StoreError
+from tests.ares.builders import MODEL, config
+
+REWARD = "def score(completions, **columns):\n    return [float('1' in one) for one in completions]\n"
+INVERTED = REWARD.replace("'1' in", "'1' not in")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "reward.py").write_text(REWARD)
+    (tmp_path / "triggers.txt").write_text("1\n")
+    shutil.copytree(MODEL, tmp_path / "model")
+    return tmp_path
+
+
+def settings(place: Path) -> Config:
+    return config(
+        f"model.path={place / 'model'}",
+        f"reward.kind={place / 'reward.py'}:score",
+        f"algorithm.entropy.trigger_tokens={place / 'triggers.txt'}",
+    )
+
+
+def bootstrapped(place: Path) -> Run:
+    """A run after its bootstrap; no actor was started."""
+    run = Run.open(settings(place), "here", place / "runs")
+    state = RunState.initial(run.config, len(run.train)).state_dict() | {"step": 0}
+    run.store.write_commit(Commit(step=0, parent=None, artifacts={}, state=state, metrics={}, timings={}, timestamp=1))
+    return run
+
+
+CHANGES = {"reward.py": INVERTED, "triggers.txt": "2\n"}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_run_whose_file_changed_is_refused_by_its_name_and_can_be_forked(name: str, place: Path) -> None:
+    bootstrapped(place)
+    Run.open(settings(place), "here", place / "runs")
+    (place / name).write_text(CHANGES[name])
+    with pytest.raises(StoreError, match=rf"{name}.*ares fork here"):
+        Run.open(settings(place), "here", place / "runs")
+    fork("here", 0, None, [], "other", place / "runs")
+    Run.open(settings(place), "other", place / "runs")
+    (place / name).write_text("# once more\n" + CHANGES[name])
+    with pytest.raises(StoreError, match=rf"{name}.*ares fork other"):
+        Run.open(settings(place), "other", place / "runs")
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "additional_chat_templates/tool.jinja", "modeling/own.py"])
+def test_a_run_whose_models_file_changed_is_refused_by_its_name(name: str, place: Path) -> None:
+    file = place / "model" / name
+    file.parent.mkdir(exist_ok=True)
+    before = file.read_text() if file.exists() else ""
+    file.write_text(before)
+    bootstrapped(place)
+    file.write_text(before + " ")
+    with pytest.raises(StoreError, match=name):
+        Run.open(settings(place), "here", place / "runs")
+    with pytest.raises((StoreError, ValueError), match=name):
+        fork("here", 0, None, [], "other", place / "runs")
+
+
+def test_a_fork_may_name_another_file(place: Path) -> None:
+    bootstrapped(place)
+    (place / "other.py").write_text(INVERTED)
+    fork("here", 0, None, [f"reward.kind={place / 'other.py'}:score"], "other", place / "runs")
+
+
+def test_a_run_of_before_such_files_were_looked_at_is_completed(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = bootstrapped(place).store
+    description = store.read_run()
+    del description["digests"]["files"], description["digests"]["model_files"]
+    store.write_run(description)
+    with caplog.at_level(logging.INFO):
+        Run.open(settings(place), "here", place / "runs")
+    assert "reward.py" in caplog.text
+    (place / "reward.py").write_text(INVERTED)
+    with pytest.raises(StoreError, match=r"reward\.py"):
+        Run.open(settings(place), "here", place / "runs")
+
+
+def test_looking_at_a_run_writes_nothing(place: Path) -> None:
+    store = bootstrapped(place).store
+    description = store.read_run()
+    del description["digests"]["files"]
+    store.write_run(description)
+    fork("here", 0, None, [], "other", place / "runs")
+    assert store.read_run() == description
+    assert json.dumps(RunStore(place / "runs" / "other").read_run()["digests"]).count("reward.py") == 1
