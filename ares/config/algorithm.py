@@ -86,7 +86,8 @@ class KlConfig(Strict):
     kind: KlKind = KlKind.FIXED
     """fixed, adaptive: one coefficient; token_adaptive: dual ascent per bucket; bucket_beta: EMA per bucket (loss)."""
     penalty: Literal["kl", "abs", "mse", "low_var_kl", "full"] = "low_var_kl"
-    """Estimator of the token KL (k1, |k1|, k2, k3, or the exact sum over the vocabulary)."""
+    """Estimator of the token KL: k1, |k1|, k2, k3, or the exact sum over the vocabulary. In the reward k1 (kl) is the
+    unbiased one, k3 (low_var_kl) and the others are biased. In the loss k1 has no expected gradient, and is refused."""
     coef: NonNegative | PerBucket = 1e-2
     """Initial coefficient, one or per bucket (token_adaptive)."""
     target: NonNegative | PerBucket = 0.1
@@ -114,6 +115,16 @@ class KlConfig(Strict):
             raise ValueError(
                 "penalty=full needs the whole distribution of both policies, which the reward does not hold: "
                 "set placement=loss"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _the_loss_has_a_gradient(self) -> "KlConfig":
+        if self.penalty == "kl" and self.placement == "loss":
+            raise ValueError(
+                "penalty=kl in the loss has an expected gradient of zero (that of Σ_v π), so that nothing holds the "
+                "policy and controllers push the coefficient up: set penalty=low_var_kl (k3), mse (k2) or full, or "
+                "placement=reward, where k1 is unbiased"
             )
         return self
 

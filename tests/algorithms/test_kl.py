@@ -54,6 +54,28 @@ def feed(controller, means, n=8):
         controller.update(sum(means.values()), n)
 
 
+def test_in_the_loss_k1_has_no_expected_gradient_and_the_others_lead_to_the_reference():
+    logits = logprobs(0, 7).requires_grad_()
+    reference = logprobs(1, 7).log_softmax(-1)
+
+    def gradient(kind):
+        """Of the loss, in expectation over tokens that the policy itself samples."""
+        own = logits.log_softmax(-1)
+        if kind == "full":
+            expected = kl.compute_kl(own[None, None], reference[None, None], kind).sum()
+        else:
+            expected = (own.detach().exp() * kl.compute_kl(own, reference, kind)).sum()
+        return torch.autograd.grad(expected, logits)[0]
+
+    exact = gradient("full")
+    assert exact.norm() > 0.1
+    assert gradient("kl").norm() < 1e-6
+    for kind in ("mse", "low_var_kl", "abs"):
+        assert torch.cosine_similarity(gradient(kind), exact, dim=0) > 0.5
+    torch.testing.assert_close(gradient("mse"), exact)
+
+
+
 @quick
 @given(seeds)
 def test_the_estimators_are_distances_where_they_claim_to_be(seed):

@@ -25,7 +25,11 @@ def finishes(runs: Path, name: str, *settings: str) -> RunStore:
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_each_estimator_with_each_kl(runs: Path, estimator: str, penalty: str) -> None:
-    settings = [f"algorithm.advantage.estimator={estimator}", f"algorithm.kl.penalty={penalty}"]
+    place = "reward" if penalty == "kl" else "loss"  # in the loss k1 is refused
+    settings = [
+        f"algorithm.advantage.estimator={estimator}",
+        f"algorithm.kl={{penalty: {penalty}, placement: {place}}}",
+    ]
     commit = finishes(runs, f"{estimator}-{penalty}", *settings).read_commit(3)
     assert commit.metrics["actor/skipped_updates"] == 0
     assert commit.metrics["critic/kl"] != 0.0

@@ -56,6 +56,7 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest(wrong: str, said: str
         ("data.format_prompt=no place", "data: format_prompt has no {prompt}"),
         ("algorithm.kl={kind: bucket_beta, placement: reward}", "algorithm.kl: kind=bucket_beta"),
         ("algorithm.kl={penalty: full, placement: reward, kind: fixed}", "algorithm.kl: penalty=full"),
+        ("algorithm.kl={penalty: kl, placement: loss}", "algorithm.kl: penalty=kl in the loss has"),
         ("learner={sharded: true, offload_optimizer: true}", "offload_optimizer is for whole weights"),
         ("algorithm.policy.old_log_probs=engine", "algorithm.policy.old_log_probs=engine leaves out"),
         ("learner.global_batch_prompts=7", "learner.global_batch_prompts (7) must divide rollout.prompts (16)"),

@@ -106,10 +106,10 @@ def test_a_batch_of_every_estimator_trains(estimator: str) -> None:
     assert ("critic/vf_loss" in result.metrics) == (estimator == "gae")
 
 
-PENALTIES = [(penalty, place) for penalty in ("kl", "abs", "mse", "low_var_kl") for place in ("loss", "reward")]
+PENALTIES = [(penalty, place) for penalty in ("abs", "mse", "low_var_kl") for place in ("loss", "reward")]
 
 
-@pytest.mark.parametrize(("penalty", "placement"), [*PENALTIES, ("full", "loss")])
+@pytest.mark.parametrize(("penalty", "placement"), [*PENALTIES, ("kl", "reward"), ("full", "loss")])
 def test_every_kl_penalty_trains(penalty: str, placement: str) -> None:
     trained = learner(f"algorithm.kl={{penalty: {penalty}, placement: {placement}, coef: 1.0}}", "learner.lr=0.003")
     first = trained.update(shaped(trained, sampled()))

@@ -200,7 +200,7 @@ def test_the_soft_overlong_punishment_grows_to_the_limit() -> None:
 
 def test_the_kl_is_in_the_reward_or_in_the_loss_and_never_in_both() -> None:
     mask = shaped()[0].tensor("attention_mask")[:, -8:].float()
-    plain = "algorithm.kl={kind: fixed, coef: 0.5, penalty: kl, placement: %s}"
+    plain = "algorithm.kl={kind: fixed, coef: 0.5, penalty: abs, placement: %s}"
     none, _, _ = shaped(plain % "none", kl=0.2)
     assert torch.equal(none.tensor("token_level_rewards"), none.tensor("token_level_scores"))
     assert "kl_coefs" not in none.fields
@@ -220,7 +220,7 @@ def test_the_kl_is_in_the_reward_or_in_the_loss_and_never_in_both() -> None:
 def test_each_bucket_has_its_coefficient_as_it_was_before_the_batch(placement: str) -> None:
     coefs = {"easy": 0.1, "medium": 0.2, "hard": 0.4}
     batch, metrics, state = shaped(
-        f"algorithm.kl={{kind: token_adaptive, placement: {placement}, penalty: kl, coef: {json.dumps(coefs)}, "
+        f"algorithm.kl={{kind: token_adaptive, placement: {placement}, penalty: abs, coef: {json.dumps(coefs)}, "
         "target: 0.05, relax_hwe: 1.0}",
         kl=0.2,
     )
@@ -242,7 +242,7 @@ def test_each_bucket_has_its_coefficient_as_it_was_before_the_batch(placement: s
 def test_the_adaptive_coefficient_follows_the_batchs_kl_in_either_place() -> None:
     for placement in ("loss", "reward"):
         _, _, state = shaped(
-            "algorithm.kl={kind: adaptive, penalty: kl, coef: 0.1, target: 0.1, horizon: 100}",
+            "algorithm.kl={kind: adaptive, penalty: abs, coef: 0.1, target: 0.1, horizon: 100}",
             f"algorithm.kl.placement={placement}",
             kl=0.2,
         )
