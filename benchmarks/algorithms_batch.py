@@ -22,8 +22,8 @@ import torch
 from algorithms.advantages import compute_grpo_outcome_advantage
 from algorithms.difficulty import DifficultyTracker
 from algorithms.entropy import ThresholdTracker, entropy_percentile_thresholds, hwe_count, hwe_mask
-from algorithms.kl import TokenLevelAdaptiveKLController, apply_kl_penalty
 from algorithms.protocol import DataProto
+from algorithms.published.kl import TokenLevelAdaptiveKLController, apply_kl_penalty
 from rewards.aepo import entropy_score
 
 N = 8

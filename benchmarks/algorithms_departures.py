@@ -17,14 +17,9 @@ from torch import Tensor
 from algorithms import advantages
 from algorithms.difficulty import BUCKETS, DifficultyTracker, TargetMode
 from algorithms.entropy import entropy_percentile_thresholds, hwe_count, hwe_mask, topk_entropy
-from algorithms.kl import (
-    AdaptiveKLController,
-    BucketBeta,
-    KLMode,
-    TokenLevelAdaptiveKLController,
-    bucket_means,
-    bucket_totals,
-)
+from algorithms.kl import BatchKL
+from algorithms.kl_controllers import BucketBeta, KLMode
+from algorithms.published.kl import AdaptiveKLController, TokenLevelAdaptiveKLController
 from rewards.aepo import entropy_score, format_reward
 
 MODES: tuple[TargetMode, ...] = ("batch", "previous", "ema")
@@ -95,9 +90,9 @@ def kl() -> None:
     for _ in range(200):
         difficulty = np.array(BUCKETS, dtype=object)[generator.integers(0, 3, 16)]
         values_ = 0.02 * generator.random(16)
-        whole.update(bucket_means(bucket_totals(difficulty, values_)))
+        whole.update(BatchKL.of(torch.tensor(values_), difficulty))
         for rank, rows in zip(ranks, (slice(0, 8), slice(8, 16)), strict=True):
-            rank.update(bucket_means(bucket_totals(difficulty[rows], values_[rows])))
+            rank.update(BatchKL.of(torch.tensor(values_[rows]), difficulty[rows]))
     medium = [controller.betas["medium"] for controller in (whole, *ranks)]
     print(f"β of medium after 200 updates: {medium[0]:.2f}; each rank by itself {medium[1]:.2f} and {medium[2]:.2f}")
 

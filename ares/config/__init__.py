@@ -4,8 +4,8 @@ Covered: strict models (run, algorithm, reward), YAML profiles with `extends`, d
 changes results. Not covered: what a setting does; the package that does it says so.
 """
 
-from ares.config.algorithm import FilterConfig, KlConfig, KlKind
-from ares.config.extensions import ESTIMATORS, extension_files
+from ares.config.algorithm import FilterConfig, KlConfig
+from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS, extension_files
 from ares.config.profiles import (
     PROFILES,
     Override,
@@ -32,6 +32,7 @@ from ares.config.strict import ConfigError, PerBucket, Strict
 
 __all__ = [
     "ESTIMATORS",
+    "KL_CONTROLLERS",
     "PROFILES",
     "CodeConfig",
     "Config",
@@ -40,7 +41,6 @@ __all__ = [
     "DiffusionConfig",
     "FilterConfig",
     "KlConfig",
-    "KlKind",
     "LearnerConfig",
     "ModelConfig",
     "Override",

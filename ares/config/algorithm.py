@@ -1,11 +1,10 @@
 """Settings of what is learnt from a batch: difficulty, entropy, reward shaping, KL, advantages, filter, surrogate."""
 
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from ares.config.extensions import ESTIMATORS
+from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS, UNOPENED
 from ares.config.strict import NonNegative, PerBucket, Strict
 
 
@@ -69,22 +68,16 @@ class OverlongConfig(Strict):
     """Tokens before the limit over which DAPO's soft punishment grows from 0 to −1; 0: off."""
 
 
-class KlKind(StrEnum):
-    """Which controller sets the KL coefficient."""
-
-    FIXED = "fixed"
-    ADAPTIVE = "adaptive"
-    TOKEN_ADAPTIVE = "token_adaptive"
-    BUCKET_BETA = "bucket_beta"
-
-
 class KlConfig(Strict):
     """The leash to the reference policy."""
 
     placement: Literal["none", "reward", "loss"] = "loss"
     """In the reward or in the loss, never in both; none: no reference model is loaded."""
-    kind: KlKind = KlKind.FIXED
-    """fixed, adaptive: one coefficient; token_adaptive: dual ascent per bucket; bucket_beta: EMA per bucket (loss)."""
+    kind: Annotated[str, AfterValidator(KL_CONTROLLERS.known)] = "fixed"
+    """fixed, adaptive: one coefficient; token_adaptive: dual ascent per bucket; bucket_beta: EMA per bucket (loss);
+    or path/to/file.py:Name (docs/extending.md)."""
+    settings: Annotated[dict[str, Any], AfterValidator(KL_CONTROLLERS.settled)] = Field({})
+    """Settings of a controller in a file of yours."""
     penalty: Literal["kl", "abs", "mse", "low_var_kl", "full"] = "low_var_kl"
     """Estimator of the token KL: k1, |k1|, k2, k3, or the exact sum over the vocabulary. In the reward k1 (kl) is the
     unbiased one, k3 (low_var_kl) and the others are biased. In the loss k1 has no expected gradient, and is refused."""
@@ -108,9 +101,11 @@ class KlConfig(Strict):
     """Second chance: factor on the coefficient of wrong answers to easy problems (1: off)."""
 
     @model_validator(mode="after")
-    def _placement_fits_the_controller(self) -> "KlConfig":
-        if self.kind is KlKind.BUCKET_BETA and self.placement == "reward":
-            raise ValueError("kind=bucket_beta adapts β inside the loss: set placement=loss")
+    def _placement_fits_the_controller(self, info: ValidationInfo) -> "KlConfig":
+        if info.context != UNOPENED and self.in_loss and self.placement == "reward":
+            raise ValueError(f"kind={self.kind} adapts β inside the loss: set placement=loss")
+        if info.context != UNOPENED and self.in_loss and isinstance(self.coef, dict):
+            raise ValueError(f"kind={self.kind} adapts β inside the loss, beside one coef for all buckets")
         if self.penalty == "full" and self.placement == "reward":
             raise ValueError(
                 "penalty=full needs the whole distribution of both policies, which the reward does not hold: "
@@ -130,14 +125,27 @@ class KlConfig(Strict):
 
     @model_validator(mode="after")
     def _numbers_fit_the_controller(self) -> "KlConfig":
-        if isinstance(self.coef, dict) and self.kind is not KlKind.TOKEN_ADAPTIVE:
+        if self.kind not in KL_CONTROLLERS.builtin:
+            return self  # it has numbers of its own
+
+        def fact(name: str) -> bool:
+            return bool(KL_CONTROLLERS.fact(self.kind, name))
+
+        if isinstance(self.coef, dict) and not fact("coef_per_bucket"):
             raise ValueError(f"kind={self.kind} has one coef; one per bucket needs kind=token_adaptive")
-        if isinstance(self.target, dict) and self.kind is KlKind.ADAPTIVE:
-            raise ValueError("kind=adaptive has one target; one per bucket needs kind=token_adaptive or bucket_beta")
+        if isinstance(self.target, dict) and fact("one_target"):
+            raise ValueError(
+                f"kind={self.kind} has one target; one per bucket needs kind=token_adaptive or bucket_beta"
+            )
         targets = self.target.values() if isinstance(self.target, dict) else [self.target]
-        if self.kind in (KlKind.ADAPTIVE, KlKind.BUCKET_BETA) and not all(targets):
+        if fact("divides_by_target") and not all(targets):
             raise ValueError(f"kind={self.kind} divides by the target: it must be above 0 (got {self.target})")
         return self
+
+    @property
+    def in_loss(self) -> bool:
+        """Whether the controller works inside the loss, once an optimiser step, instead of once a batch."""
+        return bool(KL_CONTROLLERS.fact(self.kind, "in_loss"))
 
 
 class AdvantageConfig(Strict):

@@ -143,22 +143,42 @@ ESTIMATORS = Kind(
 """needs_values: trains a critic; needs_greedy: one greedy answer more per prompt; within_group: compares the samples of
 a prompt, so that a prompt's second turns may join them."""
 
-KINDS: tuple[tuple[str, Kind], ...] = (("algorithm.advantage", ESTIMATORS),)
+KL_CONTROLLERS = Kind(
+    what="KL controller",
+    field="kind",
+    methods=("coefficients", "update", "metrics", "state_dict", "load_state_dict"),
+    facts={"in_loss": False, "coef_per_bucket": False, "one_target": False, "divides_by_target": False},
+    builtin={
+        "fixed": Builtin("algorithms.kl_controllers:fixed_kl"),
+        "adaptive": Builtin("algorithms.kl_controllers:adaptive_kl", {"one_target": True, "divides_by_target": True}),
+        "token_adaptive": Builtin("algorithms.kl_controllers:dual_ascent_kl", {"coef_per_bucket": True}),
+        "bucket_beta": Builtin("algorithms.kl_controllers:bucket_beta", {"in_loss": True, "divides_by_target": True}),
+    },
+)
+"""in_loss: updated by the learner once an optimiser step, else by shaping once a batch. The others say which numbers of
+algorithm.kl fit a built-in controller."""
+
+KINDS: tuple[tuple[str, Kind], ...] = (
+    ("algorithm.advantage", ESTIMATORS),
+    ("algorithm.kl", KL_CONTROLLERS),
+)
 """Every section that names an extension."""
 
 
-def extension_files(config: BaseModel) -> list[Path]:
-    """The files of the user that a configuration executes, as they are named, in a fixed order, each once.
+def extension_files(config: BaseModel) -> dict[Path, str]:
+    """The files of the user that a configuration executes, as they are named, and the settings that name them.
 
     What such a file imports is not among them: an extension is one file.
     """
-    names = []
+    files: dict[Path, str] = {}
     for section, kind in KINDS:
         place: Any = config
         for part in section.split("."):
             place = getattr(place, part)
-        names.append(REFERENCE.fullmatch(getattr(place, kind.field)))
-    return list(dict.fromkeys(Path(found["path"]) for found in names if found))
+        found = REFERENCE.fullmatch(getattr(place, kind.field))
+        if found:
+            files[Path(found["path"])] = f"{section}.{kind.field}"
+    return files
 
 
 _loaded: dict[tuple[Path, str], types.ModuleType] = {}

@@ -3,7 +3,7 @@
 Plain torch and transformers, without Ray or Prefect. Not covered: where it runs (ares/workers).
 """
 
-from ares.learner.kl_controllers import bucket_beta, kl_controller, plain
+from ares.learner.kl_controllers import kl_controller, loss_controller, plain
 from ares.learner.learner import Learner, UpdateResult
 from ares.learner.ranks import Ranks
 
@@ -11,7 +11,7 @@ __all__ = [
     "Learner",
     "Ranks",
     "UpdateResult",
-    "bucket_beta",
     "kl_controller",
+    "loss_controller",
     "plain",
 ]

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import register_fsdp_forward_method
 
-from algorithms.kl import BucketBeta, bucket_means, bucket_totals, row_coefficients
+from algorithms.kl import BatchKL
+from algorithms.kl_controllers import KLController
 from algorithms.losses import (
     compute_kl_loss,
     compute_policy_loss,
@@ -27,7 +28,7 @@ from algorithms.losses import (
 from algorithms.protocol import DataProto
 from ares.config import Config
 from ares.learner import checkpoints
-from ares.learner.kl_controllers import bucket_beta
+from ares.learner.kl_controllers import loss_controller
 from ares.learner.micro_batch import Means, MicroBatch
 from ares.learner.optimizer import adamw, move_moments, take_step
 from ares.learner.ranks import Ranks
@@ -182,7 +183,7 @@ class Learner:
             for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
                 move_moments(optimizer, device)
 
-    def _optimizer_step(self, batch: DataProto, controller: BucketBeta | None, compares: bool) -> Means | None:
+    def _optimizer_step(self, batch: DataProto, controller: KLController | None, compares: bool) -> Means | None:
         """One step on one global batch; None when there is nothing to learn from or the gradient is not finite.
 
         `compares`: the old log-probs are the engine's, and these weights are those it sampled from.
@@ -226,7 +227,7 @@ class Learner:
             take_step(self.critic_optimizer, self._learning_rate(self.config.learner.critic_lr, self.optimizer_steps))
         if controller:
             (difficulty,) = batch.require("difficulty")
-            controller.update(bucket_means(bucket_totals(difficulty, row_kls)))
+            controller.update(BatchKL.of(row_kls, difficulty))
         return means
 
     def _idle_pass(self, part: MicroBatch) -> None:
@@ -248,7 +249,7 @@ class Learner:
     def _policy_terms(
         self,
         part: MicroBatch,
-        controller: BucketBeta | None,
+        controller: KLController | None,
         averaging: dict[str, Any],
         means: Means,
         compares: bool,
@@ -281,7 +282,7 @@ class Learner:
             return terms
         coefs = part["kl_coefs"]
         if controller:
-            betas = row_coefficients(controller.betas, *part.rows.require("difficulty"))
+            betas = controller.coefficients(*part.rows.require("difficulty"))
             coefs = coefs * torch.as_tensor(betas, dtype=coefs.dtype, device=self.device)[:, None]
         if kl.penalty == "full":
             # The exact KL is already a divergence: as "kl" against zero it passes through unchanged.
@@ -322,11 +323,10 @@ class Learner:
             checkpoints.whole(torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.learner.max_grad_norm))
         )
 
-    def _beta_controller(self, state: dict[str, Any] | None) -> BucketBeta | None:
-        if state is None:
-            return None
-        controller = bucket_beta(self.config.algorithm.kl)
-        controller.load_state_dict(state)
+    def _beta_controller(self, state: dict[str, Any] | None) -> KLController | None:
+        controller = loss_controller(self.config.algorithm.kl) if state is not None else None
+        if controller is not None and state is not None:
+            controller.load_state_dict(state)
         return controller
 
     def _sync_reference(self) -> None:

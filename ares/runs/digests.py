@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from ares.config import Config
+from ares.config import Config, extension_files
 from ares.data import Problems
 from ares.store import RunStore, StoreError
 
@@ -39,7 +39,11 @@ def run_files(config: Config) -> dict[Path, str]:
     path, colon, _ = config.reward.kind.rpartition(":")
     triggers = config.algorithm.entropy.trigger_tokens
     found = {Path(path): "reward.kind"} if colon else {}
-    return found | ({Path(triggers): "algorithm.entropy.trigger_tokens"} if triggers is not None else {})
+    return (
+        found
+        | extension_files(config)
+        | ({Path(triggers): "algorithm.entropy.trigger_tokens"} if triggers is not None else {})
+    )
 
 
 def model_digest(path: str) -> str:

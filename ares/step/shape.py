@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.difficulty import BUCKETS
 from algorithms.entropy import (
     entropy_percentile_thresholds,
     hwe_count,
@@ -18,16 +17,7 @@ from algorithms.entropy import (
 )
 from algorithms.estimators import AdvantageEstimator, RewardedBatch
 from algorithms.filtering import mask_truncated
-from algorithms.kl import (
-    TokenLevelAdaptiveKLController,
-    apply_kl_penalty,
-    bucket_means,
-    bucket_totals,
-    compute_kl,
-    row_coefficients,
-    second_chance,
-    token_coefficients,
-)
+from algorithms.kl import BatchKL, compute_kl, masked_kl, penalized_rewards, second_chance, token_coefficients
 from algorithms.losses import truncated_importance_weights
 from algorithms.protocol import DataProto
 from ares.config import ESTIMATORS, Config
@@ -98,7 +88,7 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     batch.batch["importance_weights"] = weights
     if config.algorithm.policy.old_log_probs == "learner":  # else the update measures it
         metrics |= mismatch
-    metrics |= state.metrics() | batch_metrics(batch, rewards, parts, scored, truncated)
+    metrics = state.metrics() | metrics | batch_metrics(batch, rewards, parts, scored, truncated)
     metrics |= {"reward/accuracy": mean_accuracy(batch, graded), "reward/unscored": float((~graded).sum())}
     batch.batch["response_mask"] = mask_truncated(batch.tensor("response_mask"), ~learnt.numpy())
     return metrics
@@ -154,51 +144,35 @@ def _at_last_token(rewards: np.ndarray, mask: Tensor) -> Tensor:
 def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
     """KL in the reward, or its coefficient per token for the loss; the controller sees the batch either way."""
     settings = config.algorithm.kl
+    scores = batch.batch["token_level_rewards"] = batch.tensor("token_level_scores")
     if settings.placement == "none":
-        batch.batch["token_level_rewards"] = batch.tensor("token_level_scores")
         return {}
+    difficulty, accuracy = batch.require("difficulty", "accuracy")
+    kl, row_kl = masked_kl(_token_kl(batch, config), batch.tensor("response_mask"))
+    seen = BatchKL.of(row_kl, difficulty)
+    coefficients = state.kl.coefficients(difficulty)
     if settings.placement == "reward":
-        (difficulty,) = batch.require("difficulty")
-        row_kl = _row_kl(batch, config)
-        means = bucket_means(bucket_totals(difficulty, row_kl))
-        _, metrics = apply_kl_penalty(batch, state.kl, settings.penalty)
-        return metrics | {f"bucket/{bucket}/kl": value for bucket, value in means.items()}
-    batch.batch["token_level_rewards"] = batch.tensor("token_level_scores")
-    (difficulty, accuracy) = batch.require("difficulty", "accuracy")
-    row_kl = _row_kl(batch, config)
-    totals = bucket_totals(difficulty, row_kl)
-    means = bucket_means(totals)
-    if isinstance(state.kl, TokenLevelAdaptiveKLController):
-        coefficients = row_coefficients(state.kl.kl_coefs, difficulty)
+        batch.batch["token_level_rewards"] = penalized_rewards(scores, coefficients, kl)
     else:
-        coefficients = np.full(len(batch), state.kl.kl_coef)
-    metrics = {"critic/kl": float(row_kl.mean()), "critic/kl_coef": float(coefficients.mean())}
-    metrics |= {f"bucket/{bucket}/kl": value for bucket, value in means.items()}
-    known = np.array([1.0 if value is None else value for value in accuracy], dtype=float)
-    coefficients = second_chance(coefficients, difficulty, known, settings.relax_wrong_easy)
-    batch.batch["kl_coefs"] = token_coefficients(
-        coefficients,
-        batch.tensor("hwe_mask"),
-        settings.relax_hwe,
-        settings.relax_scope,
-        config.algorithm.entropy.window,
-    )
-    if isinstance(state.kl, TokenLevelAdaptiveKLController):
-        state.kl.update(means, {b: int(count) for b, count in zip(BUCKETS, totals[1], strict=True) if count})
-    else:
-        state.kl.update(current_kl=metrics["critic/kl"], n_steps=len(batch))
+        known = np.array([1.0 if value is None else value for value in accuracy], dtype=float)
+        batch.batch["kl_coefs"] = token_coefficients(
+            second_chance(coefficients, difficulty, known, settings.relax_wrong_easy),
+            batch.tensor("hwe_mask"),
+            settings.relax_hwe,
+            settings.relax_scope,
+            config.algorithm.entropy.window,
+        )
+    metrics = seen.metrics(coefficients)
+    state.kl.update(seen)
     return metrics
 
 
-def _row_kl(batch: DataProto, config: Config) -> Tensor:
-    """Mean KL to the reference of each response (nats)."""
-    mask = batch.tensor("response_mask")
-    if config.algorithm.kl.penalty == "full":
-        kl = batch.tensor("exact_kl")
-    else:
-        old, reference = batch.tensor("old_log_probs"), batch.tensor("ref_log_probs")
-        kl = compute_kl(old, reference, config.algorithm.kl.penalty)
-    return (kl * mask).sum(1) / (mask.sum(1) + 1e-8)
+def _token_kl(batch: DataProto, config: Config) -> Tensor:
+    """KL to the reference of each response token [B, L] (nats)."""
+    penalty = config.algorithm.kl.penalty
+    if penalty == "full":
+        return batch.tensor("exact_kl")
+    return compute_kl(batch.tensor("old_log_probs"), batch.tensor("ref_log_probs"), penalty)
 
 
 def _advantages(batch: DataProto, counts: Tensor, config: Config) -> tuple[Tensor, Tensor]:

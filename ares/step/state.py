@@ -12,10 +12,10 @@ import pandas as pd
 
 from algorithms.difficulty import DifficultyTracker, difficulty_bucket
 from algorithms.entropy import ThresholdTracker
-from algorithms.kl import BucketBeta, KLController
-from ares.config import Config, KlKind
+from algorithms.kl_controllers import KLController
+from ares.config import Config
 from ares.data import Cursor
-from ares.learner import bucket_beta, kl_controller, plain
+from ares.learner import kl_controller, loss_controller, plain
 from ares.step.rewards import observe_tests, running_pass_rates
 from ares.step.slots import SECOND_TURN_SLOT
 from rewards.pass_rates import RunningPassRates
@@ -53,7 +53,7 @@ class RunState:
     difficulty: DifficultyTracker
     threshold: ThresholdTracker
     kl: KLController
-    beta: BucketBeta | None
+    beta: KLController | None
     cursor: Cursor
     tests: RunningPassRates | None = None
     counters: Counters = field(default_factory=Counters)
@@ -76,7 +76,7 @@ class RunState:
             ),
             threshold=ThresholdTracker(config.algorithm.entropy.threshold_ema),
             kl=kl_controller(kl),
-            beta=bucket_beta(kl) if kl.kind is KlKind.BUCKET_BETA else None,
+            beta=loss_controller(kl),
             cursor=Cursor(config.train.seed, train_size),
             tests=running_pass_rates(config),
         )

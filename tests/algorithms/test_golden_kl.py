@@ -1,20 +1,17 @@
 """KL estimators, penalties and controllers against numbers recorded from the original implementations."""
 
-import numpy as np
 import pytest
 import torch
 
-from algorithms.kl import (
+from algorithms.kl import BatchKL, compute_kl
+from algorithms.kl_controllers import BucketBeta
+from algorithms.protocol import DataProto
+from algorithms.published.kl import (
     AdaptiveKLController,
-    BucketBeta,
     FixedKLController,
     TokenLevelAdaptiveKLController,
     apply_kl_penalty,
-    bucket_means,
-    bucket_totals,
-    compute_kl,
 )
-from algorithms.protocol import DataProto
 
 
 def test_compute_kl(golden):
@@ -81,5 +78,7 @@ def test_bucket_beta(golden):
         targets = {name: params.get(f"kl_target_{name}", 0.01) for name in ("easy", "medium", "hard")}
         controller = BucketBeta(targets, **{ours: params[theirs] for theirs, ours in names.items() if theirs in params})
         for update, expected in zip(case["inputs"]["updates"], case["expected_beta"], strict=True):
-            controller.update(bucket_means(bucket_totals(update["difficulties"], np.array(update["seq_mean_kl"]))))
+            controller.update(
+                BatchKL.of(torch.tensor(update["seq_mean_kl"], dtype=torch.float64), update["difficulties"])
+            )
             assert controller.betas == pytest.approx(expected, abs=1e-9)

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 from algorithms import kl
 from algorithms.difficulty import BUCKETS
+from algorithms.kl import BatchKL
+from algorithms.kl_controllers import BucketBeta, FixedKL
 from algorithms.protocol import DataProto
+from algorithms.published import kl as published
+from algorithms.published.kl import TokenLevelAdaptiveKLController
 
 quick = settings(max_examples=50, deadline=None)
 seeds = st.integers(0, 2**31)
@@ -38,20 +42,15 @@ def penalty_batch(seed=0, rows=6, length=5, **extra):
 
 def controllers():
     return [
-        kl.FixedKLController(0.1),
-        kl.AdaptiveKLController(0.1, 0.05, 100),
-        kl.TokenLevelAdaptiveKLController(0.1, 0.05, 100, "compound"),
-        kl.TokenLevelAdaptiveKLController(0.1, 0.05, 100, "anchored"),
+        published.FixedKLController(0.1),
+        published.AdaptiveKLController(0.1, 0.05, 100),
+        TokenLevelAdaptiveKLController(0.1, 0.05, 100, "compound"),
+        TokenLevelAdaptiveKLController(0.1, 0.05, 100, "anchored"),
     ]
 
 
 def feed(controller, means, n=8):
-    if isinstance(controller, kl.BucketBeta):
-        controller.update(means)
-    elif isinstance(controller, kl.TokenLevelAdaptiveKLController):
-        controller.update(means, dict.fromkeys(means, n))
-    else:
-        controller.update(sum(means.values()), n)
+    controller.update(BatchKL(sum(means.values()), n, means, dict.fromkeys(means, n)))
 
 
 def test_in_the_loss_k1_has_no_expected_gradient_and_the_others_lead_to_the_reference():
@@ -73,7 +72,6 @@ def test_in_the_loss_k1_has_no_expected_gradient_and_the_others_lead_to_the_refe
     for kind in ("mse", "low_var_kl", "abs"):
         assert torch.cosine_similarity(gradient(kind), exact, dim=0) > 0.5
     torch.testing.assert_close(gradient("mse"), exact)
-
 
 
 @quick
@@ -113,11 +111,11 @@ def test_full_kl_wants_a_vocabulary_and_ignores_banned_tokens():
 
 
 @pytest.mark.parametrize("kind", ["kl", "abs", "mse", "low_var_kl"])
-@pytest.mark.parametrize("controller", [kl.FixedKLController(0.0), kl.TokenLevelAdaptiveKLController(0.0, 0.1)])
+@pytest.mark.parametrize("controller", [published.FixedKLController(0.0), TokenLevelAdaptiveKLController(0.0, 0.1)])
 def test_a_coefficient_of_zero_leaves_the_scores(kind, controller):
     data = penalty_batch()
     scores = data.batch["token_level_scores"].clone()
-    data, _ = kl.apply_kl_penalty(data, controller, kind)
+    data, _ = published.apply_kl_penalty(data, controller, kind)
     assert torch.equal(data.batch["token_level_rewards"], scores)
 
 
@@ -125,8 +123,8 @@ def test_a_token_level_controller_gives_each_row_its_buckets_coefficient():
     """`token_adaptive` crashes in the published code, which has one `kl_coef` where this controller has three."""
     data = penalty_batch()
     coefs = {"easy": 0.1, "medium": 0.2, "hard": 0.4}
-    controller = kl.TokenLevelAdaptiveKLController(coefs, 0.5, mode="anchored")
-    data, metrics = kl.apply_kl_penalty(data, controller)
+    controller = TokenLevelAdaptiveKLController(coefs, 0.5, mode="anchored")
+    data, metrics = published.apply_kl_penalty(data, controller)
     difference = kl.compute_kl(data.batch["old_log_probs"], data.batch["ref_log_probs"]) * data.batch["response_mask"]
     expected = data.batch["token_level_scores"] - torch.tensor([0.1, 0.2, 0.4] * 2)[:, None] * difference
     torch.testing.assert_close(data.batch["token_level_rewards"], expected)
@@ -140,7 +138,7 @@ def test_a_token_level_controller_gives_each_row_its_buckets_coefficient():
 def test_padding_never_reaches_the_rewards():
     data = penalty_batch()
     data.batch["old_log_probs"][:, -1] = math.nan
-    data, metrics = kl.apply_kl_penalty(data, kl.FixedKLController(0.1), "low_var_kl")
+    data, metrics = published.apply_kl_penalty(data, published.FixedKLController(0.1), "low_var_kl")
     assert data.batch["token_level_rewards"].isfinite().all()
     assert math.isfinite(metrics["critic/kl"])
 
@@ -148,17 +146,17 @@ def test_padding_never_reaches_the_rewards():
 def test_full_kl_in_the_reward_reads_the_vocabulary_fields():
     own, ref = (torch.log_softmax(logprobs(s, 6, 5, 9), -1) for s in (5, 6))
     data = penalty_batch(old_vocab_log_probs=own, ref_vocab_log_probs=ref)
-    data, _ = kl.apply_kl_penalty(data, kl.FixedKLController(1.0), "full")
+    data, _ = published.apply_kl_penalty(data, published.FixedKLController(1.0), "full")
     expected = data.batch["token_level_scores"] - kl.compute_kl(own, ref, "full") * data.batch["response_mask"]
     torch.testing.assert_close(data.batch["token_level_rewards"], expected)
     with pytest.raises(ValueError, match="'old_vocab_log_probs' is missing"):
-        kl.apply_kl_penalty(penalty_batch(), kl.FixedKLController(1.0), "full")
+        published.apply_kl_penalty(penalty_batch(), published.FixedKLController(1.0), "full")
 
 
 @quick
 @given(st.floats(0.001, 2), st.floats(0.01, 1), st.sampled_from(BUCKETS))
 def test_lambda_rises_above_the_target(error, target, bucket):
-    controller = kl.TokenLevelAdaptiveKLController(0.1, target, mode="anchored")
+    controller = TokenLevelAdaptiveKLController(0.1, target, mode="anchored")
     controller.update({bucket: target + error}, {bucket: 3})
     assert controller.lambdas[bucket] > 1
     assert [controller.lambdas[b] for b in BUCKETS if b != bucket] == [1.0, 1.0]
@@ -166,14 +164,14 @@ def test_lambda_rises_above_the_target(error, target, bucket):
 
 def test_anchored_coefficients_neither_explode_nor_lock_at_zero():
     """500 updates of KL 0.5 above a target of 0.1; 100 below a target of 2 and 100 above it."""
-    compound, anchored = (kl.TokenLevelAdaptiveKLController(0.01, 0.1, mode=mode) for mode in ("compound", "anchored"))
+    compound, anchored = (TokenLevelAdaptiveKLController(0.01, 0.1, mode=mode) for mode in ("compound", "anchored"))
     for _ in range(500):
         compound.update({"easy": 0.6}, {"easy": 1})
         anchored.update({"easy": 0.6}, {"easy": 1})
     assert compound.kl_coefs["easy"] > 1e100
     assert anchored.kl_coefs["easy"] == pytest.approx(0.01 * (1 + 500 * 0.01 * 0.5))
 
-    compound, anchored = (kl.TokenLevelAdaptiveKLController(0.01, 2.0, mode=mode) for mode in ("compound", "anchored"))
+    compound, anchored = (TokenLevelAdaptiveKLController(0.01, 2.0, mode=mode) for mode in ("compound", "anchored"))
     for _ in range(100):
         compound.update({"easy": 0.0}, {"easy": 1})
         anchored.update({"easy": 0.0}, {"easy": 1})
@@ -186,7 +184,7 @@ def test_anchored_coefficients_neither_explode_nor_lock_at_zero():
 
 def test_a_controller_copies_what_it_is_given():
     coefs, targets = ({"easy": 0.1, "medium": 0.1, "hard": 0.1} for _ in range(2))
-    controller = kl.TokenLevelAdaptiveKLController(coefs, targets)
+    controller = TokenLevelAdaptiveKLController(coefs, targets)
     controller.update({"easy": 5.0}, {})
     assert coefs == {"easy": 0.1, "medium": 0.1, "hard": 0.1}
     coefs["easy"] = targets["easy"] = 9.0
@@ -197,9 +195,9 @@ def test_a_controller_copies_what_it_is_given():
 @given(st.lists(kls, min_size=1, max_size=8), st.integers(0, 8))
 def test_round_trip_in_the_middle_changes_nothing(steps, cut):
     for straight, first, second in zip(
-        [*controllers(), kl.BucketBeta(interval=2)],
-        [*controllers(), kl.BucketBeta(interval=2)],
-        [*controllers(), kl.BucketBeta(interval=2)],
+        [*controllers(), BucketBeta(interval=2)],
+        [*controllers(), BucketBeta(interval=2)],
+        [*controllers(), BucketBeta(interval=2)],
         strict=True,
     ):
         for means in steps:
@@ -213,13 +211,26 @@ def test_round_trip_in_the_middle_changes_nothing(steps, cut):
         assert second.metrics() == straight.metrics()
 
 
-@pytest.mark.parametrize("controller", [*controllers(), kl.BucketBeta()])
+@pytest.mark.parametrize(("told", "seen"), list(zip(controllers(), controllers(), strict=True)))
+def test_the_published_update_is_the_loops(told, seen):
+    """Numbers in the published form, and the same batch as the loop tells it, leave a controller in the same state."""
+    rows, difficulty = torch.tensor([0.3, 0.1, 0.2]), ["easy", "hard", "easy"]
+    batch = BatchKL.of(rows, difficulty)
+    per_bucket = isinstance(told, TokenLevelAdaptiveKLController)
+    told.update(*((batch.buckets, batch.bucket_rows) if per_bucket else (batch.mean, 3)))
+    seen.update(batch)
+    assert told.state_dict() == seen.state_dict()
+    assert batch.buckets == pytest.approx({"easy": 0.25, "hard": 0.1})
+    assert batch.bucket_rows == {"easy": 2, "hard": 1}
+
+
+@pytest.mark.parametrize("controller", [*controllers(), BucketBeta()])
 def test_nan_and_unknown_buckets_are_errors_and_change_nothing(controller):
     before = controller.state_dict()
-    if not isinstance(controller, kl.FixedKLController):
+    if not isinstance(controller, FixedKL):
         with pytest.raises(ValueError, match="'other'"):
             feed(controller, {"easy": 0.1, "other": 1.0})
-    if type(controller) is not kl.FixedKLController:
+    if type(controller) is not published.FixedKLController:
         with pytest.raises(ValueError, match="nan"):
             feed(controller, {"easy": 0.1, "hard": math.nan})
     assert controller.state_dict() == before
@@ -232,43 +243,43 @@ def test_nan_and_unknown_buckets_are_errors_and_change_nothing(controller):
 
 def test_missing_buckets_are_errors():
     with pytest.raises(ValueError, match="missing buckets"):
-        kl.TokenLevelAdaptiveKLController({"easy": 0.1}, 0.1)
-    state = kl.TokenLevelAdaptiveKLController(0.1, 0.1).state_dict()
+        TokenLevelAdaptiveKLController({"easy": 0.1}, 0.1)
+    state = TokenLevelAdaptiveKLController(0.1, 0.1).state_dict()
     del state["lambdas"]["hard"]
     with pytest.raises(ValueError, match="missing buckets"):
-        kl.TokenLevelAdaptiveKLController(0.1, 0.1).load_state_dict(state)
+        TokenLevelAdaptiveKLController(0.1, 0.1).load_state_dict(state)
 
 
 def test_get_kl_controller():
     settings_ = {"kl_coef": 0.1, "kl_target": 0.2, "kl_horizon": 100, "kl_mode": "anchored"}
     kinds = {
-        "fixed": kl.FixedKLController,
-        "adaptive": kl.AdaptiveKLController,
-        "token_adaptive": kl.TokenLevelAdaptiveKLController,
+        "fixed": published.FixedKLController,
+        "adaptive": published.AdaptiveKLController,
+        "token_adaptive": TokenLevelAdaptiveKLController,
     }
     for kind, expected in kinds.items():
-        assert type(kl.get_kl_controller(SimpleNamespace(kl_type=kind, **settings_))) is expected
-    assert kl.get_kl_controller(SimpleNamespace(kl_type="fixed", kl_coef=0.3)).kl_coef == 0.3
+        assert type(published.get_kl_controller(SimpleNamespace(kl_type=kind, **settings_))) is expected
+    assert published.get_kl_controller(SimpleNamespace(kl_type="fixed", kl_coef=0.3)).kl_coef == 0.3
     with pytest.raises(ValueError, match="'adaptve'"):
-        kl.get_kl_controller(SimpleNamespace(kl_type="adaptve", **settings_))
+        published.get_kl_controller(SimpleNamespace(kl_type="adaptve", **settings_))
     with pytest.raises(ValueError, match="token_adaptive"):
-        kl.get_kl_controller(SimpleNamespace(kl_type="fixed", kl_coef={"easy": 0.1}))
+        published.get_kl_controller(SimpleNamespace(kl_type="fixed", kl_coef={"easy": 0.1}))
 
 
 def test_bucket_beta_is_the_same_however_the_batch_is_spread_over_ranks():
     """In the published code each rank adapts its own β from its own rows, and the ranks drift apart."""
     generator = np.random.default_rng(0)
-    whole, ranks = kl.BucketBeta(interval=1), [kl.BucketBeta(interval=1) for _ in range(2)]
+    whole, ranks = BucketBeta(interval=1), [BucketBeta(interval=1) for _ in range(2)]
     for _ in range(20):
         difficulty = np.array(BUCKETS, dtype=object)[generator.integers(0, 3, 12)]
         values = generator.random(12) * 0.1
-        whole.update(kl.bucket_means(kl.bucket_totals(difficulty, values)))
+        whole.update(BatchKL.of(torch.tensor(values), difficulty))
         parts = [kl.bucket_totals(difficulty[part], values[part]) for part in (slice(0, 5), slice(5, 12))]
         for rank in ranks:
-            rank.update(kl.bucket_means(sum(parts)))
+            rank.update(BatchKL(0.0, 12, kl.bucket_means(sum(parts)), {}))
     assert ranks[0].betas == ranks[1].betas
     assert ranks[0].betas == pytest.approx(whole.betas, rel=1e-12)
-    assert whole.betas != kl.BucketBeta().betas
+    assert whole.betas != BucketBeta().betas
 
 
 def test_hwe_tokens_get_the_relaxed_coefficient():

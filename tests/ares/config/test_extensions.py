@@ -139,7 +139,7 @@ def test_reading_a_run_back_executes_nothing(file: Path) -> None:
     file.write_text("raise RuntimeError('executed')")
     read = from_dict(stored, "run.json")
     assert read.algorithm.advantage.settings == {"factor": 0.5}
-    assert extension_files(read) == [file]
+    assert extension_files(read) == {file: "algorithm.advantage.estimator"}
 
 
 def test_a_changed_file_is_executed_anew(file: Path) -> None:
@@ -149,8 +149,8 @@ def test_a_changed_file_is_executed_anew(file: Path) -> None:
 
 
 def test_only_files_of_the_user_are_listed(file: Path) -> None:
-    assert extension_files(load("tiny-math")) == []
-    assert extension_files(estimator(f"{file}:Halved")) == [file]
+    assert extension_files(load("tiny-math")) == {}
+    assert extension_files(estimator(f"{file}:Halved")) == {file: "algorithm.advantage.estimator"}
 
 
 @pytest.mark.parametrize(

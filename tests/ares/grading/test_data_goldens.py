@@ -146,9 +146,7 @@ def test_the_math_grader_compares_with_one_answer(answer: Any, refused: bool, tm
     problems = loaded([{"id": "sum", "prompt": "a", "answer": answer}], "jsonl", tmp_path)
     check_answers(RewardConfig(kind="own.py:f"), problems)
     if refused:
-        with pytest.raises(
-            DataError, match=r"problem 'sum': reward\.kind=math compares with one answer, this is "
-        ):
+        with pytest.raises(DataError, match=r"problem 'sum': reward\.kind=math compares with one answer, this is "):
             check_answers(RewardConfig(), problems)
     else:
         check_answers(RewardConfig(), problems)

@@ -7,10 +7,11 @@ import torch
 from safetensors.torch import load_file
 
 from algorithms.protocol import DataProto
+from ares.learner.kl_controllers import loss_controller
 from ares.learner.learner import Learner, UpdateResult
 from ares.step.collate import as_sampled, to_batch
 from ares.step.shape import shape
-from ares.step.state import RunState, bucket_beta
+from ares.step.state import RunState
 from tests.ares.builders import PAD, config, experienced, rows, shaped
 
 ACCURACIES: list[list[float | None]] = [[1, 0, 0, 1], [0, 0, 1, 0]]
@@ -410,7 +411,7 @@ def with_kl(of: Learner, distance: float) -> DataProto:
 def test_the_beta_controller_moves_with_the_kl_of_each_bucket() -> None:
     trained = learner(*BETA)
     batch = with_kl(trained, 1.0)
-    before = bucket_beta(trained.config.algorithm.kl).state_dict()
+    before = loss_controller(trained.config.algorithm.kl).state_dict()
     after = trained.update(batch, before).beta
     assert after is not None
     shown = set(batch.non_tensor_batch["difficulty"])
@@ -427,7 +428,7 @@ def test_the_beta_scales_the_kl_loss() -> None:
     losses = {}
     for factor in (1.0, 3.0):
         trained = learner(*BETA)
-        state = bucket_beta(trained.config.algorithm.kl).state_dict()
+        state = loss_controller(trained.config.algorithm.kl).state_dict()
         state["betas"] = dict.fromkeys(state["betas"], factor)
         losses[factor] = trained.update(with_kl(trained, 1.0), state).metrics["actor/kl_loss"]
     assert losses[3.0] == pytest.approx(3 * losses[1.0], rel=1e-5)
@@ -437,5 +438,5 @@ def test_a_skipped_update_does_not_move_the_beta_controller() -> None:
     trained = learner(*BETA)
     batch = with_kl(trained, 1.0)
     batch.batch["advantages"][0, 0] = math.nan
-    before = bucket_beta(trained.config.algorithm.kl).state_dict()
+    before = loss_controller(trained.config.algorithm.kl).state_dict()
     assert trained.update(batch, before).beta == before

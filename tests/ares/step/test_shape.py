@@ -241,12 +241,13 @@ def test_each_bucket_has_its_coefficient_as_it_was_before_the_batch(placement: s
 
 def test_the_adaptive_coefficient_follows_the_batchs_kl_in_either_place() -> None:
     for placement in ("loss", "reward"):
-        _, _, state = shaped(
+        _, metrics, state = shaped(
             "algorithm.kl={kind: adaptive, penalty: abs, coef: 0.1, target: 0.1, horizon: 100}",
             f"algorithm.kl.placement={placement}",
             kl=0.2,
         )
         assert state.kl.state_dict() == {"kl_coef": pytest.approx(0.1 * (1 + 0.2 * 12 / 100))}
+        assert metrics["critic/kl_coef"] == 0.1  # as it was for this batch
 
 
 def test_hwe_tokens_have_a_relaxed_coefficient() -> None:

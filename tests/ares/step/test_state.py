@@ -4,8 +4,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from algorithms.kl import AdaptiveKLController, FixedKLController, TokenLevelAdaptiveKLController
-from ares.step.state import Counters, Evaluation, RunState, bucket_beta
+from algorithms.kl import BatchKL
+from algorithms.kl_controllers import AdaptiveKL, DualAscentKL, FixedKL
+from ares.learner import loss_controller
+from ares.step.state import Counters, Evaluation, RunState
 from tests.ares.builders import config
 
 KINDS = ("fixed", "adaptive", "token_adaptive", "bucket_beta")
@@ -31,12 +33,10 @@ def moved(kind: str) -> RunState:
         pd.Series([3.0, 4.0, 5.0, 8.0, 1.0, 0.0]).to_numpy(),
     )
     found.threshold.update([1.0, 2.5])
-    if isinstance(found.kl, TokenLevelAdaptiveKLController):
-        found.kl.update({"easy": 0.5, "hard": 0.0}, {"easy": 1, "hard": 1})
-    else:
-        found.kl.update(current_kl=0.5, n_steps=100)
+    seen = BatchKL(0.5, 100, {"easy": 0.5, "hard": 0.0}, {"easy": 1, "hard": 1})
+    found.kl.update(seen)
     if found.beta is not None:
-        found.beta.update({"easy": 0.5})
+        found.beta.update(seen)
     found.cursor.take(13, {2}.__contains__)
     found.counters = Counters(1, 2, 3, 4, 5, 6)
     found.evaluations = [Evaluation(0, 0.25, 10.0), Evaluation(5, 0.5, 12.0)]
@@ -46,10 +46,10 @@ def moved(kind: str) -> RunState:
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("fixed", FixedKLController),
-        ("adaptive", AdaptiveKLController),
-        ("token_adaptive", TokenLevelAdaptiveKLController),
-        ("bucket_beta", FixedKLController),
+        ("fixed", FixedKL),
+        ("adaptive", AdaptiveKL),
+        ("token_adaptive", DualAscentKL),
+        ("bucket_beta", FixedKL),
     ],
 )
 def test_the_configured_controller_is_built(kind: str, expected: type) -> None:
@@ -68,12 +68,12 @@ def test_the_controllers_have_the_configured_numbers() -> None:
     )
     assert found.difficulty.alpha_entropy_dict == {"easy": 0.1, "medium": 0.2, "hard": 0.3}
     assert (found.difficulty.alpha_lr, found.difficulty.target_mode) == (0.5, "previous")
-    assert isinstance(found.kl, TokenLevelAdaptiveKLController)
+    assert isinstance(found.kl, DualAscentKL)
     assert found.kl.kl_coefs == {"easy": 1.0, "medium": 2.0, "hard": 3.0}
     assert (found.kl.target_kls["hard"], found.kl.mode) == (0.7, "compound")
     assert found.threshold.decay == 0.25
     assert (found.cursor.seed, found.cursor.size) == (9, 10)
-    beta = bucket_beta(config("algorithm.kl={kind: bucket_beta, beta_interval: 3, target: 0.2}").algorithm.kl)
+    beta = loss_controller(config("algorithm.kl={kind: bucket_beta, beta_interval: 3, target: 0.2}").algorithm.kl)
     assert (beta.interval, beta.target_kls["easy"]) == (3, 0.2)
 
 

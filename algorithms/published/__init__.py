@@ -1,0 +1,1 @@
+"""The signatures that published code has, thin over the functions that the training loop calls."""

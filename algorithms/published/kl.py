@@ -1,0 +1,112 @@
+"""KL controllers and penalty with the signatures of the published code (verl, ARES).
+
+Thin: the same controllers and functions as in the training loop, told of a batch by numbers instead of a `BatchKL`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from algorithms.kl import BatchKL, KLKind, compute_kl, masked_kl, penalized_rewards
+from algorithms.kl_controllers import AdaptiveKL, DualAscentKL, FixedKL, KLController, KLMode
+from algorithms.protocol import DataProto
+
+
+class FixedKLController(FixedKL):
+    """A KL coefficient that never changes."""
+
+    def __init__(self, init_kl_coef: float) -> None:
+        super().__init__(init_kl_coef)
+
+    def update(self, current_kl: BatchKL | float, n_steps: int = 0) -> None:
+        """Nothing to adapt."""
+
+
+class AdaptiveKLController(AdaptiveKL):
+    """One coefficient that follows a KL target."""
+
+    def __init__(self, init_kl_coef: float, target_kl: float, horizon: float) -> None:
+        super().__init__(init_kl_coef, target_kl, horizon)
+
+    def update(self, current_kl: BatchKL | float, n_steps: int = 0) -> None:
+        """current_kl in nats, n_steps sequences. Raises ValueError if current_kl is not finite."""
+        super().update(current_kl if isinstance(current_kl, BatchKL) else BatchKL(current_kl, n_steps, {}, {}))
+
+
+class TokenLevelAdaptiveKLController(DualAscentKL):
+    """A coefficient per difficulty bucket by dual ascent; as published, it compounds."""
+
+    def __init__(
+        self,
+        init_kl_coefs: float | Mapping[str, float],
+        target_kls: float | Mapping[str, float],
+        horizon: float = 10000.0,
+        mode: KLMode = "compound",
+    ) -> None:
+        """horizon: part of the published signature; dual ascent does not use it."""
+        super().__init__(init_kl_coefs, target_kls, mode)
+
+    def update(self, current_kls: BatchKL | Mapping[str, float], n_steps: Mapping[str, int] | None = None) -> None:
+        """Mean KL (nats) of each bucket the batch shows; other buckets keep their λ. n_steps: sequences per bucket."""
+        if not isinstance(current_kls, BatchKL):
+            current_kls = BatchKL(0.0, 0, current_kls, n_steps or {})
+        super().update(current_kls)
+
+
+class KLSettings(Protocol):
+    """What `get_kl_controller` reads; a setting that the chosen type does not need is not touched."""
+
+    kl_type: str
+    kl_coef: float | Mapping[str, float]
+    kl_target: float | Mapping[str, float]
+    kl_horizon: float
+    kl_mode: KLMode
+
+
+def get_kl_controller(config: KLSettings) -> KLController:
+    """The controller that `config.kl_type` names: "fixed", "adaptive" or "token_adaptive". Raises ValueError otherwise.
+
+    "token_adaptive" takes kl_coef and kl_target as one number for all buckets or as one per bucket.
+    """
+    if config.kl_type == "token_adaptive":
+        return TokenLevelAdaptiveKLController(config.kl_coef, config.kl_target, config.kl_horizon, config.kl_mode)
+    if config.kl_type not in ("fixed", "adaptive"):
+        raise ValueError(f"unknown KL controller {config.kl_type!r} (one of fixed, adaptive, token_adaptive)")
+    if isinstance(config.kl_coef, Mapping):
+        raise ValueError(
+            f"KL controller {config.kl_type!r} has one coefficient; kl_coef per bucket needs token_adaptive"
+        )
+    if config.kl_type == "fixed":
+        return FixedKLController(config.kl_coef)
+    if isinstance(config.kl_target, Mapping):
+        raise ValueError("KL controller 'adaptive' has one target; kl_target per bucket needs token_adaptive")
+    return AdaptiveKLController(config.kl_coef, config.kl_target, config.kl_horizon)
+
+
+def apply_kl_penalty(
+    data: DataProto, kl_ctrl: KLController, kl_penalty: KLKind = "kl"
+) -> tuple[DataProto, dict[str, float]]:
+    """KL as a penalty in the reward (Ziegler et al., arXiv 1909.08593, eq. 2); then the controller updates.
+
+    token_level_rewards = token_level_scores − coef·KL(old ‖ ref)·mask. Needs token_level_scores, old_log_probs,
+    ref_log_probs, response_mask [B, L] and, for a controller per bucket, `difficulty`; "full" reads
+    old_vocab_log_probs and ref_vocab_log_probs [B, L, V] instead of the two log-prob fields.
+    Returns the same `data` with token_level_rewards written, and metrics (nats): critic/kl, critic/kl_coef as it was
+    for this batch, and what the controller says, as it was too.
+    """
+    kind = "vocab_log_probs" if kl_penalty == "full" else "log_probs"
+    token_kl = compute_kl(data.tensor(f"old_{kind}"), data.tensor(f"ref_{kind}"), kl_penalty)
+    kl, row_kl = masked_kl(token_kl, data.tensor("response_mask"))
+    if "difficulty" in data.non_tensor_batch:
+        (difficulty,) = data.require("difficulty")
+        seen = BatchKL.of(row_kl, difficulty)
+    else:
+        difficulty, seen = np.full(len(data), None), BatchKL(float(row_kl.mean()), len(data), {}, {})
+    coefficients = kl_ctrl.coefficients(difficulty)
+    data.batch["token_level_rewards"] = penalized_rewards(data.tensor("token_level_scores"), coefficients, kl)
+    metrics = kl_ctrl.metrics() | seen.metrics(coefficients)
+    kl_ctrl.update(seen)
+    return data, metrics
