@@ -70,8 +70,7 @@ class LanguageModel:
 
     def frozen(self) -> Self:
         """The same as a reference that is never trained, kept in the type it computes in."""
-        self.model.eval().requires_grad_(False)
-        self.model.to(self.compute_dtype)
+        freeze(self.model, self.compute_dtype)
         return self
 
     def token_log_probs(self, batch: Any, temperature: float) -> TokenLogProbs:
@@ -231,6 +230,16 @@ def from_pretrained(kind: Any, config: ModelConfig) -> Any:
         raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
     shorten_backward(model)
     return model
+
+
+def freeze(model: nn.Module, dtype: torch.dtype) -> None:
+    """Make a model one that is never trained, its parameters in a type, in place.
+
+    Buffers stay as they are: rotary frequencies in bfloat16 turn position 1,000 by an angle that is wrong by a radian.
+    """
+    model.eval().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
 
 
 def without_dropout(settings: PretrainedConfig) -> PretrainedConfig:

@@ -18,7 +18,7 @@ from algorithms.keys import derive_seed
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import ModelConfig
-from ares.models.causal import ModelError, TokenLogProbs, without_dropout
+from ares.models.causal import ModelError, TokenLogProbs, freeze, without_dropout
 from ares.models.packing import RowSizes, micro_batches
 
 PER_ITERATION = "iteration_"
@@ -64,8 +64,7 @@ class MaskedLanguageModel:
 
     def frozen(self) -> "MaskedLanguageModel":
         """The same as a reference that is never trained, kept in the type it computes in."""
-        self.model.eval().requires_grad_(False)
-        self.model.to(self.compute_dtype)
+        freeze(self.model, self.compute_dtype)
         return self
 
     def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:

@@ -1,0 +1,132 @@
+"""Model families as the tests meet them: their published architecture at a tiny size, random weights in a directory.
+
+Covered: the table of families, directories that `from_pretrained` reads, batches of rows of any length, and what plain
+transformers says of such rows, one at a time. Not covered: what is tested of them (test_families.py).
+"""
+
+import functools
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ares.config.run import ModelConfig
+
+VOCABULARY = 320
+SIZE = {
+    "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 4096,
+    "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0, "tie_word_embeddings": False,
+}  # fmt: skip
+CPU = torch.device("cpu")
+
+torch.set_num_threads(1)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A published architecture: transformers' model type, and what differs from SIZE."""
+
+    model_type: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+WINDOW = 64
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+
+CAUSAL: dict[str, Family] = {
+    "Llama": Family("llama"),
+    "Llama 3 rope": Family("llama", {"rope_parameters": {
+        "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 512}}),
+    "Qwen2": Family("qwen2", {"tie_word_embeddings": True}),
+    "Qwen2 with a window": Family("qwen2", {
+        "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}),
+    "Qwen2 with yarn": Family("qwen2", {"rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 512}}),
+    "Qwen3": Family("qwen3"),
+    "Mistral": Family("mistral", {"sliding_window": WINDOW}),
+    "Gemma 3": Family("gemma3_text", {"sliding_window": WINDOW, "query_pre_attn_scalar": 16, "layer_types": [
+        "sliding_attention", "full_attention"], "tie_word_embeddings": True}),
+    "Phi": Family("phi", {"partial_rotary_factor": 0.5}),
+    "Phi-3": Family("phi3", {"sliding_window": WINDOW}),
+    "OLMo": Family("olmo"),
+    "OLMo 2": Family("olmo2"),
+    "OLMo 3": Family("olmo3", {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}),
+    "GPT-NeoX": Family("gpt_neox", {"rotary_pct": 0.25}),
+    "Qwen2-MoE": Family("qwen2_moe", EXPERTS | {"shared_expert_intermediate_size": 64, "decoder_sparse_step": 1}),
+    "Qwen3-MoE": Family("qwen3_moe", EXPERTS | {"decoder_sparse_step": 1}),
+    "GLM-4-MoE": Family("glm4_moe", {
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_shared_experts": 1,
+        "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}),
+}  # fmt: skip
+"""Families whose every row must come out as plain transformers has it."""
+
+
+def build(family: Family, folder: Path, seed: int = 0, **more: Any) -> Path:
+    """Write a model of random weights. They are wide enough for positions and neighbours to matter in every logit."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        config = AutoConfig.for_model(family.model_type, **SIZE | family.settings | more)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        with torch.no_grad():
+            widen(model)
+    model.save_pretrained(folder)
+    return folder
+
+
+SHARP = ("q_proj", "k_proj", "q_norm", "k_norm", "qkv_proj", "query_key_value")
+"""What makes attention look at few tokens instead of the mean of all, so that their positions matter."""
+
+
+def widen(model: Any) -> None:
+    """Matrices of unit gain, sharp attention, vectors and persistent buffers that are not what they were made as."""
+    for name, parameter in model.named_parameters():
+        if parameter.ndim > 1:
+            parameter.normal_(0, parameter.shape[-1] ** -0.5)
+        else:
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+        if any(part in name for part in SHARP):
+            parameter.mul_(2.0)
+    stored = model.state_dict()
+    for name, buffer in model.named_buffers():
+        if name in stored:
+            buffer.normal_(0, 0.2)
+
+
+def settings(folder: Path, **more: Any) -> ModelConfig:
+    return ModelConfig(path=str(folder), **more)
+
+
+def random_rows(prompts: list[int], responses: list[list[int]], seed: int = 0) -> TensorDict:
+    """Rows of random tokens: a prompt of each length, and for each of them responses of these lengths."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = functools.partial(torch.randint, 3, VOCABULARY, generator=generator)
+    width, length = max(prompts), max(map(max, responses))
+    columns: dict[str, list[Tensor]] = {"prompts": [], "responses": [], "attention_mask": [], "response_mask": []}
+    for prompt_length, group in zip(prompts, responses, strict=True):
+        prompt = drawn((prompt_length,))
+        for response_length in group:
+            pad, answered = width - prompt_length, torch.arange(length) < response_length
+            columns["prompts"].append(torch.nn.functional.pad(prompt, (pad, 0)))
+            columns["responses"].append(torch.where(answered, drawn((length,)), 0))
+            columns["attention_mask"].append(torch.cat([torch.arange(width) >= pad, answered]).long())
+            columns["response_mask"].append(answered.long())
+    return TensorDict({name: torch.stack(values) for name, values in columns.items()}, [len(columns["prompts"])])
+
+
+def naive(model: Any, batch: TensorDict, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-probs and entropies of the response tokens from the model's own logits, one unpadded row at a time."""
+    log_probs, entropies = [], []
+    for row in range(len(batch)):
+        prompt = int(batch["attention_mask"][row, : batch["prompts"].shape[1]].sum())
+        ids = torch.cat([batch["prompts"][row], batch["responses"][row]])[batch["attention_mask"][row].bool()]
+        logits = model(input_ids=ids[None], use_cache=False).logits[0, prompt - 1 : -1].float() / temperature
+        found = torch.log_softmax(logits, -1)
+        log_probs.append(found.gather(-1, ids[prompt:, None])[:, 0])
+        entropies.append(-(found.exp() * found).sum(-1))
+    return torch.cat(log_probs), torch.cat(entropies)
