@@ -30,7 +30,7 @@ from ares.grading import check_answers
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.run import Run, Step, identity_of, read_config, runs_directory
 from ares.store import RunStore, StoreError
-from ares.workers import Cluster
+from ares.workers import Cluster, check_engine
 
 DEFAULT_K = (1, 4, 8)
 CONFIDENCE = 0.95
@@ -95,6 +95,7 @@ class Evaluation(Step):
     def open(cls, request: EvaluationRequest) -> "Evaluation":
         """Check everything that can be checked. Raises ConfigError, DataError or StoreError, nothing being spent."""
         config, weights_of, version, weights = _policy(request)
+        check_engine(config)
         data = request.data or config.data.validation
         if data is None:
             raise ConfigError("There are no held-out problems in the settings: name a data set with --data")
@@ -120,8 +121,8 @@ class Evaluation(Step):
         _check_same(store, description)
         identity = identity_of(config, {"train": problems.digest(), "model": weights})
         run = Run(config, store, tokenizer, problems, problems, identity)
-        # A run's weights are replayed with its own settings, from its own folder.
-        run.cluster = Cluster(read_config(weights_of) if weights_of.exists() else config, weights_of)
+        # A run's weights are replayed with its own settings, from its own folder; engines are given these here.
+        run.cluster = Cluster(read_config(weights_of) if weights_of.exists() else config, weights_of, config)
         run.grader.start()
         return cls(request, run, version, description | {"source": data, "overlong": problems.overlong})
 

@@ -55,10 +55,11 @@ class Begun:
 
 
 class Cluster:
-    """Learner and engine of one run."""
+    """Learner and engine of one run. `sampling`: the engines' settings, where they are not the learner's."""
 
-    def __init__(self, config: Config, store: RunStore) -> None:
+    def __init__(self, config: Config, store: RunStore, sampling: Config | None = None) -> None:
         self.config = config
+        self.sampling = sampling or config
         self.store = store
         self._learner: LearnerGroup | None = None
         self._learner_version: int | None = None
@@ -322,7 +323,7 @@ class Cluster:
         )
 
     def _start_engine(self) -> EngineGroup:
-        settings = self.config.model_dump(mode="json")
+        settings = self.sampling.model_dump(mode="json")
         return EngineGroup(
             [
                 ray.remote(EngineActor)

@@ -23,7 +23,7 @@ from ares.store.store import RunStore
 from ares.workers.actors import EngineActor
 from tests.ares.builders import END, config, requests
 from tests.ares.workers.test_cluster import assert_same_samples
-from tests.short_runs import metric_history, train
+from tests.short_runs import ares, metric_history, train
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
 CONFIG = config("rollout.engine=vllm", "data.max_prompt_length=300", "rollout.max_response_length=24")
@@ -200,6 +200,19 @@ def test_a_profile_trains_with_vllm(tmp_path: Path) -> None:
     differences = [metric_history(tmp_path, "run")["mismatch/logprob_diff_max", step] for step in (1, 2)]
     assert all(0 < value < 1e-4 for (value,) in differences)
     assert RunStore(tmp_path / "run").committed_steps() == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_an_evaluation_may_answer_at_greater_length_than_the_run_did(tmp_path: Path) -> None:
+    short = ["rollout.engine=vllm", "train.steps=1", "validation.max_prompts=2", "rollout.max_response_length=4"]
+    assert train(tmp_path, "run", *short) == 0
+    asked = ["eval", "run", "--step", "0", "-n", "2", "--max-problems", "4", "rollout.max_response_length=64"]
+    ended = ares(tmp_path, *asked)
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
+    (samples,) = tmp_path.glob("run/evals/*/samples.parquet")
+    lengths = pd.read_parquet(samples)["tokens"]
+    assert lengths.max() > 4
+    assert (lengths[pd.read_parquet(samples)["truncated"]] == 64).all()
 
 
 @pytest.mark.slow

