@@ -87,7 +87,7 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
                 times = exec_times(step, shards)
                 step.timings |= seconds_per_solved(drawn_rows, times) if times is not None else {}
                 if config.rollout.second_turn.enabled:
-                    metrics |= second_turn_metrics(drawn_rows)
+                    metrics |= second_turn_metrics(drawn_rows, config.rollout.second_turn.children)
             if not ahead:
                 found.append(await experience(step, samples.rollouts, samples.slots, "experience"))
             return samples, found, state.state_dict(), metrics

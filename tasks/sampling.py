@@ -115,7 +115,7 @@ def continued(step: Step, draw: Draw, first: tuple[Ref, Ref]) -> pd.DataFrame:
     rollouts, scores = (step.run.store.read_rows(ref) for ref in first)
     rows = rollouts.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
     problems = step.run.problems(draw.purpose).rows(rows["id"].tolist())
-    found = second_turns(rows, problems, step.run.tokenizer, draw.n)
+    found = second_turns(rows, problems, step.run.tokenizer, step.config.rollout.second_turn)
     if found.empty:
         return found.reindex(columns=[*ID_COLUMNS, *PROMPT, "seed"])
     seed = step.config.train.seed

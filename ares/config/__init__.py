@@ -26,6 +26,7 @@ from ares.config.run import (
     ModelConfig,
     RewardConfig,
     RolloutConfig,
+    SecondTurnConfig,
     VllmConfig,
 )
 from ares.config.strict import ConfigError, PerBucket, Strict
@@ -47,6 +48,7 @@ __all__ = [
     "PerBucket",
     "RewardConfig",
     "RolloutConfig",
+    "SecondTurnConfig",
     "Strict",
     "VllmConfig",
     "differences",

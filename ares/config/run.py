@@ -123,6 +123,8 @@ class SecondTurnConfig(Strict):
     """On: every first try that failed its tests, and was not cut off, is continued once."""
     children: int = Field(1, ge=1)
     """Second tries per failed first one."""
+    max_feedback_length: int = Field(256, ge=1)
+    """Tokens of the verdict with its turn. A first try whose verdict is longer gets no second one, and is counted."""
     credit: Literal["max", "mean"] = "max"
     """A first try rises towards the maximum, or the mean, of its second tries' rewards, where that is higher."""
     credit_share: float = Field(1.0, ge=0, le=1)
@@ -298,6 +300,13 @@ class Config(Strict):
     validation: ValidationConfig = ValidationConfig()
     train: TrainConfig = TrainConfig()
     tracking: TrackingConfig = TrackingConfig()
+
+    @property
+    def longest_sequence(self) -> int:
+        """Tokens of the longest prompt and response together that may be sampled."""
+        second, answer = self.rollout.second_turn, self.rollout.max_response_length
+        continued = second.max_feedback_length + answer if second.enabled else 0
+        return self.data.max_prompt_length + answer + continued
 
     @model_validator(mode="after")
     def _batches_divide(self) -> "Config":

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
-from ares.config import Config, ConfigError
+from ares.config import Config, ConfigError, SecondTurnConfig
 from ares.step.rewards import outcome_parts
 from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
 from rewards.feedback import execution_feedback, first_turn_credit
@@ -21,15 +21,15 @@ _MARK = "\x00"
 
 
 def second_turns(
-    rows: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, children: int
+    rows: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: SecondTurnConfig
 ) -> pd.DataFrame:
     """One row per second try: id, slot, sample, prompt, prompt_token_ids.
 
     rows: judged first tries (id, slot, sample, response, token_ids, finish_reason, pass_ratio, test_outcomes);
-    problems: theirs, row by row. A try that passed, was cut off or was not judged gets no second one.
+    problems: theirs, row by row. A try that passed, was cut off or was not judged gets no second one, nor does one
+    whose verdict is longer than engines have room for.
     """
-    judged = rows["pass_ratio"].notna() & (rows["pass_ratio"].fillna(1.0).astype(float) < 1.0)
-    chosen = np.flatnonzero(judged.to_numpy() & (rows["finish_reason"] == "stop").to_numpy())
+    chosen = np.flatnonzero(_may_go_on(rows))
     failed, theirs = rows.iloc[chosen].to_dict("records"), problems.iloc[chosen].to_dict("records")
     told = [
         execution_feedback(_tests(problem), row["test_outcomes"]) for row, problem in zip(failed, theirs, strict=True)
@@ -39,13 +39,20 @@ def second_turns(
         {
             "id": row["id"],
             "slot": row["slot"] + SECOND_TURN_SLOT,
-            "sample": row["sample"] * children + child,
+            "sample": row["sample"] * settings.children + child,
             "prompt": problem["prompt"] + row["response"] + text,
             "prompt_token_ids": [*problem["prompt_token_ids"], *row["token_ids"].tolist(), *tokens],
         }
         for row, problem, (text, tokens) in zip(failed, theirs, followed, strict=True)
-        for child in range(children)
+        if len(tokens) <= settings.max_feedback_length
+        for child in range(settings.children)
     )
+
+
+def _may_go_on(rows: pd.DataFrame) -> np.ndarray:
+    """Which tries [B] failed and ended by themselves."""
+    failed = rows["pass_ratio"].notna() & (rows["pass_ratio"].fillna(1.0).astype(float) < 1.0)
+    return failed.to_numpy() & (rows["finish_reason"] == "stop").to_numpy()
 
 
 def with_credit(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> pd.DataFrame:
@@ -61,16 +68,19 @@ def with_credit(rows: pd.DataFrame, config: Config, rates: RunningPassRates | No
     return rows.assign(second_turn_credit=gained)
 
 
-def second_turn_metrics(rows: pd.DataFrame) -> dict[str, float]:
-    """`second_turn/{samples,solved,tokens_share}`: how many, share that passed, share of the step's tokens.
+def second_turn_metrics(rows: pd.DataFrame, children: int) -> dict[str, float]:
+    """`second_turn/{samples,solved,tokens_share,overlong}`: how many, share that passed, share of the step's tokens,
+    first tries that got none because their verdict was too long.
 
     Where there are none, no share of them passed: `solved` is absent.
     """
-    second = rows[is_second_turn(rows)]
+    is_second = is_second_turn(rows)
+    second, failed = rows[is_second], _may_go_on(rows[~is_second])
     solved = second["pass_ratio"].astype("Float64") == 1.0
     metrics = {
         "second_turn/samples": float(len(second)),
         "second_turn/tokens_share": float(second["tokens"].sum() / rows["tokens"].sum()),
+        "second_turn/overlong": float(failed.sum() - len(second) / children),
     }
     return metrics | ({"second_turn/solved": float(solved.mean())} if len(second) else {})
 

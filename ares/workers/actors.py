@@ -126,10 +126,9 @@ def _engine(config: Config, tokenizer: PreTrainedTokenizerBase) -> Engine:
     if config.rollout.engine == "vllm":
         from ares.engines import VllmEngine
 
-        longest = config.data.max_prompt_length + config.rollout.max_response_length
         shared = config.rollout.placement == "colocate"
         data = config.data if model.family == "vision_language" else None
-        return VllmEngine(model.path, model.dtype, end_ids, longest, config.rollout.vllm, shared, data)
+        return VllmEngine(model.path, model.dtype, end_ids, config.longest_sequence, config.rollout.vllm, shared, data)
     device = "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
     if config.rollout.engine == "diffusion":

@@ -69,12 +69,13 @@ def check_engine(config: Config) -> str:
             "build of torch the registry's does not load); or rollout.engine=transformers."
         )
     if Path(config.model.path).is_dir():
-        longest = config.data.max_prompt_length + rollout.max_response_length
+        longest = config.longest_sequence
         positions = getattr(AutoConfig.from_pretrained(config.model.path), "max_position_embeddings", longest)
         if longest > positions:
+            also = " + rollout.second_turn's verdict and answer" if rollout.second_turn.enabled else ""
             raise ConfigError(
-                f"data.max_prompt_length + rollout.max_response_length = {longest} tokens, and {config.model.path} has "
-                f"{positions} positions (max_position_embeddings): vLLM refuses that"
+                f"data.max_prompt_length + rollout.max_response_length{also} = {longest} tokens, and "
+                f"{config.model.path} has {positions} positions (max_position_embeddings): vLLM refuses that"
             )
     return f"vllm ({package} {_version(package)}; rollout.engine)"
 

@@ -15,7 +15,7 @@ import pytest
 import ray
 import torch
 
-from ares.config import ConfigError
+from ares.config import ConfigError, load
 from ares.engines.engine import Request, SamplingSettings
 from ares.learner.learner import Learner
 from ares.runs.run import Run
@@ -213,6 +213,24 @@ def test_an_evaluation_may_answer_at_greater_length_than_the_run_did(tmp_path: P
     lengths = pd.read_parquet(samples)["tokens"]
     assert lengths.max() > 4
     assert (lengths[pd.read_parquet(samples)["truncated"]] == 64).all()
+
+
+@pytest.mark.slow
+def test_second_tries_answer_at_full_length_after_the_longest_prompt_try_and_verdict(tmp_path: Path) -> None:
+    settings = load("tiny-code-feedback", ["rollout.engine=vllm"])
+    longest = settings.data.max_prompt_length + settings.rollout.max_response_length
+    prompt = [5] * (longest + settings.rollout.second_turn.max_feedback_length)
+    ray.init(address="local", num_cpus=3, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
+    actor = ray.remote(EngineActor).options(num_cpus=1).remote(settings.model_dump(mode="json"))
+    weights = {name: tensor.numpy() for name, tensor in Learner(settings).weights().items()}
+    ray.get(actor.load_weights.remote(0, weights))
+    how = SamplingSettings(1.0, 1.0, settings.rollout.max_response_length)
+    asked = [Request(prompt, seed) for seed in range(8)]
+    found = pd.concat([ray.get(part) for part in actor.generate.options(num_returns="streaming").remote(asked, how)])
+    ray.kill(actor)
+    cut_off = found[found["finish_reason"] == "length"]["token_ids"].map(len)
+    assert (cut_off == settings.rollout.max_response_length).all()
+    assert len(cut_off) or found["token_ids"].map(len).max() > 12
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from transformers import PreTrainedTokenizerBase
 
-from ares.config import ConfigError
+from ares.config import ConfigError, SecondTurnConfig
 from ares.step.second_turn import second_turn_metrics, second_turns, with_credit
 from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
 from tests.ares.builders import config, tokenizer
@@ -32,7 +32,7 @@ def first_tries(tokens: PreTrainedTokenizerBase) -> tuple[pd.DataFrame, pd.DataF
 def test_only_judged_failures_that_ended_their_turn_are_continued_with_their_verdict_in_the_prompt() -> None:
     tokens = tokenizer()
     rows, problems = first_tries(tokens)
-    found = second_turns(rows, problems, tokens, children=2)
+    found = second_turns(rows, problems, tokens, SecondTurnConfig(children=2))
     assert found[["slot", "sample"]].to_numpy().tolist() == [[SECOND_TURN_SLOT + 7, 2], [SECOND_TURN_SLOT + 7, 3]]
     prompt, ids = found["prompt"][0], found["prompt_token_ids"][0]
     assert prompt.startswith("<ask>b\n<|im_start|>user\n1 of 2 tests passed. wrong answer: assert f(2) == 2<|im_end|>")
@@ -43,6 +43,29 @@ def test_only_judged_failures_that_ended_their_turn_are_continued_with_their_ver
     assert tokens.decode(ids[len(first) :]) == prompt.removeprefix("<ask>b")
 
 
+def test_a_verdict_that_is_too_long_for_engines_gives_no_second_try_and_is_counted() -> None:
+    tokens = tokenizer()
+    rows, problems = first_tries(tokens)
+    verdict = len(second_turns(rows, problems, tokens, SecondTurnConfig())["prompt_token_ids"][0])
+    verdict -= 2 + len(rows["token_ids"][1])
+    for limit, tries in ((verdict, 1), (verdict - 1, 0)):
+        found = second_turns(rows, problems, tokens, SecondTurnConfig(max_feedback_length=limit))
+        assert len(found) == tries
+        judged = rows.assign(tokens=5)
+        both = pd.concat([judged, judged.iloc[1:2].assign(slot=SECOND_TURN_SLOT + 7).head(tries)])
+        assert second_turn_metrics(both, children=1)["second_turn/overlong"] == 1 - tries
+
+
+def test_the_longest_sequence_has_room_for_both_tries_and_the_verdict() -> None:
+    lengths = [
+        "data.max_prompt_length=48",
+        "rollout.max_response_length=64",
+        "rollout.second_turn.max_feedback_length=100",
+    ]
+    assert config(*lengths).longest_sequence == 48 + 64
+    assert config(*SETTINGS, *lengths).longest_sequence == 48 + 64 + 100 + 64
+
+
 def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
     tokens = tokenizer()
     before = tokens.chat_template
@@ -50,7 +73,7 @@ def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
     try:
         tokens.chat_template = "{% for m in messages %}{{ m['content'] | length }}{% endfor %}"
         with pytest.raises(ConfigError, match=r"rollout\.second_turn\.enabled=false"):
-            second_turns(rows, problems, tokens, children=1)
+            second_turns(rows, problems, tokens, SecondTurnConfig())
     finally:
         tokens.chat_template = before
 
@@ -63,15 +86,16 @@ def test_a_first_try_is_credited_with_its_own_second_tries() -> None:
     rows = pd.DataFrame(
         {
             "id": "p", "slot": slots, "sample": [0, 1, 0, 1, 2, 3], "test_outcomes": outcomes, "format": 1.0,
-            "error_type": [ends[0] for ends in outcomes], "truncated": False, "tokens": 10,
+            "finish_reason": "stop", "error_type": [ends[0] for ends in outcomes], "truncated": False, "tokens": 10,
             "pass_ratio": pd.array([float(ends == right) for ends in outcomes], dtype="Float64"),
         }
     )  # fmt: skip
     found = with_credit(rows, settings, None)
     assert found["second_turn_credit"].round(6).tolist() == [0, 1.3, 0, 0, 0, 0]
     assert is_second_turn(rows).tolist() == [False, False, True, True, True, True]
-    assert second_turn_metrics(rows) == {
+    assert second_turn_metrics(rows, children=2) == {
         "second_turn/samples": 4.0, "second_turn/solved": 0.25, "second_turn/tokens_share": 4 / 6,
+        "second_turn/overlong": 0.0,
     }  # fmt: skip
 
 
