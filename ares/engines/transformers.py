@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerBase
 
 from algorithms.keyed_sampling import keyed_uniform, sample_tokens
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights
@@ -137,13 +137,17 @@ class TransformersEngine(Engine):
 
 
 def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Every token at which a response ends: the tokenizer's and the generation configuration's."""
+    """Every token at which a response ends: the tokenizer's and those of generation_config.json, or of config.json
+    where that names none. Only what is written there counts: a configuration class has an end token of its own.
+    """
     from transformers import GenerationConfig
 
-    found = {tokenizer.eos_token_id}
     try:
         configured = GenerationConfig.from_pretrained(model_path).eos_token_id
     except OSError:  # a model without generation_config.json
         configured = None
-    found |= set(configured) if isinstance(configured, list) else {configured}
+    if configured is None:
+        written, _ = PretrainedConfig.get_config_dict(model_path)
+        configured = written.get("eos_token_id", written.get("text_config", {}).get("eos_token_id"))
+    found = {tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])}
     return {token for token in found if token is not None}

@@ -34,7 +34,7 @@ def second_turns(
     told = [
         execution_feedback(_tests(problem), row["test_outcomes"]) for row, problem in zip(failed, theirs, strict=True)
     ]
-    followed = _following_turns(tokenizer, told)
+    followed = _following_turns(tokenizer, told, [int(row["token_ids"][-1]) for row in failed])
     return pd.DataFrame(
         {
             "id": row["id"],
@@ -90,10 +90,15 @@ def _tests(problem: Mapping[Any, Any]) -> list[str]:
     return [*problem["test_cases"], *stdin_tests]
 
 
-def _following_turns(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[tuple[str, list[int]]]:
-    """What follows a response that has ended its turn: a user's turn with a text, the start of the next answer."""
+def _following_turns(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], ends: list[int]
+) -> list[tuple[str, list[int]]]:
+    """What follows responses that have ended their turns: a user's turn with a text, the start of the next answer.
+
+    ends: the token that each response ended with, which is not always the tokenizer's end token.
+    """
     found = []
-    for text in texts:
+    for text, token in zip(texts, ends, strict=True):
         conversation = [
             {"role": "user", "content": "?"},
             {"role": "assistant", "content": _MARK},
@@ -106,8 +111,6 @@ def _following_turns(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> li
                 "continued as it was sampled: set rollout.second_turn.enabled=false"
             )
         after = whole.partition(_MARK)[2]
-        end = str(tokenizer.eos_token)  # the response ends with it
-        after = after[len(end) :] if after.startswith(end) else after
-        found.append(after)
+        found.append(after.removeprefix(tokenizer.decode([token])))
     tokens = tokenizer(found, add_special_tokens=False)["input_ids"] if found else []
     return list(zip(found, tokens, strict=True))

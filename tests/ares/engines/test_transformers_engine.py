@@ -204,8 +204,31 @@ def test_end_tokens_are_the_tokenizers_and_the_generation_configurations(
     configured: int | list[int] | None, expected: set[int], tmp_path: Path
 ) -> None:
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": configured}))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
     assert end_token_ids(str(tmp_path), tokenizer()) == expected
 
 
-def test_a_model_without_a_generation_configuration_ends_at_the_tokenizers_token(tmp_path: Path) -> None:
-    assert end_token_ids(str(tmp_path), tokenizer()) == {END}
+@pytest.mark.parametrize("generation", [None, {}], ids=["no generation_config.json", "one without end tokens"])
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({"model_type": "llama"}, {END}),  # LlamaConfig's own end token, 2, is an ordinary one here
+        ({"model_type": "llama", "eos_token_id": None}, {END}),
+        ({"model_type": "llama", "eos_token_id": 7}, {END, 7}),
+        ({"model_type": "llama", "eos_token_id": [7, 8]}, {END, 7, 8}),
+        ({"model_type": "qwen2_vl", "text_config": {"eos_token_id": [7, 8]}}, {END, 7, 8}),
+    ],
+)
+def test_without_a_generation_configuration_the_models_own_end_tokens_count(
+    generation: dict[str, Any] | None, written: dict[str, Any], expected: set[int], tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    if generation is not None:
+        (tmp_path / "generation_config.json").write_text(json.dumps(generation))
+    assert end_token_ids(str(tmp_path), tokenizer()) == expected
+
+
+def test_a_generation_configuration_goes_before_the_models(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "eos_token_id": 9}))
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7]}))
+    assert end_token_ids(str(tmp_path), tokenizer()) == {END, 7}

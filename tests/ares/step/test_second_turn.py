@@ -1,5 +1,7 @@
 """Second tries: who gets one, the prompt they get, and what they bring the first try."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -64,6 +66,18 @@ def test_the_longest_sequence_has_room_for_both_tries_and_the_verdict() -> None:
     ]
     assert config(*lengths).longest_sequence == 48 + 64
     assert config(*SETTINGS, *lengths).longest_sequence == 48 + 64 + 100 + 64
+
+
+def test_a_response_that_ended_with_another_end_token_than_the_tokenizers_does_not_end_twice() -> None:
+    """As with Qwen2.5's base models: the template ends a turn with <|im_end|>, the tokenizer a text with another."""
+    tokens = copy.deepcopy(tokenizer())
+    end = tokens.eos_token_id
+    tokens.eos_token = tokens.pad_token
+    rows, problems = first_tries(tokenizer())
+    ids = second_turns(rows, problems, tokens, SecondTurnConfig())["prompt_token_ids"][0]
+    said = len([5, 6, *rows["token_ids"][1]])
+    assert ids[said - 1] == end
+    assert tokens.decode(ids[said:]).startswith("\n<|im_start|>user\n1 of 2")
 
 
 def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
