@@ -114,8 +114,15 @@ def test_a_first_try_is_credited_with_its_own_second_tries() -> None:
 
 
 def test_without_second_tries_there_is_no_share_of_them_that_solved() -> None:
-    rows = pd.DataFrame({"slot": [0, 0], "pass_ratio": pd.array([1.0, 0.0], dtype="Float64"), "tokens": 10})
-    assert second_turn_metrics(rows) == {"second_turn/samples": 0.0, "second_turn/tokens_share": 0.0}
+    rows = pd.DataFrame(
+        {
+            "slot": [0, 0], "pass_ratio": pd.array([1.0, 0.0], dtype="Float64"), "tokens": 10,
+            "finish_reason": ["stop", "length"],
+        }
+    )  # fmt: skip
+    assert second_turn_metrics(rows, children=1) == {
+        "second_turn/samples": 0.0, "second_turn/tokens_share": 0.0, "second_turn/overlong": 0.0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("setting", ["reward.kind=math", "algorithm.advantage.estimator=gae"])
