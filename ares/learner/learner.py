@@ -188,12 +188,13 @@ class Learner:
 
         `compares`: the old log-probs are the engine's, and these weights are those it sampled from.
         """
+        constant = self.config.rollout.max_response_length
+        aggregation = self.config.algorithm.policy.aggregation
+        # Of all rows: those that are masked out must not weigh on the constant of the others.
+        normalizer = loss_normalizer(batch.tensor("response_mask"), aggregation, constant).to(self.device)
         batch = batch[batch.tensor("response_mask").bool().any(1)]
         if not len(batch):
             return None
-        constant = self.config.rollout.max_response_length
-        aggregation = self.config.algorithm.policy.aggregation
-        normalizer = loss_normalizer(batch.tensor("response_mask"), aggregation, constant).to(self.device)
         averaging = {"loss_avg_mode": aggregation, "normalizer": normalizer, "constant_length": constant}
         self.optimizer.zero_grad(set_to_none=True)
         if self.critic_optimizer:

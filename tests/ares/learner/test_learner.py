@@ -107,6 +107,23 @@ def test_a_batch_of_every_estimator_trains(estimator: str) -> None:
     assert ("critic/vf_loss" in result.metrics) == (estimator == "gae")
 
 
+@pytest.mark.parametrize("estimator", ["grpo", "gae"])
+def test_with_constant_aggregation_rows_that_are_masked_out_leave_the_others_their_weight(estimator: str) -> None:
+    settings = ("algorithm.policy.aggregation=constant", f"algorithm.advantage.estimator={estimator}",
+                "algorithm.kl.placement=none")  # fmt: skip
+
+    def losses(*masked: int) -> dict[str, float]:
+        trained = learner(*settings)
+        batch = shaped(trained, sampled())
+        batch.tensor("response_mask")[list(masked)] = 0
+        return {name: value for name, value in trained.update(batch).metrics.items() if name.endswith("_loss")}
+
+    whole, first, second = losses(), losses(4, 5, 6, 7), losses(0, 1, 2, 3)
+    for name in ("actor/pg_loss", "critic/vf_loss") if estimator == "gae" else ("actor/pg_loss",):
+        assert abs(first[name]) > 1e-4
+        assert first[name] + second[name] == pytest.approx(whole[name], rel=1e-4, abs=1e-6)
+
+
 PENALTIES = [(penalty, place) for penalty in ("abs", "mse", "low_var_kl") for place in ("loss", "reward")]
 
 
