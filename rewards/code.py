@@ -71,7 +71,7 @@ def code_format_score(text: str, language: str = "python", allow_trailing_text: 
 
 def _is_python(source: str) -> bool:
     try:
-        ast.parse(source, _PARSED_AS)
+        ast.parse(source.strip(), _PARSED_AS)  # as published: one indented statement passes
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         # ValueError: a null byte or half a surrogate pair. The last two: nesting that the parser gives up on.
         return False

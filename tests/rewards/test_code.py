@@ -68,6 +68,14 @@ def test_text_that_exhausts_the_parser_is_no_python(source):
     assert code_format_score(f"```python\n{source}\n```\n") == 0.5
 
 
+@pytest.mark.parametrize(
+    ("block", "score"),
+    [("\tx = 1", 1.0), ("\n\n    return_value = 1\n", 1.0), ("\tif x:\n\t\ty = 1", 1.0), ("\tx = 1\n\ty = 2", 0.5)],
+)
+def test_as_published_a_block_is_stripped_before_it_is_parsed(block, score):
+    assert get_code_format_reward()([f"```python\n{block}\n```\n"]) == [score]
+
+
 def test_the_reply_is_the_last_message_of_the_assistant():
     chat = [{"role": "assistant", "content": "no"}, {"role": "assistant", "content": RIGHT}]
     assert completion_text([*chat, {"role": "tool", "content": "ok"}]) == RIGHT
