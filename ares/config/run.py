@@ -73,6 +73,8 @@ class DataConfig(Strict):
     """Column that names a problem. Without such a column the row number is used."""
     format_prompt: str | None = None
     """Template put around the problem text; `{prompt}` marks its place. Chat messages are left as they are."""
+    drop_shared: bool = False
+    """Leave problems out of training whose prompt is held out too, but for case, spaces and closing punctuation."""
     max_prompt_length: int = Field(1024, ge=1)
     """Tokens after the chat template, those of pictures included. Longer prompts are left out and counted."""
     images_key: str = "images"

@@ -4,11 +4,12 @@ Covered: reading and checking rows, their formats, media, the order in which the
 response is worth (ares/grading).
 """
 
-from ares.data.check import Checked, check_rows, check_solutions
+from ares.data.check import Checked, check_rows, check_solutions, compare_with_held_out
 from ares.data.code import program
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import Cursor, Problems, load_problems, load_tokenizer
+from ares.data.shared import Shared, shared_prompts
 from ares.data.tables import DataError
 from ares.data.vision import Vision, check_media, in_parts
 
@@ -24,10 +25,12 @@ __all__ = [
     "MediaReader",
     "Patches",
     "Problems",
+    "Shared",
     "Vision",
     "check_media",
     "check_rows",
     "check_solutions",
+    "compare_with_held_out",
     "content_hash",
     "draw",
     "in_parts",
@@ -36,5 +39,6 @@ __all__ = [
     "load_tokenizer",
     "path_of",
     "program",
+    "shared_prompts",
     "thumbnail",
 ]

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from ares.config import CodeConfig, DataConfig
 from ares.data.code import CodeProblem, RowError, program, read_problem
 from ares.data.problems import conversation, ground_truth, id_column, is_empty
+from ares.data.shared import shared_prompts
 from ares.data.tables import DataError, read_rows
 from sandbox import SandboxPool, Verdict
 
@@ -67,6 +68,10 @@ class Checked:
     prompt_tokens: list[int] = field(default_factory=list)
     """Lengths after the chat template; empty without a tokenizer."""
     overlong: int = 0
+    prompts: dict[int, str] = field(default_factory=dict)
+    """Row → its prompt as text, with the names of what it shows."""
+    shared: str | None = None
+    """How many prompts are held out too, and which rows; None where there is no held-out set to compare with."""
 
     @property
     def good(self) -> bool:
@@ -86,6 +91,8 @@ class Checked:
             found["solutions slower than reward.code.cpu_seconds"] = _named(self.slow)
             found["rows with tests that the program could deceive"] = self.untrusted
         found["duplicate prompts"] = _named(self.duplicate_prompts)
+        if self.shared is not None:
+            found["prompts that are held out too"] = self.shared
         if self.prompt_tokens:
             found["prompt tokens"] = _spread(self.prompt_tokens)
             found["prompts left out as overlong"] = self.overlong
@@ -120,11 +127,20 @@ def check_rows(
                 if first != row:
                     checked.duplicate_prompts.append(f"row {row} repeats row {first}")
                 conversations.append(messages)
+                shown = [values[key] for key in (config.images_key, config.videos_key) if values.get(key) is not None]
+                checked.prompts[row] = "\n".join([*(message["content"] for message in messages), *map(repr, shown)])
         checked.findings += [Finding(row, name, what) for what in wrong]
     checked.findings.sort(key=lambda finding: finding.row)
     if tokenizer is not None and conversations:
         _measure_prompts(checked, conversations, tokenizer, config.max_prompt_length)
     return checked
+
+
+def compare_with_held_out(checked: Checked, held_out: Checked) -> None:
+    """Count the prompts that a train set shares with a held-out one; allowed, and seldom meant."""
+    shared = shared_prompts(list(checked.prompts.values()), list(held_out.prompts.values()))
+    rows = [f"row {row}" for row, is_shared in zip(checked.prompts, shared.normalised, strict=True) if is_shared]
+    checked.shared = f"{shared}{': ' if rows else ''}{_listed(rows)}"
 
 
 def check_solutions(
@@ -236,7 +252,11 @@ def _first_line(text: str) -> str:
 
 def _named(found: list[str]) -> str:
     """How many, and the first twenty of them."""
-    return f"{len(found)}{': ' if found else ''}{', '.join(found[:20])}{', …' if len(found) > 20 else ''}"
+    return f"{len(found)}{': ' if found else ''}{_listed(found)}"
+
+
+def _listed(found: list[str]) -> str:
+    return f"{', '.join(found[:20])}{', …' if len(found) > 20 else ''}"
 
 
 def _spread(numbers: Iterable[int]) -> str:

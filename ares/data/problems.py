@@ -23,6 +23,7 @@ from algorithms.keys import derive_seed
 from ares.config import ConfigError, DataConfig
 from ares.data.code import IDS, RowError, read_problem, with_unit_tests
 from ares.data.media import MediaError
+from ares.data.shared import Shared, shared_prompts
 from ares.data.tables import DataError, read_rows
 from ares.data.vision import Vision, has_media, spoken
 
@@ -54,6 +55,24 @@ class Problems:
         texts = [json.dumps(each) if isinstance(each, list | dict) else str(each) for each in frame["answer"]]
         rows = frame.assign(answer=texts).to_json(orient="split", index=False, default_handler=str)
         return hashlib.sha256(rows.encode()).hexdigest()[:16]
+
+    def shared_with(self, held_out: "Problems") -> Shared:
+        """Which of these problems show and ask what a held-out one does."""
+        return shared_prompts(self._asked(), held_out._asked())
+
+    def without(self, dropped: np.ndarray) -> "Problems":
+        """The problems that are not dropped (bool, one a problem). Raises DataError where nothing is left."""
+        if dropped.all():
+            raise DataError(f"{self.source}: all {len(self)} prompts are held out too (data.drop_shared=true)")
+        return replace(self, frame=self.frame[~dropped].reset_index(drop=True))
+
+    def _asked(self) -> list[str]:
+        """Each prompt with the contents of what it shows."""
+        prompts = self.frame["prompt"].tolist()
+        if "media_references" not in self.frame:
+            return prompts
+        shown = [" ".join(name.rpartition("@")[2] for name in row) for row in self.frame["media_references"]]
+        return [f"{prompt} {contents}" for prompt, contents in zip(prompts, shown, strict=True)]
 
     def first(self, count: int | None) -> "Problems":
         """The first `count` problems (None: all)."""

@@ -102,6 +102,7 @@ class Run:
         if config.data.validation is not None:
             source, split = config.data.validation, config.data.validation_split
             held_out = load_problems(source, split, config.data, tokenizer, code, vision)
+            train = _told_apart(train, held_out, config)
             validation = held_out.first(config.validation.max_prompts)
         if len(train) < config.rollout.prompts:
             raise DataError(
@@ -232,6 +233,16 @@ def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | 
     except OSError as error:
         raise ConfigError(f"algorithm.entropy.trigger_tokens={path}: {error.strerror}") from error
     return trigger_vocabulary(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), words)
+
+
+def _told_apart(train: Problems, held_out: Problems, config: Config) -> Problems:
+    """The train set, without what it shares with the held-out one where that is wanted; says how much that is."""
+    shared = train.shared_with(held_out)
+    if not shared.normalised.any():
+        return train
+    remedy = "left out" if config.data.drop_shared else "data.drop_shared=true leaves them out of training"
+    logger.warning("%s shares prompts with %s: %s; %s", train.source, held_out.source, shared, remedy)
+    return train.without(shared.normalised) if config.data.drop_shared else train
 
 
 def read_config(store: RunStore) -> Config:

@@ -45,12 +45,15 @@ def check(
     settings = [f"model.path={model or 'unused'}", *(["reward.kind=code"] if code else []), *(overrides or [])]
     config = load(profile, [f"data.train={json.dumps(file)}", *settings])
 
-    from ares.data import check_rows, check_solutions, load_tokenizer
+    from ares.data import check_rows, check_solutions, compare_with_held_out, load_tokenizer
 
     code = config.reward.kind == "code"
     checked = check_rows(
         file, split, config.data, code, load_tokenizer(model, config.model.trust_remote_code) if model else None
     )
+    held_out, its_split = config.data.validation, config.data.validation_split
+    if held_out is not None and (held_out, its_split) != (file, split):
+        compare_with_held_out(checked, check_rows(held_out, its_split, config.data, code))
     if any(problem.solution is not None for _, problem in checked.problems.values()):
         from sandbox import SandboxPool
 

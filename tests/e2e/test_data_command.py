@@ -62,3 +62,15 @@ def test_the_command_line_knows_it_and_names_a_file_that_is_not_there(
         main()
     assert ended.value.code == 2
     assert "absent.jsonl: cannot be read" in capsys.readouterr().err
+
+
+def test_prompts_that_are_held_out_too_are_counted_with_their_rows(source: Path) -> None:
+    held_out = source.with_name("heldout.jsonl")
+    held_out.write_text('{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "2+2", "answer": "4"}\n')
+    rows = [{"prompt": text, "answer": "4"} for text in ("1+1=?", "3+3=?", "2+2?")]
+    status, told = check(source, rows, f"data.validation={held_out}", "--json")
+    assert status == 0
+    assert json.loads(told)["counts"]["prompts that are held out too"] == (
+        "1 exactly, 2 but for case, spaces and closing punctuation: row 1, row 3"
+    )
+    assert "held out" not in check(source, rows, "--json")[1]

@@ -1,0 +1,62 @@
+"""What train and held-out sets have in common: counted, told, and left out where that is wanted."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from ares.data.problems import DataError
+from ares.data.shared import normalised, shared_prompts
+from ares.runs.run import Run
+from tests.ares.builders import config
+
+TRAIN = ["What is 1+1?", "what  is\n1+1", "What is 1+2?", "What is 3.5?", "What is 35?"]
+HELD_OUT = ["What is 1+1?", "WHAT IS 35"]
+
+
+def written(path: Path, prompts: list[str], name: str) -> str:
+    rows = [{"id": f"{name}{place}", "prompt": prompt, "answer": "1"} for place, prompt in enumerate(prompts)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def settings(folder: Path, *more: str) -> list[str]:
+    train = written(folder / "train.jsonl", TRAIN, "t")
+    held_out = written(folder / "heldout.jsonl", HELD_OUT, "h")
+    return [f"data.train={train}", f"data.validation={held_out}", "rollout.prompts=2",
+            "learner.global_batch_prompts=2", *more]  # fmt: skip
+
+
+def test_prompts_are_compared_exactly_and_but_for_case_spaces_and_closing_punctuation() -> None:
+    shared = shared_prompts(TRAIN, HELD_OUT)
+    assert shared.exact.tolist() == [True, False, False, False, False]
+    assert shared.normalised.tolist() == [True, True, False, False, True]
+    assert str(shared).startswith("1 exactly, 3 but for case")
+
+
+@pytest.mark.parametrize(("one", "other"), [("3.5", "35"), ("14-9", "149"), ("1,2", "1 2"), ("a b", "ab"), ("x", "y")])
+def test_what_may_change_a_problem_is_kept(one: str, other: str) -> None:
+    assert normalised(f"What is {one}?") != normalised(f"What is {other}?")
+
+
+def test_the_start_of_a_run_says_what_is_shared_and_a_setting_leaves_it_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        run, _ = Run.check(config(*settings(tmp_path)), "all", tmp_path)
+    assert len(run.train) == 5
+    assert "1 exactly, 3 but for case" in caplog.text
+    assert "data.drop_shared=true" in caplog.text
+    # A problem counts as held out even where only the first ones are evaluated on.
+    dropping = settings(tmp_path, "data.drop_shared=true", "validation.max_prompts=1")
+    run, _ = Run.check(config(*dropping), "less", tmp_path)
+    assert run.train.frame["id"].tolist() == ["t2", "t3"]
+    assert run.validation is not None
+    assert run.validation.frame["id"].tolist() == ["h0"]
+
+
+def test_a_train_set_that_is_held_out_whole_is_refused(tmp_path: Path) -> None:
+    same = settings(tmp_path, f"data.validation={tmp_path / 'train.jsonl'}", "data.drop_shared=true")
+    with pytest.raises(DataError, match="all 5 prompts are held out too"):
+        Run.check(config(*same), "none", tmp_path)
