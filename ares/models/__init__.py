@@ -4,6 +4,7 @@ Covered: causal, masked-diffusion and vision-language models behind one interfac
 (ares/learner), sampling (ares/engines).
 """
 
+from ares.models.architecture import ModelError, check_architecture
 from ares.models.bidirectional_qwen2 import MaskedModel, MaskedModelConfig
 from ares.models.causal import Critic, LanguageModel
 from ares.models.lora import WithoutAdapters, add_adapters, merged_weights, peft_settings
@@ -18,12 +19,14 @@ __all__ = [
     "MaskedLanguageModel",
     "MaskedModel",
     "MaskedModelConfig",
+    "ModelError",
     "Pictures",
     "RowSizes",
     "VisionInputs",
     "VisionLanguageModel",
     "WithoutAdapters",
     "add_adapters",
+    "check_architecture",
     "empty_model",
     "mark_ids",
     "mask_seeds",

@@ -12,24 +12,20 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoModel, AutoModelForCausalLM, PretrainedConfig
 
 from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import ModelConfig
-from ares.errors import UserError
+from ares.models.architecture import ModelError, read_settings, refuse_softcaps
 from ares.models.fused_backward import shorten_backward
-from ares.models.packed_attention import can_regroup, no_mask, regroup
+from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
 from ares.models.sharding import Whole
 
 Decode = Callable[..., Tensor]
 """(ids [lines, width], layout, batch) → hidden states [lines, width, H] of rows that do not see each other."""
-
-
-class ModelError(UserError, ValueError):
-    """A model directory cannot be used; the message says what is wrong with it."""
 
 
 @dataclass
@@ -65,7 +61,7 @@ class LanguageModel:
         else:
             model.eval()  # no dropout either way: the configuration's rates were set to 0
         loaded = cls(model, getattr(torch, config.dtype), *more)
-        loaded._check_head(config.path)
+        check_head(loaded.model, loaded.head, config.path, use_cache=False)
         return loaded
 
     def frozen(self) -> Self:
@@ -122,19 +118,6 @@ class LanguageModel:
         device = self.head.weight.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
             return response_hidden(self.decode, batch, self.row_sizes(batch), self.packs)
-
-    def _check_head(self, path: str) -> None:
-        """Some architectures scale or cap logits after the head; their log-probs would be silently wrong."""
-        ids = torch.arange(4, device=self.head.weight.device)[None]
-        with torch.no_grad():
-            hidden = self.decoder(input_ids=ids, use_cache=False).last_hidden_state
-            expected = self.model(input_ids=ids, use_cache=False).logits
-            found = nn.functional.linear(hidden, self.head.weight, self.head.bias)
-        if not torch.allclose(found.float(), expected.float(), atol=1e-3, rtol=1e-3):
-            raise ModelError(
-                f"{path}: {type(self.model).__name__} transforms its logits after the output head, "
-                "which ares does not reproduce"
-            )
 
 
 class Critic(nn.Module):
@@ -195,19 +178,28 @@ def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool) -> 
     return hidden.flatten(0, 1)[laid.place[predicts][wanted]]
 
 
+LARGE_LOGIT = 1e3
+"""Far beyond what any model caps its logits at."""
+
+PROBE_WINDOW = 3
+"""Sliding windows while it is tried whether rows keep apart: less than the rows that are tried have tokens."""
+
+
 def packs(decoder: Any, decode: Decode, vocabulary: int) -> bool:
     """Whether rows may lie in one line; the decoder then takes them so."""
     if not can_regroup(decoder):
         return False
     regroup(decoder)
-    return keeps_rows_apart(decode, vocabulary, decoder.device)
+    with narrow_windows(decoder, PROBE_WINDOW):
+        return keeps_rows_apart(decode, vocabulary, decoder.device)
 
 
 @torch.no_grad()
 def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> bool:
     """Whether rows in one line, two of them with one prompt, pass as they do one by one.
 
-    Architectures that carry a state along the line, or take no notice of positions, mix them up without a word.
+    Architectures that carry a state along the line, or take no notice of positions, mix them up without a word. The
+    rows are short: sliding windows must be narrower still (narrow_windows).
     """
     ids = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 6, 7, 8, 13], device=device) % vocabulary
     lengths = torch.tensor([5, 7, 4], device=device)
@@ -221,10 +213,40 @@ def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> b
     return torch.allclose(found, torch.cat(alone, 1)[0], atol=1e-3, rtol=1e-3)
 
 
+@torch.no_grad()
+def check_head(model: Any, head: Any, path: str, **how: Any) -> None:
+    """Raise ModelError where logits are scaled or capped after the head: log-probs would be silently wrong.
+
+    Tried on small logits and on large ones, in which alone a cap shows: what goes into the head is multiplied.
+    """
+    ids = torch.arange(4, device=head.weight.device)[None]
+    factor = 1.0
+    given: list[Tensor] = []
+
+    def multiply(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        given[:] = [inputs[0] * factor]
+        return (given[0], *inputs[1:])
+
+    hook = head.register_forward_pre_hook(multiply)
+    try:
+        for size in (1.0, LARGE_LOGIT):
+            expected = model(input_ids=ids, **how).logits.float()
+            found = nn.functional.linear(given[0], head.weight, head.bias).float()
+            if not torch.allclose(found, expected, atol=1e-3 * size, rtol=1e-3):
+                raise ModelError(
+                    f"{path}: {type(model).__name__} transforms its logits after the output head, "
+                    "which ares does not reproduce"
+                )
+            factor = LARGE_LOGIT / float(found.abs().max().clamp(min=1e-6))
+    finally:
+        hook.remove()
+
+
 def from_pretrained(kind: Any, config: ModelConfig) -> Any:
     """A model of this kind from config.path, float32, without dropout. Raises ModelError."""
+    settings = read_settings(config)
+    refuse_softcaps(settings, config.path)
     try:
-        settings = AutoConfig.from_pretrained(config.path)
         model = kind.from_pretrained(config.path, config=without_dropout(settings), dtype=torch.float32)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error

@@ -8,8 +8,8 @@ exact KL over the vocabulary, a critic (both are refused by the configuration), 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel
+from torch import Tensor
+from transformers import AutoModel
 
 import ares.models.bidirectional_qwen2  # noqa: F401 - registers `ares_masked_lm` with transformers
 from algorithms.coupled_sampling import MASK_RATIO_RANGE
@@ -18,7 +18,8 @@ from algorithms.keys import derive_seed
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import ModelConfig
-from ares.models.causal import ModelError, TokenLogProbs, freeze, without_dropout
+from ares.models.architecture import ModelError, read_settings, refuse_softcaps
+from ares.models.causal import TokenLogProbs, check_head, freeze, without_dropout
 from ares.models.packing import RowSizes, micro_batches
 
 PER_ITERATION = "iteration_"
@@ -167,16 +168,12 @@ class MaskedLanguageModel:
 
     def _check_shape(self, path: str) -> None:
         """A model that transforms its logits after the head, or looks only backwards, would be silently wrong."""
+        check_head(self.model, self.head, path)
         ids = torch.arange(4, device=self.head.weight.device)[None]
         other = ids.clone()
         other[0, -1] = 5
         with torch.no_grad():
-            hidden = self.decoder(input_ids=ids).last_hidden_state
-            found = nn.functional.linear(hidden, self.head.weight, self.head.bias)
-            expected = self.model(input_ids=ids).logits
-            changed = self.model(input_ids=other).logits
-        if not torch.allclose(found.float(), expected.float(), atol=1e-3, rtol=1e-3):
-            raise ModelError(f"{path}: {type(self.model).__name__} transforms its logits after the output head")
+            expected, changed = self.model(input_ids=ids).logits, self.model(input_ids=other).logits
         if torch.equal(expected[0, 0], changed[0, 0]):
             raise ModelError(f"{path}: {type(self.model).__name__} looks only backwards, as a causal model")
 
@@ -213,10 +210,6 @@ def coupled_masks(seeds: Tensor, places: int) -> tuple[Tensor, Tensor]:
 
 
 def _settings(config: ModelConfig) -> Any:
-    try:
-        return without_dropout(AutoConfig.from_pretrained(config.path, trust_remote_code=config.trust_remote_code))
-    except (OSError, ValueError, KeyError) as error:
-        hint = ""
-        if "trust_remote_code" in str(error):
-            hint = " Read the Python files in that directory; if you trust them, set model.trust_remote_code=true."
-        raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}{hint}") from error
+    settings = read_settings(config)
+    refuse_softcaps(settings, config.path)
+    return without_dropout(settings)

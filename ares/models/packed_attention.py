@@ -4,6 +4,8 @@ Covered: transformers' decoders that attend through SDPA, to everything before o
 other attention (chunks, states carried along the line), which `can_regroup` refuses or `keeps_rows_apart` notices.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from ares.models.architecture import window_of
 from ares.models.packing import Layout
 
 NAME = "ares_rows"
@@ -34,6 +37,24 @@ def regroup(decoder: Any) -> None:
     decoder.config._attn_implementation = NAME
 
 
+@contextmanager
+def narrow_windows(decoder: Any, tokens: int) -> Iterator[None]:
+    """Sliding windows of so many tokens for a while, in the configuration and in the layers that hold one."""
+    held = [(owner, owner.sliding_window) for owner in (decoder.config, *decoder.modules()) if _window(owner)]
+    for owner, _ in held:
+        owner.sliding_window = tokens
+    try:
+        yield
+    finally:
+        for owner, window in held:
+            owner.sliding_window = window
+
+
+def _window(owner: Any) -> int | None:
+    window = getattr(owner, "sliding_window", None)
+    return window if isinstance(window, int) else None
+
+
 def no_mask(device: torch.device) -> Tensor:
     """An attention mask that transformers hands on as it is; given a layout, attention takes no notice of it."""
     return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
@@ -52,7 +73,7 @@ def row_attention(
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if layout is None:
         return sdpa(module, query, key, value, mask, **how)
-    window = how.get("sliding_window")
+    window = how.get("sliding_window") or window_of(module)
     met = []
     for block in layout.blocks:
         spread = (_rows(states, block) for states in (query, key, value))

@@ -16,7 +16,8 @@ from transformers import AutoModelForImageTextToText
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.data import MediaReader, Patches
-from ares.models.causal import LanguageModel, ModelError, from_pretrained
+from ares.models.architecture import ModelError
+from ares.models.causal import LanguageModel, from_pretrained
 from ares.models.packed_attention import no_mask
 from ares.models.packing import Layout, RowSizes
 

@@ -27,6 +27,7 @@ from algorithms.pass_at_k import mean_interval, pass_at_k
 from ares.config import Config, ConfigError, Strict, fingerprint, load, override
 from ares.data import Vision, check_media, load_problems, load_tokenizer
 from ares.grading import check_answers
+from ares.models import check_architecture
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.run import Run, Step, identity_of, read_config, runs_directory
 from ares.store import RunStore, StoreError
@@ -96,6 +97,7 @@ class Evaluation(Step):
         """Check everything that can be checked. Raises ConfigError, DataError or StoreError, nothing being spent."""
         config, weights_of, version, weights = _policy(request)
         check_engine(config)
+        check_architecture(config)
         data = request.data or config.data.validation
         if data is None:
             raise ConfigError("There are no held-out problems in the settings: name a data set with --data")

@@ -20,6 +20,7 @@ from algorithms.entropy import trigger_vocabulary
 from ares.config import Config, ConfigError, differences, fingerprint, from_dict
 from ares.data import DataError, Problems, Vision, check_media, load_problems, load_tokenizer
 from ares.grading import check_answers, load_grader
+from ares.models import check_architecture
 from ares.runs.digests import check_same, completed, digests_of
 from ares.step import RunState
 from ares.store import Commit, DamagedArtifact, Fork, RunStore, StoreError, path_of
@@ -91,6 +92,7 @@ class Run:
         Writes nothing and starts nothing. Raises ConfigError, DataError or StoreError.
         """
         check_engine(config)
+        check_architecture(config)
         if not os.environ.get("RAY_ADDRESS"):  # a cluster is asked when it is met
             check_gpus(config, torch.cuda.device_count(), "this machine")
         store = RunStore(runs / name)

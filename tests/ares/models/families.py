@@ -60,6 +60,16 @@ CAUSAL: dict[str, Family] = {
     "GPT-NeoX": Family("gpt_neox", {"rotary_pct": 0.25}),
     "Qwen2-MoE": Family("qwen2_moe", EXPERTS | {"shared_expert_intermediate_size": 64, "decoder_sparse_step": 1}),
     "Qwen3-MoE": Family("qwen3_moe", EXPERTS | {"decoder_sparse_step": 1}),
+    "Qwen2-MoE with a window": Family("qwen2_moe", EXPERTS | {
+        "shared_expert_intermediate_size": 64, "decoder_sparse_step": 1, "use_sliding_window": True,
+        "sliding_window": WINDOW, "max_window_layers": 2}),
+    "Phi-MoE with a window": Family("phimoe", {
+        "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": WINDOW}),
+    "Phi-3 with longrope": Family("phi3", {"original_max_position_embeddings": 2048, "rope_parameters": {
+        "rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0 + 0.1 * i for i in range(8)],
+        "long_factor": [2.0 + i for i in range(8)], "original_max_position_embeddings": 2048}}),
+    "Llama with dynamic rope": Family("llama", {"max_position_embeddings": 2048, "rope_parameters": {
+        "rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}}),
     "GLM-4-MoE": Family("glm4_moe", {
         "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_shared_experts": 1,
         "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}),

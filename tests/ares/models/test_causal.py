@@ -168,7 +168,7 @@ def test_a_model_that_caps_its_logits_is_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     with torch.random.fork_rng():
         Gemma2ForCausalLM(config).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="Gemma2ForCausalLM transforms its logits"):
+    with pytest.raises(ModelError, match="gemma2 caps its logits"):
         LanguageModel.load(ModelConfig(path=str(tmp_path)), CPU)
 
 

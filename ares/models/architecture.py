@@ -1,0 +1,83 @@
+"""What a model's configuration says that decides whether ares computes what the model does.
+
+Covered: caps on logits and rotary embeddings that depend on the longest row of a pass, both refused by name before
+anything is sampled; the sliding window of a layer. Not covered: what can only be tried on numbers, such as logits that
+are scaled after the head (ares/models/causal.py).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from transformers import AutoConfig, PretrainedConfig
+
+from ares.config import Config, ModelConfig
+from ares.errors import UserError
+
+SOFTCAPS = ("final_logit_softcapping", "attn_logit_softcapping")
+"""Settings that cap logits softly, of the head and of attention: torch's fused attention leaves out the latter."""
+BY_LENGTH = ("longrope", "dynamic")
+"""Kinds of rope that turn every position of a pass otherwise once its longest row exceeds the original window."""
+
+
+class ModelError(UserError, ValueError):
+    """A model directory cannot be used; the message says what is wrong with it."""
+
+
+def check_architecture(config: Config) -> None:
+    """Raise ModelError when the model cannot be trained rightly at the lengths of a configuration."""
+    settings = read_settings(config.model)
+    refuse_softcaps(settings, config.model.path)
+    for kind, window in _windows_of_ropes(settings.get_text_config()):
+        if config.longest_sequence > window:
+            raise ModelError(
+                f"{config.model.path}: beyond {window} tokens its rotary embedding ({kind}) depends on the longest row "
+                f"that passes through the model beside a row, so log-probs of one response would have several values. "
+                f"data.max_prompt_length + rollout.max_response_length (and second turns) come to "
+                f"{config.longest_sequence}: stay within {window}"
+            )
+
+
+def read_settings(config: ModelConfig) -> Any:
+    """A model's configuration. Raises ModelError."""
+    try:
+        return AutoConfig.from_pretrained(config.path, trust_remote_code=config.trust_remote_code)
+    except (OSError, ValueError, KeyError) as error:
+        hint = ""
+        if "trust_remote_code" in str(error):
+            hint = " Read the Python files in that directory; if you trust them, set model.trust_remote_code=true."
+        raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}{hint}") from error
+
+
+def refuse_softcaps(settings: PretrainedConfig, path: str) -> None:
+    """Raise ModelError when logits are capped, which neither the learner nor torch's fused attention does."""
+    for part in (settings, settings.get_text_config()):
+        for name in SOFTCAPS:
+            if getattr(part, name, None):
+                raise ModelError(
+                    f"{path}: {settings.model_type} caps its logits ({name}={getattr(part, name)}), "
+                    "which ares does not reproduce"
+                )
+
+
+def window_of(module: Any) -> int | None:
+    """Tokens that a layer's attention sees, itself included, by the model's configuration; None: all before it.
+
+    Some architectures (Qwen2-MoE, Phi-MoE) have the window in their mask only.
+    """
+    config = getattr(module, "config", None)
+    window = getattr(config, "sliding_window", None) or None
+    kinds = getattr(config, "layer_types", None)
+    number = getattr(module, "layer_idx", None)
+    if kinds and number is not None and kinds[number] != "sliding_attention":
+        return None
+    return window
+
+
+def _windows_of_ropes(settings: Any) -> Iterator[tuple[str, int]]:
+    """Kind and original window of every rope that depends on lengths; some models have several, by kind of layer."""
+    written = getattr(settings, "rope_parameters", None) or {}
+    for rope in (written, *written.values()):
+        kind = rope.get("rope_type", "") if isinstance(rope, dict) else ""
+        if any(name in kind for name in BY_LENGTH):
+            window = settings.max_position_embeddings
+            yield kind, (rope.get("original_max_position_embeddings") or window) if kind == "longrope" else window

@@ -1,0 +1,95 @@
+"""What a configuration says of windows, ropes and caps is obeyed, or refused by name before anything is sampled."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+import ares.models.architecture as architecture
+from ares.models.architecture import ModelError, check_architecture
+from ares.models.causal import Critic, LanguageModel
+from ares.runs.run import Run
+from tests.ares.builders import MODEL, config
+from tests.ares.models.families import CAUSAL, CPU, Family, build, naive, random_rows, settings
+
+GEMMA_2 = Family("gemma2", {"query_pre_attn_scalar": 16, "sliding_window": 64})
+
+
+@pytest.mark.parametrize("name", ["Qwen2-MoE with a window", "Phi-MoE with a window", "Qwen2 with a window"])
+def test_a_window_counts_in_a_line_wherever_the_model_keeps_it(name: str, tmp_path: Path) -> None:
+    folder = build(CAUSAL[name], tmp_path)
+    policy = LanguageModel.load(settings(folder), CPU)
+    assert policy.packs
+    batch = random_rows([30, 100], [[90, 20], [150, 10]])
+    with torch.no_grad():
+        plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        expected, _ = naive(plain, batch, 1.0)
+        torch.testing.assert_close(policy.token_log_probs(batch, 1.0).log_probs, expected, atol=1e-4, rtol=1e-4)
+    assert policy.model.config.sliding_window == 64  # as before it was tried
+
+
+def test_a_window_that_attention_is_not_told_of_is_noticed_at_loading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ares.models.packed_attention.window_of", lambda module: None)
+    assert not LanguageModel.load(settings(build(CAUSAL["Phi-MoE with a window"], tmp_path)), CPU).packs
+
+
+@pytest.mark.parametrize(
+    ("caps", "named"),
+    [
+        ({}, "final_logit_softcapping=30.0"),
+        ({"final_logit_softcapping": None}, "attn_logit_softcapping=50.0"),
+        ({"final_logit_softcapping": 1e4, "attn_logit_softcapping": None}, "final_logit_softcapping=10000"),
+    ],
+)
+def test_a_soft_cap_is_refused_by_name_however_small_the_logits(
+    caps: dict[str, float | None], named: str, tmp_path: Path
+) -> None:
+    folder = build(GEMMA_2, tmp_path, **caps)
+    for load in (LanguageModel.load, Critic):
+        with pytest.raises(ModelError, match=f"gemma2 caps its logits .{named}"):
+            load(settings(folder), CPU)
+
+
+def test_a_cap_that_no_setting_names_shows_in_large_logits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(architecture, "SOFTCAPS", ())
+    with pytest.raises(ModelError, match="Gemma2ForCausalLM transforms its logits"):
+        LanguageModel.load(settings(build(GEMMA_2, tmp_path)), CPU)
+
+
+def test_without_caps_the_same_architecture_is_taken(tmp_path: Path) -> None:
+    caps = {"final_logit_softcapping": None, "attn_logit_softcapping": None}
+    assert LanguageModel.load(settings(build(GEMMA_2, tmp_path, **caps)), CPU).packs
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("Phi-3 with longrope", "longrope"), ("Llama with dynamic rope", "dynamic")]
+)
+def test_a_rope_that_depends_on_the_longest_row_is_refused_beyond_its_window(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    model = f"model.path={build(CAUSAL[name], tmp_path / 'model')}"
+    check_architecture(config(model, "data.max_prompt_length=1024", "rollout.max_response_length=1024"))
+    beyond = config(model, "data.max_prompt_length=1025", "rollout.max_response_length=1024")
+    with pytest.raises(ModelError, match=rf"beyond 2048 tokens .*{kind}.*come to 2049: stay within 2048"):
+        check_architecture(beyond)
+    with pytest.raises(ModelError, match="beyond 2048 tokens"):
+        Run.check(beyond, "run", tmp_path)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_ordinary_rope_has_no_such_bound() -> None:
+    check_architecture(config(f"model.path={MODEL}", "rollout.max_response_length=100000"))
+
+
+@pytest.mark.parametrize("name", ["Phi-3 with longrope", "Llama with dynamic rope"])
+def test_such_a_rope_gives_a_row_several_log_probs_beyond_its_window(name: str, tmp_path: Path) -> None:
+    """Why it is refused: the same short row alone, and beside one that is longer than the window."""
+    policy = LanguageModel.load(settings(build(CAUSAL[name], tmp_path)), CPU)
+    with torch.no_grad():
+        whole = random_rows([48], [[500, 2100]])
+        alone = policy.token_log_probs(whole[:1], 1.0).log_probs
+        beside = policy.token_log_probs(whole, 1.0).log_probs[:500]
+    assert float((alone - beside).abs().mean()) > 0.1
