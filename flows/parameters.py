@@ -5,37 +5,71 @@ configuration's own models, so a new setting appears by itself, with its type, b
 Not covered: what the settings do (ares/config/run.py).
 """
 
-import json
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from enum import Enum, StrEnum
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from prefect import runtime
-from pydantic import BaseModel, ConfigDict, Field, create_model
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    create_model,
+    model_serializer,
+)
 
 from ares.config import Config, profile_names
 
+RUNS_OWN = "the run's own"
+"""Chosen for the profile of a run that exists."""
+
 if TYPE_CHECKING:
     Profile = str
-    Open: TypeAlias = None
 else:
-    # May be left open; not told in the schema, or the page shows a choice between a type and nothing.
-    Open = SkipJsonSchema[None]
     # Profiles called base… are extended, not trained.
-    Profile = StrEnum("Profile", {name: name for name in profile_names() if not name.startswith("base")})
+    _NAMES = [RUNS_OWN, *(name for name in profile_names() if not name.startswith("base"))]
+    Profile = StrEnum("Profile", {name: name for name in _NAMES})
+
+
+class Switch(StrEnum):
+    """A boolean on the form. A checkbox has no third state: untouched it would switch the setting off."""
+
+    ON = "on"
+    OFF = "off"
+
+
+class Form(BaseModel):
+    """A section of the form. What is open is left out when it is written: the page refuses `null` for a section."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_serializer
+    def _filled_in(self) -> dict[str, Any]:
+        return {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
 
 
 def _form(section: type[BaseModel]) -> type[BaseModel]:
-    """A section in which every field may be left open."""
+    """A section in which every field may be left open, which means: as in the profile."""
     fields: dict[str, Any] = {}
     for name, field in section.model_fields.items():
-        kind: Any = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            kind = _form(kind)
-        for bound in field.metadata:
+        kind = _form_type(field.annotation)
+        for bound in field.metadata if kind in (int, float) else ():
             kind = Annotated[kind, bound]
         fields[name] = (kind, Field(None, description=field.description, json_schema_extra=_without_default))
-    return create_model(section.__name__, __config__=ConfigDict(extra="forbid"), __doc__=section.__doc__, **fields)
+    return create_model(section.__name__, __base__=Form, __doc__=section.__doc__, **fields)
+
+
+def _form_type(kind: Any) -> Any:
+    """What the page shows for a setting of this type. A value that needs more than one box is written as YAML."""
+    alternatives = [each for each in get_args(kind) if each is not NoneType]
+    if get_origin(kind) in (UnionType, Union):
+        kind = alternatives[0] if len(alternatives) == 1 else str
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return _form(kind)
+    if kind is bool:
+        return Switch
+    is_choice = get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, Enum))
+    return kind if is_choice or kind in (int, float) else str
 
 
 def _without_default(schema: dict[str, Any]) -> None:
@@ -48,20 +82,22 @@ else:
     Settings = _form(Config)
 
 
-def as_overrides(settings: BaseModel | None) -> list[str]:
+def as_overrides(settings: BaseModel) -> list[str]:
     """The fields of the form that were filled in, as dotted overrides."""
-    return [] if settings is None else list(_dotted(settings, ""))
+    return _dotted(settings, "")
 
 
 def _dotted(section: BaseModel, prefix: str) -> list[str]:
-    found: list[str] = []
+    overrides: list[str] = []
     for name in sorted(section.model_fields_set):
         value = getattr(section, name)
         if isinstance(value, BaseModel):
-            found += _dotted(value, f"{prefix}{name}.")
-        elif value is not None:
-            found.append(f"{prefix}{name}={json.dumps(section.model_dump(mode='json')[name])}")
-    return found
+            overrides += _dotted(value, f"{prefix}{name}.")
+        elif isinstance(value, Switch):
+            overrides.append(f"{prefix}{name}={'true' if value is Switch.ON else 'false'}")
+        elif value not in (None, ""):  # an emptied box is open too
+            overrides.append(f"{prefix}{name}={value}")
+    return overrides
 
 
 def flow_run_title() -> str:

@@ -19,7 +19,7 @@ from ares.runs import Run, Step, read_config, runs_directory
 from ares.store import Commit, Ref, RunStore
 from flows.artifacts import RunArtifacts
 from flows.child_run import conducted
-from flows.parameters import Open, Profile, Settings, as_overrides, flow_run_title
+from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run_title
 from flows.refill import begin_sampling, sample, sample_ahead, training_samples
 from tasks.training import (
     Batch,
@@ -62,15 +62,15 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
 
 @flow(name="ares-train", persist_result=False, flow_run_name=flow_run_title)
 async def ares_train(
-    profile: Profile | Open = None,
-    run: str | Open = None,
-    settings: Settings | Open = None,
-    overrides: list[str] | Open = None,
+    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the page refuses None for everything that may be left open)
+    run: str = "",
+    settings: Settings = Settings(),  # noqa: B008
+    overrides: list[str] = [],  # noqa: B006 (the page cannot submit None for a list; nobody changes it)
 ) -> dict[str, Any]:
     """Train a profile. A run that exists is continued from its last commit, by Retry too.
 
     Args:
-        profile: What is trained. Left open, `run` names a run to continue.
+        profile: What is trained; "the run's own" resumes the run that `run` names.
         run: Name of the run; left open, the flow run's own name.
         settings: What differs from the profile, as a form.
         overrides: What differs from the profile, dotted: train.steps=40
@@ -80,15 +80,15 @@ async def ares_train(
 
 @flow(name="ares-bootstrap", persist_result=False, flow_run_name=flow_run_title)
 async def ares_bootstrap(
-    profile: Profile | Open = None,
-    run: str | Open = None,
-    settings: Settings | Open = None,
-    overrides: list[str] | Open = None,
+    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the page refuses None for everything that may be left open)
+    run: str = "",
+    settings: Settings = Settings(),  # noqa: B008
+    overrides: list[str] = [],  # noqa: B006
 ) -> dict[str, Any]:
     """The first part of a run alone: buckets, targets, τ and alpha. `ares-train` with the same run name goes on.
 
     Args:
-        profile: What is trained. Left open, `run` names a run to continue.
+        profile: What is trained; "the run's own" resumes the run that `run` names.
         run: Name of the run; left open, the flow run's own name.
         settings: What differs from the profile, as a form.
         overrides: What differs from the profile, dotted: bootstrap.n=8
@@ -96,10 +96,14 @@ async def ares_bootstrap(
     return await train(_opened(profile, run, settings, overrides), last=0)
 
 
-def _opened(profile: str | None, run: str | None, settings: Settings | None, overrides: list[str] | None) -> Run:
+def _opened(profile: str, run: str, settings: Settings, overrides: list[str]) -> Run:
     """The run that the command line has opened, else opened now; a flow run's Retry finds the same name again."""
     if run not in _prepared:
-        run = prepare(profile, [*as_overrides(settings), *(overrides or [])], run or str(runtime.flow_run.name))
+        changed = [*as_overrides(settings), *overrides]
+        if profile == RUNS_OWN:
+            run = prepare(None, changed, run or None)
+        else:
+            run = prepare(str(profile), changed, run or str(runtime.flow_run.name))
     return _prepared.pop(str(run))
 
 
