@@ -231,7 +231,7 @@ class DiffuGRPOTrainer:
         width, keep = prompt_ids.shape[1], args.max_completion_length
         own = getattr(self.model, "diffusion_generate", None)
         if own is not None:
-            found = own(
+            output = own(
                 prompt_ids,
                 attention_mask=prompt_mask,
                 max_new_tokens=keep,
@@ -243,7 +243,7 @@ class DiffuGRPOTrainer:
                 alg=args.alg,
                 alg_temp=args.alg_temp,
             )
-            return found.sequences[:, width:]
+            return output.sequences[:, width:]
         shape = (len(prompt_ids), keep)
         seen = torch.cat([prompt_mask, prompt_mask.new_ones(shape)], 1)
 
@@ -269,13 +269,13 @@ class DiffuGRPOTrainer:
         if not isinstance(prompts[0], str):
             replies = [[{"role": "assistant", "content": text}] for text in texts]
         columns = {name: [row[name] for row in inputs] for name in inputs[0] if name not in ("prompt", "completion")}
-        found = torch.full((len(inputs), len(self.reward_funcs)), torch.nan)
+        table = torch.full((len(inputs), len(self.reward_funcs)), torch.nan)
         for place, function in enumerate(self.reward_funcs):
             scores = function(prompts=prompts, completions=replies, **columns)
             if len(scores) != len(inputs):
                 raise ValueError(f"{_name(function)} returned {len(scores)} rewards for {len(inputs)} completions")
-            found[:, place] = torch.tensor([torch.nan if score is None else float(score) for score in scores])
-        return found
+            table[:, place] = torch.tensor([torch.nan if score is None else float(score) for score in scores])
+        return table
 
     def _advantages(self, rewards: Tensor, mask: Tensor) -> Tensor:
         weights = torch.tensor(self.args.reward_weights or [1.0] * rewards.shape[1])

@@ -122,14 +122,14 @@ class _ChosenLogProbs(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         logits, rows, places, tokens, norm = ctx.saved_tensors
-        found = torch.zeros_like(logits, memory_format=torch.contiguous_format)
+        gradient = torch.zeros_like(logits, memory_format=torch.contiguous_format)
         for start in range(0, len(rows), ROWS_PER_CHUNK):
             span = slice(start, start + ROWS_PER_CHUNK)
             factor = grad[span, None].to(norm.dtype)
             block = logits[rows[span], places[span]].to(norm.dtype).sub_(norm[span, None]).exp_().mul_(-factor)
             block.scatter_add_(1, tokens[span, None], factor)
-            found[rows[span], places[span]] = block.to(logits.dtype)
-        return found, None, None, None
+            gradient[rows[span], places[span]] = block.to(logits.dtype)
+        return gradient, None, None, None
 
 
 def completion_logits(model: Any, input_ids: Tensor, keep: int, attention_mask: Tensor | None = None) -> Tensor:

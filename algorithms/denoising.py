@@ -170,12 +170,12 @@ def denoise(
             break
         if settings.alg != "origin" and int(masked.sum(1).max() * share) == 0:
             continue
-        found = _propose_all(logits_at(canvas, masked), uniform("token", step)[masked], settings, mask_id)
-        confidence = torch.zeros(shape, device=device).masked_scatter(masked, found.confidence)
+        proposed = _propose_all(logits_at(canvas, masked), uniform("token", step)[masked], settings, mask_id)
+        confidence = torch.zeros(shape, device=device).masked_scatter(masked, proposed.confidence)
         take = chosen_places(confidence, masked, share, settings, uniform("place", step))
         taken = take[masked]
-        canvas[take] = found.tokens[taken]
-        log_probs[take], entropies[take] = found.log_probs[taken], found.entropies[taken]
+        canvas[take] = proposed.tokens[taken]
+        log_probs[take], entropies[take] = proposed.log_probs[taken], proposed.entropies[taken]
         uncovered_at[take] = step
     return Denoised(canvas, log_probs, entropies, uncovered_at)
 

@@ -49,12 +49,12 @@ def _labelled(index: Sequence[Any] | np.ndarray, values: np.ndarray, what: str) 
     group = np.fromiter(
         (position.setdefault(label, len(position)) for label in labels), dtype=np.int64, count=len(labels)
     )
-    found = np.asarray(values, dtype=np.float64)
-    if found.shape != group.shape:
-        raise ValueError(f"{what} must be [{len(group)}], got {found.shape}")
-    if np.isnan(found).any():
-        raise ValueError(f"{what}: row {int(np.isnan(found).argmax())} has no value; leave unscored rows out first")
-    return group, found
+    labelled = np.asarray(values, dtype=np.float64)
+    if labelled.shape != group.shape:
+        raise ValueError(f"{what} must be [{len(group)}], got {labelled.shape}")
+    if np.isnan(labelled).any():
+        raise ValueError(f"{what}: row {int(np.isnan(labelled).argmax())} has no value; leave unscored rows out first")
+    return group, labelled
 
 
 def mask_truncated(response_mask: Tensor, truncated: Tensor | np.ndarray) -> Tensor:

@@ -1,4 +1,4 @@
-"""pass@k: the chance that at least one of k samples is right, and how sure that figure is.
+"""pass@k: the chance that at least one of k samples is right, and how sure that estimate is.
 
 Covered: the unbiased estimator of Chen et al. 2021 ("Evaluating Large Language Models Trained on Code", eq. 1), and an
 interval of its mean over problems. Not covered: where correct samples come from.

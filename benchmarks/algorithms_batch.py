@@ -102,14 +102,14 @@ def sample_by_sample(data: DataProto) -> list[list[float]]:
     windows: list[list[float]] = []
     thresholds = []
     for entropy, length in zip(entropies, lengths, strict=True):
-        found = [sum(entropy[i + 1 : i + 1 + WINDOW]) / WINDOW for i in range(length - WINDOW)]
-        filled = list(found)
+        moving = [sum(entropy[i + 1 : i + 1 + WINDOW]) / WINDOW for i in range(length - WINDOW)]
+        filled = list(moving)
         while len(filled) < length:
-            filled.append(sum(found) / len(found) if found else entropy[0])
-        windows.append(found)
+            filled.append(sum(moving) / len(moving) if moving else entropy[0])
+        windows.append(moving)
         thresholds.append(float(np.percentile(filled, 95)))
     tau = float(np.median(thresholds))
-    counts = [sum(1 for value in found if value >= tau) for found in windows]
+    counts = [sum(1 for value in moving if value >= tau) for moving in windows]
 
     by_gid: dict[str, list[int]] = defaultdict(list)
     for i, gid in enumerate(gids):

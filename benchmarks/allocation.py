@@ -23,13 +23,13 @@ WAYS = ("settings", "none")
 
 def measured(work: Callable[[], Any]) -> list[tuple[float, float]]:
     """Seconds and page faults of each repeat after the first."""
-    found = []
+    updates = []
     for _ in range(REPEATS + 1):
         started, faults = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         work()
         now = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        found.append((time.perf_counter() - started, float(now - faults)))
-    return found[1:]
+        updates.append((time.perf_counter() - started, float(now - faults)))
+    return updates[1:]
 
 
 def update(model: str) -> None:
@@ -71,15 +71,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = str(random_qwen(Path(folder) / "model", end_logit=-30.0))
         for work in ("update", "rollout"):
-            found: dict[str, list[list[float]]] = {way: [] for way in WAYS}
+            timed: dict[str, list[list[float]]] = {way: [] for way in WAYS}
             for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 3):
                 for way in WAYS:
                     environment = plain | ({"GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"]} if way != "none" else {})
                     command = [sys.executable, "-m", "benchmarks.allocation", work, model]
                     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-                    found[way] += json.loads(ended.stdout.splitlines()[-1])
+                    timed[way] += json.loads(ended.stdout.splitlines()[-1])
             print(f"{work} of {ROWS} rows of {TOKENS} tokens, one thread")
-            medians = {way: [statistics.median(column) for column in zip(*rows)] for way, rows in found.items()}  # noqa: B905
+            medians = {way: [statistics.median(column) for column in zip(*rows)] for way, rows in timed.items()}  # noqa: B905
             for way, (seconds, faults) in medians.items():
                 ratio = medians["none"][0] / seconds
                 print(f"  {way:10s} {seconds:6.2f} s  {faults:9.0f} page faults  {ratio:5.2f}x", flush=True)

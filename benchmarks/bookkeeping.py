@@ -39,7 +39,7 @@ class Prompts(Run):
 
 
 def committed(run: Prompts, state: RunState, step: int) -> int:
-    """Commit and go on; bytes of the commit."""
+    """Commit and continue; bytes of the commit."""
     whole = Commit(step=step, parent=run.commit.digest() if run.commit else None, artifacts={},
                    state=state.state_dict() | {"step": step}, metrics=state.metrics(), timings={},
                    timestamp=0)  # fmt: skip

@@ -36,12 +36,12 @@ WAYS = {
 
 def peak(role: str) -> float:
     """GiB of the largest actor of a role, at its largest."""
-    found = []
+    peaks = []
     for process in psutil.Process().children(recursive=True):
         if f"ray::{role}" in " ".join(process.cmdline()):
             status = Path(f"/proc/{process.pid}/status").read_text()
-            found.append(int(status.split("VmHWM:")[1].split()[0]) / 2**20)
-    return max(found)
+            peaks.append(int(status.split("VmHWM:")[1].split()[0]) / 2**20)
+    return max(peaks)
 
 
 async def measured(model: str, settings: list[str]) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""One update on responses of skewed lengths: rows padded as they come, sorted by length, in one line.
+"""One update on responses of skewed lengths: rows padded as they come, sorted by length, packed.
 
 CPU seconds of one thread (process time), so that other work on the machine counts little. All must agree.
 
@@ -90,7 +90,7 @@ def main() -> None:
     ways: dict[str, tuple[bool, bool, Division]] = {
         "padded": (False, False, as_they_come),
         "sorted by length": (False, False, lambda sizes, budget: micro_batches(sizes, budget, pack=False)),
-        "in one line": (True, False, micro_batches),
+        "packed": (True, False, micro_batches),
         "prompts shared": (True, True, micro_batches),
     }
     with tempfile.TemporaryDirectory() as folder:

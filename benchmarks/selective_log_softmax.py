@@ -25,12 +25,12 @@ GOAL_TIME, GOAL_MEMORY = 0.5, 1.0
 def by_row(logits: Tensor, index: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
     """One sequence at a time: log-softmax of its three versions whole, then the chosen tokens."""
     rows = len(index)
-    found = []
+    log_probs = []
     for row in range(rows):
         versions = torch.stack([logits[row], logits[rows + row], logits[2 * rows + row]]).log_softmax(-1)
         full, one, other = versions.gather(-1, index[row].expand(3, -1)[..., None])[..., 0]
-        found.append((full + torch.where(mask[row], weights[1] * one, weights[2] * other)) / 2)
-    return torch.stack(found)
+        log_probs.append((full + torch.where(mask[row], weights[1] * one, weights[2] * other)) / 2)
+    return torch.stack(log_probs)
 
 
 FORMS = {"by row": by_row, "chunked": selective_log_softmax}

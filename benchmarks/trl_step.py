@@ -148,13 +148,13 @@ def main() -> None:
                 commands[SAME] = commands["TRL, 2 thread(s)"]
             own = ["benchmarks.trl_step", "ours", *run, f"model.dtype={precision or 'float32'}"]
             commands |= {name: [*own, *way] for name, way in WAYS.items()}
-            found = {}
+            results = {}
             for name, command in commands.items():
-                found[name] = measured(command, allocator if name == SAME else {})
-                print(case, name, found[name], file=sys.stderr, flush=True)
-        best = [max(values[column] for name, values in found.items() if "TRL" in name) for column in (1, 2)]
+                results[name] = measured(command, allocator if name == SAME else {})
+                print(case, name, results[name], file=sys.stderr, flush=True)
+        best = [max(values[column] for name, values in results.items() if "TRL" in name) for column in (1, 2)]
         print(f"{case}: at most {WORK[lengths].tokens} tokens; × is against the best TRL")
-        for name, (seconds, rate, cpu_rate) in found.items():
+        for name, (seconds, rate, cpu_rate) in results.items():
             print(f"  {name:26s} {seconds:6.2f} s a step  {rate:7.0f} tokens/s {rate / best[0]:5.2f}×  "
                   f"{cpu_rate:7.0f} tokens/cpu-s {cpu_rate / best[1]:5.2f}×", flush=True)  # fmt: skip
 

@@ -3,7 +3,7 @@
 Covered: which children run, when, and what happens when one fails or this process ends. Not covered: the file
 (ares/ablations/definition.py), a child's training (flows/train.py), the comparison (ares/ablations/report.py). A child
 is `ares train` in a process of its own, because a run is a context variable and Ray one per process. Its run directory
-says whether it is finished; so nothing that is finished is done again, and what was stopped goes on from its last
+says whether it is finished; so nothing that is finished is done again, and what was stopped resumes from its last
 commit.
 """
 
@@ -119,7 +119,7 @@ async def ares_ablate(
 
 
 async def ablate(plan: Plan) -> dict[str, Any]:
-    """Take every child to its last step and write the report. A failed child is told of, and the others go on.
+    """Take every child to its last step and write the report. A failed child is reported, and the others continue.
 
     Returns the names of finished children, the errors of failed ones, the conclusion and the report's path.
     """

@@ -1,4 +1,4 @@
-"""What Prefect's page shows of a run besides its steps: progress, the last steps as a table, a summary, MLflow's page.
+"""What Prefect's UI shows of a run besides its steps: progress, the last steps as a table, a summary, MLflow's link.
 
 Covered: a deployed run's artifacts, created once an execution and brought up to date at most every few seconds, beside
 the steps. Not covered: curves and comparisons (MLflow); what a terminal shows (ares/reports/terminal.py).
@@ -58,7 +58,7 @@ class RunArtifacts:
         self._key = re.sub(r"[^a-z0-9]+", "-", run.store.name.lower()).strip("-")
 
     def committed(self) -> None:
-        """Take up the step that was just committed; the page is brought up to date beside the next one."""
+        """Take up the step that was just committed; the UI is brought up to date during the next one."""
         if "PREFECT_API_URL" not in os.environ:
             return
         assert self.run.commit is not None
@@ -89,7 +89,7 @@ class RunArtifacts:
                 await client.update_artifact(self.shown["steps"], ArtifactUpdate(data=table))
                 await client.update_artifact(self.shown["summary"], ArtifactUpdate(data=summary(self.run)))
         except (httpx.TransportError, PrefectHTTPStatusError) as error:
-            logger.warning("Prefect's page was not brought up to date: %s", error)
+            logger.warning("Prefect's artifacts were not brought up to date: %s", error)
 
     async def _create(self) -> None:
         name = self._key
@@ -120,7 +120,7 @@ def summary(run: Run) -> str:
 
 
 def mlflow_page(run: Run) -> str | None:
-    """Address of the run on MLflow's page; None where there is no page or the run is not logged yet."""
+    """Address of the run in MLflow's UI; None where there is none or the run is not logged yet."""
     uri = run.config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI", "")
     page = uri if uri.startswith("http") else os.environ.get("ARES_MLFLOW_PAGE")
     description = run.store.read_run()

@@ -33,7 +33,7 @@ async def conducted(part: Callable[..., Awaitable[None]], title: str, *arguments
             lost = str(error) or type(error).__name__
     else:
         lost = "no answer"
-    logger.warning("%s: Prefect's server is away (%s); the run goes on without it", title, lost)
+    logger.warning("%s: Prefect's server is away (%s); the run continues without it", title, lost)
     await part(*arguments)
 
 

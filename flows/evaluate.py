@@ -1,7 +1,7 @@
 """The flow `ares-eval`: sample every problem n times, grade, and report pass@k.
 
 Covered: the order of work; a shard that was sampled or graded before an interruption is not done again. Not covered:
-what is evaluated and its figures (ares/runs/evaluation.py).
+what is evaluated and its estimates (ares/runs/evaluation.py).
 """
 
 import asyncio
@@ -25,7 +25,7 @@ def prepare(request: EvaluationRequest) -> Evaluation:
 
 @flow(name="ares-eval", persist_result=False, flow_run_name="evaluation of {request.target}")
 async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
-    """pass@k of a run or a model on problems; the same request goes on where an interrupted one was."""
+    """pass@k of a run or a model on problems; the same request resumes an interrupted one."""
     if (name := request.model_dump_json()) not in _prepared:
         prepare(request)
     return await evaluate(_prepared.pop(name))

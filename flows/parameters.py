@@ -1,4 +1,4 @@
-"""What a deployment asks for, as Prefect's page shows it: the profile as a choice, the settings as a form, a run name.
+"""What a deployment asks for, as Prefect's UI shows it: the profile as a choice, the settings as a form, a run name.
 
 Covered: the types of the flows' parameters and what they mean as dotted overrides. The form is made from the
 configuration's own models, so a new setting appears by itself, with its type, bounds and description.

@@ -1,6 +1,6 @@
 """Sampling as part of a flow: shards rolled out while the ones before are graded, until a batch is full.
 
-Covered: what is generated beside what is graded, the refill of filtered batches, the figures of everything drawn. Not
+Covered: what is generated beside what is graded, the refill of filtered batches, the metrics of everything drawn. Not
 covered: a shard's work (tasks/sampling.py), the rest of a step (flows/train.py).
 """
 

@@ -1,7 +1,7 @@
 """The flow `ares-train`: bootstrap, then one DAG run per training step, each ending in a commit.
 
-Covered: the order of work, where a resumed run goes on, refill of filtered batches, what runs beside what. Not covered:
-the work itself (tasks/). A run that was killed goes on from its last commit, and the phases of the step in flight whose
+Covered: the order of work, where a run resumes, refill of filtered batches, what runs beside what. Not covered:
+the work itself (tasks/). A run that was killed resumes from its last commit, and the phases of the step in flight whose
 results are kept are not done again.
 """
 
@@ -85,7 +85,7 @@ async def ares_bootstrap(
     settings: Settings = Settings(),  # noqa: B008
     overrides: list[str] = [],  # noqa: B006
 ) -> dict[str, Any]:
-    """The first part of a run alone: buckets, targets, τ and alpha. `ares-train` with the same run name goes on.
+    """The first part of a run alone: buckets, targets, τ and alpha. `ares-train` with the same run name continues.
 
     Args:
         profile: What is trained; "the run's own" resumes the run that `run` names.

@@ -65,10 +65,10 @@ def format_reward(response: str) -> float:
         return 0.0
     position = len("<think>")
     for part in ("</think>", "\\boxed{", "}"):
-        found = text.find(part, position)
-        if found < 0:
+        at = text.find(part, position)
+        if at < 0:
             return 0.0
-        position = found + len(part)
+        position = at + len(part)
     return 1.0
 
 

@@ -1,6 +1,6 @@
-"""What a program's author is told about its verdict, for a second try (Murphy, arXiv 2511.07833: execution feedback).
+"""What a program's author is told about its verdict, for a second turn (Murphy, arXiv 2511.07833: execution feedback).
 
-Covered: the text, and what the second tries are worth to the first. Not covered: how it is put into a prompt
+Covered: the text, and what the second turns are worth to the first. Not covered: how it is put into a prompt
 (ares/step/second_turn.py).
 """
 
@@ -30,11 +30,11 @@ def execution_feedback(tests: Sequence[str], outcomes: Sequence[str]) -> str:
 def first_turn_credit(
     own: np.ndarray, parent: np.ndarray, second: np.ndarray, credit: Credit, share: float = 1.0
 ) -> np.ndarray:
-    """What each first try gains by its second tries: share·max(0, c − own), c the maximum or mean of their rewards.
+    """What each first turn gains by its second turns: share·max(0, c − own), c the maximum or mean of their rewards.
 
     With share 1 a failure that was repaired is worth as much as a program that was right at once.
 
-    own: [B] rewards of first tries (NaN: none); parent: int [C], the first try of each second try; second: [C] their
+    own: [B] rewards of first turns (NaN: none); parent: int [C], the first turn of each second turn; second: [C] their
     rewards (NaN: none, left out). Returns float64 [B], 0 where a first try has no second one or no reward of its own.
     """
     gained = np.zeros(len(own))

@@ -56,9 +56,9 @@ class RunningPassRates:
         for problem, outcomes in rows.items():
             self._check_size(problem, {len(outcome) for outcome in outcomes})
         for problem, outcomes in rows.items():
-            found = np.mean(outcomes, axis=0) * RESOLUTION
+            shares = np.mean(outcomes, axis=0) * RESOLUTION
             before = self._rates.get(problem)
-            mixed = found if before is None else (1.0 - self.ema) * before + self.ema * found
+            mixed = shares if before is None else (1.0 - self.ema) * before + self.ema * shares
             self._rates[problem] = np.rint(mixed).astype(np.int64)
 
     def _check_size(self, problem: Any, sizes: set[int]) -> None:
@@ -77,13 +77,13 @@ class RunningPassRates:
 
         A problem that no update has shown weighs its tests alike. Raises ValueError if a number of tests changes.
         """
-        found: dict[tuple[Any, int], np.ndarray] = {}
+        weights_of: dict[tuple[Any, int], np.ndarray] = {}
         keys = list(zip(_ids(problems), (int(count) for count in tests), strict=True))
         for problem, count in dict.fromkeys(keys):
             self._check_size(problem, {count})
             rates = self.rates(problem)
-            found[problem, count] = difficulty_weights(np.zeros(count) if rates is None else rates, self.alpha)
-        return [found[key] for key in keys]
+            weights_of[problem, count] = difficulty_weights(np.zeros(count) if rates is None else rates, self.alpha)
+        return [weights_of[key] for key in keys]
 
     def metrics(self) -> dict[str, float]:
         """`code/tests/{problems,pass_rate,never_passed,always_passed}`: problems seen; the others over their tests."""
@@ -99,12 +99,12 @@ class RunningPassRates:
 
     def _totals(self) -> np.ndarray:
         """`_counts` over everything: [4] int64."""
-        found = self._known.copy()
+        totals = self._known.copy()
         for problem, rates in self._rates.recent.items():
-            found += _counts(rates)
+            totals += _counts(rates)
             if problem in self._rates.known:
-                found -= _counts(self._rates.known[problem])
-        return found
+                totals -= _counts(self._rates.known[problem])
+        return totals
 
     def state_dict(self) -> dict[str, Any]:
         """What a resume restores and is recent (since `settle`), as JSON: ids are listed, so an integer stays one."""

@@ -76,9 +76,9 @@ def verpo_group_weights(
             raise ValueError(f"group {label!r}: its rows differ in their number of tests")
         outcomes = np.stack([passed[row] for row in rows])[np.asarray(scored)[rows]]
         rates = outcomes.mean(0) if len(outcomes) else np.zeros(len(passed[rows[0]]))
-        found = verpo_weights(rates, settings.alpha, settings.sigma, settings.delta)
+        of_group = verpo_weights(rates, settings.alpha, settings.sigma, settings.delta)
         for row in rows:
-            weights[row] = found
+            weights[row] = of_group
     return weights
 
 

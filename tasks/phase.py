@@ -1,7 +1,7 @@
 """A phase: one durable piece of a step, run as a Prefect task whose small result is keyed, kept and checked.
 
 Covered: the key (run, settings, data, step, phase, inputs), results under the run directory, retries, the check that a
-kept result's files are intact. Not covered: what a phase does (the other modules of this room).
+kept result's files are intact. Not covered: what a phase does (the other modules of this package).
 """
 
 import json

@@ -111,7 +111,7 @@ def requested(step: Step, draw: Draw) -> pd.DataFrame:
 
 
 def continued(step: Step, draw: Draw, first: tuple[Ref, Ref]) -> pd.DataFrame:
-    """One row per second try: as `requested`, with its own prompt."""
+    """One row per second turn: as `requested`, with its own prompt."""
     rollouts, scores = (step.run.store.read_rows(ref) for ref in first)
     rows = rollouts.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
     problems = step.run.problems(draw.purpose).rows(rows["id"].tolist())
@@ -143,7 +143,7 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
 
 
 def exec_times(step: Step, shards: int) -> pd.DataFrame | None:
-    """CPU seconds of the programs of a step's first rollout shards, second tries too: slot, sample, exec_time.
+    """CPU seconds of the programs of a step's first rollout shards, second turns too: slot, sample, exec_time.
 
     None when a file of them is gone or damaged.
     """

@@ -238,7 +238,7 @@ def _sampled_rows(step: Step, rollouts: list[Ref], purpose: str) -> pd.DataFrame
     rows = pd.concat([step.run.store.read_rows(ref) for ref in rollouts], ignore_index=True)
     problems = step.run.problems(purpose).rows(rows["id"].tolist())
     problems = problems[[name for name in (*OF_PROBLEMS, "media_references") if name in problems]]
-    if "prompt" in rows:  # second tries have prompts of their own
+    if "prompt" in rows:  # second turns have prompts of their own
         problems = rows[["prompt", "prompt_token_ids"]].combine_first(problems)
     return rows.drop(columns=["prompt", "prompt_token_ids"], errors="ignore").join(problems)
 
@@ -259,7 +259,7 @@ def joined_rows(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
     if purpose == "rollout" and step.config.rollout.second_turn.enabled:
         whole = with_credit(whole, step.config, step.run.state.tests)
     chosen = whole[whole["slot"].isin(samples.slots)] if samples.slots else whole
-    # Second tries stand behind the first ones of their prompt, so that both are in one optimiser step.
+    # Second turns stand behind the first ones of their prompt, so that both are in one optimiser step.
     order = chosen.assign(prompt_slot=chosen["slot"] % SECOND_TURN_SLOT)
     places = order.sort_values(["prompt_slot", "slot", "sample"], kind="stable").index
     return chosen.loc[places].reset_index(drop=True)

@@ -90,13 +90,13 @@ def read_ablation(ablation: str, name: str | None = None) -> tuple[Ablation, Pat
         hint = f" Did you mean {close[0]}?" if close else ""
         raise ConfigError(f"There is no ablation {ablation!r} (ablations: {', '.join(ablation_names())}).{hint}")
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        fields = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not YAML: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise ConfigError(f"{path}: an ablation is a mapping ({', '.join(Ablation.model_fields)})")
     try:
-        return Ablation.model_validate(found if name is None else found | {"name": name}), path
+        return Ablation.model_validate(fields if name is None else fields | {"name": name}), path
     except ValidationError as error:
         raise ConfigError(f"{path}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
 
@@ -114,12 +114,12 @@ def children(ablation: Ablation, source: Path, extra: list[Override] | None = No
         for override in overrides:
             if _sets(override, OWN + COMMON_ONLY):
                 raise ConfigError(f"{source}: variant {variant!r}: {override!r} may not differ between variants")
-    found = [_child(ablation, source, variant, seed, extra or []) for seed in ablation.seeds
+    members = [_child(ablation, source, variant, seed, extra or []) for seed in ablation.seeds
              for variant in ablation.variants]  # fmt: skip
-    _refuse_equal(found, source)
-    if ablation.metric.startswith("val/") and found[0].config.data.validation is None:
+    _refuse_equal(members, source)
+    if ablation.metric.startswith("val/") and members[0].config.data.validation is None:
         raise ConfigError(f"{source}: metric {ablation.metric!r} needs held-out problems: set data.validation")
-    return found
+    return members
 
 
 def _child(ablation: Ablation, source: Path, variant: str, seed: int, extra: list[Override]) -> Child:
@@ -140,9 +140,9 @@ def _sets(override: Override, fields: tuple[str, ...]) -> bool:
     return any(f"{name}.".startswith(f"{field.rstrip('.')}.") or field.startswith(f"{name}.") for field in fields)
 
 
-def _refuse_equal(found: list[Child], source: Path) -> None:
+def _refuse_equal(members: list[Child], source: Path) -> None:
     seen: dict[str, Child] = {}
-    for child in found:
+    for child in members:
         other = seen.setdefault(fingerprint(child.config), child)
         if other is not child:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a person sees of a running ablation: one line a child, with its step and its last figure."""
+"""What a person sees of a running ablation: one line a child, with its step and its last value."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ REFRESH_SECONDS = 2.0
 
 
 class AblationDisplay:
-    """The terminal view of an ablation. Without a terminal, children are told of when they start and end."""
+    """The terminal view of an ablation. Without a terminal, a line is printed when a child starts and ends."""
 
     def __init__(self, ablation: Ablation, children: list[Child], parallel: int, runs: Path) -> None:
         self.ablation = ablation

@@ -1,4 +1,4 @@
-"""The figures a report compares: which MLflow metric, which of its rows, and how they become one number a seed.
+"""The measures a report compares: which MLflow metric, which of its rows, and how they become one number a seed.
 
 A metric that no child has logged (those of code rewards in an ablation on arithmetic) is left out of the report. What
 the metrics themselves mean: docs/metrics.md.
@@ -11,7 +11,7 @@ from typing import Literal
 from ares.ablations.rows import AblationRows, ChildRows, Row
 
 TAIL = 0.25
-"""Share of the steps, the last ones, over which noisy figures of a step are averaged."""
+"""Share of the steps, the last ones, over which noisy metrics are averaged."""
 
 ERRORS = ("accepted", "wrong_answer", "runtime_error", "timeout", "memory", "output_limit", "syntax_error", "truncated")
 """Verdicts of samples, in the order in which their areas are stacked."""
@@ -19,7 +19,7 @@ ERRORS = ("accepted", "wrong_answer", "runtime_error", "timeout", "memory", "out
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the report's table. Without a direction (`better`) a value is told, not judged."""
+    """One line of the report's table. Without `better`, a measure is reported but not ranked."""
 
     metric: str
     title: str
@@ -96,9 +96,9 @@ def value_of(measure: Measure, child: ChildRows, last: int) -> Value | None:
     return Value(child, total if measure.how == "sum" else total / len(rows), rows)
 
 
-def compared_step(found: AblationRows) -> int | None:
+def compared_step(ablation: AblationRows) -> int | None:
     """The last step at which any child has a row of the compared metric: where children are compared."""
-    steps = [rows[-1].step for child in found.children if (rows := child.rows.get(found.definition.metric))]
+    steps = [rows[-1].step for child in ablation.children if (rows := child.rows.get(ablation.definition.metric))]
     return max(steps, default=None)
 
 

@@ -59,8 +59,8 @@ def verdict_areas(variants: Series, window: int) -> str:
     """Shares of samples by verdict over the steps, one panel a variant; returns SVG."""
 
     def draw(axis: Axes, variant: str) -> None:
-        found = {name: _mean_over_seeds(variants[variant], f"code/error/{name}", window) for name in ERRORS}
-        present = {name: series for name, series in found.items() if len(series[0])}
+        by_error = {name: _mean_over_seeds(variants[variant], f"code/error/{name}", window) for name in ERRORS}
+        present = {name: series for name, series in by_error.items() if len(series[0])}
         steps = sorted({step for at, _ in present.values() for step in at})
         shares = [np.interp(steps, *series) for series in present.values()]
         axis.stackplot(

@@ -1,7 +1,7 @@
 """The report of an ablation: one HTML file that needs nothing else, made from MLflow rows alone, and those rows as CSV.
 
 Covered: what was compared, who wins (only where intervals separate), curves, the table of measures with 95 % intervals
-over seeds, verdicts over time, and for every figure the MLflow rows it came from. Not covered: the statistics
+over seeds, verdicts over time, and for every number the MLflow rows it came from. Not covered: the statistics
 (ares/ablations/statistics.py), which row becomes which number (ares/ablations/measures.py), the pictures
 (ares/ablations/plots.py).
 """
@@ -54,31 +54,31 @@ class Line:
     cells: dict[str, Cell]
 
 
-def write_report(found: AblationRows, target: Path) -> list[Path]:
+def write_report(ablation: AblationRows, target: Path) -> list[Path]:
     """Write the report as `target` (.html) and its rows beside it (.csv); returns both."""
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = target.with_suffix(".csv")
-    for file, text in ((target, render(found, rows.name)), (rows, rows_csv(found))):
+    for file, text in ((target, render(ablation, rows.name)), (rows, rows_csv(ablation))):
         temporary = file.with_name(f".{file.name}.partial")
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, file)
     return [target, rows]
 
 
-def conclusion(found: AblationRows) -> str:
+def conclusion(ablation: AblationRows) -> str:
     """The verdict on the compared metric, in words."""
-    complete = _complete(found)
+    complete = _complete(ablation)
     values = {
-        variant: [value.value for value in _values(_main(found), children, compared_step(found) or 0)]
+        variant: [value.value for value in _values(_main(ablation), children, compared_step(ablation) or 0)]
         for variant, children in complete.items()
     }
-    return verdict({variant: of for variant, of in values.items() if of}, found.definition.metric,
-                   found.definition.maximise)  # fmt: skip
+    return verdict({variant: of for variant, of in values.items() if of}, ablation.definition.metric,
+                   ablation.definition.maximise)  # fmt: skip
 
 
-def lines(found: AblationRows, wanted: list[Measure], label: str) -> list[Line]:
+def lines(ablation: AblationRows, wanted: list[Measure], label: str) -> list[Line]:
     """The wanted measures of the finished children; a measure that no child has is left out."""
-    complete, last = _complete(found), compared_step(found) or 0
+    complete, last = _complete(ablation), compared_step(ablation) or 0
     made: list[Line] = []
     for number, measure in enumerate(wanted):
         values = {variant: _values(measure, children, last) for variant, children in complete.items()}
@@ -97,56 +97,56 @@ def lines(found: AblationRows, wanted: list[Measure], label: str) -> list[Line]:
     return made
 
 
-def render(found: AblationRows, rows_name: str) -> str:
+def render(ablation: AblationRows, rows_name: str) -> str:
     """The report as HTML text."""
-    metric, last = found.definition.metric, compared_step(found)
-    complete = _complete(found)
+    metric, last = ablation.definition.metric, compared_step(ablation)
+    complete = _complete(ablation)
     # A child on its way would cut the curves of its variant short: it is shown where its variant has no other.
-    started = {variant: complete.get(variant) or found.of(variant) for variant in found.definition.variants
-               if found.of(variant)}  # fmt: skip
-    logged = {name for child in found.children for name in child.rows}
+    started = {variant: complete.get(variant) or ablation.of(variant) for variant in ablation.definition.variants
+               if ablation.of(variant)}  # fmt: skip
+    logged = {name for child in ablation.children for name in child.rows}
     window = max(1, (last or 0) // 20)
     main_curve = [(metric, metric, 1)] if metric in logged else []
     others = [(name, title, 1 if name.startswith("val/") else window) for name, title in CURVES
               if name in logged and name != metric]  # fmt: skip
     errors = [measure for measure in error_measures() if measure.metric in logged]
     settings = {variant: children[0].settings for variant, children in started.items()}
-    wanted = [(variant, seed) for variant in found.definition.variants for seed in found.definition.seeds]
-    here = {(child.variant, child.seed) for child in found.children}
+    wanted = [(variant, seed) for variant in ablation.definition.variants for seed in ablation.definition.seeds]
+    here = {(child.variant, child.seed) for child in ablation.children}
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters["figure"] = figure
     return environment.get_template("report_template.html").render(
-        found=found,
+        ablation=ablation,
         last=last,
-        conclusion=conclusion(found),
-        clear=_clear_measures(lines(found, measures(metric, found.definition.maximise)[1:] + errors, "w")),
-        colors={variant: PALETTE[place % len(PALETTE)] for place, variant in enumerate(found.definition.variants)},
+        conclusion=conclusion(ablation),
+        clear=_clear_measures(lines(ablation, measures(metric, ablation.definition.maximise)[1:] + errors, "w")),
+        colors={variant: PALETTE[place % len(PALETTE)] for place, variant in enumerate(ablation.definition.variants)},
         differing=[pair for pair in differing_settings(settings) if pair[0] != "train.seed"] if settings else [],
         variants=list(complete),
         complete=complete,
-        unfinished=[child for child in found.children if not _is_complete(found, child)],
+        unfinished=[child for child in ablation.children if not _is_complete(ablation, child)],
         missing=[f"{variant}, seed {seed}" for variant, seed in wanted if (variant, seed) not in here],
-        versions=sorted({child.code_version for child in found.children}),
-        table=lines(found, measures(metric, found.definition.maximise), "m"),
-        errors=lines(found, errors, "e"),
+        versions=sorted({child.code_version for child in ablation.children}),
+        table=lines(ablation, measures(metric, ablation.definition.maximise), "m"),
+        errors=lines(ablation, errors, "e"),
         main_curve=_data_uri(curves(started, main_curve, 1, 3.4, legend=True)) if main_curve and started else None,
         curves=_data_uri(curves(started, others, 3, 2.3, legend=False)) if others and started else None,
         areas=_data_uri(verdict_areas(started, window)) if errors and started else None,
         window=window,
-        page=found.uri if found.uri.startswith("http") else "http://127.0.0.1:5000",
+        page=ablation.uri if ablation.uri.startswith("http") else "http://127.0.0.1:5000",
         rows_name=rows_name,
     )
 
 
-def rows_csv(found: AblationRows) -> str:
+def rows_csv(ablation: AblationRows) -> str:
     """Every MLflow row of every child, as CSV: what the report was made from."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["run_id", "run", "variant", "seed", "metric", "step", "timestamp", "value"])
-    for child in found.children:
+    for child in ablation.children:
         for metric in sorted(child.rows):
             for row in child.rows[metric]:
                 writer.writerow([child.run_id, child.name, child.variant, child.seed, metric, row.step, row.timestamp,
@@ -159,19 +159,19 @@ def figure(value: float, digits: int) -> str:
     return f"{round(value, digits) + 0.0:,.{digits}f}".replace(",", " ")
 
 
-def _main(found: AblationRows) -> Measure:
-    return measures(found.definition.metric, found.definition.maximise)[0]
+def _main(ablation: AblationRows) -> Measure:
+    return measures(ablation.definition.metric, ablation.definition.maximise)[0]
 
 
-def _is_complete(found: AblationRows, child: ChildRows) -> bool:
-    last = compared_step(found)
-    return last is not None and is_complete(child, found.definition.metric, last)
+def _is_complete(ablation: AblationRows, child: ChildRows) -> bool:
+    last = compared_step(ablation)
+    return last is not None and is_complete(child, ablation.definition.metric, last)
 
 
-def _complete(found: AblationRows) -> dict[str, list[ChildRows]]:
+def _complete(ablation: AblationRows) -> dict[str, list[ChildRows]]:
     """The finished children of each variant that has any."""
-    of = {variant: [child for child in found.of(variant) if _is_complete(found, child)]
-          for variant in found.definition.variants}  # fmt: skip
+    of = {variant: [child for child in ablation.of(variant) if _is_complete(ablation, child)]
+          for variant in ablation.definition.variants}  # fmt: skip
     return {variant: children for variant, children in of.items() if children}
 
 
@@ -188,11 +188,11 @@ def _clear_of_all(values: dict[str, list[Value]], measure: Measure) -> str | Non
     return best.name if best.wins else None
 
 
-def _clear_measures(found: list[Line]) -> list[tuple[str, str, str]]:
+def _clear_measures(measured: list[Line]) -> list[tuple[str, str, str]]:
     """Of the other measures, those with a variant clear of all others: (measure, more or less, variant)."""
     return [
         (line.measure.title, str(line.measure.better), variant)
-        for line in found
+        for line in measured
         for variant, cell in line.cells.items()
         if cell.best
     ]

@@ -1,7 +1,7 @@
 """What MLflow knows of an ablation: its definition, its children, every row of every metric. The report's only source.
 
 Covered: reading; of several entries of one child (its run directory was deleted and made again) the newest; of several
-rows of one step (a step that was done again) the last. Not covered: what the figures mean (ares/ablations/report.py).
+rows of one step (a step that was done again) the last. Not covered: what the values mean (ares/ablations/report.py).
 """
 
 from collections import Counter
@@ -71,11 +71,11 @@ def read_rows(experiment: str, uri: str) -> AblationRows:
     """Read the newest ablation of an MLflow experiment with all its rows. Raises TrackingError."""
     try:
         client = MlflowClient(tracking_uri=uri)
-        found = client.get_experiment_by_name(experiment)
-        if found is None:
+        stored = client.get_experiment_by_name(experiment)
+        if stored is None:
             names = sorted(each.name for each in client.search_experiments())
             raise TrackingError(f"MLflow at {uri} has no experiment {experiment!r} (experiments: {', '.join(names)})")
-        entries = _entries(client, found.experiment_id)
+        entries = _entries(client, stored.experiment_id)
         parent = next((entry for entry in entries if DEFINITION in entry.data.tags), None)
         if parent is None:
             raise TrackingError(f"Experiment {experiment!r} of MLflow at {uri} holds no ablation, only single runs")
@@ -90,7 +90,7 @@ def read_rows(experiment: str, uri: str) -> AblationRows:
     return AblationRows(
         uri=uri,
         experiment=experiment,
-        experiment_id=str(found.experiment_id),
+        experiment_id=str(stored.experiment_id),
         run_id=str(parent.info.run_id),
         definition=definition,
         command_line=parent.data.tags.get("ares.ablation.command_line", ""),
@@ -101,14 +101,14 @@ def read_rows(experiment: str, uri: str) -> AblationRows:
 
 def _entries(client: MlflowClient, experiment_id: str) -> list[Entry]:
     """Every run of the experiment, newest first."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     token = None
     while True:
         page = client.search_runs([experiment_id], order_by=["attributes.start_time DESC"], page_token=token)
-        found += page
+        entries += page
         token = page.token
         if not token:
-            return found
+            return entries
 
 
 def _child(client: MlflowClient, entry: Entry, variant: str, seed: int) -> ChildRows:

@@ -68,12 +68,12 @@ def estimate(values: Sequence[float]) -> Estimate:
 def leader(values: dict[str, list[float]], maximise: bool = True) -> Leader:
     """Which of two or more variants has the best mean, and from which others its interval separates."""
     sign = 1.0 if maximise else -1.0
-    found = {name: estimate([sign * value for value in of_variant]) for name, of_variant in values.items()}
-    best = max(found, key=lambda name: found[name].mean)
-    unknown = [name for name in found if not found[name].half_width]
-    lower = found[best].low
-    others = [name for name in found if name != best and name not in unknown]
-    clear = [name for name in others if best not in unknown and _above(lower, found[name].high)]
+    estimates = {name: estimate([sign * value for value in of_variant]) for name, of_variant in values.items()}
+    best = max(estimates, key=lambda name: estimates[name].mean)
+    unknown = [name for name in estimates if not estimates[name].half_width]
+    lower = estimates[best].low
+    others = [name for name in estimates if name != best and name not in unknown]
+    clear = [name for name in others if best not in unknown and _above(lower, estimates[name].high)]
     return Leader(best, clear, [name for name in others if name not in clear], unknown)
 
 
@@ -92,24 +92,24 @@ def verdict(values: dict[str, list[float]], metric: str, maximise: bool = True) 
     """What can be said about the variants in one paragraph: a winner, or why there is none and what it would take."""
     if len(values) < 2:
         return f"Nothing can be compared yet: fewer than two variants have a finished run with {metric}."
-    found = leader(values, maximise)
+    best = leader(values, maximise)
     told = {name: _told(estimate(of_variant)) for name, of_variant in values.items()}
-    if found.wins:
+    if best.wins:
         side = "above" if maximise else "below"
-        rest = "; ".join(f"{name} {told[name]}" for name in values if name != found.name)
-        return f"{found.name} wins on {metric}: its interval, {told[found.name]}, lies {side} every other one ({rest})."
-    lead = f"{'Highest' if maximise else 'Lowest'} mean of {metric}: {found.name}, {told[found.name]}"
-    alone = [name for name in found.unknown if len(values[name]) < 2]
+        rest = "; ".join(f"{name} {told[name]}" for name in values if name != best.name)
+        return f"{best.name} wins on {metric}: its interval, {told[best.name]}, lies {side} every other one ({rest})."
+    lead = f"{'Highest' if maximise else 'Lowest'} mean of {metric}: {best.name}, {told[best.name]}"
+    alone = [name for name in best.unknown if len(values[name]) < 2]
     if alone:
         who = ", ".join(alone)
         return f"No winner can be named: an interval needs two seeds, and there is only one of {who}. {lead}."
-    if found.unknown:
-        who = ", ".join(found.unknown)
+    if best.unknown:
+        who = ", ".join(best.unknown)
         return f"No winner can be named: all seeds of {who} gave the same value, so its spread is unknown. {lead}."
-    overlaps = _listed([f"{name}, {told[name]}" for name in found.overlaps], "; ")
-    clear = f" It separates from {_listed(found.separates_from)}." if found.separates_from else ""
-    needed = {name: seeds_needed(values[found.name], values[name]) for name in found.overlaps}
-    return f"No winner can be named. {lead}; that interval overlaps {overlaps}.{clear}{_prospect(found.name, needed)}"
+    overlaps = _listed([f"{name}, {told[name]}" for name in best.overlaps], "; ")
+    clear = f" It separates from {_listed(best.separates_from)}." if best.separates_from else ""
+    needed = {name: seeds_needed(values[best.name], values[name]) for name in best.overlaps}
+    return f"No winner can be named. {lead}; that interval overlaps {overlaps}.{clear}{_prospect(best.name, needed)}"
 
 
 def _prospect(best: str, needed: dict[str, int | None]) -> str:
@@ -130,10 +130,10 @@ def _listed(names: list[str], comma: str = ", ") -> str:
     return comma.join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
 
 
-def _told(found: Estimate) -> str:
-    if found.low is None or found.high is None:
-        return f"{found.mean:.3f} (one seed)"
-    return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+def _told(interval: Estimate) -> str:
+    if interval.low is None or interval.high is None:
+        return f"{interval.mean:.3f} (one seed)"
+    return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
 def _above(low: float | None, high: float | None) -> bool:

@@ -69,7 +69,7 @@ class OverlongConfig(Strict):
 
 
 class KlConfig(Strict):
-    """The leash to the reference policy."""
+    """The KL penalty towards the reference policy."""
 
     placement: Literal["none", "reward", "loss"] = "loss"
     """In the reward or in the loss, never in both; none: no reference model is loaded."""

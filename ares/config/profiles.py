@@ -51,7 +51,7 @@ def profile_names() -> list[str]:
 
 
 def fingerprint(config: Config) -> str:
-    """Hash of every setting that changes results. Two runs with one fingerprint and one data set give the same bits."""
+    """Hash of every setting that changes results. Runs with one fingerprint and one data set are bit-identical."""
     return hashlib.sha256(json.dumps(result_settings(config), sort_keys=True).encode()).hexdigest()[:16]
 
 

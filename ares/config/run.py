@@ -1,7 +1,7 @@
 """The configuration of a run: strict models, one field a setting, with its bound and its reason.
 
 Covered: every setting, which of them change results, what combinations are refused. Not covered: where settings come
-from (ares/config/profiles.py), and what they do (each room documents its own part).
+from (ares/config/profiles.py), and what they do (each package documents its own part).
 """
 
 from typing import Literal
@@ -119,16 +119,16 @@ class VllmConfig(Strict):
 
 
 class SecondTurnConfig(Strict):
-    """Second tries for programs that failed, with their verdict in the prompt (Murphy)."""
+    """Second turns for programs that failed, with their verdict in the prompt (Murphy)."""
 
     enabled: bool = False
     """On: every first try that failed its tests, and was not cut off, is continued once."""
     children: int = Field(1, ge=1)
-    """Second tries per failed first one."""
+    """Second turns per failed first turn."""
     max_feedback_length: int = Field(256, ge=1)
     """Tokens of the verdict with its turn. A first try whose verdict is longer gets no second one, and is counted."""
     credit: Literal["max", "mean"] = "max"
-    """A first try rises towards the maximum, or the mean, of its second tries' rewards, where that is higher."""
+    """A first turn's reward rises towards the maximum, or the mean, of its second turns', where that is higher."""
     credit_share: float = Field(1.0, ge=0, le=1)
     """How far it rises. At 1 a repaired failure is worth what a right program is, and such groups teach nothing."""
 
@@ -168,7 +168,7 @@ class RolloutConfig(Strict):
     top_p: float = Field(1.0, gt=0, le=1)
     """Nucleus sampling. Below 1 the sampled distribution differs from the learner's."""
     shard_prompts: int = Field(64, ge=1)
-    """Prompts generated together. The unit of recomputation: the same shard gives the same bits. A small one loses
+    """Prompts generated together. The unit of recomputation: batch composition changes rounding. A small one loses
     little with a kill, but every shard ends in a tail of its longest responses, in which an engine is nearly idle."""
     max_staleness: int = Field(0, ge=0, le=1)
     """1: a step's first responses are sampled while the step before it updates, from the policy before that update, and
@@ -265,7 +265,7 @@ class TrainConfig(Strict):
     """How long, and how often weights are written."""
 
     steps: int = Field(100, ge=1, json_schema_extra=NO_EFFECT)
-    """Training steps. A finished run goes on when it is raised."""
+    """Training steps. A finished run resumes when it is raised."""
     checkpoint_every: int = Field(10, ge=1, json_schema_extra=NO_EFFECT)
     """Steps between weight checkpoints; in between, a resume replays the committed batches."""
     keep_checkpoints: int = Field(2, ge=1, json_schema_extra=NO_EFFECT)

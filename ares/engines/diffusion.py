@@ -56,10 +56,10 @@ class DiffusionEngine(Engine):
             prompts, seen = self._left_padded([request.prompt_token_ids for request in batch])
             seeds = torch.tensor([request.seed for request in batch], device=self.device)
             if hasattr(self.model, "diffusion_generate"):
-                found = self._own_generation(prompts, seen, seeds, denoising, settings.max_tokens)
+                canvas = self._own_generation(prompts, seen, seeds, denoising, settings.max_tokens)
             else:
-                found = self._denoise(prompts, seen, seeds, denoising, settings.max_tokens)
-            yield [(start + row, completion) for row, completion in enumerate(self._completions(found))]
+                canvas = self._denoise(prompts, seen, seeds, denoising, settings.max_tokens)
+            yield [(start + row, completion) for row, completion in enumerate(self._completions(canvas))]
 
     def _denoise(
         self, prompts: Tensor, seen: Tensor, seeds: Tensor, settings: DenoisingSettings, places: int
@@ -115,12 +115,12 @@ class DiffusionEngine(Engine):
             mask[row, longest - len(prompt) :] = 1
         return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
 
-    def _completions(self, found: Denoised) -> Iterator[Completion]:
-        ends = torch.isin(found.tokens, self.end_ids)
+    def _completions(self, answered: Denoised) -> Iterator[Completion]:
+        ends = torch.isin(answered.tokens, self.end_ids)
         stopped = ends.any(1)
-        lengths = torch.where(stopped, ends.int().argmax(1) + 1, found.tokens.shape[1])
-        tokens = found.tokens.to("cpu", torch.int32).numpy()
-        log_probs, entropies = found.log_probs.cpu().numpy(), found.entropies.cpu().numpy()
+        lengths = torch.where(stopped, ends.int().argmax(1) + 1, answered.tokens.shape[1])
+        tokens = answered.tokens.to("cpu", torch.int32).numpy()
+        log_probs, entropies = answered.log_probs.cpu().numpy(), answered.entropies.cpu().numpy()
         for row, (length, stop) in enumerate(zip(lengths.tolist(), stopped.tolist(), strict=True)):
             yield Completion(
                 tokens[row, :length],
@@ -156,7 +156,7 @@ class _Record:
         tokens = canvas[:, -self._places :]
         drawn = self._masked & (tokens != self._mask_id)
         if drawn.any():
-            found = distribution_at(self._logits[drawn], tokens[drawn], self._temperature)
-            self.log_probs[drawn], self.entropies[drawn] = found
+            measured = distribution_at(self._logits[drawn], tokens[drawn], self._temperature)
+            self.log_probs[drawn], self.entropies[drawn] = measured
             self.uncovered_at[drawn] = step
         return canvas

@@ -68,8 +68,8 @@ class Engine(ABC):
 
     def generate(self, requests: list[Request], settings: SamplingSettings) -> list[Completion]:
         """Sample one response per request, in order."""
-        found = dict(pair for some in self.stream(requests, settings) for pair in some)
-        return [found[index] for index in range(len(requests))]
+        completions = dict(pair for some in self.stream(requests, settings) for pair in some)
+        return [completions[index] for index in range(len(requests))]
 
 
 def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.Tensor]) -> None:

@@ -123,7 +123,7 @@ class VllmEngine(Engine):
                 waiting -= {output.request_id for output in finished}
                 if finished:
                     yield [(int(output.request_id), _completion(output.outputs[0])) for output in finished]
-        finally:  # a stream that was given up must not go on under the next one
+        finally:  # an abandoned stream must not continue under the next one
             if waiting:
                 engine.abort_request(list(waiting))
 

@@ -71,7 +71,7 @@ class CodeGrader:
         )
 
     def forget(self) -> None:
-        """Drop the verdicts that were kept for equal programs; what is being judged goes on."""
+        """Drop the verdicts that were kept for equal programs; what is being judged continues."""
         self._verdicts = {key: verdict for key, verdict in self._verdicts.items() if not verdict.done()}
 
     def close(self) -> None:

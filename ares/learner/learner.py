@@ -154,7 +154,7 @@ class Learner:
         controller = self._beta_controller(beta)
         means = Means()
         skipped = 0
-        # Second tries make a batch longer than prompts times n; it still takes as many optimiser steps.
+        # Second turns make a batch longer than prompts times n; it still takes as many optimiser steps.
         updates = self.config.rollout.prompts // self.config.learner.global_batch_prompts
         rows_per_update = -(-len(batch) // updates)
         settings = self.config.algorithm.policy
@@ -239,7 +239,7 @@ class Learner:
         (0.0 * passed).backward()
 
     def _over_ranks(self, means: Means, losses: dict[str, float]) -> tuple[Means, dict[str, float]]:
-        """The figures of the whole global batch from every rank's share of it."""
+        """The metrics of the whole global batch from every rank's share of it."""
         whole, total = Means(), dict[str, float]()
         for part, shares in self.ranks.gather((means, losses)):
             whole.merge(part)
@@ -271,7 +271,7 @@ class Learner:
             importance_weights=part["importance_weights"],
             **averaging,
         )
-        # The entropy is averaged as the loss is, every other figure over tokens.
+        # The entropy is averaged as the loss is, every other metric over tokens.
         share = loss_normalizer(part.mask, averaging["loss_avg_mode"], averaging["constant_length"])
         means.add({"actor/entropy_loss": metrics.pop("entropy_loss")}, float(share))
         means.add({f"actor/{name}": value for name, value in metrics.items()}, float(part.mask.sum()))

@@ -1,4 +1,4 @@
-"""What an update handles: rows that pass through the model together, and means of figures over such passes."""
+"""What an update handles: rows that pass through the model together, and means of metrics over such passes."""
 
 from dataclasses import dataclass, field
 from typing import Any

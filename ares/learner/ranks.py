@@ -1,6 +1,6 @@
 """The ranks of a learner: each trains on its share of every global batch; sums make them agree.
 
-Covered: who has which rows, sums of gradients and figures over ranks (gloo on a CPU, NCCL on GPUs), the same on every
+Covered: who has which rows, sums of gradients and metrics over ranks (gloo on a CPU, NCCL on GPUs), the same on every
 rank. A process that joined no group is the only rank, and nothing is summed. Not covered: weights spread over ranks
 (ares/models/sharding.py).
 """

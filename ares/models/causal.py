@@ -1,6 +1,6 @@
 """A causal LM as the learner sees it: hidden states of response tokens, then log-probs without a [tokens, vocab] array.
 
-Rows lie in one line without padding, a prompt that several have once (ares/models/packing.py); of models that do not
+Sequences are packed without padding, a shared prompt once (ares/models/packing.py); of models that do not
 allow it, each has a line of its own, padded on the right, so causal attention needs no mask either. Not covered: models
 that transform their logits after the head (they are refused at loading).
 """
@@ -186,7 +186,7 @@ PROBE_WINDOW = 3
 
 
 def packs(decoder: Any, decode: Decode, vocabulary: int) -> bool:
-    """Whether rows may lie in one line; the decoder then takes them so."""
+    """Whether rows may be packed; the decoder then takes them so."""
     if not can_regroup(decoder):
         return False
     regroup(decoder)
@@ -196,7 +196,7 @@ def packs(decoder: Any, decode: Decode, vocabulary: int) -> bool:
 
 @torch.no_grad()
 def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> bool:
-    """Whether rows in one line, two of them with one prompt, pass as they do one by one.
+    """Whether packed rows, two of them with one prompt, pass as they do one by one.
 
     Architectures that carry a state along the line, or take no notice of positions, mix them up without a word. The
     rows are short: sliding windows must be narrower still (narrow_windows).

@@ -1,4 +1,4 @@
-"""Attention of rows that lie in one line, computed row by row: no token sees another row's, and no mask is made.
+"""Attention of packed rows, computed row by row: no token sees another row's, and no mask is made.
 
 Covered: transformers' decoders that attend through SDPA, to everything before or within a sliding window. Not covered:
 other attention (chunks, states carried along the line), which `can_regroup` refuses or `keeps_rows_apart` notices.

@@ -1,7 +1,7 @@
-"""Rows of unequal length through a model without padding: all tokens of a pass in one line, a shared prompt once.
+"""Rows of unequal length through a model without padding: a packed sequence that holds a shared prompt once.
 
 Covered: which rows pass together, where each of their tokens lies and how attention regroups them (row_attention.py
-does it), the rows' fair division among ranks. Models whose rows cannot be told apart in one line get one row a line,
+does it), the rows' fair division among ranks. Models whose packed rows cannot be told apart get one row a line,
 padded on the right. Not covered: what else rows share than their prompt.
 """
 
@@ -76,7 +76,7 @@ class Layout:
 
 
 def layout(sizes: RowSizes, pack: bool) -> Layout:
-    """Rows in one line where that is allowed (a prompt that follows itself is left out), else one a line."""
+    """Packed where that is allowed (a prompt that follows itself is left out), else one row a line."""
     tokens, device = sizes.tokens, sizes.tokens.device
     row = torch.repeat_interleave(torch.arange(len(sizes), device=device), tokens)
     position = torch.arange(len(row), device=device) - (tokens.cumsum(0) - tokens)[row]

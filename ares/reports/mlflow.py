@@ -1,7 +1,7 @@
 """MLflow: what a commit says, logged from the commit.
 
 Covered: parameters, metrics with the commit's own timestamp (a replay adds no row), sample tables, the resolved
-profile, catching up after MLflow was away. Not covered: how runs compare; that is what MLflow's page is for.
+profile, catching up after MLflow was away. Not covered: how runs compare; that is what MLflow's UI is for.
 """
 
 import json
@@ -48,7 +48,7 @@ class Tracking:
                 self._log(client, self.store.read_commit(step))
                 self._logged = step
         except (MlflowException, OSError) as error:
-            logger.warning("MLflow at %s is away, training goes on: %s", self.uri, str(error).splitlines()[0])
+            logger.warning("MLflow at %s is away, training continues: %s", self.uri, str(error).splitlines()[0])
 
     def finish(self) -> None:
         """Log what is left, with the plot of the run, and close the entry."""
@@ -161,7 +161,7 @@ def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
         return str(experiment.experiment_id)
     local = str(client.tracking_uri).startswith("sqlite:")
     artifacts = (runs.absolute() / "mlartifacts").as_uri() if local else None
-    # Without its kind MLflow's page opens on evaluations of agents instead of training curves.
+    # Without its kind MLflow's UI opens on evaluations of agents instead of training curves.
     kind = {"mlflow.experimentKind": "custom_model_development"}
     return str(client.create_experiment(name, artifact_location=artifacts, tags=kind))
 

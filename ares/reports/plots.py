@@ -35,8 +35,8 @@ def plot_progress(store: RunStore) -> Path:
 
 
 def _series(commits: list[Commit], name: str) -> tuple[list[int], list[float]]:
-    found = [(commit.step, commit.metrics[name]) for commit in commits if name in commit.metrics]
-    return [step for step, _ in found], [value for _, value in found]
+    points = [(commit.step, commit.metrics[name]) for commit in commits if name in commit.metrics]
+    return [step for step, _ in points], [value for _, value in points]
 
 
 def _accuracy(axis: Axes, commits: list[Commit]) -> None:

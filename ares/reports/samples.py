@@ -47,10 +47,10 @@ def _cell(value: Any) -> str:
 def sample_report(name: str, step: int, problem: str, sample: int) -> str:
     """Prompt, response, verdict and every part of the reward of one sample; of a program, every test and its end."""
     rows = step_samples(name, step)
-    found = rows[(rows["id"] == problem) & (rows["sample"] == sample)]
-    if found.empty:
+    chosen = rows[(rows["id"] == problem) & (rows["sample"] == sample)]
+    if chosen.empty:
         raise StoreError(f"Run {name!r} has no sample {sample} of problem {problem!r} in step {step}")
-    row = found.iloc[0]
+    row = chosen.iloc[0]
     shown = [f"{'video' if is_video(name) else 'image'}: {path_of(name)}" for name in row.get("media_references", ())]
     lines = [f"problem {problem}, sample {sample}, step {step}", *shown, ""]
     lines += [row["prompt"].rstrip(), row["response"], ""]

@@ -42,7 +42,7 @@ class Display:
         if self.run.commit is None:
             self.console.print("bootstrap: one pass over the train set …", style="dim")
         else:
-            self.console.print(f"going on after step {self.run.state.step}", style="dim")
+            self.console.print(f"resuming after step {self.run.state.step}", style="dim")
         self.progress.start()
         return self
 

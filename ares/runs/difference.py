@@ -1,7 +1,7 @@
 """Where two runs first differ, and in what: settings, then step by step phases, controllers, metrics and weights.
 
 Covered: everything a resumed run must reproduce. Not covered: seconds and rates, which are of one execution only; how
-two runs compare in quality, which is what MLflow's page is for.
+two runs compare in quality, which is what MLflow's UI is for.
 """
 
 from collections.abc import Iterator
@@ -46,12 +46,12 @@ def first_difference(one: RunStore, other: RunStore) -> Difference | None:
 
 def _lines(one: Commit, other: Commit) -> Iterator[str]:
     for name in sorted(one.artifacts.keys() | other.artifacts.keys()):
-        found = one.artifacts.get(name), other.artifacts.get(name)
-        if None in found:
+        refs = one.artifacts.get(name), other.artifacts.get(name)
+        if None in refs:
             # How often weights are written is no difference of the weights; a missing evaluation is one.
             if name != "checkpoint":
                 yield f"{name}: in one of the two only"
-        elif found[0] is not None and found[1] is not None and found[0].sha256 != found[1].sha256:
+        elif refs[0] is not None and refs[1] is not None and refs[0].sha256 != refs[1].sha256:
             yield f"{'weights or optimiser (checkpoint)' if name == 'checkpoint' else name}: other content"
     yield from _values("controllers", dict(_flat(one.state)), dict(_flat(other.state)))
     yield from _values("metrics", one.metrics, other.metrics)

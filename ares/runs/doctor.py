@@ -56,7 +56,7 @@ def _gpu() -> Finding:
     if not torch.cuda.is_available():
         return Finding("gpu", "none; learner and engine run on the CPU")
     names = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    return Finding("gpu", ", ".join(f"{found.name} ({found.total_memory / 2**30:.0f} GiB)" for found in names))
+    return Finding("gpu", ", ".join(f"{device.name} ({device.total_memory / 2**30:.0f} GiB)" for device in names))
 
 
 def _engine(config: Config | None) -> Finding:

@@ -1,7 +1,7 @@
-"""An evaluation: a policy, problems, and a folder that holds what was sampled, so that an interrupted one goes on.
+"""An evaluation: a policy, problems, and a folder that holds what was sampled, so that an interrupted one resumes.
 
 Covered: whose weights (a run's after a step, a model directory's), which settings may differ from the run's, the check
-that a folder belongs to this evaluation, the figures. Not covered: sampling and grading (tasks/sampling.py, the very
+that a folder belongs to this evaluation, the estimates. Not covered: sampling and grading (tasks/sampling.py, the very
 phases of training), their order (flows/evaluate.py).
 
     runs/<run>/evals/<name>/evaluation.json      what is evaluated; another one is refused
@@ -9,7 +9,7 @@ phases of training), their order (flows/evaluate.py).
     runs/<run>/evals/<name>/rollout-…, score-…   shards
     runs/<run>/evals/<name>/samples.parquet      one row a sample: response, accuracy, tokens, …
     runs/<run>/evals/<name>/problems.parquet     one row a problem: samples, correct, pass@k
-    runs/<run>/evals/<name>/summary.json         the figures
+    runs/<run>/evals/<name>/summary.json         the estimates
 """
 
 import hashlib
@@ -134,7 +134,7 @@ class Evaluation(Step):
 
 
 def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, Any], pd.DataFrame]:
-    """The figures, and the row of each problem, from the graded samples.
+    """The estimates, and the row of each problem, from the graded samples.
 
     A sample is correct when its accuracy is 1: all tests passed, the answer right. One without a score is left out and
     counted; a problem with fewer than k scored samples is left out of pass@k.

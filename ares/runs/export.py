@@ -41,7 +41,7 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     store = RunStore(runs_directory() / run)
     config = read_config(store)
     check_model(store, config)
-    found, checkpoint = _checkpoint(store, step)
+    version, checkpoint = _checkpoint(store, step)
     folder = store.folder(checkpoint)
     model = _model(config)
     if config.model.lora is not None and not merge:
@@ -56,7 +56,7 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     AutoTokenizer.from_pretrained(config.model.path).save_pretrained(out)
     if config.model.family == "vision_language":
         AutoImageProcessor.from_pretrained(config.model.path, backend="pil").save_pretrained(out)
-    return found
+    return version
 
 
 def _checkpoint(store: RunStore, step: int | None) -> tuple[int, Ref]:
@@ -86,6 +86,6 @@ def _with_adapters(model: Any, config: Config, adapters: dict[str, torch.Tensor]
     assert config.model.lora is not None
     wrapped = get_peft_model(model, peft_settings(config.model))
     named = {f"base_model.model.{name}": value for name, value in adapters.items()}
-    found = wrapped.load_state_dict(named, strict=False)
-    assert not found.unexpected_keys, f"adapters that the model has no place for: {found.unexpected_keys[:3]}"
+    unplaced = wrapped.load_state_dict(named, strict=False)
+    assert not unplaced.unexpected_keys, f"adapters that the model has no place for: {unplaced.unexpected_keys[:3]}"
     return wrapped

@@ -53,7 +53,7 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     check_model(parent, config)
     known = parent.read_run()["digests"]
     if digests["train"] != known["train"]:
-        raise ConfigError("A fork goes on with the data of its run: data.train stays, as it was")
+        raise ConfigError("A fork keeps the data of its run: data.train stays, as it was")
     commit = parent.read_commit(version)
     try:
         RunState.restored(config, len(run.train), commit.state)
@@ -96,8 +96,8 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
 
 def _shared_results(parent: RunStore, forked: int, phases: tuple[str, ...]) -> list[Path]:
     """Kept results of the forked step up to the phase. The evaluation after its update is not shared."""
-    found = [result for result in parent.results_of(forked) if result.name.split("-")[1] in phases]
-    return [result for result in found if "-validation-" not in result.read_text()]
+    kept = [result for result in parent.results_of(forked) if result.name.split("-")[1] in phases]
+    return [result for result in kept if "-validation-" not in result.read_text()]
 
 
 def _shared_paths(parent: RunStore, version: int, forked: int, phases: tuple[str, ...]) -> Iterator[str]:
@@ -107,8 +107,8 @@ def _shared_paths(parent: RunStore, version: int, forked: int, phases: tuple[str
         yield from (str(file.relative_to(parent.directory)) for file in folder.rglob("*") if file.is_file())
         checkpoint = parent.read_commit(step).artifacts.get("checkpoint")
         if checkpoint is not None:
-            found = parent.here(checkpoint.path).rglob("*")
-            yield from (str(file.relative_to(parent.directory)) for file in found if file.is_file())
+            parts = parent.here(checkpoint.path).rglob("*")
+            yield from (str(file.relative_to(parent.directory)) for file in parts if file.is_file())
     for result in _shared_results(parent, forked, phases):
         for path in _paths_in(json.loads(result.read_text())):
             whole = parent.here(path)
@@ -160,25 +160,25 @@ def prune(store: RunStore, dry_run: bool) -> list[Pruned]:
     Raises StoreError when the run is being trained.
     """
     with store.lock():
-        found = sorted(_prunable(store))
-        pruned = [Pruned(path, _own_bytes(store, path)) for path in found]
-        for path in [] if dry_run else found:
+        prunable = sorted(_prunable(store))
+        pruned = [Pruned(path, _own_bytes(store, path)) for path in prunable]
+        for path in [] if dry_run else prunable:
             store.remove(path)
     return pruned
 
 
 def _prunable(store: RunStore) -> set[Path]:
-    found = set(store.directory.rglob(".*.partial"))
-    found |= {path for path in store.children("") if path.match(".fork-*") or path.match(".*.partial")}
+    leftovers = set(store.directory.rglob(".*.partial"))
+    leftovers |= {path for path in store.children("") if path.match(".fork-*") or path.match(".*.partial")}
     kept = [step for step in store.committed_steps() if _has_checkpoint(store, step)]
     for step in range(1, kept[0] if kept else 0):
         commit = store.read_commit(step)
         named = {commit.artifacts[name].path for name in ("samples", "evaluation") if name in commit.artifacts}
         folder = store.step_path(step)
         stay = {store.directory / path for path in (*named, f"{folder}/COMMIT.json")}
-        found |= store.children(folder) - stay
-        found |= set(store.results_of(step))
-    return found
+        leftovers |= store.children(folder) - stay
+        leftovers |= set(store.results_of(step))
+    return leftovers
 
 
 def _has_checkpoint(store: RunStore, step: int) -> bool:

@@ -8,7 +8,7 @@ from ares.store import RunStore
 
 
 def run_status(name: str) -> dict[str, Any]:
-    """run, state (new, running, stopped, finished), step, steps, evaluations, and the buckets' last figures."""
+    """run, state (new, running, stopped, finished), step, steps, evaluations, and the buckets' last metrics."""
     store = RunStore(runs_directory() / name)
     config = read_config(store)
     commit = store.last_commit()

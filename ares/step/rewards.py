@@ -33,7 +33,7 @@ def outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | 
     """Parts of each row's reward, whose sum it is: [B] float64, NaN where there is none (unscored, or truncated).
 
     rows: accuracy; for code also id, slot, format, pass_ratio, error_type, test_outcomes, truncated, tokens and,
-    with second tries, second_turn_credit.
+    with second turns, second_turn_credit.
     """
     if config.reward.kind != "code":
         return {"accuracy": rows["accuracy"].to_numpy(dtype=float, na_value=np.nan)}

@@ -1,4 +1,4 @@
-"""A second try for programs that failed: which first tries get one, and the prompt that holds their verdict (Murphy).
+"""A second turn for programs that failed: which first turns get one, and the prompt that holds their verdict (Murphy).
 
 Covered: their slots, their prompts, their credit to the first try. Not covered: sampling and judging them, as for any
 shard (tasks/sampling.py).
@@ -23,7 +23,7 @@ _MARK = "\x00"
 def second_turns(
     rows: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: SecondTurnConfig
 ) -> pd.DataFrame:
-    """One row per second try: id, slot, sample, prompt, prompt_token_ids.
+    """One row per second turn: id, slot, sample, prompt, prompt_token_ids.
 
     rows: judged first tries (id, slot, sample, response, token_ids, finish_reason, pass_ratio, test_outcomes);
     problems: theirs, row by row. A try that passed, was cut off or was not judged gets no second one, nor does one
@@ -56,7 +56,7 @@ def _may_go_on(rows: pd.DataFrame) -> np.ndarray:
 
 
 def with_credit(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> pd.DataFrame:
-    """First and second tries with the column second_turn_credit: what a first try's reward gains by the second ones."""
+    """First and second turns with the column second_turn_credit: what a first turn gains by the second ones."""
     settings = config.rollout.second_turn
     rewards = np.asarray(sum(outcome_parts(rows, config, rates).values()))
     second = is_second_turn(rows).to_numpy()

@@ -5,9 +5,9 @@ import pandas as pd
 GREEDY = -1
 """Sample number of the greedy answer that ReMax compares with."""
 SECOND_TURN_SLOT = 1_000_000_000
-"""Second tries of slot s are the group s + SECOND_TURN_SLOT; sample k of it continues first try k // children."""
+"""Second turns of slot s are the group s + SECOND_TURN_SLOT; sample k of it continues first turn k // children."""
 
 
 def is_second_turn(rows: pd.DataFrame) -> pd.Series:
-    """Which rows are second tries."""
+    """Which rows are second turns."""
     return rows["slot"] >= SECOND_TURN_SLOT

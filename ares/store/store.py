@@ -43,17 +43,17 @@ class Ref(BaseModel, frozen=True):
 
 
 class Commit(BaseModel):
-    """What a finished step leaves behind: enough to go on from, and to check everything before it."""
+    """What a finished step leaves behind: enough to resume from, and to check everything before it."""
 
     step: int
     """Steps finished; the bootstrap commits as step 0, the first training step as step 1."""
     parent: str | None
-    """Hash of the commit before: a run goes on only from a commit whose parent is what it was."""
+    """Hash of the commit before: a run resumes only from a commit whose parent is what it was."""
     artifacts: dict[str, Ref]
     state: dict[str, Any]
     """The whole run state after the step (ares.step.RunState)."""
     metrics: dict[str, float]
-    """Deterministic figures: the same in a resumed run."""
+    """Deterministic metrics: the same in a resumed run."""
     timings: dict[str, float]
     """Seconds and rates: of this execution only."""
     timestamp: int

@@ -2,7 +2,7 @@
 
 Covers: training tokenizer and model, measuring the result, writing it all as one directory that transformers (once
 ares.models is imported) and `ares train` read. Does not cover: reinforcement. Rebuild the shipped
-checkpoint with `ares warmstart tiny-diffusion`; the same seed gives the same bits on the same machine.
+checkpoint with `ares warmstart tiny-diffusion`; the same seed is bit-identical on the same machine.
 
 Two lessons: right examples only, until the model copies names and constants from the prompt, then examples of which
 many err. Taught from the erring ones alone, it learns the errors' form long before it learns to copy.
@@ -204,14 +204,14 @@ class Classroom:
         def logits_at(canvas: Tensor, wanted: Tensor) -> Tensor:
             return completion_logits(self.model, torch.cat([prompts, canvas], 1), PLACES, whole)[wanted]
 
-        found = denoise(
+        answered = denoise(
             logits_at,
             shape,
             settings,
             self.tokenizer.mask_token_id,
             lambda purpose, step: torch.rand(shape, generator=generator, dtype=torch.float64),
         )
-        texts = [self.tokenizer.decode(row).partition(self.tokenizer.eos_token)[0] for row in found.tokens]
+        texts = [self.tokenizer.decode(row).partition(self.tokenizer.eos_token)[0] for row in answered.tokens]
         return [text == respond(problem.solution) for problem, text in zip(problems, texts, strict=True)]
 
 
@@ -246,7 +246,7 @@ def warmstart(
 
             losses.append(room.teach(split.taught, lesson, report))
             done += lesson.steps
-        found = Report(
+        measured = Report(
             name=NAME,
             seed=seed,
             parameters=model.num_parameters(),
@@ -263,8 +263,8 @@ def warmstart(
     for name, problems in (("train", split.train), ("heldout", split.heldout)):
         rows = ({"id": f"{name}-{number:04d}"} | problem.row() for number, problem in enumerate(problems))
         (out / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (out / REPORT_NAME).write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
-    return found
+    (out / REPORT_NAME).write_text(json.dumps(asdict(measured), indent=2) + "\n", encoding="utf-8")
+    return measured
 
 
 def encode_prompts(tokenizer: Qwen2Tokenizer, problems: Sequence[Problem]) -> list[list[int]]:

@@ -1,7 +1,7 @@
 """A tiny causal language model: its architecture, and learning to imitate examples.
 
 Covers: a Qwen2 model from configuration and supervised training with a fixed number of steps. Both draw from a
-generator of their own and leave torch's global one alone: the same seed gives the same bits on the same machine with
+generator of their own and leave torch's global one alone: the same seed is bit-identical on the same machine with
 the same number of threads. Does not cover: reinforcement (ares' loop), LoRA, more than one device.
 """
 

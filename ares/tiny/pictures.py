@@ -141,13 +141,13 @@ def worked_example(problem: Problem, rng: random.Random, errs: bool = True) -> s
 def split_problems(rng: random.Random, *, train: int, heldout: int) -> Split:
     """Level-balanced sets; no picture is in both, and none of the held-out ones may be taught."""
     sides = {False: train, True: heldout}
-    found: dict[bool, list[Problem]] = {}
+    problems: dict[bool, list[Problem]] = {}
     for is_held, count in sides.items():
-        found[is_held] = [
+        problems[is_held] = [
             problem for level in LEVELS for problem in _distinct(rng, level, count // len(LEVELS), is_held)
         ]
-        rng.shuffle(found[is_held])
-    return Split(found[False], found[True])
+        rng.shuffle(problems[is_held])
+    return Split(problems[False], problems[True])
 
 
 def taught(rng: random.Random, count: int, errs: bool = True) -> list[tuple[Problem, str]]:
@@ -164,11 +164,11 @@ def write_problems(folder: Path, split: Split) -> None:
 
 
 def _distinct(rng: random.Random, level: int, count: int, heldout: bool) -> list[Problem]:
-    found: dict[tuple[str, str], Problem] = {}
-    while len(found) < count:
+    problems: dict[tuple[str, str], Problem] = {}
+    while len(problems) < count:
         problem = sample_problem(rng, level, heldout)
-        found.setdefault((problem.shown, problem.asked), problem)
-    return list(found.values())
+        problems.setdefault((problem.shown, problem.asked), problem)
+    return list(problems.values())
 
 
 def _dots(rng: random.Random, counts: dict[str, int]) -> str:

@@ -48,11 +48,11 @@ def judge(problems: Sequence[Problem], responses: Sequence[str | None], pool: Sa
         (source, problem.test_cases) for problem, source in zip(problems, sources, strict=True) if source is not None
     ]
     distinct = list(dict.fromkeys(jobs))
-    found = dict(
+    verdict_of = dict(
         zip(distinct, pool.run(Program(source=source, tests=tests) for source, tests in distinct), strict=True)
     )
     verdicts = [
-        no_code_verdict(len(problem.test_cases)) if source is None else found[source, problem.test_cases]
+        no_code_verdict(len(problem.test_cases)) if source is None else verdict_of[source, problem.test_cases]
         for problem, source in zip(problems, sources, strict=True)
     ]
     for problem, verdict in zip(problems, verdicts, strict=True):

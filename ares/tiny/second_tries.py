@@ -1,4 +1,4 @@
-"""Worked examples of a second try: a program that failed, its verdict, and a better one.
+"""Worked examples of a second turn: a program that failed, its verdict, and a better one.
 
 Covers: conversations for the warm start of tiny-code-feedback. Does not cover: how a run continues its own failures
 (ares/step/second_turn.py), whose prompts these have the form of.
@@ -14,9 +14,9 @@ from sandbox import SandboxPool
 
 Conversation = list[dict[str, str]]
 SHARE = 0.5
-"""Of the examples, those that are second tries."""
+"""Share of the examples that are second turns."""
 RIGHT = 0.7
-"""Of the second tries, those that are right; the others err as first tries do."""
+"""Share of the second turns that are right; the others err as first turns do."""
 ENDINGS = ("wrong answer", "runtime error")
 TOKENIZER_TEXTS = (
     *(f"{passed} of 6 tests passed. {ending}: assert" for passed in range(6) for ending in ENDINGS),
@@ -32,18 +32,18 @@ def with_second_tries(examples: Sequence[tuple[Problem, str]], rng: random.Rando
     with SandboxPool(1) as pool:
         verdicts = judge(problems, failures, pool)
     second = iter(zip(failures, verdicts, strict=True))
-    found: list[tuple[Conversation, str]] = []
+    conversations: list[tuple[Conversation, str]] = []
     for (problem, response), again in zip(examples, continued, strict=True):
         asked = {"role": "user", "content": problem.prompt}
         if not again:
-            found.append(([asked], response))
+            conversations.append(([asked], response))
             continue
         failed, verdict = next(second)
         outcomes = [test.verdict for test in verdict.tests]
         if all(outcome == "accepted" for outcome in outcomes):  # a slip that no test notices is no failure
-            found.append(([asked], response))
+            conversations.append(([asked], response))
             continue
         told = {"role": "user", "content": execution_feedback(problem.test_cases, outcomes)}
         answer = respond(problem.solution) if rng.random() < RIGHT else response
-        found.append(([asked, {"role": "assistant", "content": failed}, told], answer))
-    return found
+        conversations.append(([asked, {"role": "assistant", "content": failed}, told], answer))
+    return conversations

@@ -49,7 +49,7 @@ class TinyTask:
     steps: int
     """Steps of the warm start."""
     second_tries: bool = False
-    """True where worked examples of second tries are among the examples (ares/tiny/second_tries.py)."""
+    """True where worked examples of second turns are among the examples (ares/tiny/second_tries.py)."""
     writes_problems: bool = True
     """False where the problems are another task's, and its files are read."""
 
@@ -135,5 +135,5 @@ CODE_FEEDBACK = replace(
     second_tries=True,
     writes_problems=False,
 )
-"""The problems of tiny-code for a model that has seen second tries, with the verdict on the first in the prompt."""
+"""The problems of tiny-code for a model that has seen second turns, with the verdict on the first in the prompt."""
 TASKS = {task.name: task for task in (MATH, CODE, CODE_HARD, CODE_FEEDBACK)}

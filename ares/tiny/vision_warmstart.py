@@ -2,7 +2,7 @@
 
 Covers: training tokenizer and model, measuring the result, writing it all as one directory that transformers and
 `ares train` read. Does not cover: reinforcement. Rebuild the shipped checkpoint with `ares warmstart tiny-vision`; the
-same seed gives the same bits on the same machine.
+same seed is bit-identical on the same machine.
 
 Training and measuring go through the learner's model and the reference engine: what runs use is what is measured.
 """
@@ -190,6 +190,6 @@ def _right(
         Request(row["prompt_token_ids"], derive_seed("measure", row["id"], place), tuple(row["media_references"]))
         for place, row in enumerate(rows)
     ]
-    found = engine.generate(requests, SamplingSettings(temperature, 1.0, MAX_NEW_TOKENS))
-    texts = tokenizer.batch_decode([each.token_ids.tolist() for each in found], skip_special_tokens=True)
+    completions = engine.generate(requests, SamplingSettings(temperature, 1.0, MAX_NEW_TOKENS))
+    texts = tokenizer.batch_decode([each.token_ids.tolist() for each in completions], skip_special_tokens=True)
     return [str(extract_answer(text)) == row["answer"] for text, row in zip(texts, rows, strict=True)]

@@ -2,7 +2,7 @@
 
 Covers: generating a task's data, training tokenizer and model on worked examples, measuring the result and writing all
 of it as one directory that transformers and `ares train` read. Does not cover: reinforcement. Rebuild a shipped
-checkpoint with `ares warmstart TASK`; the same seed gives the same bits on the same machine.
+checkpoint with `ares warmstart TASK`; the same seed is bit-identical on the same machine.
 """
 
 import json

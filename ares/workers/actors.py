@@ -50,8 +50,8 @@ class LearnerActor:
     def experience(self, batch: Ref, target: str) -> Ref | None:
         """Write a batch to `target` with its log-probs, entropies and values added."""
         rows = DataProto.load(self.store.folder(batch))
-        found = self.learner.experience(rows)
-        return None if self.rank else self.store.write_folder(target, rows.union(found).save)
+        measured = self.learner.experience(rows)
+        return None if self.rank else self.store.write_folder(target, rows.union(measured).save)
 
     def update(self, batch: Ref, beta: dict[str, Any] | None) -> UpdateResult:
         """One training step."""

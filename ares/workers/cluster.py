@@ -117,7 +117,7 @@ class Cluster:
         return await self._persistently("engine", work)
 
     async def engine_at(self, version: int) -> None:
-        """Bring the engine to a version, so that it can sample from it while the learner goes on."""
+        """Bring the engine to a version, so that it can sample from it while the learner works."""
 
         async def work() -> None:
             await self._engine_at(version)

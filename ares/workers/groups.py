@@ -78,10 +78,10 @@ class EngineGroup:
             return parts
 
         shares = np.array_split(np.arange(len(requests)), len(self.actors))
-        found = await asyncio.gather(
+        parts_of = await asyncio.gather(
             *(of_one(actor, share) for actor, share in zip(self.actors, shares, strict=True) if len(share))
         )
-        return pd.concat([part for parts in found for part in parts]).sort_index()
+        return pd.concat([part for parts in parts_of for part in parts]).sort_index()
 
     def has(self, actor_id: str | None) -> bool:
         """Whether an actor, by the hexadecimal name that Ray gives it, is one of the engines."""

@@ -24,7 +24,7 @@ def ablate(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it, list the children and stop.")] = False,
 ) -> None:
-    """Train every variant over every seed; the same command goes on where it stopped."""
+    """Train every variant over every seed; the same command resumes where it stopped."""
     if dry_run:
         _list_children(ablation, overrides, name, parallel)
         return
@@ -34,7 +34,7 @@ def ablate(
         prepared = prepare(ablation, overrides, name, parallel).ablation.name
         flow = partial(ares_ablate.with_options(flow_run_name=prepared), ablation, overrides, name, parallel)
         try:
-            result = completed(server, flow, "the same command goes on, and nothing that is finished is done again")
+            result = completed(server, flow, "the same command resumes, and nothing that is finished is done again")
         except ChildrenFailed as error:
             result = error.result
     console.print(f"\n{result['conclusion']}\nreport: {result['report']}", markup=False)
@@ -57,9 +57,9 @@ def report(
     if out is not None and out.suffix != ".html":
         raise ConfigError(f"--out {out}: the report is an .html file (its rows go beside it as .csv)")
     runs = runs_directory()
-    found = read_rows(experiment, tracking_uri(None, runs))
-    files = write_report(found, out or runs / found.definition.name / "report.html")
-    console.print(f"{conclusion(found)}\nreport: {files[0]}\nrows:   {files[1]}", markup=False)
+    stored = read_rows(experiment, tracking_uri(None, runs))
+    files = write_report(stored, out or runs / stored.definition.name / "report.html")
+    console.print(f"{conclusion(stored)}\nreport: {files[0]}\nrows:   {files[1]}", markup=False)
 
 
 def _list_children(ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None) -> None:

@@ -1,4 +1,4 @@
-"""A flow that a command runs: connected to a server, and told in one line when it did not come to its end.
+"""A flow that a command runs: connected to a server, and reported in one line when it did not come to its end.
 
 Covered: interruption, a Prefect server that is lost. Not covered: what a flow raises itself (flows/cli/main.py tells
 it).
@@ -27,7 +27,7 @@ class ServerLost(UserError, RuntimeError):
 
 
 def completed(server: LocalServer | None, flow: Callable[[], Coroutine[Any, Any, T]], kept: str) -> T:
-    """Run a flow to its end. Interrupted, the command ends with exit code 130; `kept` says where it goes on.
+    """Run a flow to its end. Interrupted, the command ends with exit code 130; `kept` says where it resumes.
 
     Raises ServerLost, and what the flow raises.
     """

@@ -80,11 +80,11 @@ def _show(checked: "Checked") -> None:
     """The counts, every finding with its rows, every solution that fails, and the conclusion."""
     for name, value in checked.counts().items():
         console.print(f"{name:48s} {value}")
-    found: dict[str, list[str]] = {}
+    rows_of: dict[str, list[str]] = {}
     for finding in checked.findings:
         where = f"{finding.row} ({finding.id})" if finding.id else str(finding.row)
-        found.setdefault(finding.what, []).append(where)
-    for what, rows in found.items():
+        rows_of.setdefault(finding.what, []).append(where)
+    for what, rows in rows_of.items():
         console.print(f"\n{what}", style="red", markup=False)
         console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {', '.join(rows)}", markup=False)
     if checked.failures:

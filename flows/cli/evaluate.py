@@ -36,7 +36,7 @@ def evaluate(
     out: Annotated[str | None, typer.Option(help="Folder to write; default: below the run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """pass@k with intervals; the same command goes on where an interrupted one was."""
+    """pass@k with intervals; the same command resumes an interrupted one."""
     with local_api() as server:  # starting while the libraries are imported and the data is read
         from ares.runs import EvaluationRequest
         from flows.evaluate import ares_eval, prepare
@@ -56,7 +56,7 @@ def evaluate(
             bar = progress.add_task("problems", total=None)
             evaluation.progress = lambda done, total: progress.update(bar, completed=done, total=total)
             flow = partial(ares_eval.with_options(flow_run_name=folder.name), request)
-            summary = completed(server, flow, "the same command goes on from the last shard")
+            summary = completed(server, flow, "the same command resumes from the last shard")
     if as_json:
         sys.stdout.write(json.dumps(summary | {"folder": str(folder)}) + "\n")
     else:
@@ -83,12 +83,15 @@ def _show(summary: dict[str, Any], folder: str) -> None:
     table = Table(box=box.SIMPLE)
     for name in ("", "mean", "95 % interval", "problems"):
         table.add_column(name, justify="right" if name else "left")
-    for name, found in summary["estimates"].items():
-        if found["value"] is None:
+    for name, estimate in summary["estimates"].items():
+        if estimate["value"] is None:
             table.add_row(name, "no figure", "", "0")
         else:
             table.add_row(
-                name, f"{found['value']:.3f}", f"{found['low']:.3f} to {found['high']:.3f}", str(found["problems"])
+                name,
+                f"{estimate['value']:.3f}",
+                f"{estimate['low']:.3f} to {estimate['high']:.3f}",
+                str(estimate["problems"]),
             )
     console.print(title, style="bold", markup=False)
     console.print(table)

@@ -18,5 +18,5 @@ def export(
     """Write a run's weights and tokenizer so that transformers, vLLM and lm-eval read them."""
     from ares.runs import export as write
 
-    found = write(run, out, step, merge)
-    console.print(f"{out}: the weights of {run} after step {found}")
+    version = write(run, out, step, merge)
+    console.print(f"{out}: the weights of {run} after step {version}")

@@ -80,17 +80,17 @@ def status(
     """Where a run stands."""
     from ares.runs import run_status
 
-    found = run_status(run)
+    now = run_status(run)
     if as_json:
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(now) + "\n")
         return
-    console.print(f"[bold]{found['run']}[/]  {found['state']}  step {found['step']} of {found['steps']}")
-    for evaluation in found["evaluations"]:
+    console.print(f"[bold]{now['run']}[/]  {now['state']}  step {now['step']} of {now['steps']}")
+    for evaluation in now["evaluations"]:
         console.print(
             f"  step {evaluation['step']:5d}  held-out accuracy {evaluation['accuracy']:.3f}  "
             f"mean length {evaluation['mean_length']:.1f}",
         )
-    for bucket, values in found["buckets"].items():
+    for bucket, values in now["buckets"].items():
         console.print(f"  {bucket:7s} " + "  ".join(f"{k} {v:.4g}" for k, v in values.items()))
 
 
@@ -172,8 +172,8 @@ def doctor(
 
 @app.command()
 def up(
-    prefect_port: Annotated[int, typer.Option(help="Port of Prefect's page.")] = 4200,
-    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's page.")] = 5000,
+    prefect_port: Annotated[int, typer.Option(help="Port of Prefect's UI.")] = 4200,
+    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's UI.")] = 5000,
     data: Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
     concurrent_runs: Annotated[int, typer.Option(min=1, help="Runs the worker trains at the same time.")] = 1,
 ) -> None:
@@ -231,7 +231,7 @@ def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
         # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
         name = prepare(profile, overrides, run)
         flow = partial(ares_train.with_options(flow_run_name=name), run=name)
-        completed(server, flow, "the same command goes on from the last commit")
+        completed(server, flow, "the same command resumes from the last commit")
 
 
 def main() -> None:

@@ -39,13 +39,13 @@ def diff(run_a: RunName, run_b: RunName) -> None:
     one, other = (RunStore(runs_directory() / name) for name in (run_a, run_b))
     for line in settings_difference(one, other):
         console.print(f"setting {line}", markup=False)
-    found = first_difference(one, other)
-    if found is None:
+    where = first_difference(one, other)
+    if where is None:
         steps = len(one.committed_steps()) - 1
         console.print(f"{run_a} and {run_b} are bit-identical in weights, controllers and metrics up to step {steps}")
         return
-    console.print(f"first difference: step {found.step}")
-    for line in found.lines:
+    console.print(f"first difference: step {where.step}")
+    for line in where.lines:
         console.print(f"  {line}", markup=False)
     raise typer.Exit(1)
 
@@ -58,8 +58,8 @@ def gc(
     from ares.runs import prune, runs_directory
     from ares.store import RunStore
 
-    found = sorted(RunStore(runs_directory()).children(""))
-    names = runs or [path.name for path in found if path.name[0] != "." and RunStore(path).exists()]
+    paths = sorted(RunStore(runs_directory()).children(""))
+    names = runs or [path.name for path in paths if path.name[0] != "." and RunStore(path).exists()]
     total = 0
     for name in names:
         store = RunStore(runs_directory() / name)

@@ -72,14 +72,14 @@ def split_tests(text: str, entry_point: str | None) -> list[str]:
     """The tests in a text: one per paragraph, one per line in a paragraph of asserts; all one with an entry point."""
     if entry_point is not None:
         return [text]
-    found: list[str] = []
+    split: list[str] = []
     for paragraph in re.split(r"\n\s*\n", text.strip()):
         lines = [line for line in paragraph.splitlines() if not line.startswith("#")]
         if lines and all(line.startswith("assert ") for line in lines):
-            found += lines
+            split += lines
         elif lines:
-            found.append("\n".join(lines))
-    return found
+            split.append("\n".join(lines))
+    return split
 
 
 def show(verdict: Verdict, texts: list[str]) -> None:

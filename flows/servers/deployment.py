@@ -73,7 +73,7 @@ def _register_automation() -> None:
             within=SILENCE,
         ),
         actions=[
-            ChangeFlowRunState(state=StateType.CRASHED, message="No heartbeat any more. Retry goes on from here.")
+            ChangeFlowRunState(state=StateType.CRASHED, message="No heartbeat any more. Retry resumes from here.")
         ],
     )
     with get_client(sync_client=True) as client:

@@ -121,7 +121,7 @@ class Services:
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         }
         if name == "worker":
-            # What the flows log appears beside their runs on Prefect's page.
+            # What the flows log appears beside their runs in Prefect's UI.
             environment |= {
                 "PREFECT_LOGGING_LEVEL": "INFO",
                 "PREFECT_LOGGING_EXTRA_LOGGERS": "ares,flows,tasks",
@@ -166,11 +166,11 @@ def running_services() -> dict[str, str | int] | None:
     """Who runs the services of this directory of runs: pid, api, mlflow; None when nobody does."""
     record = _record(runs_directory().absolute())
     try:
-        found: dict[str, str | int] = json.loads(record.read_text())
-        os.kill(int(found["pid"]), 0)
+        running: dict[str, str | int] = json.loads(record.read_text())
+        os.kill(int(running["pid"]), 0)
     except (FileNotFoundError, ProcessLookupError, ValueError):
         return None
-    return found
+    return running
 
 
 def end_services() -> None:

@@ -135,6 +135,6 @@ def test_a_finished_run_goes_on_when_it_is_made_longer(tmp_path: Path) -> None:
     assert train(tmp_path, "longer", "train.steps=1") == 0
     ended = ares(tmp_path, "resume", "longer", "train.steps=2")
     assert ended.returncode == 0, ended.stderr
-    assert "going on after step 1" in ended.stdout
+    assert "resuming after step 1" in ended.stdout
     told = json.loads(ares(tmp_path, "status", "longer", "--json").stdout)
     assert (told["state"], told["step"], told["steps"]) == ("finished", 2, 2)

@@ -201,7 +201,7 @@ def test_a_second_process_is_refused_and_sigterm_ends_the_first_one_resumable(tm
         hold.unlink()
         told = process.communicate(timeout=120)[1]
         assert process.returncode == 130
-        assert "the same command goes on from the last commit" in told
+        assert "the same command resumes from the last commit" in told
         assert not psutil.wait_procs(actors, timeout=20)[1]
     assert unheld(tmp_path, "run") == 0
     assert unheld(tmp_path, "uninterrupted") == 0

@@ -1,4 +1,4 @@
-"""Execution feedback for a second try, and what second tries are worth to the first."""
+"""Execution feedback for a second turn, and what second turns are worth to the first."""
 
 import math
 

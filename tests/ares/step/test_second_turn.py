@@ -1,4 +1,4 @@
-"""Second tries: who gets one, the prompt they get, and what they bring the first try."""
+"""Second turns: who gets one, the prompt they get, and what they bring the first turn."""
 
 import copy
 
