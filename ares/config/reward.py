@@ -76,5 +76,8 @@ class RewardConfig(Strict):
     """`math` (last \\boxed{} against the answer), `code` (unit tests in the sandbox), or `path.py:function` with TRL's
     or verl's signature."""
     timeout: float = Field(5.0, gt=0)
-    """Seconds a single answer may take to grade before the grader is killed and the sample has no score."""
+    """Seconds a single answer may take to grade before the grader is killed and the sample has no score. A function
+    with TRL's signature, which is called once a shard, may take so long for each of its completions."""
+    max_unscored: float = Field(0.2, ge=0, le=1)
+    """Share of a step's responses that may have no score, a single problem's aside, before the run stops."""
     code: CodeConfig = CodeConfig()

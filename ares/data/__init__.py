@@ -8,13 +8,14 @@ from ares.data.check import Checked, check_rows, check_solutions, compare_with_h
 from ares.data.code import program
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
-from ares.data.problems import Cursor, Problems, load_problems, load_tokenizer
+from ares.data.problems import MESSAGES, Cursor, Problems, load_problems, load_tokenizer
 from ares.data.shared import Shared, shared_prompts
 from ares.data.tables import DataError
 from ares.data.vision import Vision, check_media, in_parts
 
 __all__ = [
     "MARK",
+    "MESSAGES",
     "SCHEME",
     "SIDE",
     "TALLEST",

@@ -27,6 +27,9 @@ from ares.data.shared import Shared, shared_prompts
 from ares.data.tables import DataError, read_rows
 from ares.data.vision import Vision, has_media, spoken
 
+MESSAGES = "prompt_messages"
+"""Column with the chat messages of a prompt as the row holds them; null where it is text, absent where all are."""
+
 
 @dataclass(frozen=True)
 class Problems:
@@ -47,7 +50,7 @@ class Problems:
 
     def digest(self) -> str:
         """Hash of every row: what the model sees and whatever a reward may read."""
-        frame = self.frame.drop(columns="prompt_token_ids")
+        frame = self.frame.drop(columns=["prompt_token_ids", MESSAGES], errors="ignore")  # the prompt says it all
         if "media_references" in frame:  # what they hold counts, wherever they lie
             contents = [" ".join(name.rpartition("@")[2] for name in row) for row in frame["media_references"]]
             frame = frame.assign(media_references=contents)
@@ -157,6 +160,9 @@ def load_problems(
         answer=pd.Series(answers, index=raw.index, dtype=object),
         prompt_token_ids=token_ids,
     )
+    if any(not isinstance(value, str) for value in prompts):
+        chats = [None if isinstance(value, str) else list(value) for value in prompts]
+        frame[MESSAGES] = pd.Series(chats, index=raw.index, dtype=object)
     fits = np.array([len(tokens) <= config.max_prompt_length for tokens in token_ids])
     if not fits.any():
         raise DataError(

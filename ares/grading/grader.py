@@ -59,7 +59,10 @@ class FunctionGrader:
         """Nothing was kept."""
 
     def close(self) -> None:
-        """Nothing was started."""
+        """End the process of a user's function; the math grader's belong to this process."""
+        close = getattr(self.scorer, "close", None)
+        if close is not None:
+            close()
 
 
 def score_rows(scorer: Scorer, rows: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from pathlib import Path
 from ares.config import ConfigError, RewardConfig
 from ares.data import DataError, Problems
 from ares.grading.code import CodeGrader
-from ares.grading.functions import load_function, user_function
+from ares.grading.functions import UserFunction, load_function
 from ares.grading.grader import FunctionGrader, Grader, Scorer
 from rewards.math import grade_answers
 
@@ -24,7 +24,7 @@ def load_scorer(config: RewardConfig) -> Scorer:
     path, colon, name = config.kind.rpartition(":")
     if not colon:
         raise ConfigError(f"reward.kind={config.kind} is neither `math`, `code` nor path.py:function")
-    return user_function(load_function(Path(path), name), config.kind)
+    return UserFunction(load_function(Path(path), name), Path(path), name, config.timeout)
 
 
 def check_answers(config: RewardConfig, problems: Problems) -> None:

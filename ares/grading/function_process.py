@@ -1,0 +1,100 @@
+"""The process in which a reward function of the user runs: on its main thread, one call at a time.
+
+Run as a script with the file, the function and a socket's number: it answers pickled calls with pickled replies. What
+the function prints goes where the run's own output goes. Not covered: limits and restarts (ares/grading/functions.py).
+"""
+
+import asyncio
+import inspect
+import os
+import pickle
+import sys
+import threading
+import time
+import traceback
+import types
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+
+
+def main() -> None:
+    """Answer calls until the run is gone."""
+    path, name, number = sys.argv[1:]
+    connection: Connection[Any, Any] = Connection(int(number))
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    with asyncio.Runner() as loop:  # one for all calls: sessions and caches that belong to it stay open
+        connection.send_bytes(_reply(partial(_execute, path, name)))
+        function = vars(sys.modules["ares_reward"])[name]
+        while True:
+            try:
+                arguments, timeout = pickle.loads(connection.recv_bytes())
+            except EOFError:
+                return
+            connection.send_bytes(_reply(partial(_called, function, arguments, timeout, loop)))
+
+
+def _execute(path: str, name: str) -> None:
+    """Make the module `ares_reward` of the file. Raises what the file raises, and KeyError without the function."""
+    module = types.ModuleType("ares_reward")  # of its own: a file called random.py must not take the library's place
+    module.__file__ = path
+    sys.modules[module.__name__] = module
+    with open(path, "rb") as file:
+        exec(compile(file.read(), path, "exec", dont_inherit=True), module.__dict__)
+    module.__dict__[name]
+
+
+def _called(
+    function: Callable[..., Any], arguments: dict[str, Any] | list[dict[str, Any]], timeout: float, loop: asyncio.Runner
+) -> Any:
+    """What the function says to one call; of a list of calls, which an async function answers at the same time, each.
+
+    None where a call of the list took more than `timeout` seconds.
+    """
+    if isinstance(arguments, dict):
+        result = function(**arguments)
+        return loop.run(_awaited(result)) if inspect.isawaitable(result) else result
+
+    async def each() -> list[Any]:
+        return await asyncio.gather(*(_in_time(function(**given), timeout) for given in arguments))
+
+    return loop.run(each())
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+async def _in_time(result: Any, timeout: float) -> Any:
+    try:
+        async with asyncio.timeout(timeout) as clock:
+            return await result
+    except TimeoutError:
+        if not clock.expired():  # the function's own
+            raise
+        return None
+
+
+def _reply(work: Callable[[], Any]) -> bytes:
+    """(True, value), or (False, (the exception where it can be sent, its report))."""
+    try:
+        return pickle.dumps((True, work()))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's function raises is the run's to tell)
+        report = "".join(traceback.format_exception(error))
+        try:
+            sent = pickle.dumps(error)
+        except Exception:  # noqa: BLE001 (an exception may hold anything; its report is text)
+            sent = None
+        return pickle.dumps((False, (sent, report)))
+
+
+def _end_with(parent: int) -> None:
+    """End when the run is gone: busy in a function, nobody would notice that the socket has closed."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

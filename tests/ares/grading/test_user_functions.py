@@ -1,0 +1,188 @@
+"""Reward functions of the user run in a process of their own: on its main thread, in turn, within a time limit."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ares.config import DataConfig, RewardConfig
+from ares.data import load_problems
+from ares.grading import RewardError
+from ares.grading.grader import Grader
+from ares.grading.graders import load_grader
+from tests.ares.builders import tokenizer
+from tests.ares.grading.test_data_goldens import written
+
+ROWS = pd.DataFrame(
+    {"id": ["a", "a", "b"], "slot": [0, 0, 1], "sample": [0, 1, 0], "prompt": "?", "answer": [["1"], ["1"], ["2"]],
+     "response": ["one", "two", "three"]}
+)  # fmt: skip
+Open = Callable[..., Grader]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """The grader of a file with this text; ended after the test."""
+    graders = []
+
+    def grader(text: str, timeout: float = 5.0) -> Grader:
+        (tmp_path / "own.py").write_text(text)
+        graders.append(load_grader(RewardConfig(kind=f"{tmp_path / 'own.py'}:f", timeout=timeout)))
+        return graders[-1]
+
+    yield grader
+    for each in graders:
+        each.close()
+
+
+def scores(grader: Grader, rows: pd.DataFrame = ROWS) -> list[float | None]:
+    return [None if pd.isna(value) else float(value) for value in grader.grade(rows)["accuracy"]]
+
+
+def test_it_runs_on_the_main_thread_of_another_process_that_stays(opened: Open) -> None:
+    grader = opened(
+        "import os, signal, threading\n"
+        "calls = []\n"
+        "def f(completions, **columns):\n"
+        "    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
+        "    assert threading.current_thread() is threading.main_thread()\n"
+        f"    assert os.getpid() != {os.getpid()}\n"
+        "    calls.append(os.getpid())\n"
+        "    assert len(set(calls)) == 1\n"
+        "    return [len(calls) / 10] * len(completions)\n"
+    )
+    assert scores(grader) == [0.1] * 3
+    assert scores(grader) == [0.2] * 3
+
+
+def test_shards_that_are_graded_at_once_are_called_in_turn(opened: Open) -> None:
+    grader = opened(
+        "import time\n"
+        "busy = []\n"
+        "def f(completions, **columns):\n"
+        "    assert not busy\n"
+        "    busy.append(1); time.sleep(0.05); busy.pop()\n"
+        "    return [1.0] * len(completions)\n"
+    )
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(scores(grader))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[1.0] * 3] * 4
+
+
+HANGS = "    while 'two' in {text}: time.sleep(9)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def f(solution_str, **k):\n" + HANGS.format(text="solution_str") + "    return 1.0\n", [1.0, None, 1.0]),
+        ("def f(completions, **k):\n" + HANGS.format(text="completions") + "    return [1.0]\n", [None] * 3),
+        ("import asyncio\nasync def f(solution_str, **k):\n    await asyncio.sleep(9 if 'two' in solution_str else 0)\n"
+         "    return {'score': 1.0}\n", [1.0, None, 1.0]),
+        ("import os\ndef f(solution_str, **k):\n    'two' in solution_str and os._exit(1)\n    return 1.0\n",
+         [1.0, None, 1.0]),
+    ],
+    ids=["verl", "trl", "async", "dies"],
+)  # fmt: skip
+def test_what_overruns_or_dies_has_no_score_and_the_next_call_is_answered(
+    text: str, expected: list[float | None], opened: Open
+) -> None:
+    grader = opened("import time\n" + text, timeout=0.7)
+    assert scores(grader) == expected
+    assert scores(grader, ROWS[:1]) == [1.0]
+
+
+def test_async_functions_are_awaited_and_verls_samples_together(opened: Open) -> None:
+    trl = opened("import asyncio\nasync def f(completions, **k):\n    await asyncio.sleep(0)\n    return [0.5] * 3\n")
+    assert scores(trl) == [0.5] * 3
+    together = (
+        "import asyncio\n"
+        "there = []\n"
+        "async def f(solution_str, ground_truth, **k):\n"
+        "    there.append(solution_str)\n"
+        "    while len(there) < 3: await asyncio.sleep(0.01)\n"  # one after the other they would wait for ever
+        "    return float(ground_truth == ['2'])\n"
+    )
+    assert scores(opened(together)) == [0.0, 0.0, 1.0]
+
+
+def test_an_error_of_the_files_own_class_comes_with_its_report(opened: Open) -> None:
+    grader = opened("class Own(Exception): pass\ndef f(solution_str, **k): raise Own('no network')")
+    with pytest.raises(RewardError, match=r"(?s)own\.py:f failed.*own\.py.*no network"):
+        scores(grader)
+
+
+def test_what_a_function_changes_in_its_arguments_stays_with_it(opened: Open) -> None:
+    grader = opened("def f(completions, answer, **k):\n    answer[0].append('x')\n    return [1.0] * 3\n")
+    scores(grader)
+    assert ROWS["answer"].tolist() == [["1"], ["1"], ["2"]]
+
+
+def test_closing_ends_the_process(opened: Open, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    grader = opened(f"import os\ndef f(solution_str, **k):\n    open({str(note)!r}, 'w').write(str(os.getpid()))\n")
+    scores(grader)
+    grader.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
+    assert scores(grader) == [None] * 3  # and it starts again
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_chat_prompt_is_answered_in_messages_as_trl_does_and_a_text_in_text(
+    kind: str, opened: Open, tmp_path: Path
+) -> None:
+    chat = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1=?"}]
+    grader = opened(
+        "def f(completions, prompts, **columns):\n"
+        "    assert 'prompt_messages' not in columns\n"
+        "    for prompt, completion in zip(prompts, completions):\n"
+        "        if isinstance(completion, str):\n"
+        "            assert completion == 'so' and '1+2' in prompt\n"
+        "        else:\n"
+        f"            assert prompt == {chat} and completion == [{{'role': 'assistant', 'content': 'so'}}]\n"
+        "    return [float(isinstance(each, list)) for each in completions]\n"
+    )
+    rows = [{"prompt": chat, "answer": "2"}, {"prompt": chat if kind == "parquet" else "1+2=?", "answer": "3"}]
+    source = written(rows, kind, tmp_path)
+    frame = load_problems(source, "train", DataConfig(train=source), tokenizer()).frame
+    found = scores(grader, frame.assign(slot=[0, 1], sample=0, response="so"))
+    assert found == [1.0, float(kind == "parquet")]
+    verl = opened("def f(solution_str, **k): return float(solution_str == 'so')")
+    assert scores(verl, frame.assign(slot=[0, 1], sample=0, response="so")) == [1.0, 1.0]
+
+
+def test_a_process_ends_with_its_run(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import os, time\n"
+        "def f(solution_str, **k):\n"
+        f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "    time.sleep(60)\n"
+    )
+    script = (
+        "import pandas as pd\nfrom ares.config import RewardConfig\nfrom ares.grading.graders import load_grader\n"
+        f"load_grader(RewardConfig(kind={str(tmp_path / 'own.py') + ':f'!r}, timeout=60)).grade(pd.DataFrame("
+        "{'id': ['a'], 'slot': 0, 'sample': 0, 'prompt': '?', 'answer': '1', 'response': 'x'}))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as run:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(0.2)
+        run.kill()
+    pid = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{pid}").exists()
