@@ -22,14 +22,15 @@ import pytest  # noqa: E402
 
 import flows.environment  # noqa: E402, F401
 from tests.golden import recorded_cases  # noqa: E402
-from tests.short_runs import train  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of runs with one, `uninterrupted`, that ran from start to end."""
+    """A directory of runs with one, `uninterrupted`, that ran from start to end with a Prefect server of its own."""
+    from tests.short_runs import train  # MLflow and torch, which the tests of the mathematics do without
+
     directory = tmp_path_factory.mktemp("runs")
-    assert train(directory, "uninterrupted") == 0
+    assert train(directory, "uninterrupted", own_server=True) == 0
     return directory
 
 

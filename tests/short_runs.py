@@ -1,5 +1,7 @@
 """Short runs of the tiny profiles through the real command line, for the tests of resume and of the whole."""
 
+import atexit
+import functools
 import json
 import os
 import subprocess
@@ -10,8 +12,10 @@ import pytest
 from mlflow import MlflowClient
 
 from ares.store.store import Commit, RunStore
+from flows.servers.local_server import LocalServer
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+WITH_A_FLOW = ("train", "resume", "eval", "ablate")
 SMALL = [
     "train.steps=4", "train.checkpoint_every=3", "rollout.prompts=4", "rollout.shard_prompts=3", "rollout.n=4",
     "learner.global_batch_prompts=2", "bootstrap.max_prompts=12", "bootstrap.n=2", "validation.max_prompts=8",
@@ -19,19 +23,41 @@ SMALL = [
 ]  # fmt: skip
 
 
+@functools.cache
+def prefect_server() -> LocalServer:
+    """The one Prefect server of a test process. Each run would start its own, for five seconds of processor time."""
+    server = LocalServer()
+    atexit.register(server.stop)
+    with server.connected():
+        return server
+
+
 def ares(
-    runs: Path | str, *arguments: str, kill_at: str | None = None, seconds: float = 900
+    runs: Path | str, *arguments: str, kill_at: str | None = None, own_server: bool = False, seconds: float = 900
 ) -> subprocess.CompletedProcess[str]:
-    """`ares …` in its own process; `kill_at` names the moment at which it kills itself (killed_cli.py)."""
+    """`ares …` in its own process; `kill_at` names the moment at which it kills itself (killed_cli.py).
+
+    With `own_server` it starts a Prefect server, as it does for a user who runs none.
+    """
     environment = os.environ | {"ARES_RUNS": str(runs), "KILL_AT": kill_at or "-1:none:before", "COLUMNS": "200"}
+    if arguments[0] in WITH_A_FLOW and not own_server:
+        environment["PREFECT_API_URL"] = prefect_server().url
     command = [sys.executable, "-m", "tests.killed_cli", *arguments]
     # Pipes end when the last process that holds them ends: a survivor of a kill would make this time out.
     return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=seconds)
 
 
-def train(runs: Path | str, name: str, *settings: str, kill_at: str | None = None, profile: str = "tiny-math") -> int:
+def train(
+    runs: Path | str,
+    name: str,
+    *settings: str,
+    kill_at: str | None = None,
+    profile: str = "tiny-math",
+    own_server: bool = False,
+) -> int:
     """A small `ares train PROFILE --run NAME`; returns how it ended, fails the test on anything but 0 or a kill."""
-    ended = ares(runs, "train", profile, *SMALL, *settings, "--run", name, kill_at=kill_at)
+    arguments = ["train", profile, *SMALL, *settings, "--run", name]
+    ended = ares(runs, *arguments, kill_at=kill_at, own_server=own_server)
     if ended.returncode not in (0, -9):
         pytest.fail(f"{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}")
     return ended.returncode
