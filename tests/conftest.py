@@ -14,7 +14,7 @@ os.environ["ARES_RUNS"] = os.path.join(_home, "runs")
 for _name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
     os.environ.pop(_name, None)
 
-from collections.abc import Callable  # noqa: E402
+from collections.abc import Callable, Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -32,6 +32,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("runs")
     assert train(directory, "uninterrupted", own_server=True) == 0
     return directory
+
+
+@pytest.fixture
+def prefect() -> Iterator[None]:
+    """Flows of this test run on the Prefect server that all tests share."""
+    from tests.short_runs import prefect_server
+
+    with prefect_server().connected():
+        yield
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The flow `ares-eval` with its engine in this process: what an interrupted one keeps, and the same samples twice."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from ares.engines.engine import Request, SamplingSettings
 from ares.runs.evaluation import EvaluationRequest
 from ares.workers.actors import EngineActor
 from flows.evaluate import ares_eval, prepare
-from flows.servers.local_server import local_api
 from tests.ares.builders import MODEL, config
 
+pytestmark = pytest.mark.usefixtures("prefect")
 FILES = ("samples.parquet", "problems.parquet", "summary.json")
 
 
@@ -38,14 +37,6 @@ class Here:
 
     def shut_down(self) -> None:
         pass
-
-
-@pytest.fixture(scope="module", autouse=True)
-def prefect() -> Iterator[None]:
-    with local_api() as server:
-        assert server is not None
-        with server.connected():
-            yield
 
 
 def evaluated(out: Path, calls: int, **settings: Any) -> dict[str, Any]:

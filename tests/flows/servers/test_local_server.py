@@ -1,0 +1,60 @@
+"""The Prefect server of a run that has none: when it starts, who reaches it, and that it never outlives its parent."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from flows.servers.local_server import LocalServer, ServerError, local_api
+from tests.short_runs import REPOSITORY
+
+PARENT = """
+from flows.servers.local_server import LocalServer
+print(LocalServer().process.pid, flush=True)
+input()
+"""
+
+
+def test_it_serves_loopback_while_it_is_needed_and_is_gone_afterwards() -> None:
+    with local_api() as server:
+        assert server is not None
+        with server.connected():
+            assert PREFECT_API_URL.value() == server.url
+            assert httpx.get(f"{server.url}/health").json() is True
+            listening = [each for each in psutil.Process(server.process.pid).net_connections() if not each.raddr]
+            assert {each.laddr.ip for each in listening} == {"127.0.0.1"}
+        assert PREFECT_API_URL.value() is None
+    assert server.process.poll() is not None
+
+
+def test_a_server_that_is_named_is_used_and_none_is_started() -> None:
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}), local_api() as server:
+        assert server is None
+
+
+def test_it_ends_when_its_parent_is_killed() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    server = psutil.Process(int(parent.stdout.readline()))
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert psutil.wait_procs([server], timeout=120)[1] == []
+
+
+def test_one_that_does_not_start_is_told_with_where_its_database_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PREFECT_HOME", os.fspath(tmp_path / "file"))
+    server = LocalServer()
+    with pytest.raises(ServerError, match="PREFECT_HOME"), server.connected():
+        pass
+    server.stop()
