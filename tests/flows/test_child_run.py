@@ -44,10 +44,10 @@ def no_calls() -> None:
     calls.clear()
 
 
-def within_a_flow(body: Callable[[], Awaitable[Any]]) -> UUID:
+def within_a_flow(body: Callable[[], Awaitable[Any]], retries: int = 0) -> UUID:
     """Run `body` as a flow; returns the flow run's id."""
 
-    @flow(name="parent")
+    @flow(name="parent", retries=retries)
     async def parent() -> str:
         await body()
         return str(runtime.flow_run.id)
@@ -65,7 +65,7 @@ def children(parent: UUID) -> list[FlowRun]:
 
 
 @pytest.mark.usefixtures("prefect")
-def test_each_part_is_a_flow_run_with_its_own_name_and_identity() -> None:
+def test_each_part_is_a_flow_run_with_its_own_name() -> None:
     async def body() -> None:
         await conducted(a_part, "step-000001", 1)
         await conducted(a_part, "step-000002", 2)
@@ -74,9 +74,20 @@ def test_each_part_is_a_flow_run_with_its_own_name_and_identity() -> None:
     assert calls == [1, 2]
     assert [child.name for child in found] == ["step-000001", "step-000002"]
     assert all(child.state is not None and child.state.is_completed() for child in found)
-    # Were the identity the function's, a Retry would hand back the first one's result in place of another step.
-    keys = {child.parent_task_run_id for child in found}
-    assert len(keys) == 2
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_retried_run_runs_another_step_in_the_place_of_a_finished_one() -> None:
+    """Prefect would hand back the result of the child that finished in that place."""
+
+    async def body() -> None:
+        await conducted(a_part, f"step-{len(calls) + 1:06d}", len(calls) + 1)
+        if len(calls) == 1:
+            raise RuntimeError("the first attempt breaks off")
+
+    found = children(within_a_flow(body, retries=1))
+    assert calls == [1, 2]
+    assert [child.name for child in found] == ["step-000001", "step-000002"]
 
 
 @pytest.mark.usefixtures("prefect")
