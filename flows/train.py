@@ -246,4 +246,4 @@ def _commit(step: Step, artifacts: dict[str, Ref], state: dict[str, Any], metric
     )
     run.store.write_commit(commit)
     run.advance(commit)
-    run.store.prune_checkpoints(run.config.train.keep_checkpoints)
+    run.store.prune_checkpoints(commit, run.config.train.keep_checkpoints)

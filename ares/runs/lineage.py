@@ -69,6 +69,8 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     try:
         for path in _shared_paths(parent, version, at, shared):
             _link(parent.directory / path, target.directory / path)
+        if parent.format() == 1:
+            target.seal()
         for result in _shared_results(parent, at, shared):
             target.results.mkdir(parents=True, exist_ok=True)
             shutil.copy2(result, target.results / result.name)  # Prefect rewrites a result in place

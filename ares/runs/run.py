@@ -81,6 +81,8 @@ class Run:
                     "config": self.config.model_dump(mode="json"),
                     "digests": completed(self.store.name, known["digests"], digests),
                 }
+                if self.store.format() == 1:
+                    self.store.seal()
                 self.store.write_run(known | found)
             else:
                 self.store.write_run(description_of(self.config, self.store.name, digests))
@@ -121,7 +123,7 @@ class Run:
                 )  # fmt: skip
         digests = digests_of(config, train, validation)
         run = cls(config, store, tokenizer, train, validation, identity_of(config, digests))
-        if store.exists():
+        if store.exists() or store.has_commits():  # without a run.json nothing says what made the commits
             _check_same(store, config, digests)
         return run, digests
 

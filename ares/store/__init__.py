@@ -3,8 +3,10 @@
 Covered: artifacts with hashes, commits, locks, upload and download. Not covered: what an artifact means (tasks/).
 """
 
+from ares.store.commits import Commit, Fork, Ref
+from ares.store.errors import DamagedArtifact, StoreError
 from ares.store.mirror import path_of
-from ares.store.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError
+from ares.store.store import RunStore
 
 __all__ = [
     "Commit",

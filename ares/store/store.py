@@ -15,9 +15,11 @@ whether a phase has to run (Prefect's keyed results decide; `kept` tells whether
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,60 +28,15 @@ from typing import Any
 
 import pandas as pd
 import torch
-from pydantic import BaseModel
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from ares.store.commits import Commit, Fork, Ref, sealed, unsealed
 from ares.store.errors import DamagedArtifact, StoreError
 from ares.store.mirror import mirror_of
 
-
-class Ref(BaseModel, frozen=True):
-    """Where an artifact lies (relative to the run directory) and the hash of its content."""
-
-    path: str
-    sha256: str
-    bytes: int
-
-
-class Commit(BaseModel):
-    """What a finished step leaves behind: enough to resume from, and to check everything before it."""
-
-    step: int
-    """Steps finished; the bootstrap commits as step 0, the first training step as step 1."""
-    parent: str | None
-    """Hash of the commit before: a run resumes only from a commit whose parent is what it was."""
-    artifacts: dict[str, Ref]
-    state: dict[str, Any]
-    """The whole run state after the step (ares.step.RunState)."""
-    metrics: dict[str, float]
-    """Deterministic metrics: the same in a resumed run."""
-    timings: dict[str, float]
-    """Seconds and rates: of this execution only."""
-    timestamp: int
-    """Milliseconds since the epoch; metrics are logged under it, so that logging twice adds nothing."""
-
-    def digest(self) -> str:
-        """Hash over everything that a resumed run must reproduce."""
-        body = self.model_dump(mode="json", exclude={"timings", "timestamp"})
-        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-class Fork(BaseModel):
-    """Where a run that was forked comes from (ares/runs/lineage.py)."""
-
-    run: str
-    at: int
-    phase: str | None
-    """Last phase of step `at` whose results are shared; None: all of that step is."""
-    version: int
-    """Steps that are finished in both runs."""
-    commit: str
-    """Digest of the last commit that is shared."""
-    identities: dict[str, str]
-    """Of each shared phase of step `at`: the identity under which its results are kept."""
-    checkpoint: Ref | None
-    """The weights after step `version`; None: those the run was started with."""
+logger = logging.getLogger(__name__)
 
 
 class RunStore:
@@ -90,6 +47,11 @@ class RunStore:
         self.name = directory.name
         self.mirror = mirror_of(directory)
         self._is_fresh = self.mirror is None
+        self._links: dict[int, tuple[tuple[int, ...], str | None, str]] = {}
+        """Of commits that were read: their file's stamp, their parent, their digest."""
+        self._format: int | None = None
+        self._whole: set[Ref] = set()
+        """Checkpoints that were found to be what was written."""
 
     @property
     def address(self) -> str:
@@ -218,20 +180,21 @@ class RunStore:
         target = self.directory / path
         temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
+            made = [folder for folder in target.parents if not folder.exists()]
             target.parent.mkdir(parents=True, exist_ok=True)
             _remove(temporary)
             make(temporary)
             digest = _tree_hash(temporary)
             assert digest is not None
             size = sum(file.stat().st_size for file in _files(temporary))
-            for file in _files(temporary):
-                _fsync(file)
+            for each in [*_files(temporary), *_folders(temporary)]:
+                _fsync(each)
             self._upload(path, temporary)
             if temporary.is_dir():
-                _fsync(temporary)
                 _remove(target)
             os.replace(temporary, target)
-            _fsync(target.parent)
+            for folder in dict.fromkeys([target.parent, *(new.parent for new in made)]):
+                _fsync(folder)
         except (OSError, SafetensorError) as error:
             raise StoreError(f"{target}: cannot be written: {error}. {_remedy(error)}") from error
         finally:
@@ -246,18 +209,37 @@ class RunStore:
 
     def write_run(self, description: dict[str, Any]) -> None:
         """Write run.json."""
-        self.write_json("run.json", description)
+        self.write_json("run.json", sealed(description))
+        self._format = None
 
     def read_run(self) -> dict[str, Any]:
         """Read run.json. Raises StoreError when there is no such run or the file is damaged."""
+        description, self._format = self._read_run()
+        return description
+
+    def _read_run(self) -> tuple[dict[str, Any], int]:
         path = self._opened / "run.json"
         try:
-            return dict(json.loads(path.read_bytes()))
+            return unsealed(path.read_bytes(), path)
         except FileNotFoundError as error:
             where = self.directory.parent if self.mirror is None else self.mirror.url
-            raise StoreError(f"There is no run {self.name!r} in {where}") from error
-        except ValueError as error:
-            raise StoreError(f"{path}: not readable as JSON ({error}); restore it from a copy") from error
+            lost = "; its run.json is gone: restore it from a copy" if self.has_commits() else ""
+            raise StoreError(f"There is no run {self.name!r} in {where}{lost}") from error
+
+    def has_commits(self) -> bool:
+        """Whether any step was ever finished here, whatever became of it since."""
+        return next(self._opened.glob("*/**/COMMIT.json"), None) is not None
+
+    def format(self) -> int:
+        """Format of the run's own files: 1 has no checksums in them, and 2 has."""
+        if self._format is None:
+            self._format = self._read_run()[1] if self.exists() else 1
+        return self._format
+
+    def seal(self) -> None:
+        """Give the commits of a run of format 1 their checksums; write run.json after it."""
+        for step in self.committed_steps():
+            self.write_commit(self.read_commit(step))
 
     def fork(self) -> Fork | None:
         """What the run was forked from; None for a run of its own."""
@@ -282,43 +264,84 @@ class RunStore:
 
     def write_commit(self, commit: Commit) -> None:
         """Finish a step. Nothing of it counts before this file is there."""
-        self.write_json(f"{self.step_path(commit.step)}/COMMIT.json", commit.model_dump(mode="json"))
+        self.write_json(f"{self.step_path(commit.step)}/COMMIT.json", sealed(commit.model_dump(mode="json")))
 
     def read_commit(self, step: int) -> Commit:
         """The commit of a step. Raises DamagedArtifact."""
         path = self._opened / self.step_path(step) / "COMMIT.json"
         try:
-            return Commit.model_validate_json(path.read_bytes())
-        except (ValueError, FileNotFoundError) as error:
+            body, version = unsealed(path.read_bytes(), path)
+            commit = Commit.model_validate(body)
+        except (ValidationError, FileNotFoundError) as error:
             raise DamagedArtifact(f"{path}: {error}") from error
+        if version < self.format() or commit.step != step:
+            raise DamagedArtifact(f"{path} is not the commit that was written there")
+        return commit
 
     def committed_steps(self) -> list[int]:
-        """Numbers of the finished steps, ascending, without gaps."""
+        """Numbers of the finished steps, ascending: as far as every commit is whole and the child of the one before.
+
+        What comes after a damaged commit, or after a step that was done again with another result, does not count.
+        """
         steps: list[int] = []
-        while (self._opened / self.step_path(len(steps)) / "COMMIT.json").exists():
+        parent = None
+        while (link := self._link(len(steps))) is not None and link[0] == parent:
+            parent = link[1]
             steps.append(len(steps))
         return steps
 
-    def last_commit(self) -> Commit | None:
-        """The newest commit that can be trusted: readable, and the child of the one before it.
-
-        A damaged newest commit is left out, so that its step is done again from what is intact.
-        """
-        for step in reversed(self.committed_steps()):
-            try:
+    def _link(self, step: int) -> tuple[str | None, str] | None:
+        """Parent and digest of a step's commit; None when there is none that is whole."""
+        try:
+            found = (self._opened / self.step_path(step) / "COMMIT.json").stat()
+            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+            if self._links.get(step, (None,))[0] != stamp:
                 commit = self.read_commit(step)
-                parent = self.read_commit(step - 1).digest() if step else None
-            except DamagedArtifact:
-                continue
-            if commit.parent == parent:
-                return commit
-        return None
+                self._links[step] = (stamp, commit.parent, commit.digest())
+        except (FileNotFoundError, DamagedArtifact):
+            return None
+        return self._links[step][1:]
 
-    def prune_checkpoints(self, keep: int) -> None:
-        """Delete all but the newest `keep` committed checkpoints."""
-        folders = sorted(path for path in self.children("checkpoints") if path.name[0].isdigit())
-        for folder in folders[:-keep]:
-            self.remove(folder)
+    def last_commit(self) -> Commit | None:
+        """The newest commit that can be trusted; a damaged one's step is done again from what is intact."""
+        steps = self.committed_steps()
+        return self.read_commit(steps[-1]) if steps else None
+
+    def prune_checkpoints(self, last: Commit, keep: int) -> None:
+        """Delete the checkpoints before the newest `keep` whole ones up to the commit that was just written.
+
+        Those of steps after it are of a past that is being done again: they count for nothing.
+        """
+        whole = 0
+        folders = {int(path.name): path for path in self.children("checkpoints") if path.name.isdigit()}
+        for step in sorted((step for step in folders if step <= last.step), reverse=True):
+            ref = self.checkpoint_of(last if step == last.step else step)
+            if whole >= keep or ref is None:
+                self.remove(folders[step])
+            elif step == last.step or self._is_whole(ref):
+                whole += 1
+
+    def checkpoint_of(self, commit: Commit | int) -> Ref | None:
+        """The weights after a step, where its commit or the run's fork names them."""
+        fork = self.fork()
+        step = commit if isinstance(commit, int) else commit.step
+        if fork is not None and fork.version == step:
+            return fork.checkpoint
+        try:
+            found = self.read_commit(commit) if isinstance(commit, int) else commit
+        except DamagedArtifact:
+            return None
+        return found.artifacts.get("checkpoint")
+
+    def _is_whole(self, ref: Ref) -> bool:
+        """Whether a checkpoint is what was written, read once; one that is at the URL only is taken for it."""
+        here = (self.directory / ref.path).exists()
+        if ref not in self._whole and (here or self.mirror is None):
+            if not self.intact([ref]):
+                logger.warning("%s: the checkpoint is damaged, and counts for nothing", self.directory / ref.path)
+                return False
+            self._whole.add(ref)
+        return True
 
     @property
     def _opened(self) -> Path:
@@ -334,15 +357,13 @@ class RunStore:
         return self.directory / "results"
 
     def is_held(self) -> bool:
-        """Whether a process of this machine holds the run directory."""
+        """Whether a process of this machine holds the run directory. Asking takes no lock: it would refuse a start."""
         try:
             with (self.directory / "lock").open() as handle:
-                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                asked = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _whole_file(fcntl.F_WRLCK))
         except FileNotFoundError:
             return False
-        except BlockingIOError:
-            return True
-        return False
+        return int(struct.unpack_from("h", asked)[0]) != fcntl.F_UNLCK
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -359,14 +380,26 @@ class RunStore:
             except BlockingIOError as error:
                 handle.seek(0)
                 raise StoreError(f"Run {self.name!r} is being trained by another process ({handle.read()})") from error
+            # A lock that others can ask for without taking one.
+            fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
             handle.truncate(0)
             handle.write(f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
             handle.flush()
             yield
 
 
+def _whole_file(kind: int) -> bytes:
+    """C's struct flock: a lock of a kind over a whole file."""
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
+
+
 def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+
+
+def _folders(path: Path) -> list[Path]:
+    """The folders of a tree, the innermost first."""
+    return sorted((folder for folder in [path, *path.rglob("*")] if folder.is_dir()), reverse=True)
 
 
 def _tree_hash(path: Path) -> str | None:

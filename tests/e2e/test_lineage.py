@@ -86,8 +86,8 @@ def test_diff_names_step_and_what(runs: Path, copy: RunStore) -> None:
     assert found.step == 2
     assert len(found.lines) == 1
     assert found.lines[0].startswith("metrics: critic/kl: ")
-    shutil.rmtree(copy.directory / "steps/000004")
     shutil.copytree(original.directory / "steps/000002", copy.directory / "steps/000002", dirs_exist_ok=True)
+    shutil.rmtree(copy.directory / "steps/000004")
     found = first_difference(original, copy)
     assert found is not None
     assert found.lines == ["copy ends at step 3, uninterrupted at step 4"]

@@ -101,3 +101,25 @@ def test_looking_at_a_run_writes_nothing(place: Path) -> None:
     fork("here", 0, None, [], "other", place / "runs")
     assert store.read_run() == description
     assert json.dumps(RunStore(place / "runs" / "other").read_run()["digests"]).count("reward.py") == 1
+
+
+def test_commits_whose_run_json_is_gone_are_no_new_run(place: Path) -> None:
+    store = bootstrapped(place).store
+    (store.directory / "run.json").unlink()
+    for settings_of_it in (settings(place), config("learner.lr=0.5")):
+        with pytest.raises(StoreError, match=r"its run\.json is gone"):
+            Run.open(settings_of_it, "here", place / "runs")
+
+
+def test_a_run_of_the_first_format_is_sealed_when_it_is_continued_and_its_fork_at_once(place: Path) -> None:
+    store = bootstrapped(place).store
+    for path in (store.directory / "run.json", store.directory / "bootstrap" / "COMMIT.json"):
+        body = json.loads(path.read_text())
+        path.write_text(json.dumps({key: body[key] for key in body if key not in ("format", "checksum")}))
+    fork("here", 0, None, [], "other", place / "runs")
+    assert RunStore(store.directory).format() == 1
+    Run.open(settings(place), "here", place / "runs")
+    for name in ("here", "other"):
+        found = RunStore(place / "runs" / name)
+        assert found.format() == 2
+        assert found.committed_steps() == [0]

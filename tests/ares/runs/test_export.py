@@ -21,9 +21,10 @@ def trained(runs: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Lea
     learner = Learner(run.config)
     learner.update(shaped(learner, rows([[1, 0, 1, 0], [0, 0, 1, 0]])))
     common = {"state": {}, "metrics": {}, "timings": {}, "timestamp": 0}
-    run.store.write_commit(Commit(step=0, parent=None, artifacts={}, **common))
+    first = Commit(step=0, parent=None, artifacts={}, **common)
+    run.store.write_commit(first)
     saved = run.store.write_folder("checkpoints/000001", learner.save)
-    run.store.write_commit(Commit(step=1, parent="0", artifacts={"checkpoint": saved}, **common))
+    run.store.write_commit(Commit(step=1, parent=first.digest(), artifacts={"checkpoint": saved}, **common))
     return learner
 
 

@@ -223,9 +223,9 @@ def test_a_commit_that_is_half_there_is_left_out(world: World) -> None:
 
 
 def test_old_checkpoints_are_deleted_at_the_url_by_a_machine_that_never_had_them(world: World) -> None:
-    finished(world.store("first"), 7)
+    commits = finished(world.store("first"), 7)
     second = world.store("second")
-    second.prune_checkpoints(keep=1)
+    second.prune_checkpoints(commits[-1], keep=1)
     assert [path for path in world.there() if path.startswith("checkpoints")] == ["checkpoints/000006"]
 
 

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import resource
@@ -5,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -309,13 +310,137 @@ def test_a_commits_digest_survives_the_disk(store: RunStore) -> None:
     assert store.read_commit(0).digest() == before.digest()
 
 
+def with_checkpoints(store: RunStore, steps: int, every: int = 1) -> list[Commit]:
+    """A chain of commits, every so manieth with a checkpoint."""
+    commits: list[Commit] = []
+    for step in range(steps):
+        artifacts = {"checkpoint": store.write_folder(f"checkpoints/{step:06d}", fill)} if step % every == 0 else {}
+        commits.append(commit(step, commits[-1] if commits else None, artifacts=artifacts))
+        store.write_commit(commits[-1])
+    return commits
+
+
+def checkpoints(store: RunStore) -> list[int]:
+    return sorted(int(name) for name in os.listdir(store.directory / "checkpoints"))
+
+
 def test_pruning_keeps_the_newest_checkpoints(store: RunStore) -> None:
-    for step in (2, 4, 10, 100):
-        store.write_folder(f"checkpoints/{step:06d}", fill)
-    store.prune_checkpoints(2)
-    assert sorted(os.listdir(store.directory / "checkpoints")) == ["000010", "000100"]
-    store.prune_checkpoints(5)
-    assert len(os.listdir(store.directory / "checkpoints")) == 2
+    commits = with_checkpoints(store, 9, every=2)
+    store.prune_checkpoints(commits[-1], 2)
+    assert checkpoints(store) == [6, 8]
+    store.prune_checkpoints(commits[-1], 5)
+    assert checkpoints(store) == [6, 8]
+
+
+def test_a_damaged_checkpoint_is_not_counted_among_those_that_are_kept(store: RunStore) -> None:
+    commits = with_checkpoints(store, 4)
+    (store.directory / "checkpoints/000002/b.txt").write_text("damage")
+    RunStore(store.directory).prune_checkpoints(commits[-1], 2)
+    assert checkpoints(store) == [1, 2, 3]
+
+
+def test_a_checkpoint_just_written_outlives_those_of_a_past_that_is_done_again(store: RunStore) -> None:
+    commits = with_checkpoints(store, 7)
+    again = commit(3, commits[2], artifacts=commits[3].artifacts, metrics={"m": 0.75})
+    store.write_commit(again)
+    store.prune_checkpoints(again, 2)
+    assert checkpoints(store)[:2] == [2, 3]
+
+
+# ---- checksums -----------------------------------------------------------------------------------------------------
+
+
+def test_a_stale_tail_after_a_step_that_was_done_again_is_left_out(store: RunStore) -> None:
+    commits = chain(store, 6)
+    again = commit(2, commits[1], metrics={"m": 0.75})
+    store.write_commit(again)
+    assert store.last_commit() == again
+    assert store.committed_steps() == [0, 1, 2]
+    store.write_commit(commits[2])  # the very same result again: what followed from it still does
+    assert store.last_commit() == commits[5]
+
+
+def flips(content: bytes) -> Iterator[bytes]:
+    """The content with one bit of each byte turned over."""
+    for place in range(len(content)):
+        yield content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
+
+
+def test_no_flipped_bit_of_a_commit_is_believed(store: RunStore) -> None:
+    commits = chain(store, 3)
+    store.write_run({"run": "run"})
+    for step in (1, 2):
+        path = store.directory / store.step_path(step) / "COMMIT.json"
+        content = path.read_bytes()
+        for flipped in flips(content):
+            path.write_bytes(flipped)
+            assert RunStore(store.directory).last_commit() in (commits[step - 1], commits[2])
+            with suppress(StoreError):
+                assert store.read_commit(step) == commits[step]  # in the white space between values
+        path.write_bytes(content)
+
+
+def test_no_flipped_bit_of_run_json_is_believed(store: RunStore) -> None:
+    description = {"run": "run", "config": {"lr": 4e-4, "steps": 6}, "fingerprint": "1d6ffc3fc0bd9777"}
+    store.write_run(description)
+    path = store.directory / "run.json"
+    for flipped in flips(path.read_bytes()):
+        path.write_bytes(flipped)
+        with suppress(StoreError):
+            assert RunStore(store.directory).read_run() == description
+
+
+def unseal(path: Path) -> None:
+    """Make a file one of format 1."""
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in body.items() if name not in ("format", "checksum")}))
+
+
+def test_a_run_of_the_first_format_is_read_and_sealed(store: RunStore) -> None:
+    store.write_run({"run": "run"})
+    commits = chain(store, 3)
+    for path in [*store.directory.rglob("COMMIT.json"), store.directory / "run.json"]:
+        unseal(path)
+    old = RunStore(store.directory)
+    assert old.format() == 1
+    assert old.last_commit() == commits[-1]
+    old.seal()
+    old.write_run(old.read_run())
+    new = RunStore(store.directory)
+    assert new.format() == 2
+    assert new.last_commit() == commits[-1]
+    unseal(new.directory / new.step_path(2) / "COMMIT.json")  # a commit without a checksum is none any more
+    assert RunStore(store.directory).last_commit() == commits[1]
+
+
+def test_a_later_format_is_refused_with_the_reason(store: RunStore) -> None:
+    store.write_run({"run": "run"})
+    path = store.directory / "run.json"
+    body = json.loads(path.read_text()) | {"format": 3}
+    del body["checksum"]
+    body["checksum"] = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps(body))
+    with pytest.raises(StoreError, match="format 3 is of another version"):
+        RunStore(store.directory).read_run()
+
+
+def test_a_run_whose_run_json_is_gone_is_told_from_none(store: RunStore) -> None:
+    chain(store, 2)
+    with pytest.raises(StoreError, match=r"its run\.json is gone"):
+        store.read_run()
+
+
+# ---- durability ----------------------------------------------------------------------------------------------------
+
+
+def test_everything_on_the_way_to_an_artifact_is_synced(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: set[int] = set()
+    monkeypatch.setattr("ares.store.store._fsync", lambda path: synced.add(path.stat().st_ino))
+    ref = store.write_folder("steps/000001/x", fill)
+    found = store.directory / ref.path
+    wanted = [*found.rglob("*"), found, *list(found.parents)[:4]]
+    assert store.directory.parent in wanted
+    assert [path for path in wanted if path.stat().st_ino not in synced] == []
 
 
 # ---- the lock ------------------------------------------------------------------------------------------------------
@@ -350,6 +475,20 @@ def test_a_second_process_is_refused_and_told_who_holds_the_run(store: RunStore,
     # The refusal does not take the lock away from the holder.
     with pytest.raises(StoreError), store.lock():
         pass
+
+
+def test_asking_whether_a_run_is_held_takes_no_lock(
+    store: RunStore, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: object) -> None:
+        pytest.fail("a start in this moment would be refused")
+
+    monkeypatch.setattr("fcntl.flock", locked)
+    assert store.is_held()
+    holder.kill()
+    holder.wait()
+    assert not store.is_held()
+    assert not RunStore(store.directory.parent / "none").is_held()
 
 
 def test_a_killed_holders_lock_is_free(store: RunStore, holder: subprocess.Popen[str]) -> None:

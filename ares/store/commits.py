@@ -1,0 +1,92 @@
+"""What a run directory's own files say, run.json and COMMIT.json, and how their content is sealed.
+
+Covered: the models, the checksum that a file carries of itself, the version of its format. Files of format 1 have
+neither; they are read, and sealed when their run is continued. Not covered: where they lie, the links between commits
+(ares/store/store.py).
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from ares.store.errors import DamagedArtifact, StoreError
+
+FORMAT = 2
+"""1: without version and checksum."""
+
+
+def sealed(body: dict[str, Any]) -> dict[str, Any]:
+    """What is written of a body: with the version of the format, and the hash of both."""
+    whole = body | {"format": FORMAT}
+    return whole | {"checksum": _checksum(whole)}
+
+
+def unsealed(content: bytes, path: Path) -> tuple[dict[str, Any], int]:
+    """The body of a file, and its format. Raises DamagedArtifact; StoreError when a newer version of ares wrote it."""
+    try:
+        body = dict(json.loads(content))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DamagedArtifact(f"{path}: not readable as JSON ({error}); restore it from a copy") from error
+    told, version = body.pop("checksum", None), body.get("format")
+    if told is None and version is None:
+        return body, 1
+    if told != _checksum(body):
+        raise DamagedArtifact(f"{path} has changed since it was written; restore it from a copy")
+    if version != FORMAT:
+        raise StoreError(f"{path}: format {version} is of another version of ares, this one reads up to {FORMAT}")
+    return {name: value for name, value in body.items() if name != "format"}, FORMAT
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+class Ref(BaseModel, frozen=True):
+    """Where an artifact lies (relative to the run directory) and the hash of its content."""
+
+    path: str
+    sha256: str
+    bytes: int
+
+
+class Commit(BaseModel, extra="forbid"):
+    """What a finished step leaves behind: enough to resume from, and to check everything before it."""
+
+    step: int
+    """Steps finished; the bootstrap commits as step 0, the first training step as step 1."""
+    parent: str | None
+    """Hash of the commit before: a run resumes only from a commit whose parent is what it was."""
+    artifacts: dict[str, Ref]
+    state: dict[str, Any]
+    """The whole run state after the step (ares.step.RunState)."""
+    metrics: dict[str, float]
+    """Deterministic metrics: the same in a resumed run."""
+    timings: dict[str, float]
+    """Seconds and rates: of this execution only."""
+    timestamp: int
+    """Milliseconds since the epoch; metrics are logged under it, so that logging twice adds nothing."""
+
+    def digest(self) -> str:
+        """Hash over everything that a resumed run must reproduce."""
+        body = self.model_dump(mode="json", exclude={"timings", "timestamp"})
+        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+class Fork(BaseModel):
+    """Where a run that was forked comes from (ares/runs/lineage.py)."""
+
+    run: str
+    at: int
+    phase: str | None
+    """Last phase of step `at` whose results are shared; None: all of that step is."""
+    version: int
+    """Steps that are finished in both runs."""
+    commit: str
+    """Digest of the last commit that is shared."""
+    identities: dict[str, str]
+    """Of each shared phase of step `at`: the identity under which its results are kept."""
+    checkpoint: Ref | None
+    """The weights after step `version`; None: those the run was started with."""
