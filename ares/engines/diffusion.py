@@ -18,7 +18,7 @@ from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
 from ares.config import DiffusionConfig, ModelConfig
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights
-from ares.models import empty_model
+from ares.models import empty_model, stored_tensors
 
 PURPOSES = {"token": 0, "place": 1}
 
@@ -38,7 +38,7 @@ class DiffusionEngine(Engine):
     @torch.no_grad()
     def load_weights(self, version: int, weights: dict[str, Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
-        own = dict(self.model.named_parameters())
+        own = stored_tensors(self.model)
         check_weights({name: parameter.shape for name, parameter in own.items()}, weights)
         for name, parameter in own.items():
             parameter.copy_(weights[name])

@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from algorithms.keyed_sampling import keyed_uniform, sample_tokens
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights
 from ares.engines.growing_cache import growing_cache
+from ares.models import stored_tensors
 
 
 class TransformersEngine(Engine):
@@ -40,7 +41,7 @@ class TransformersEngine(Engine):
 
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
-        own = dict(self.model.named_parameters())
+        own = stored_tensors(self.model)
         # Before the first is copied: copy_ would stretch a row over a matrix.
         check_weights({name: parameter.shape for name, parameter in own.items()}, weights)
         with torch.no_grad():

@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 from ares.config import DataConfig, VllmConfig
 from ares.data import MediaReader
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights
-from ares.models import mark_ids
+from ares.models import mark_ids, stored_tensors
 
 _ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
@@ -53,7 +53,7 @@ class VllmEngine(Engine):
         config = AutoConfig.from_pretrained(model_path)
         kind = AutoModelForCausalLM if data is None else AutoModelForImageTextToText
         with torch.device("meta"):
-            named = kind.from_config(config).named_parameters()
+            named = stored_tensors(kind.from_config(config))
         self.reader = None if data is None else MediaReader(model_path, data)
         self.marks: set[int] = set()
         pictures: dict[str, Any] = {}
@@ -64,7 +64,7 @@ class VllmEngine(Engine):
             pixels = {"min_pixels": size.shortest_edge, "max_pixels": size.longest_edge}
             limits = {"image": settings.images, "video": 0}
             pictures = {"limit_mm_per_prompt": limits, "mm_processor_kwargs": pixels}
-        self._expected = {name: parameter.shape for name, parameter in named}
+        self._expected = {name: parameter.shape for name, parameter in named.items()}
         self._on_gpu = torch.cuda.is_available()
         placed: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory} if self._on_gpu else {}
         self._sleeps = colocated and self._on_gpu

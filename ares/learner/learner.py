@@ -32,7 +32,15 @@ from ares.learner.kl_controllers import loss_controller
 from ares.learner.micro_batch import Means, MicroBatch
 from ares.learner.optimizer import adamw, move_moments, take_step
 from ares.learner.ranks import Ranks
-from ares.models import Critic, LanguageModel, MaskedLanguageModel, VisionLanguageModel, mask_seeds, micro_batches
+from ares.models import (
+    Critic,
+    LanguageModel,
+    MaskedLanguageModel,
+    VisionLanguageModel,
+    mask_seeds,
+    micro_batches,
+    persistent_buffers,
+)
 
 LEARNER = "learner.json"
 MISMATCH = ("mismatch/ratio_mean", "mismatch/kl", "mismatch/k3", "mismatch/logprob_diff_mean")
@@ -349,8 +357,12 @@ class Learner:
         return dict(self.policy.model.named_parameters())
 
     def weights(self) -> dict[str, Tensor]:
-        """The policy's weights on the CPU, by name; adapters are merged into them. Sharded, every rank must call."""
-        return {name: checkpoints.whole(parameter) for name, parameter in self._policy_weights().items()}
+        """The policy's weights on the CPU, by name; adapters are merged into them. Sharded, every rank must call.
+
+        Buffers that a model's files hold are among them: they are not trained, but engines start without any.
+        """
+        tensors = self._policy_weights() | dict(persistent_buffers(self.policy.model))
+        return {name: checkpoints.whole(tensor) for name, tensor in tensors.items()}
 
     def save(self, folder: Path | None) -> None:
         """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite.

@@ -12,6 +12,7 @@ from ares.models.masked_diffusion import MaskedLanguageModel, empty_model, mask_
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.sharding import shard
 from ares.models.vision_language import Pictures, VisionInputs, VisionLanguageModel, mark_ids, never_sampled
+from ares.models.weights import persistent_buffers, stored_tensors
 
 __all__ = [
     "Critic",
@@ -34,6 +35,8 @@ __all__ = [
     "micro_batches",
     "never_sampled",
     "peft_settings",
+    "persistent_buffers",
     "shard",
     "share_rows",
+    "stored_tensors",
 ]

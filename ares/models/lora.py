@@ -58,16 +58,18 @@ def adapters_off(model: Any) -> Iterator[None]:
 @torch.no_grad()
 def merged_weights(model: Any) -> dict[str, Tensor]:
     """The weights that base and adapters amount to, by the names that the base has without adapters."""
-    deltas = {
-        f"{name}.base_layer.weight": module.get_delta_weight("default")
-        for name, module in model.named_modules()
-        if isinstance(module, LoraLayer)
-    }
+    layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    # Experts are parameters of one module, not layers: peft puts a wrapper around it for each that is adapted.
+    adapted = {getattr(layer.get_base_layer(), getattr(layer, "parameter_name", "weight")): layer for layer in layers}
     return {
-        name.replace(".base_layer.", "."): (parameter + deltas[name] if name in deltas else parameter).detach()
+        name.replace(".base_layer", ""): _merged(parameter, adapted.get(parameter)).detach()
         for name, parameter in model.named_parameters()
         if "lora_" not in name
     }
+
+
+def _merged(parameter: Tensor, layer: Any) -> Tensor:
+    return parameter if layer is None else parameter + layer.get_delta_weight("default")
 
 
 class WithoutAdapters:

@@ -206,7 +206,7 @@ def test_a_profile_trains_with_vllm(tmp_path: Path) -> None:
 def test_an_evaluation_may_answer_at_greater_length_than_the_run_did(tmp_path: Path) -> None:
     short = ["rollout.engine=vllm", "train.steps=1", "algorithm.filter.enabled=false", "rollout.max_response_length=4"]
     assert train(tmp_path, "run", *short) == 0
-    asked = ["eval", "run", "--step", "0", "-n", "2", "--max-problems", "4", "rollout.max_response_length=64"]
+    asked = ["eval", "run", "--step", "0", "--n", "2", "--max-problems", "4", "rollout.max_response_length=64"]
     ended = ares(tmp_path, *asked)
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
     (samples,) = tmp_path.glob("run/evals/*/samples.parquet")
