@@ -24,7 +24,12 @@ from tests.ares.models.families import CAUSAL, CPU, build, naive, random_rows, s
 
 ROWS: dict[str, Any] = {"prompts": [40, 500], "responses": [[100, 30], [300, 1548]]}
 FAST = ("Llama", "Mistral", "GLM-4-MoE")
-EVERY = [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in CAUSAL]
+# Phi-MoE draws its experts at random in training mode, which gradient checkpointing needs: not supported, not refused yet.
+EVERY = [
+    pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+    for name in CAUSAL
+    if not name.startswith("Phi-MoE")
+]
 LORA = LoraConfig(rank=4, targets=("q_proj", "v_proj", "o_proj", "down_proj", "qkv_proj", "query_key_value", "dense"))
 ROUNDING = 0.1
 """Mean |difference| of log-probs in bfloat16 (nats): attention is sharp, so rounding shows; rounded angles were .2."""
