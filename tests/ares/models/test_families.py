@@ -24,7 +24,7 @@ from tests.ares.models.families import CAUSAL, CPU, build, naive, random_rows, s
 
 ROWS: dict[str, Any] = {"prompts": [40, 500], "responses": [[100, 30], [300, 1548]]}
 FAST = ("Llama", "Mistral", "GLM-4-MoE")
-# Phi-MoE draws its experts at random in training mode, which gradient checkpointing needs: not supported, not refused yet.
+# Phi-MoE draws its experts at random in training mode, which gradient checkpointing needs: not supported.
 EVERY = [
     pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
     for name in CAUSAL
