@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from sandbox import isolation
-from sandbox.program import Program, TestOutcome, Verdict, classify
+from sandbox.program import Program, TestOutcome, Usage, Verdict, classify
 from sandbox.worker_process import ALL_LAYERS, WorkerLost, WorkerProcess
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,8 @@ class Worker(Protocol):
     report: dict[str, Any]
     """`applied` and `missing` layers of isolation."""
 
-    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome]) -> dict[str, Any]:
-        """Judge a program, adding outcomes to `known`; usage, as cpu, peak_rss, …. Raises WorkerLost."""
+    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome], usage: Usage) -> None:
+        """Judge a program, adding to its outcomes and usage. Raises WorkerLost."""
         ...
 
     def kill(self) -> None:
@@ -82,6 +82,7 @@ class SandboxPool:
             raise isolation.SandboxUnavailable(f"no worker starts: {error}") from error
         # Every other thread starts its own worker, all at the same time.
         self._workers: list[Worker | None] = [first, *[None] * (num_workers - 1)]
+        self._current: list[_Call | None] = [None] * num_workers  # whose program it judges
         try:
             self._check_isolation(first.report)
         except BaseException:
@@ -125,20 +126,28 @@ class SandboxPool:
     def stream(self, programs: Iterable[Program]) -> Iterator[tuple[int, Verdict]]:
         """Judge programs; (index, verdict) as they finish. Raises PoolClosed."""
         call = _Call()
+        waiting = list(programs)
         with self._lock:
             self._check_open()
-            count = 0
-            for index, program in enumerate(programs):
+            for index, program in enumerate(waiting):
                 self._jobs.put((call, index, program))
-                count = index + 1
         try:
-            for _ in range(count):
+            for _ in waiting:
                 index, verdict = call.results.get()
                 if isinstance(verdict, BaseException):
                     raise verdict
                 yield index, verdict
         finally:
-            call.cancelled = True  # an interrupted call leaves no work behind for the next one
+            self._cancel(call)
+
+    def _cancel(self, call: _Call) -> None:
+        """An interrupted call leaves no work behind for the next one, neither waiting nor under way."""
+        with self._lock:
+            call.cancelled = True
+            workers = [worker for worker, current in zip(self._workers, self._current, strict=True) if current is call]
+        for worker in workers:
+            if worker is not None:
+                worker.kill()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -176,17 +185,21 @@ class SandboxPool:
             logger.warning("sandbox: worker %d does not start, and is tried again with a program: %s", slot, error)
         while (job := self._jobs.get()) is not None:
             call, index, program = job
-            if call.cancelled:
-                continue
+            with self._lock:
+                if call.cancelled:
+                    continue
+                self._current[slot] = call
             try:
-                call.results.put((index, self._judge(slot, program)))
+                call.results.put((index, self._judge(slot, program, call)))
             except BaseException as error:  # noqa: BLE001 - raised in the caller's thread, which would wait for ever
                 call.results.put((index, error))
+            with self._lock:
+                self._current[slot] = None
 
-    def _judge(self, slot: int, program: Program) -> Verdict:
+    def _judge(self, slot: int, program: Program, call: _Call) -> Verdict:
         started = time.monotonic()
         known: dict[int, TestOutcome] = {}
-        usage: dict[str, Any] = {}
+        usage = Usage()
         fault, layers = "", self.isolation
         for attempt in range(self._ATTEMPTS):
             if self._closed:
@@ -196,12 +209,14 @@ class SandboxPool:
             try:
                 worker = self._worker(slot)
                 layers = self._isolation_of(worker.report)
-                usage = worker.judge(program, self._fresh_per_test or program.fresh_per_test, known)
+                worker.judge(program, self._fresh_per_test or program.fresh_per_test, known, usage)
             except WorkerLost as error:
                 fault = str(error)
+                self._drop_worker(slot)
+                if call.cancelled:
+                    break
                 if not self._closed:
                     logger.warning("sandbox: worker %d lost: %s", slot, fault)
-                self._drop_worker(slot)
                 continue
             failed = [index for index, outcome in known.items() if outcome.verdict == "internal_error"]
             if not failed:
@@ -221,12 +236,12 @@ class SandboxPool:
             pass_ratio=pass_ratio,
             error_type=error_type,
             tests=outcomes,
-            exec_time=usage.get("cpu", 0.0),
+            exec_time=usage.cpu,
             wall_time=time.monotonic() - started,
-            peak_rss=usage.get("peak_rss", 0),
-            stdout=usage.get("stdout", ""),
-            stderr=usage.get("stderr", ""),
-            trusted_compare=usage.get("trusted", True),
+            peak_rss=usage.peak_rss,
+            stdout=usage.stdout,
+            stderr=usage.stderr,
+            trusted_compare=all(outcome.trusted for outcome in outcomes),
             isolation=layers,
         )
 

@@ -15,6 +15,7 @@ ERROR_TYPES = (
     "accepted",
 )
 """Classes of a verdict, worst first: a verdict has the worst class among its failing tests."""
+_MAX_OUTPUT_CHARS = 64 << 10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,11 +26,13 @@ class Program:
     tests: Sequence[str] = ()
     """Assert statements, or texts that define HumanEval's `check(candidate)` (then with entry_point)."""
     setup: str = ""
-    """Run with the tests, after the program: its functions win over the program's, its classes give way to them."""
+    """Run with the tests, after the program. Every name it binds is its own, but for the stubs of a prompt."""
     entry_point: str | None = None
     """The function under test; without it, whatever names the tests use."""
     stdin_tests: Sequence[tuple[str, str]] | None = None
     """(input, expected output) pairs: the source runs as a script, once for each."""
+    stdin_compare: str = "lines"
+    """How outputs are compared: `lines`, blanks within them included, or `tokens` (docs/sandbox.md)."""
     cpu_seconds: float = 2.0
     """CPU seconds for each test, and for loading the source."""
     wall_seconds: float | None = None
@@ -48,6 +51,8 @@ class Program:
             raise ValueError("a program needs tests or stdin_tests")
         if isinstance(self.tests, str):
             raise ValueError("tests is a sequence of texts, not one text")
+        if self.stdin_compare not in ("lines", "tokens"):
+            raise ValueError(f"stdin_compare is lines or tokens, not {self.stdin_compare!r}")
         if (
             not self.cpu_seconds > 0
             or self.memory_mb <= 0
@@ -73,6 +78,25 @@ class TestOutcome:
     """Wall-clock seconds of the test."""
     detail: str = ""
     """At most 200 characters."""
+    trusted: bool = True
+    """False for a test that ran in the program's own process, which could forge the outcome. Its text alone decides."""
+
+
+@dataclasses.dataclass
+class Usage:
+    """What all processes of a program took, attempts that failed included."""
+
+    cpu: float = 0.0
+    peak_rss: int = 0
+    stdout: str = ""
+    stderr: str = ""
+
+    def set_sum(self, before: "Usage", cpu: float, peak_rss: int, stdout: str, stderr: str) -> None:
+        """Set to what was used before and since."""
+        self.cpu = before.cpu + cpu
+        self.peak_rss = max(before.peak_rss, peak_rss)
+        self.stdout = (before.stdout + stdout)[:_MAX_OUTPUT_CHARS]
+        self.stderr = (before.stderr + stderr)[:_MAX_OUTPUT_CHARS]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +120,7 @@ class Verdict:
     stderr: str = ""
     """At most 64 KiB."""
     trusted_compare: bool = True
-    """False where a test compared the program's own objects, and so had to run in their process."""
+    """Whether all of the tests' outcomes are."""
     isolation: str = ""
     """The pool's min_isolation and the layers in force, as `standard:namespaces+root+uid+landlock+seccomp+rlimits`."""
 

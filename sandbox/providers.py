@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.pool import SandboxPool
-from sandbox.program import Program, TestOutcome
+from sandbox.program import Program, TestOutcome, Usage
 from sandbox.remote_machines import E2BMachine, Machine, MorphMachine, Outage
 from sandbox.worker_process import WorkerLost
 
@@ -80,7 +80,7 @@ class RemoteWorker:
             self._machine.execute(f"printf %s '{chunk}' >> {path}.b64", _SETUP_SECONDS)
         self._machine.execute(f"umask 077; base64 -d {path}.b64 > {path}; rm {path}.b64", _SETUP_SECONDS)
 
-    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome]) -> dict[str, Any]:
+    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome], usage: Usage) -> None:
         """As WorkerProcess.judge(); a rented machine gives all outcomes or none."""
         nonce = secrets.token_hex(16)
         job = {"nonce": nonce, "program": {**dataclasses.asdict(program), "fresh_per_test": fresh_per_test}}
@@ -95,7 +95,7 @@ class RemoteWorker:
         if report is None or sorted(outcomes) != list(range(count)):
             raise WorkerLost("the machine's answer is incomplete")
         known.update(outcomes)
-        return report
+        usage.set_sum(usage, **report)
 
     def kill(self) -> None:
         """Give the machine back; one that cannot be reached ends by its own time limit. Idempotent."""

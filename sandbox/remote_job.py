@@ -31,7 +31,7 @@ def main() -> None:
         (verdict,) = pool.run([Program(**job["program"])])
     for index, outcome in enumerate(verdict.tests):
         _say({"nonce": job["nonce"], "test": index, **dataclasses.asdict(outcome)})
-    report = {"cpu": verdict.exec_time, "peak_rss": verdict.peak_rss, "trusted": verdict.trusted_compare}
+    report = {"cpu": verdict.exec_time, "peak_rss": verdict.peak_rss}
     _say({"nonce": job["nonce"], "report": {**report, "stdout": verdict.stdout, "stderr": verdict.stderr}})
 
 

@@ -1,7 +1,10 @@
 """One worker process, seen from the pool: start, judge one job, notice its death."""
 
 import contextlib
+import dataclasses
 import errno
+import functools
+import marshal
 import os
 import random
 import signal
@@ -13,28 +16,53 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sandbox import lanes
 from sandbox.cgroup import MemoryCgroup
-from sandbox.program import Program, TestOutcome
+from sandbox.program import Program, TestOutcome, Usage
 from sandbox.worker import confinement, wire
 
-_PACKAGE_ROOT = str(Path(__file__).resolve().parent)
 _START_SECONDS = 60.0  # generous: a hundred workers may start at once
 _GRACE_SECONDS = 10.0
 _HANG_UP_SECONDS = 1.0
 # The empty environment but for this: with random string hashes the order of a set, and so a program's answer, would
 # differ from run to run. -I would ignore it, so -P -s, which with -S and our own environment isolate as much.
-# With LD_BIND_NOW the linker works once at the start rather than in every fork.
-_ENVIRONMENT = {"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1"}
-# The standard library's actions after a fork are left out: new locks for threads that a zygote has not, a new seed for
+# With LD_BIND_NOW the linker works once at the start rather than in every fork. With one arena a thread does not reserve
+# 64 MiB of the address space that a program may have.
+_ENVIRONMENT = {"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"}
+# The worker's code comes over the connection: neither its arguments nor its modules say where this checkout is. The standard library's actions after a fork are left out: new locks for threads that a zygote has not, a new seed for
 # `random` that must be the old one. They cost every fork 170 page faults.
 _BOOT = """
-import os, socket, sys
-sys.path.insert(0, sys.argv[1])
+import importlib.machinery, marshal, os, socket, sys
+connection = socket.socket(fileno=int(sys.argv[1]))
+codes = marshal.loads(connection.recv(int(sys.argv[2]), socket.MSG_WAITALL))
+class Codes:
+    def find_spec(self, name, path=None, target=None):
+        if name in codes:
+            return importlib.machinery.ModuleSpec(name, self, is_package=name == "worker")
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        exec(codes[module.__name__], vars(module))
+sys.meta_path.insert(0, Codes())
 register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
 from worker import zygote
 os.register_at_fork = register
-zygote.main(socket.socket(fileno=int(sys.argv[2])))
+del sys.meta_path[0], Codes, codes
+zygote.main(connection)
 """
+
+
+@functools.cache
+def _codes() -> bytes:
+    """The compiled modules of the worker, by name."""
+    folder = Path(__file__).with_name("worker")
+    names = {path: f"worker.{path.stem}" if path.stem != "__init__" else "worker" for path in folder.glob("*.py")}
+    return marshal.dumps(
+        {
+            name: compile(path.read_bytes(), f"worker/{path.name}", "exec", dont_inherit=True)
+            for path, name in names.items()
+        }
+    )
 
 
 class WorkerLost(RuntimeError):
@@ -49,7 +77,8 @@ class WorkerProcess:
         started = time.monotonic()
         ours, theirs = socket.socketpair()
         interpreter = getattr(sys, "_base_executable", None) or sys.executable
-        command = [interpreter, "-P", "-s", "-S", "-c", _BOOT, _PACKAGE_ROOT, str(theirs.fileno())]
+        codes = _codes()
+        command = [interpreter, "-P", "-s", "-S", "-c", _BOOT, str(theirs.fileno()), str(len(codes))]
         self._stderr = os.memfd_create("worker-stderr")  # a file rather than a pipe, which would have to be drained
         # exec, never a fork of the caller, whose memory holds the tests, the weights and the user's credentials.
         self._process = subprocess.Popen(
@@ -70,7 +99,8 @@ class WorkerProcess:
         self.report: dict[str, Any]
         try:
             refusal = self._enter_cgroup() if "cgroup" in layers else None  # before the worker forks anything
-            wire.send(ours, {"layers": list(layers), "package_root": _PACKAGE_ROOT})
+            ours.sendall(codes)
+            wire.send(ours, {"layers": list(layers)})
             self.report = wire.receive_within(ours, _START_SECONDS)
             if self._cgroup is not None:
                 self.report["applied"].append("cgroup")
@@ -116,29 +146,32 @@ class WorkerProcess:
             if self._cgroup is not None:
                 self._cgroup.remove()
 
-    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome]) -> dict[str, Any]:
-        """Judge a program; outcomes are added to `known` as they arrive, so that a lost worker loses no verdict.
+    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome], usage: Usage) -> None:
+        """Judge a program; outcomes and usage are added as they arrive, so that a lost worker loses none.
 
-        Returns the report of the checker. Raises WorkerLost.
+        Raises WorkerLost.
         """
-        count = len(program.tests) + len(program.stdin_tests or ())
+        setup, plans = lanes.plans(program.setup, tuple(program.tests), program.entry_point)
+        count = len(plans) + len(program.stdin_tests or ())
         order = list(range(count))
         if program.test_order_seed is not None:
             random.Random(program.test_order_seed).shuffle(order)
-        usage: dict[str, Any] = {"cpu": 0.0, "peak_rss": 0, "trusted": True, "stdout": "", "stderr": ""}
-        while True:
+        while len(known) < count:
             job = {
                 "source": program.source,
-                "tests": list(program.tests),
+                "plans": [lanes.as_job(plan) for plan in plans],
                 "stdin_tests": [list(pair) for pair in program.stdin_tests or ()],
-                "setup": program.setup,
+                "stdin_compare": program.stdin_compare,
+                "setup": setup,
                 "entry_point": program.entry_point,
                 "cpu_seconds": program.cpu_seconds,
                 "wall_seconds": program.wall_limit,
                 "memory_bytes": program.memory_mb << 20,
                 "fresh_per_test": fresh_per_test,
                 "order": [index for index in order if index not in known],
+                "timeouts": sum(outcome.verdict == "timeout" for outcome in known.values()),
             }
+            before = dataclasses.replace(usage)  # of the checkers that were
             try:
                 if self._cgroup is not None:
                     self._cgroup.limit(program.memory_mb << 20)
@@ -146,20 +179,22 @@ class WorkerProcess:
                 while True:
                     message = self._receive(program)
                     for index, verdict, cpu, wall, detail in message.get("outcomes", ()):
-                        known[index] = TestOutcome(verdict, cpu, wall, detail)
-                    if "report" in message:
-                        usage.update(message["report"])
-                        return usage
+                        trusted = index >= len(plans) or plans[index].apart
+                        known[index] = TestOutcome(verdict, cpu, wall, detail, trusted)
+                    if "usage" in message:
+                        usage.set_sum(before, **message["usage"])
+                    if message.get("is_done"):
+                        return
                     if "fault" in message:
                         raise WorkerLost(message["fault"])
                     if "died" in message:
                         # The checker fell in a test of its own; the others go to a new one.
                         index, outcome = _post_mortem(message["died"], program.memory_mb << 20)
+                        usage.cpu += outcome.cpu
                         if index < 0 or index in known:
                             raise WorkerLost(f"the checker died between tests: {outcome.detail}")
-                        known[index] = outcome
-                        if len(known) == count:
-                            return usage
+                        trusted = index >= len(plans) or plans[index].apart
+                        known[index] = dataclasses.replace(outcome, trusted=trusted)
                         break
             except (wire.Disconnected, wire.Malformed, wire.FrameTooLarge, OSError) as error:
                 raise WorkerLost(f"{type(error).__name__}: {error}") from error
@@ -174,14 +209,15 @@ class WorkerProcess:
 
 
 def _post_mortem(died: dict[str, Any], memory_bytes: int) -> tuple[int, TestOutcome]:
-    status = died["status"]
+    """The test at which a checker died, and what that says of it."""
+    status, cpu = died["status"], died["cpu"]
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if number == signal.SIGPROF:
-        return died["test"], TestOutcome("timeout", detail="the test itself took more CPU time than the limit")
+        return died["test"], TestOutcome("timeout", cpu, detail="judging took more CPU time than the limit")
     # Not every SIGKILL is the kernel's, out of memory: one from outside is our own fault, and its test is run again.
     if number == signal.SIGKILL and died["peak_rss"] > memory_bytes // 2:
-        return died["test"], TestOutcome("memory", detail="the test itself ran out of memory")
-    return died["test"], TestOutcome("internal_error", detail=f"the checker died with status {status:#x}")
+        return died["test"], TestOutcome("memory", cpu, detail="judging ran out of memory")
+    return died["test"], TestOutcome("internal_error", cpu, detail=f"the checker died with status {status:#x}")
 
 
 ALL_LAYERS = (*confinement.LAYERS, "cgroup")

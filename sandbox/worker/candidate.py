@@ -1,7 +1,10 @@
 """The candidate process: loads the program's source, which it alone has, and serves it; it never sees a test."""
 
 import atexit
+import builtins
 import contextlib
+import gc
+import io
 import os
 import socket
 import sys
@@ -27,6 +30,8 @@ def solve(first, second):
     return (first, [second, tuple(found)], found)
 """
 _REHEARSAL_BYTES, _REHEARSAL_SECONDS = 256 << 20, 60
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/0": 0, "/proc/self/fd/0": 0}
+_open_file = open
 _RPC = 3  # its number among the descriptors that stay open
 
 
@@ -42,9 +47,9 @@ def main(confinement: Confinement, descriptors: list[int]) -> None:
         confinement.confine_calls(False, request["memory_bytes"], request["cpu_seconds"])
         if request["stdin"] is None:
             _serve_functions(connection, request["source"])
+            status = 0
         else:
-            _run_script(connection, request["source"])
-        status = 0
+            status = _run_script(connection, request["source"])
     except wire.Disconnected:
         status = 0
     except MemoryError:
@@ -62,19 +67,19 @@ def _provide_stdin(text: str) -> None:
     os.dup2(file, 0)
     os.close(file)
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+    builtins.open = io.open = _open
 
 
-def _load(source: str, module: types.ModuleType) -> dict[str, Any] | None:
-    """Compile and run the source in the module; None, or what went wrong and in which phase."""
+def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | None:
+    """Compile and run the source in the module; None, or the phase that failed and how."""
     sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
+    phase = "compile"
     try:
         code = compile(source, "<solution>", "exec", dont_inherit=True)
-    except BaseException as error:  # noqa: BLE001 - SyntaxError, ValueError (null byte), MemoryError, RecursionError
-        return {"phase": "compile", **server.describe(error)}
-    try:
+        phase = "load"
         exec(code, module.__dict__)
-    except BaseException as error:  # noqa: BLE001 - whatever the program raises
-        return {"phase": "load", **server.describe(error)}
+    except BaseException as error:  # noqa: BLE001 - whatever the program raises, or the compiler (a null byte, nesting)
+        return phase, error
     return None
 
 
@@ -90,7 +95,7 @@ def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -
     arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
     for number in range(20):
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
-        wire.send(ours, {"kind": "call", "id": number, "on": 0, "args": values, "kwargs": {}})
+        wire.send(ours, {"do": "call", "id": number, "on": ["name", "solve"], "args": values, "kwargs": {}})
     ours.shutdown(socket.SHUT_WR)
     if confinement is None:
         connection = theirs
@@ -113,22 +118,40 @@ def _serve_functions(connection: socket.socket, source: str) -> None:
     module = types.ModuleType(server.MODULE_NAME)
     failure = _load(source, module)
     if failure is not None:
-        wire.send(connection, failure)
+        wire.send(connection, {"phase": failure[0], **server.describe(failure[1])})
         return
-    program = server.Server(connection, module)
-    wire.send(connection, {"names": program.names()}, wire.MAX_REPLY_BYTES)
-    program.serve()
+    wire.send(connection, {"loaded": True})
+    server.Server(connection, module).serve()
 
 
-def _run_script(connection: socket.socket, source: str) -> None:
-    """Run the source as a script: to its end, its threads' end and its exit handlers."""
-    failure = _load(source, types.ModuleType("__main__"))
-    if failure is not None and failure["error"][0] == "SystemExit" and failure["message"] in ("", "0", "None"):
+def _run_script(connection: socket.socket, source: str) -> int:
+    """Run the source as a script: to its end, its threads' end and its exit handlers. Its exit status."""
+    streams = [sys.stdout, sys.stderr]
+    module = types.ModuleType("__main__")
+    failure = _load(source, module)
+    if failure is not None and isinstance(failure[1], SystemExit) and not failure[1].code:
         failure = None
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     if failure is not None:
-        sys.stderr.write(f"{failure['error'][0]}: {failure['message']}\n")
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    wire.send(connection, failure or {"finished": True})
+        with contextlib.suppress(OSError, ValueError):
+            streams[1].write(f"{type(failure[1]).__name__}: {server.describe(failure[1])['text']}\n")
+    for _ in range(2):  # what it opened anew flushes when it is let go
+        for stream in (*streams, sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        module.__dict__.clear()
+        gc.collect()
+    if failure is None:
+        return 0
+    with contextlib.suppress(wire.Disconnected, OSError):
+        wire.send(connection, {"phase": failure[0], **server.describe(failure[1])})
+    return 1
+
+
+def _open(file: Any, *args: Any, **kwargs: Any) -> Any:
+    """open() of a script: the names of its streams work without a /proc."""
+    name = os.fspath(file) if isinstance(file, os.PathLike) else file
+    if isinstance(name, str) and name in _STREAMS:
+        file = os.dup(_STREAMS[name])
+    return _open_file(file, *args, **kwargs)

@@ -19,7 +19,7 @@ LAYERS = ("namespaces", "root", "uid", "landlock", "seccomp", "rlimits")
 _NOBODY = 65534
 _MAX_FILE_BYTES = 16 << 20
 _MAX_OPEN_FILES = 64
-_MAX_THREADS = 64
+_MAX_THREADS = 512
 
 
 @dataclasses.dataclass
@@ -123,7 +123,11 @@ class Confinement:
             raise OSError(status, os.strerror(status), "seccomp")
 
     def _create_rulesets(self) -> None:
-        writable = ["/tmp"] if "root" in self.applied else []
+        writable = ["/tmp"]
+        if "root" not in self.applied:
+            # Installed packages are not out of sight then. A directory that holds some cannot be listed: what may be
+            # imported from it was looked up before.
+            self._readable, writable = namespaces.without(self._readable, namespaces.package_paths()), []
         self._rulesets = {False: landlock.Ruleset(self._readable, writable), True: landlock.Ruleset(self._readable, [])}
 
     def limit_own_resources(self) -> None:

@@ -54,7 +54,8 @@ class Ruleset:
         attributes = _Attributes(handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
         size = 8 if version < 4 else 16 if version < 6 else 24
         self._fd = kernel.system_call("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)
-        for paths, rights in ((read_only, _READ), (read_write, handled & ~_MAKE_SPECIAL & ~_EXECUTE)):
+        everything = handled & ~_MAKE_SPECIAL & ~_EXECUTE
+        for paths, rights in ((read_only, _READ), (read_write, everything), (["/dev/null"], everything)):
             for path in paths:
                 self._allow(path, rights, handled)
         self._restrict = kernel.SystemCall("landlock_restrict_self", self._fd, 0)

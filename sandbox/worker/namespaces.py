@@ -4,6 +4,7 @@ Entered once per worker. As root, plain namespaces; otherwise inside a user name
 namespace of its own, nested in the worker's, so that killing it kills all it started.
 """
 
+import glob
 import os
 
 from . import kernel
@@ -29,6 +30,29 @@ def library_paths() -> list[str]:
         real = os.path.realpath(path)
         if os.path.exists(real) and not any(real == other or real.startswith(other + "/") for other in kept):
             kept.append(real)
+    return kept
+
+
+def package_paths() -> list[str]:
+    """Where interpreters below the library paths keep what was installed: no program needs it, or should see it."""
+    found = (
+        glob.glob(f"{path}/{pattern}")
+        for path in library_paths()
+        for pattern in ("site-packages", "dist-packages", "python*/site-packages", "python*/dist-packages")
+    )
+    return sorted({os.path.realpath(path) for paths in found for path in paths})
+
+
+def without(paths: list[str], hidden: list[str]) -> list[str]:
+    """Paths that together hold all that is below the first ones, but for what is hidden."""
+    kept = []
+    for path in paths:
+        if path in hidden:
+            continue
+        if any(other.startswith(path + "/") for other in hidden):
+            kept += without([entry.path for entry in os.scandir(path) if not entry.is_symlink()], hidden)
+        else:
+            kept.append(path)
     return kept
 
 
@@ -78,6 +102,9 @@ def enter_new_root() -> None:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
             kernel.mount(source, target, None, kernel.MS_BIND)
+    flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
+    for path in package_paths():
+        kernel.mount("tmpfs", place + path, "tmpfs", flags, "size=4k,mode=000")
     for link in ("/lib", "/lib64", "/usr/lib64"):
         if os.path.islink(link) and not os.path.lexists(place + link):
             os.makedirs(os.path.dirname(place + link), exist_ok=True)
@@ -93,14 +120,18 @@ def enter_new_root() -> None:
 
 
 def mount_tmp() -> None:
-    """An empty, size-limited /tmp."""
-    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    """An empty, size-limited /tmp, which shows when it is written to: its time is 0 until then."""
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_NOATIME | kernel.MS_NODIRATIME
     kernel.mount("tmpfs", "/tmp", "tmpfs", flags, f"size={TMP_BYTES},nr_inodes={TMP_INODES},mode=1777")
+    os.utime("/tmp", (0, 0))
 
 
 def renew_tmp() -> bool:
-    """Replace /tmp if anything was written to it; True when it was replaced."""
-    if not os.listdir("/tmp"):
+    """Replace /tmp if anything was ever written to it, be it empty again; True when it was replaced.
+
+    No candidate can set the time back, and none makes a file without a name: the system-call filter sees to both.
+    """
+    if os.stat("/tmp").st_mtime_ns == 0:
         return False
     kernel.unmount("/tmp")
     mount_tmp()

@@ -1,23 +1,50 @@
-"""Comparison of what a script wrote with what it should have written."""
+"""Comparison of what a script wrote with what it should have written.
 
-import decimal
+By lines: blanks at the end of a line and empty lines at the end do not count, everything else does. By tokens: only
+what stands between blanks counts. Either way a token is compared as text, unless the answer has a number with a decimal
+point there and one of the two shows three decimals or more: such a number was computed, not formatted, and may differ
+by a millionth. (1.10 is no 1.1: two decimals are a price or a version.)
+"""
+
+import re
+
+_BLANKS = " \t\r"
+_NUMBER = re.compile(r"[+-]?[0-9]{1,400}(?:\.([0-9]{0,400}))?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+_TOLERANCE = 1e-6  # absolute, or relative to an answer above one
+_COMPUTED_DECIMALS = 3
 
 
-def same_output(written: str, expected: str) -> bool:
-    """Whether two outputs agree, up to trailing blanks, trailing empty lines and the spelling of decimal numbers."""
-    ours, theirs = ([line.rstrip() for line in text.rstrip().splitlines()] for text in (written, expected))
-    return len(ours) == len(theirs) and all(a == b or _same_tokens(a, b) for a, b in zip(ours, theirs, strict=True))
+def same_output(written: str, expected: str, compare: str = "lines") -> bool:
+    """Whether two outputs agree; `compare`: lines or tokens."""
+    if compare == "tokens":
+        return _same_tokens(_tokens(written), _tokens(expected))
+    ours, theirs = ([line.rstrip(_BLANKS) for line in _trimmed(text).split("\n")] for text in (written, expected))
+    return len(ours) == len(theirs) and all(a == b or _same_line(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-def _same_tokens(ours: str, theirs: str) -> bool:
-    pairs = list(zip(ours.split(), theirs.split(), strict=False))
-    if len(pairs) != len(ours.split()) or len(pairs) != len(theirs.split()):
-        return False
-    return all(a == b or _same_number(a, b) for a, b in pairs)
+def _trimmed(text: str) -> str:
+    return text.rstrip(_BLANKS + "\n")
+
+
+def _tokens(text: str) -> list[str]:
+    return [token for token in re.split(f"[{_BLANKS}\n]+", text) if token]
+
+
+def _same_line(ours: str, theirs: str) -> bool:
+    """Blanks are as they were meant; numbers need not be."""
+    blanks = re.compile(f"[{_BLANKS}]+")
+    return blanks.findall(ours) == blanks.findall(theirs) and _same_tokens(blanks.split(ours), blanks.split(theirs))
+
+
+def _same_tokens(ours: list[str], theirs: list[str]) -> bool:
+    return len(ours) == len(theirs) and all(a == b or _same_number(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
 def _same_number(ours: str, theirs: str) -> bool:
-    try:
-        return decimal.Decimal(ours) == decimal.Decimal(theirs)
-    except decimal.InvalidOperation:
+    written, answer = _NUMBER.fullmatch(ours), _NUMBER.fullmatch(theirs)
+    if written is None or answer is None or "." not in theirs:
         return False
+    if max(len(number[1] or "") for number in (written, answer)) < _COMPUTED_DECIMALS:
+        return False
+    value = float(theirs)
+    return abs(float(ours) - value) <= _TOLERANCE * max(1.0, abs(value))

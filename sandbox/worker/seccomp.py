@@ -25,6 +25,9 @@ _FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030)
 # FIONBIO, FIOCLEX, FIONCLEX, FIONREAD: asyncio's self-pipe needs them. All others look like "not a terminal".
 _IOCTL_COMMANDS = (0x5421, 0x5451, 0x5450, 0x541B)
 _AF_UNIX, _SOCK_STREAM = 1, 1
+_SIGKILL = 9
+# Of open(): a file without a name would move on the inode numbers of /tmp, which else is as new for the next candidate.
+_O_TMPFILE = 0x400000
 
 ANY_PID = 0x7ACD5E91
 """Stands for a pid in a filter that is built before the process it is for; no other operand has this value."""
@@ -55,6 +58,10 @@ def _one_of(argument: int, values: tuple[int, ...], otherwise: str) -> list[Line
     return [*body, (_JUMP_EQ, "permit", otherwise, last)]
 
 
+def _without(argument: int, flags: int) -> list[Line]:
+    return [_load(_argument(argument)), (_JUMP_SET, "deny", "permit", flags)]
+
+
 def _is_null(*arguments: int) -> list[Line]:
     """Permit when every named 64-bit argument is 0."""
     body: list[Line] = []
@@ -65,7 +72,12 @@ def _is_null(*arguments: int) -> list[Line]:
 
 def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
     """What decides about calls whose arguments matter."""
-    itself = {} if pid is None else {("kill", "tgkill", "tkill"): _one_of(0, (pid,), "deny")}
+    itself = {}
+    if pid is not None:  # but never SIGKILL: who gets that was killed from outside, and is judged again
+        itself = {
+            ("kill", "tkill"): [_load(_argument(1)), (_JUMP_EQ, "deny", "", _SIGKILL), *_one_of(0, (pid,), "deny")],
+            ("tgkill",): [_load(_argument(2)), (_JUMP_EQ, "deny", "", _SIGKILL), *_one_of(0, (pid,), "deny")],
+        }
     return itself | {
         # Threads, not processes: everything a program starts dies with it.
         ("clone",): [
@@ -73,6 +85,8 @@ def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
             (_JUMP_SET, "deny", "", _CLONE_FORBIDDEN),
             (_JUMP_SET, "permit", "deny", _CLONE_THREAD),
         ],
+        ("open",): _without(1, _O_TMPFILE),
+        ("openat",): _without(2, _O_TMPFILE),
         # Its flags lie in memory, out of a filter's sight; on ENOSYS the C library falls back to clone.
         ("clone3",): [(_JUMP, "not implemented", "", 0)],
         ("ioctl",): _one_of(1, _IOCTL_COMMANDS, "not a terminal"),

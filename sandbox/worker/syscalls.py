@@ -133,6 +133,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
 }
 
 _CONDITIONAL = (
+    "open",
+    "openat",
     "recvmsg",
     "socketpair",
     "sendto",

@@ -1,234 +1,220 @@
 """Plain values as tagged JSON: what crosses between a checker and a candidate.
 
 None, booleans, strings, floats and 64-bit integers stand for themselves; everything else is a list whose first element
-is a tag. Only exact built-in types and a few of the standard library cross by value: what the checker decodes is built
-from its own classes, so no method of the candidate's can take part in a comparison. Anything else crosses as a
-reference that the `opaque` function of the caller makes, and is resolved by its `resolve` function.
+is a tag. Only the standard library's types of data cross by value, and what the checker decodes is built from its own
+classes: no method of the candidate's can take part in a comparison. A subclass crosses as the type of data below it.
+Anything else crosses as a reference, which the writer's `refer` makes and the reader's `resolve` reads.
+
+A container that occurs twice crosses once. Writer and reader count mutable containers in the same order, and
+["@", number] is one of them again; both keep theirs (`objects`), so that changes in place can be carried over.
 """
 
+import array
 import builtins
 import collections
 import datetime
 import decimal
 import fractions
-import math
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 # Each level of nesting is two in JSON, whose parser shares Python's recursion limit of 1000.
 MAX_DEPTH = 180
 _BIG = 1 << 63
 _AS_IS = {str, bool, float, type(None)}
-
-Opaque = Callable[[Any], list[Any]]
-Resolve = Callable[[list[Any]], Any]
-
-# Names of the standard library that may cross by name; each side uses its own object.
-BY_NAME: dict[tuple[str, str], Any] = {
-    ("builtins", name): getattr(builtins, name)
+_ALWAYS_SMALL = 1 << 20
+# Of the standard library's, these cross by name, and each side uses its own.
+_BY_NAME: dict[str, Any] = {
+    name: getattr(builtins, name)
     for name in (
-        *[
-            "abs",
-            "all",
-            "any",
-            "ascii",
-            "bin",
-            "bool",
-            "bytearray",
-            "bytes",
-            "callable",
-            "chr",
-            "complex",
-            "dict",
-            "divmod",
-            "enumerate",
-            "filter",
-            "float",
-        ],
-        *[
-            "format",
-            "frozenset",
-            "hash",
-            "hex",
-            "int",
-            "isinstance",
-            "issubclass",
-            "iter",
-            "len",
-            "list",
-            "map",
-            "max",
-            "min",
-            "next",
-            "object",
-            "oct",
-            "ord",
-        ],
-        *[
-            "pow",
-            "print",
-            "range",
-            "repr",
-            "reversed",
-            "round",
-            "set",
-            "slice",
-            "sorted",
-            "str",
-            "sum",
-            "tuple",
-            "type",
-            "zip",
-        ],
+        *("abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "chr", "complex", "dict", "divmod"),
+        *("float", "format", "frozenset", "hex", "int", "len", "list", "max", "min", "object", "oct", "ord", "pow"),
+        *("range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple", "type"),
+        *("Ellipsis", "NotImplemented"),
         *(name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)),
     )
 }
-BY_NAME |= {
-    ("collections", name): getattr(collections, name)
-    for name in ("Counter", "OrderedDict", "defaultdict", "deque", "namedtuple", "ChainMap")
+_NAME_OF = {id(value): name for name, value in _BY_NAME.items()}
+
+_KEYS, _VALUES, _ITEMS = type({}.keys()), type({}.values()), type({}.items())
+_SCALARS: dict[type, Callable[[Any], Any]] = {int: int.__int__, str: str.__str__, float: float.__float__}
+# Of these the parts are JSON already: type -> (tag, parts of a value, the value of parts).
+_SIMPLE: dict[type, tuple[str, Callable[[Any], list[Any]], Callable[..., Any]]] = {
+    bytes: ("b", lambda value: [bytes.hex(value)], bytes.fromhex),
+    complex: ("j", lambda value: [complex.__complex__(value).real, complex.__complex__(value).imag], complex),
+    range: ("r", lambda value: [hex(part) for part in (value.start, value.stop, value.step)],
+            lambda *parts: range(*(int(part, 16) for part in parts))),
+    decimal.Decimal: ("D", lambda value: [decimal.Decimal.__str__(value)], decimal.Decimal),
+    fractions.Fraction: ("F", lambda value: [hex(value.numerator), hex(value.denominator)],
+                         lambda *parts: fractions.Fraction(*(int(part, 16) for part in parts))),
+    datetime.datetime: ("datetime", lambda value: [datetime.datetime.isoformat(value)], datetime.datetime.fromisoformat),
+    datetime.date: ("date", lambda value: [datetime.date.isoformat(value)], datetime.date.fromisoformat),
+    datetime.time: ("time", lambda value: [datetime.time.isoformat(value)], datetime.time.fromisoformat),
+    datetime.timedelta: ("delta", lambda value: [value.days, value.seconds, value.microseconds], datetime.timedelta),
+}  # fmt: skip
+# Containers: type -> (tag, what else there is to say of a value besides its items).
+_CONTAINERS: dict[type, tuple[str, Callable[[Any], list[Any]]]] = {
+    list: ("l", lambda value: []),
+    tuple: ("t", lambda value: []),
+    collections.Counter: ("c", lambda value: []),
+    collections.OrderedDict: ("o", lambda value: []),
+    collections.defaultdict: ("dd", lambda value: [value.default_factory]),
+    dict: ("d", lambda value: []),
+    set: ("s", lambda value: []),
+    frozenset: ("f", lambda value: []),
+    collections.deque: ("q", lambda value: [value.maxlen]),
+    bytearray: ("a", lambda value: []),
+    array.array: ("y", lambda value: [value.typecode]),
+    slice: ("slice", lambda value: []),
+    _KEYS: ("K", lambda value: []),
+    _VALUES: ("V", lambda value: []),
+    _ITEMS: ("I", lambda value: []),
 }
-BY_NAME |= {("math", name): value for name, value in vars(math).items() if callable(value) and not name.startswith("_")}
-BY_NAME |= {("datetime", name): getattr(datetime, name) for name in ("date", "datetime", "time", "timedelta")}
-BY_NAME |= {("decimal", "Decimal"): decimal.Decimal, ("fractions", "Fraction"): fractions.Fraction}
-# Types whose in-place changes travel back to the test.
-MUTABLE = (list, dict, set, bytearray, collections.deque, collections.OrderedDict, collections.Counter)
-_NAME_OF = {id(value): key for key, value in BY_NAME.items()}
-
-
-def _integer(value: int) -> Any:
-    # Hexadecimal: linear in the length, where decimal is quadratic and limited to 4300 digits.
-    return value if -_BIG < value < _BIG else ["i", hex(value)]
-
-
-def _items(values: Any, opaque: Opaque, depth: int) -> list[Any]:
-    values = list(values)
-    kinds = set(map(type, values))
-    if kinds <= _AS_IS or (kinds == {int} and min(values) > -_BIG and max(values) < _BIG):
-        return values
-    return [encode(value, opaque, depth) for value in values]
-
-
-def encode(value: Any, opaque: Opaque, depth: int = 0) -> Any:
-    """A value as JSON-ready data; `opaque` makes the reference for what cannot cross by value."""
-    kind = type(value)
-    if kind in _AS_IS:
-        return value
-    if kind is int:
-        return _integer(value)
-    if depth >= MAX_DEPTH:
-        return opaque(value)
-    if kind is slice:
-        return ["slice", *_items((value.start, value.stop, value.step), opaque, depth + 1)]
-    tag = _SEQUENCE_TAGS.get(kind)
-    if tag is not None:
-        return [tag, _items(value, opaque, depth + 1)]
-    tag = _MAPPING_TAGS.get(kind)
-    if tag is not None:
-        return [tag, _items(value.keys(), opaque, depth + 1), _items(value.values(), opaque, depth + 1)]
-    encoder = _ENCODERS.get(kind)
-    if encoder is not None:
-        return encoder(value)
-    name = _NAME_OF.get(id(value))
-    if name is not None:
-        return ["n", *name]
-    # A subclass of a scalar is the scalar: whatever it overrides stays behind.
-    for base, plain in _SCALAR_OF.items():
-        if issubclass(kind, base):
-            return encode(plain(value), opaque, depth)
-    return opaque(value)
-
-
-_SEQUENCE_TAGS: dict[type, str] = {list: "l", tuple: "t", set: "s", frozenset: "f", collections.deque: "q"}
-_MAPPING_TAGS: dict[type, str] = {
-    dict: "d",
-    collections.OrderedDict: "o",
-    collections.Counter: "c",
-    collections.defaultdict: "d",
-}
-_ENCODERS: dict[type, Callable[[Any], list[Any]]] = {
-    bytes: lambda value: ["b", value.hex()],
-    bytearray: lambda value: ["a", value.hex()],
-    complex: lambda value: ["j", value.real, value.imag],
-    range: lambda value: ["r", *map(_integer, (value.start, value.stop, value.step))],
-    decimal.Decimal: lambda value: ["D", str(value)],
-    fractions.Fraction: lambda value: ["F", _integer(value.numerator), _integer(value.denominator)],
-    datetime.date: lambda value: ["date", value.isoformat()],
-    datetime.datetime: lambda value: ["datetime", value.isoformat()],
-    datetime.time: lambda value: ["time", value.isoformat()],
-    datetime.timedelta: lambda value: ["delta", value.days, value.seconds, value.microseconds],
-    type(NotImplemented): lambda value: ["const", "NotImplemented"],
-    type(...): lambda value: ["const", "Ellipsis"],
-}
-_SCALAR_OF: dict[type, Callable[[Any], Any]] = {
-    int: int.__int__,
-    float: float.__float__,
-    str: str.__str__,
-    bytes: lambda value: bytes.__getitem__(value, slice(None)),
-    complex: complex.__complex__,
-}
-
-
-def decode(data: Any, resolve: Resolve, depth: int = 0) -> Any:
-    """The value that encode() wrote; `resolve` turns references into objects.
-
-    Raises ValueError or TypeError (among others) on data that encode() does not write: decode whatever a candidate
-    sent under a handler for Exception.
-    """
-    if not isinstance(data, list):
-        if data is None or isinstance(data, (bool, int, float, str)):
-            return data
-        raise ValueError("not a tagged value")
-    if depth > MAX_DEPTH + 20:
-        raise ValueError("nested too deeply")
-    tag = data[0]
-    if tag in _SEQUENCES:
-        return _SEQUENCES[tag](_decode_items(data[1], resolve, depth + 1))
-    if tag in _MAPPINGS:
-        keys, values = (_decode_items(part, resolve, depth + 1) for part in data[1:3])
-        return _MAPPINGS[tag](zip(keys, values, strict=True))
-    if tag == "slice":
-        return slice(*_decode_items(data[1:], resolve, depth + 1))
-    if tag in _DECODERS:
-        return _DECODERS[tag](*data[1:])
-    return resolve(data)
-
-
-def _decode_items(items: Any, resolve: Resolve, depth: int) -> list[Any]:
-    if not isinstance(items, list):
-        raise ValueError("not a list of values")
-    if not any(type(item) is list or type(item) is dict for item in items):
-        return items
-    return [decode(item, resolve, depth) for item in items]
-
-
-def _whole(data: Any) -> int:
-    return int(data[1], 16) if isinstance(data, list) else int(data)
-
-
-_SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {
-    "l": list,
+_MUTABLE = (list, dict, set, bytearray, collections.deque, array.array)
+# How a reader makes an empty one, from what else was said of it; then it is filled.
+_NEW: dict[str, Callable[..., Any]] = {
+    "l": list, "d": dict, "s": set, "c": collections.Counter, "o": collections.OrderedDict, "a": bytearray,
+    "dd": collections.defaultdict, "q": lambda maximum: collections.deque((), maximum), "y": array.array,
+}  # fmt: skip
+_PARTS = {"d": 2, "c": 2, "o": 2, "dd": 2}  # keys and values; all others have items
+_OF_ITEMS: dict[str, Callable[[list[Any]], Any]] = {
     "t": tuple,
-    "s": set,
     "f": frozenset,
-    "q": collections.deque,
+    "slice": lambda items: slice(*items),
+    "K": lambda items: dict.fromkeys(items).keys(),
+    "V": lambda items: dict(enumerate(items)).values(),
+    "I": lambda items: dict(items).items(),
 }
-_MAPPINGS: dict[str, Callable[[Any], Any]] = {
-    "d": dict,
-    "o": collections.OrderedDict,
-    "c": lambda pairs: collections.Counter(dict(pairs)),
-}
-_DECODERS: dict[str, Callable[..., Any]] = {
-    "i": lambda text: int(text, 16),
-    "b": bytes.fromhex,
-    "a": bytearray.fromhex,
-    "j": complex,
-    "r": lambda *parts: range(*map(_whole, parts)),
-    "D": decimal.Decimal,
-    "F": lambda numerator, denominator: fractions.Fraction(_whole(numerator), _whole(denominator)),
-    "date": datetime.date.fromisoformat,
-    "datetime": datetime.datetime.fromisoformat,
-    "time": datetime.time.fromisoformat,
-    "delta": datetime.timedelta,
-    "n": lambda module, name: BY_NAME[module, name],
-    "const": lambda name: {"NotImplemented": NotImplemented, "Ellipsis": ...}[name],
-}
+_OF_PARTS = {tag: make for tag, _, make in _SIMPLE.values()}
+
+
+class Oversized(ValueError):
+    """A frame whose values would take more memory than there is for them."""
+
+
+def require_small(body: bytes | bytearray, memory_bytes: int) -> None:
+    """Raise Oversized for a frame whose values could need more memory. Counts, and decodes nothing."""
+    if len(body) > _ALWAYS_SMALL:
+        containers = body.count(b"[") + body.count(b"{") + body.count(b":")
+        if 3 * len(body) + 160 * containers + 60 * body.count(b",") > memory_bytes:
+            raise Oversized(f"a result of {len(body)} bytes needs more than {memory_bytes >> 20} MiB")
+
+
+@functools.cache
+def _base(kind: type) -> type | None:
+    """The type of data that a class is or has below it."""
+    known = (*_SCALARS, *_SIMPLE, *_CONTAINERS)
+    return kind if kind in known else next((base for base in known if issubclass(kind, base)), None)
+
+
+class Writer:
+    """Encodes values; `objects` are the mutable containers so far, in the order of their numbers."""
+
+    def __init__(self, refer: Callable[[Any], list[Any]], objects: Iterable[Any] = ()) -> None:
+        self.objects = list(objects)  # held, so that none of them leaves its id to another
+        self._refer = refer
+        self._numbers = {id(value): number for number, value in enumerate(self.objects)}
+
+    def encode(self, value: Any, depth: int = 0) -> Any:
+        """A value as JSON-ready data."""
+        kind = type(value)
+        if kind in _AS_IS:
+            return value
+        if kind is int:  # hexadecimal is linear in the length; decimal is quadratic, and limited to 4300 digits
+            return value if -_BIG < value < _BIG else ["i", hex(value)]
+        base = _base(kind)
+        if base is None or depth >= MAX_DEPTH:
+            name = _NAME_OF.get(id(value))
+            return self._refer(value) if name is None else ["n", name]
+        if base in _SCALARS:
+            return self.encode(_SCALARS[base](value))
+        if base in _SIMPLE:
+            return [_SIMPLE[base][0], *_SIMPLE[base][1](value)]
+        if issubclass(base, _MUTABLE):
+            number = self._numbers.get(id(value))
+            if number is not None:
+                return ["@", number]
+            self._numbers[id(value)] = len(self.objects)
+            self.objects.append(value)
+        return [_CONTAINERS[base][0], *self.contents(value, depth)]
+
+    def contents(self, value: Any, depth: int = 0) -> list[Any]:
+        """What is in a container, and what else there is to say of it."""
+        base = _base(type(value))
+        assert base is not None
+        parts: list[Any]
+        if issubclass(base, dict):
+            parts = [list(base.keys(value)), list(base.values(value))]
+        elif base is slice:
+            parts = [[value.start, value.stop, value.step]]
+        else:
+            parts = [list(base.__iter__(value))]  # type: ignore[attr-defined]
+        said = [self.encode(part) for part in _CONTAINERS[base][1](value)]
+        return [*(self._items(part, depth + 1) for part in parts), *said]
+
+    def _items(self, values: list[Any], depth: int) -> list[Any]:
+        kinds = set(map(type, values))
+        if kinds <= _AS_IS or (kinds == {int} and min(values) > -_BIG and max(values) < _BIG):
+            return values
+        return [self.encode(value, depth) for value in values]
+
+
+class Reader:
+    """Decodes values into this process's own types; `objects` as the writer's.
+
+    Anything can be raised on data that no Writer writes: what a candidate sent is decoded under a handler for Exception.
+    """
+
+    def __init__(self, resolve: Callable[[list[Any]], Any], objects: Iterable[Any] = ()) -> None:
+        self.objects = list(objects)
+        self._resolve = resolve
+
+    def decode(self, data: Any, depth: int = 0) -> Any:
+        """The value that encode() wrote."""
+        if not isinstance(data, list):
+            if data is None or isinstance(data, (bool, int, float, str)):
+                return data
+            raise ValueError("not a tagged value")
+        if depth > MAX_DEPTH + 20:
+            raise ValueError("nested too deeply")
+        tag = data[0]
+        if tag in _NEW:
+            value = _NEW[tag](*[self.decode(part) for part in data[1 + _PARTS.get(tag, 1) :]])
+            self.objects.append(value)
+            self.fill(value, data[1:], depth)
+            return value
+        if tag in _OF_ITEMS:
+            return _OF_ITEMS[tag](self._items(data[1], depth + 1))
+        if tag in _OF_PARTS:
+            return _OF_PARTS[tag](*data[1:])
+        if tag == "i":
+            return int(data[1], 16)
+        if tag == "n":
+            return _BY_NAME[data[1]]
+        if tag == "@" and type(data[1]) is int and data[1] >= 0:
+            return self.objects[data[1]]
+        return self._resolve(data)
+
+    def fill(self, value: Any, parts: list[Any], depth: int = 0) -> None:
+        """Put items into an empty container."""
+        first = self._items(parts[0], depth + 1)
+        if isinstance(value, dict):
+            update = dict.update if isinstance(value, collections.Counter) else type(value).update  # which would add
+            update(value, zip(first, self._items(parts[1], depth + 1), strict=True))
+        elif isinstance(value, set):
+            value.update(first)
+        else:
+            value.extend(first)
+
+    def refill(self, value: Any, parts: list[Any]) -> None:
+        """Replace what is in a container."""
+        value.clear() if hasattr(value, "clear") else value.__delitem__(slice(None))
+        self.fill(value, parts)
+
+    def _items(self, items: Any, depth: int) -> list[Any]:
+        if not isinstance(items, list):
+            raise ValueError("not a list of values")
+        if not any(type(item) is list or type(item) is dict for item in items):
+            return items
+        return [self.decode(item, depth) for item in items]

@@ -24,7 +24,7 @@ _chunks: Callable[[Any, int], tuple[str, ...]] = json.encoder.c_make_encoder(  #
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _LENGTH = struct.Struct("<I")
 MAX_JOB_BYTES = 256 << 20
-MAX_REPLY_BYTES = 32 << 20  # of one frame written by a candidate
+MAX_REPLY_BYTES = 64 << 20  # of one frame written by a candidate
 
 
 class Disconnected(EOFError):

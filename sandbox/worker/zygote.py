@@ -4,7 +4,9 @@ Because it never reads one, nothing it forks can hold the tests of a program but
 the job connection only for its end: when the pool is gone, so is everything here.
 """
 
+import _sitebuiltins
 import _socket
+import builtins
 import contextlib
 import gc
 import mmap
@@ -15,9 +17,10 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 
-from . import candidate, checker, confinement, hot_pages, wire
+from . import candidate, checker, confinement, hot_pages, in_process, wire
 from .session import USAGE
 
 # What programs import most, before the first fork, so that none of them pays for it. No more than that: every page of
@@ -51,6 +54,8 @@ _WARM = [
     "typing",
 ]
 _LOW_NUMBERS = 8
+# Of a thread of a program's. The default of 8 MiB is counted in full against its memory: 64 threads would fill it.
+_STACK_BYTES = 2 << 20
 
 
 def main(connection: socket.socket) -> None:
@@ -68,8 +73,11 @@ def main(connection: socket.socket) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     sys.argv[:] = ["solution.py"]
-    sys.path[:] = [path for path in sys.path if path != settings["package_root"]]
     os.environ.clear()
+    threading.stack_size(_STACK_BYTES)
+    for name in ("exit", "quit"):  # of `site`, which is not imported
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
+    in_process.remember(_WARM)
     zygote = Zygote(connection, layers)
     random.seed(candidate.RANDOM_SEED)  # nothing draws before a program does
     candidate.rehearse()
@@ -141,12 +149,12 @@ class Zygote:
             else:
                 break
         ours.close()
-        if self._candidate:
-            self._kill()
+        _, left_cpu, _ = self._kill()
         _, status, usage = os.wait4(child, 0)
         if status != 0:
             (index,) = struct.unpack_from("<i", self._progress, 0)
-            wire.send(self._connection, {"died": {"status": status, "test": index, "peak_rss": usage.ru_maxrss << 10}})
+            died = {"status": status, "test": index, "peak_rss": usage.ru_maxrss << 10, "cpu": left_cpu}
+            wire.send(self._connection, {"died": died})
 
     def _fork_candidate(self) -> tuple[int, list[int]]:
         """(pid, [connection, stdout file, stderr file]) of a candidate that waits for its program."""
@@ -154,12 +162,14 @@ class Zygote:
         ours, theirs = _socket.socketpair()
         # Files rather than pipes: nobody need drain them, and RLIMIT_FSIZE caps them.
         outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
+        null = os.open("/dev/null", os.O_RDONLY)  # its own: flags of an open file are shared by all that hold it
         self._layers.prepare_candidate()
         child = os.fork()
         if child == 0:
             self._progress.close()
-            candidate.main(self._layers, [self._null, *outputs, theirs.fileno()])
+            candidate.main(self._layers, [null, *outputs, theirs.fileno()])
         theirs.close()
+        os.close(null)
         return child, [ours.detach(), *outputs]
 
     def _spawn(self, control: socket.socket) -> None:

@@ -1,7 +1,8 @@
-"""HumanEval and MBPP as programs, where the data lie beside the repository."""
+"""HumanEval and MBPP as programs, where ARES_TEST_DATA says where they lie (tests/README.md)."""
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 
 from sandbox import Program
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+VARIABLE = "ARES_TEST_DATA"
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        pytest.skip(f"no data at {path}")
+def _lines(name: str) -> list[dict[str, Any]]:
+    folder = os.environ.get(VARIABLE)
+    if folder is None:
+        pytest.skip(f"{VARIABLE} is not set: a folder with {name}; tests/README.md says where to get it")
+    path = Path(folder) / name
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt") as file:
         return [json.loads(line) for line in file]
@@ -30,7 +33,7 @@ def humaneval() -> list[Program]:
             entry_point=row["entry_point"],
             cpu_seconds=10,
         )
-        for row in _lines(DATA / "humaneval" / "HumanEval.jsonl.gz")
+        for row in _lines("humaneval/HumanEval.jsonl.gz")
     ]
 
 
@@ -38,5 +41,5 @@ def mbpp() -> list[Program]:
     """The 974 canonical solutions."""
     return [
         Program(source=row["code"], tests=row["test_list"], setup=row["test_setup_code"], cpu_seconds=10)
-        for row in _lines(DATA / "mbpp" / "mbpp.jsonl")
+        for row in _lines("mbpp/mbpp.jsonl")
     ]

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_configurations import CONFIGURATIONS, OTHER_UID, REPOSITORY, Configuration, judge
+from sandbox_configurations import CONFIGURATIONS, OTHER_UID, Configuration, judge
 
 from sandbox import Program
 
-OWN = Path(__file__).with_name("hostile")
-SHARED = REPOSITORY.parent / "shared" / "sandbox" / "hostile"
+BASIC, OWN, REDTEAM = (Path(__file__).with_name(name) for name in ("hostile_basic", "hostile", "redteam"))
 CPU_SECONDS = 0.3
 
 
@@ -85,8 +84,8 @@ def bait(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bait]:
 
 
 def read_manifest(folder: Path) -> list[dict[str, Any]]:
-    manifest = folder / "manifest.json"
-    return json.loads(manifest.read_text()) if manifest.exists() else []
+    entries: list[dict[str, Any]] = json.loads((folder / "manifest.json").read_text())
+    return entries
 
 
 def as_program(folder: Path, entry: dict[str, Any], bait: Bait, **changes: Any) -> Program:
@@ -136,8 +135,6 @@ def check(entry: dict[str, Any], verdict: dict[str, Any], bait: Bait) -> list[st
 
 def judge_all(configuration: Configuration, folder: Path, bait: Bait) -> None:
     entries = [entry for entry in read_manifest(folder) if configuration.name not in entry.get("except", ())]
-    if not entries:
-        pytest.skip(f"no hostile programs at {folder}")
     before = processes()
     # Answers keyed by the order of calls are stopped by a candidate for every test.
     programs = [as_program(folder, entry, bait, fresh_per_test="expect_pass_fresh" in entry) for entry in entries]
@@ -146,7 +143,8 @@ def judge_all(configuration: Configuration, folder: Path, bait: Bait) -> None:
     wrong = []
     for entry, verdict in zip(entries, reply["verdicts"], strict=True):
         wrong += check(entry, verdict, bait)
-        if "expect_pass_fresh" in entry and verdict["pass_ratio"] != pytest.approx(entry["expect_pass_fresh"]):
+        # At most: one that keeps its state in /tmp does not even load where there is none.
+        if "expect_pass_fresh" in entry and verdict["pass_ratio"] > entry["expect_pass_fresh"] + 1e-9:
             wrong.append(f"{entry['file']}: pass_ratio {verdict['pass_ratio']} with a candidate per test")
     assert not wrong, "\n".join(wrong)
     assert list(bait.host_dir.iterdir()) == []
@@ -154,18 +152,16 @@ def judge_all(configuration: Configuration, folder: Path, bait: Bait) -> None:
     assert processes() - before == set()
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda c: c.name)
-def test_hostile_programs_get_nothing(configuration: Configuration, bait: Bait) -> None:
-    judge_all(configuration, SHARED, bait)
-
-
+@pytest.mark.parametrize(
+    ("folder", "count"), [(BASIC, 47), (OWN, 66), (REDTEAM, 51)], ids=lambda value: getattr(value, "name", None)
+)
 @pytest.mark.parametrize(
     "configuration",
     [pytest.param(c, id=c.name, marks=[] if c.name == "root" else pytest.mark.slow) for c in CONFIGURATIONS],
 )
-def test_our_own_hostile_programs_get_nothing(configuration: Configuration, bait: Bait) -> None:
-    assert len(read_manifest(OWN)) >= 40
-    judge_all(configuration, OWN, bait)
+def test_hostile_programs_get_nothing(configuration: Configuration, folder: Path, count: int, bait: Bait) -> None:
+    assert len(read_manifest(folder)) >= count
+    judge_all(configuration, folder, bait)
 
 
 @pytest.mark.slow
@@ -174,7 +170,7 @@ def test_without_any_layer_the_split_still_defeats_cheats(bait: Bait) -> None:
     bare = Configuration("bare", uid=OTHER_UID, min_isolation="none", layers=("rlimits",))
     chosen = [
         (folder, entry)
-        for folder in (SHARED, OWN)
+        for folder in (BASIC, OWN, REDTEAM)
         for entry in read_manifest(folder)
         if entry["category"] in ("cheat", "control", "crash", "source", "cpu", "memory")
         and "bare" not in entry.get("except", ())

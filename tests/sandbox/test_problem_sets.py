@@ -22,8 +22,10 @@ SWAPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("load", "count"), [(humaneval, 164), (mbpp, 974)], ids=["humaneval", "mbpp"])
-def test_every_canonical_solution_is_accepted(load: Callable[[], list[Program]], count: int) -> None:
+@pytest.mark.parametrize(
+    ("load", "count", "in_process"), [(humaneval, 164, 0), (mbpp, 974, 13)], ids=["humaneval", "mbpp"]
+)
+def test_every_canonical_solution_is_accepted(load: Callable[[], list[Program]], count: int, in_process: int) -> None:
     programs = load()
     with SandboxPool(num_workers=2) as pool:
         verdicts = pool.run(programs)
@@ -31,7 +33,7 @@ def test_every_canonical_solution_is_accepted(load: Callable[[], list[Program]],
     assert rejected == []
     assert len(verdicts) == count
     untrusted = [index for index, verdict in enumerate(verdicts) if not verdict.trusted_compare]
-    assert untrusted == []
+    assert len(untrusted) == in_process  # tests whose functions are named like classes, or that hand objects over
 
 
 def mutate(source: str, first_line: int, rng: random.Random) -> str | None:

@@ -45,7 +45,9 @@ def test_fields_of_an_accepted_verdict(pool: SandboxPool) -> None:
         ("def f():\n while True: pass", "assert f() == 2", "timeout"),
         ("while True: pass", "assert f() == 2", "timeout"),
         ("def f(): return [0] * 10**9", "assert f() == 2", "memory"),
-        ("def f(): return 'x' * (40 << 20)", "assert f() == 2", "runtime_error"),
+        ("def f(): return 'x' * (40 << 20)", "assert f() == 2", "wrong_answer"),
+        ("def f(): return 'x' * (80 << 20)", "assert f() == 2", "runtime_error"),
+        ("def f(): return [[]] * (8 << 20)", "assert f() == 2", "memory"),
         ("import os\ndef f(): os.abort()", "assert f() == 2", "runtime_error"),
         ("import ctypes\ndef f(): ctypes.string_at(0)", "assert f() == 2", "runtime_error"),
         ("def g(): return 1", "assert f() == 2", "runtime_error"),
@@ -118,14 +120,14 @@ def test_helpers_of_the_prompt_are_not_the_programs_to_change(pool: SandboxPool)
     assert judge(pool, honest, check, setup=HELPERS, entry_point="f").error_type == "accepted"
 
 
-def test_setup_classes_are_the_programs_and_its_objects_cross(pool: SandboxPool) -> None:
+def test_objects_of_the_setups_classes_are_for_the_program_to_use(pool: SandboxPool) -> None:
     node = "class Node:\n    def __init__(self, value, next=None):\n        self.value, self.next = value, next\n"
     source = (
         node + "def total(n): return 0 if n is None else n.value + total(n.next)\ndef push(n, v): return Node(v, n)"
     )
     verdict = judge(pool, source, "assert total(push(head, 5)) == 8", "assert head.next.value == 1",
                     setup=node + "head = Node(2, Node(1))")  # fmt: skip
-    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", True)
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", False)
 
 
 @pytest.mark.parametrize(
@@ -134,29 +136,17 @@ def test_setup_classes_are_the_programs_and_its_objects_cross(pool: SandboxPool)
         ("def sum(a, b): return a + b", "assert sum(10, 5) == 15"),
         ("def f(x): x.sort()", "v = [3, 1]\nf(v)\nassert v == [1, 3]"),
         ("def f(m): m[0][0] = 9", "m = [[1], [2]]\nrow = m[0]\nf(m)\nassert row == [9]"),
-        ("def f(x): x.append(1); return x", "v = []\nassert f(v) is v and v == [1]"),
-        ("def f(g, x): return g(x) + g(x)", "assert f(lambda v: v * 3, 2) == 12"),
         ("def f(n):\n for i in range(n): yield i * i", "assert list(f(4)) == [0, 1, 4, 9]"),
         ("def f():\n i = 0\n while True:\n  yield i\n  i += 1",
          "import itertools\nassert list(itertools.islice(f(), 3)) == [0, 1, 2]"),
-        ("class Bad(ValueError): pass\ndef f(): raise Bad('x')",
-         "try:\n f()\nexcept Bad as e:\n assert str(e) == 'x'\nelse:\n assert False"),
         ("def f(): raise KeyError('k')", "try:\n f()\n assert False\nexcept KeyError: pass"),
-        ("from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(): return P(1, 2)",
-         "assert f() == (1, 2) and f().x == 1"),
         ("from collections import Counter\ndef f(s): return Counter(s)", "assert f('aab') == {'a': 2, 'b': 1}"),
         ("import math\ndef f(x): return x * math.pi", "assert math.isclose(f(1), 3.14159265, rel_tol=1e-6)"),
         ("def f(a, b): return a @ b if 0 else (a, b)", "assert f({1: {2, 3}}, b'x') == ({1: {2, 3}}, b'x')"),
         ("TABLE = {i: i * i for i in range(1000)}", "assert TABLE[31] == 961"),
-        ("class Stack(list):\n def push(self, v): self.append(v)",
-         "s = Stack()\ns.push(3)\nassert s == [3] and len(s) == 1"),
-        ("class V:\n def __init__(self, x): self.x = x\n def __str__(self): return f'V{self.x}'",
-         "assert str(V(3)) == 'V3'"),
         ("def f(kind): return [v for v in (1, 'a') if not isinstance(v, kind)]", "assert f(int) == ['a']"),
         ("import enum\nclass C(enum.IntEnum):\n A = 1\ndef f(): return C.A", "assert f() == 1"),
         ("def f(x): return x", "assert f(float('inf')) > 1e300 and f(2**200) == 2**200 and f(-(2**63)) == -(2**63)"),
-        ("from dataclasses import dataclass\n@dataclass\nclass P:\n x: 'int'\ndef f(): return P(3)",
-         "assert f().x == 3"),
     ],
 )  # fmt: skip
 def test_what_honest_programs_do_is_accepted_and_trusted(pool: SandboxPool, source: str, test: str) -> None:
@@ -171,6 +161,18 @@ def test_what_honest_programs_do_is_accepted_and_trusted(pool: SandboxPool, sour
          " def __add__(self, o): return V(self.x + o.x)", "assert V(1) + V(2) == V(3)"),
         ("async def f(x): return x + 1", "import asyncio\nassert asyncio.run(f(1)) == 2"),
         ("def f(x): return x", "class Own: pass\no = Own()\nassert f(o) is o"),
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n x: 'int'\ndef f(): return P(3)",
+         "assert f().x == 3"),
+        ("class Stack(list):\n def push(self, v): self.append(v)",
+         "s = Stack()\ns.push(3)\nassert s == [3] and len(s) == 1"),
+        ("class V:\n def __init__(self, x): self.x = x\n def __str__(self): return f'V{self.x}'",
+         "assert str(V(3)) == 'V3'"),
+        ("from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(): return P(1, 2)",
+         "assert f() == (1, 2) and f().x == 1"),
+        ("class Bad(ValueError): pass\ndef f(): raise Bad('x')",
+         "try:\n f()\nexcept Bad as e:\n assert str(e) == 'x'\nelse:\n assert False"),
+        ("def f(g, x): return g(x) + g(x)", "assert f(lambda v: v * 3, 2) == 12"),
+        ("def f(x): x.append(1); return x", "v = []\nassert f(v) is v and v == [1]"),
     ],
 )  # fmt: skip
 def test_tests_of_the_programs_own_objects_are_marked(pool: SandboxPool, source: str, test: str) -> None:
@@ -193,7 +195,12 @@ def test_scripts_are_judged_by_their_output(pool: SandboxPool) -> None:
         ("import sys\nprint(6)\nsys.exit(0)", "accepted"),
         ("import sys\nprint(6)\nsys.exit(3)", "runtime_error"),
         ("import sys, os\nprint(6, flush=True)\nos._exit(0)", "accepted"),
-        ("print('6.000  ')", "accepted"),
+        ("print('6  ')", "accepted"),
+        ("import sys\nprint(6)\nsys.stdout.close()", "accepted"),
+        ("print(6)\nexit()", "accepted"),
+        ("print(6)\nquit(1)", "runtime_error"),
+        ("out = open(1, 'w')\nout.write('6')", "accepted"),
+        ("import pathlib\nprint(pathlib.Path('/dev/stdin').read_text())", "accepted"),
         ("if __name__ == '__main__':\n print(6)", "accepted"),
         ("import threading\nthreading.Thread(target=lambda: print(6)).start()", "accepted"),
         ("import atexit\natexit.register(lambda: print(6))", "accepted"),

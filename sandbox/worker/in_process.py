@@ -1,0 +1,96 @@
+"""Tests among the program's own objects: exactly as plain Python runs source, setup and test one after the other.
+
+Such a test needs the program's process, and so the program's honesty: it can forge the answer, and its own `__eq__`
+takes part. Kept from it as far as that goes: the built-ins and modules that a test names, every name that the setup
+binds, functions of the standard library that were replaced, and the test itself before the source has run.
+"""
+
+import builtins
+import sys
+import types
+from typing import Any
+
+_ORIGINAL_BUILTINS: dict[str, Any] = {}
+_ORIGINAL_FUNCTIONS: list[tuple[types.ModuleType, dict[str, Any]]] = []
+
+
+def remember(modules: list[str]) -> None:
+    """Note the built-ins and the functions of modules, in the zygote, before any program could change them."""
+    _ORIGINAL_BUILTINS.update(vars(builtins))
+    for name in modules:
+        if name != "sys":  # whose functions are there to be replaced
+            functions = {key: value for key, value in vars(sys.modules[name]).items() if callable(value)}
+            _ORIGINAL_FUNCTIONS.append((sys.modules[name], functions))
+
+
+class _Scope(dict[str, Any]):
+    """The globals of setup and test: the program's module, but for protected names.
+
+    What a class body reads is in the dictionary itself, for the interpreter looks nowhere else then.
+    """
+
+    def __init__(self, program: dict[str, Any], protected: dict[str, Any]) -> None:
+        super().__init__({**program, **protected})
+        self._program = program
+        self._protected = set(protected)
+        self.protects = False  # whatever is bound from now on
+
+    def __getitem__(self, name: str) -> Any:
+        return dict.__getitem__(self, name) if name in self._protected else self._program[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if self.protects:
+            self._protected.add(name)
+        dict.__setitem__(self, name, value)
+        self._program[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        self._protected.discard(name)
+        dict.pop(self, name, None)
+        del self._program[name]
+
+
+def run(module: types.ModuleType, request: dict[str, Any]) -> dict[str, Any]:
+    """Run the test that the checker asks for; its outcome, under the request's nonce."""
+    outcome, detail = "accepted", ""
+    try:
+        _run(module, request)
+    except SystemExit as error:
+        # That of unittest.main() is how it ends; any other is the program's or the test's giving up.
+        if not _innermost(error).endswith("/unittest/main.py"):
+            outcome, detail = "runtime_error", f"SystemExit: {error.code}"
+        elif error.code:
+            outcome, detail = "wrong_answer", "unittest.main() found failures"
+    except MemoryError:
+        outcome = "memory"
+    except BaseException as error:  # noqa: BLE001 - a test may end in any exception, and that is its outcome
+        is_wrong = isinstance(error, _ORIGINAL_BUILTINS["AssertionError"]) and _innermost(error) != "<solution>"
+        outcome = "wrong_answer" if is_wrong else "runtime_error"
+        detail = f"{type(error).__name__}: {error}"[:200]
+    return {"nonce": request["nonce"], "outcome": outcome, "detail": detail}
+
+
+def _innermost(error: BaseException) -> str:
+    """The file of the line that raised."""
+    trace, name = error.__traceback__, ""
+    while trace is not None:
+        name, trace = trace.tb_frame.f_code.co_filename, trace.tb_next
+    return name
+
+
+def _run(module: types.ModuleType, request: dict[str, Any]) -> None:
+    for known, functions in _ORIGINAL_FUNCTIONS:
+        sys.modules[known.__name__] = known
+        vars(known).update(functions)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "unittest"]:
+        del sys.modules[name]  # the test's own: the assert methods of the program's may say anything
+    sys.modules["__main__"] = module  # for unittest.main(), and for pickle
+    protected = {name: _ORIGINAL_BUILTINS[name] for name in request["protected"]}
+    protected |= {name: __import__(name) for name in request["modules"]}
+    scope = _Scope(vars(module), {**protected, "__builtins__": _ORIGINAL_BUILTINS, "__name__": "__main__"})
+    scope.protects = True
+    exec(compile(request["setup"], "<setup>", "exec", dont_inherit=True), scope)
+    scope.protects = False
+    exec(compile(request["test"], "<test>", "exec", dont_inherit=True), scope)
+    if request["calls_check"]:
+        scope["check"](scope[request["entry_point"]])
