@@ -66,6 +66,12 @@ _COPYING = frozenset(("list", "dict", "set", "tuple", "sorted", "frozenset", "by
 _FUNCTIONS = _PLAIN_TYPES | _COPYING | _ITERATOR_FUNCTIONS
 _FUNCTIONS |= {"abs", "all", "any", "ascii", "bin", "chr", "divmod", "format", "hex", "isinstance", "len", "max", "min"}
 _FUNCTIONS |= {"next", "oct", "ord", "pow", "print", "repr", "round", "slice", "sum"}
+_NEVER_THEIRS = frozenset(
+    (
+        *("callable", "compile", "delattr", "dir", "eval", "exec", "getattr", "globals", "hasattr", "isinstance"),
+        *("issubclass", "locals", "open", "print", "setattr", "super", "type", "vars", "__import__"),
+    )
+)
 _EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 )
@@ -76,6 +82,10 @@ _TYPES_OF_DATA: tuple[type, ...] = (
     *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction),
 )
 _DATA_ATTRIBUTES = frozenset(name for kind in _TYPES_OF_DATA for name in dir(kind) if not name.startswith("_"))
+# Values, where the others are methods: data only when called.
+_DATA_FIELDS = frozenset(
+    name for name in _DATA_ATTRIBUTES if not any(callable(getattr(kind, name, None)) for kind in _TYPES_OF_DATA)
+)
 _MUTATORS = frozenset(
     (
         *("add", "append", "appendleft", "clear", "difference_update", "discard", "extend", "extendleft", "insert"),
@@ -212,7 +222,8 @@ def _shadowing(texts: list[tuple[str, _Names, ast.Module]], setup_names: _Names,
         return None
     called = [names.called & names.free for _, names, _ in texts]
     common = frozenset.intersection(*called)
-    return next(iter(common)) if len(common) == 1 and all(found == common for found in called) else None
+    is_one = len(common) == 1 and all(found == common for found in called) and not common & _NEVER_THEIRS
+    return next(iter(common)) if is_one else None
 
 
 def _names(text: str, tree: ast.Module) -> _Names:
@@ -375,8 +386,8 @@ class _Kinds:
         for target in node.targets:
             if isinstance(target, ast.Subscript):
                 self._bind(target, _DATA)
-            elif not isinstance(target, ast.Name):
-                raise _Together("it deletes an attribute")
+            elif not (isinstance(target, ast.Name) and target.id in self._kinds):
+                raise _Together("it deletes what may be the program's")
 
     def _on_If(self, node: ast.If) -> None:
         self._kind(node.test)
@@ -603,6 +614,11 @@ class _Kinds:
         return _ITERATOR if kind == _DATA else max(_THEIR_ITERATOR, kind)
 
     def _of_Attribute(self, node: ast.Attribute) -> int:
+        kind = self._looked_at(node)
+        return kind if self._module(node.value) is not None or node.attr in _DATA_FIELDS else max(kind, _LOCAL)
+
+    def _looked_at(self, node: ast.Attribute) -> int:
+        """The kind of a module's attribute, or of the value that has the attribute."""
         if (module := self._module(node.value)) is not None:
             if node.attr in _TOGETHER_ATTRIBUTES or node.attr.startswith("_"):
                 raise _Together(f"it uses {module}.{node.attr}")
@@ -700,7 +716,7 @@ class _Kinds:
         return isinstance(node, ast.Lambda)
 
     def _method_call(self, function: ast.Attribute, arguments: list[ast.expr]) -> int:
-        kind = self._of_Attribute(function)
+        kind = self._looked_at(function)
         kinds = [self._kind(argument) for argument in arguments if not self._is_callable(argument)]
         added = max(kinds, default=_DATA)
         if (module := self._module(function.value)) is not None:

@@ -26,23 +26,33 @@ def remember(modules: list[str]) -> None:
 class _Scope(dict[str, Any]):
     """The globals of setup and test: the program's module, but for protected names.
 
-    What a class body reads is in the dictionary itself, for the interpreter looks nowhere else then.
+    What a class body reads is in the dictionary itself, for the interpreter looks nowhere else then; and there it leaves
+    what a function binds by `global`, which the program is to see as well.
     """
 
     def __init__(self, program: dict[str, Any], protected: dict[str, Any]) -> None:
         super().__init__({**program, **protected})
         self._program = program
         self._protected = set(protected)
+        self._known = {**self}  # the dictionary itself, as far as it was looked at
         self.protects = False  # whatever is bound from now on
 
     def __getitem__(self, name: str) -> Any:
-        return dict.__getitem__(self, name) if name in self._protected else self._program[name]
+        own = dict.get(self, name, self)
+        if name in self._protected and own is not self:
+            return own
+        if own is not self and own is not self._known.get(name, self):
+            self[name] = own  # bound by `global`
+        value = self._program[name]
+        dict.__setitem__(self, name, value)
+        self._known[name] = value
+        return value
 
     def __setitem__(self, name: str, value: Any) -> None:
         if self.protects:
             self._protected.add(name)
         dict.__setitem__(self, name, value)
-        self._program[name] = value
+        self._known[name] = self._program[name] = value
 
     def __delitem__(self, name: str) -> None:
         self._protected.discard(name)

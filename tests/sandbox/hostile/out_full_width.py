@@ -1,0 +1,1 @@
+print('\uff11\uff12')

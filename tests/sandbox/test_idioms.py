@@ -1,0 +1,58 @@
+"""Honest programs get the verdicts that plain Python gives them: source, setup and test one after the other."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from idioms import CALLS, OBJECTS, SCRIPTS, SETUPS
+
+from sandbox import Program, SandboxPool
+from sandbox.lanes import plans
+
+CASES = [(source, test) for source, tests in (*CALLS, *OBJECTS) for test in tests]
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[SandboxPool]:
+    with SandboxPool(num_workers=2) as pool:
+        yield pool
+
+
+def test_every_test_comes_to_what_plain_python_says(pool: SandboxPool) -> None:
+    assert len(CASES) >= 270
+    command = [sys.executable, "-S", str(Path(__file__).with_name("plain_python.py"))]
+    environment = {"PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, input=json.dumps(CASES), capture_output=True, text=True, check=True, env=environment)
+    plain = json.loads(done.stdout)
+    assert 0.8 < sum(plain) / len(plain) < 0.97  # some fail on purpose
+    verdicts = pool.run(Program(source=source, tests=[test], cpu_seconds=10) for source, test in CASES)
+    wrong = [
+        f"{test!r}: {verdict.error_type} {verdict.tests[0].detail}, plain Python {'passes' if expected else 'fails'}"
+        for (_, test), expected, verdict in zip(CASES, plain, verdicts, strict=True)
+        if (verdict.error_type == "accepted") != expected
+    ]
+    assert wrong == []
+
+
+def test_the_setup_of_an_honest_problem(pool: SandboxPool) -> None:
+    programs = [Program(source=source, setup=setup, tests=[test]) for source, setup, test, _ in SETUPS]
+    verdicts = pool.run(programs)
+    found = [
+        (setup, verdict.error_type == "accepted") for (_, setup, _, _), verdict in zip(SETUPS, verdicts, strict=True)
+    ]
+    assert found == [(setup, accepted) for _, setup, _, accepted in SETUPS]
+
+
+@pytest.mark.parametrize(("source", "stdin", "stdout"), SCRIPTS)
+def test_a_script(pool: SandboxPool, source: str, stdin: str, stdout: str) -> None:
+    (verdict,) = pool.run([Program(source=source, stdin_tests=[(stdin, stdout)], cpu_seconds=10)])
+    assert verdict.error_type == "accepted", (verdict.tests, verdict.stdout, verdict.stderr)
+
+
+def test_calls_with_plain_data_are_trusted() -> None:
+    apart = [plans("", (test,), None)[1][0].apart for _, tests in CALLS for test in tests]
+    assert sum(apart) > 0.75 * len(apart)
+    assert not any(plans("", (test,), None)[1][0].apart for test in OBJECTS[0][1])
