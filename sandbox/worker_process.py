@@ -26,10 +26,11 @@ _GRACE_SECONDS = 10.0
 _HANG_UP_SECONDS = 1.0
 # The empty environment but for this: with random string hashes the order of a set, and so a program's answer, would
 # differ from run to run. -I would ignore it, so -P -s, which with -S and our own environment isolate as much.
-# With LD_BIND_NOW the linker works once at the start rather than in every fork. With one arena a thread does not reserve
-# 64 MiB of the address space that a program may have.
+# With LD_BIND_NOW the linker works once at the start rather than in every fork. With one arena a thread does not
+# reserve 64 MiB of the address space that a program may have.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"}
-# The worker's code comes over the connection: neither its arguments nor its modules say where this checkout is. The standard library's actions after a fork are left out: new locks for threads that a zygote has not, a new seed for
+# The worker's code comes over the connection: neither its arguments nor its modules say where this checkout is. The
+# standard library's actions after a fork are left out: new locks for threads that a zygote has not, a new seed for
 # `random` that must be the old one. They cost every fork 170 page faults.
 _BOOT = """
 import importlib.machinery, marshal, os, socket, sys

@@ -123,12 +123,14 @@ class Confinement:
             raise OSError(status, os.strerror(status), "seccomp")
 
     def _create_rulesets(self) -> None:
-        writable = ["/tmp"]
+        readable, writable, listed = self._readable, ["/tmp"], []
         if "root" not in self.applied:
-            # Installed packages are not out of sight then. A directory that holds some cannot be listed: what may be
-            # imported from it was looked up before.
-            self._readable, writable = namespaces.without(self._readable, namespaces.package_paths()), []
-        self._rulesets = {False: landlock.Ruleset(self._readable, writable), True: landlock.Ruleset(self._readable, [])}
+            # Installed packages are not out of sight then. The interpreter's own directory cannot be listed: what may
+            # be imported from it was looked up before.
+            readable, writable = namespaces.without(readable, namespaces.package_paths()), []
+            listed = [path for path in namespaces.SYSTEM_LIBRARIES if path not in readable]
+        checkers = landlock.Ruleset(readable, [], listed)
+        self._rulesets = {False: landlock.Ruleset(readable, writable, listed), True: checkers}
 
     def limit_own_resources(self) -> None:
         """For the zygote, before the first job: the limits that suit all that it forks, which inherit them."""

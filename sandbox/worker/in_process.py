@@ -26,8 +26,8 @@ def remember(modules: list[str]) -> None:
 class _Scope(dict[str, Any]):
     """The globals of setup and test: the program's module, but for protected names.
 
-    What a class body reads is in the dictionary itself, for the interpreter looks nowhere else then; and there it leaves
-    what a function binds by `global`, which the program is to see as well.
+    What a class body reads is in the dictionary itself, for the interpreter looks nowhere else then; and there it
+    leaves what a function binds by `global`, which the program is to see as well.
     """
 
     def __init__(self, program: dict[str, Any], protected: dict[str, Any]) -> None:

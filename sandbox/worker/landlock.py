@@ -7,6 +7,7 @@ rules on opening, not on looking up. A rule is tied to the inode behind a path, 
 import ctypes
 import os
 import stat
+from collections.abc import Sequence
 
 from . import kernel
 
@@ -47,15 +48,16 @@ def _handled(version: int) -> int:
 class Ruleset:
     """Allows reading below some paths and ordinary files below others; nothing else. Made once, for many forks."""
 
-    def __init__(self, read_only: list[str], read_write: list[str]) -> None:
-        """Paths that do not exist or cannot be reached are left out."""
+    def __init__(self, read_only: list[str], read_write: list[str], listed: Sequence[str] = ()) -> None:
+        """`listed`: directories below which names may be read, but not files. Paths out of reach are left out."""
         version = abi()
         handled = _handled(version)
         attributes = _Attributes(handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
         size = 8 if version < 4 else 16 if version < 6 else 24
         self._fd = kernel.system_call("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)
         everything = handled & ~_MAKE_SPECIAL & ~_EXECUTE
-        for paths, rights in ((read_only, _READ), (read_write, everything), (["/dev/null"], everything)):
+        groups = ((read_only, _READ), (read_write, everything), (["/dev/null"], everything), (listed, _READ_DIR))
+        for paths, rights in groups:
             for path in paths:
                 self._allow(path, rights, handled)
         self._restrict = kernel.SystemCall("landlock_restrict_self", self._fd, 0)

@@ -12,6 +12,7 @@ from . import kernel
 TMP_BYTES = 16 << 20
 TMP_INODES = 1024
 _INNER_ID = 1000  # of the one mapped user in a user namespace; not 0, which some programs treat specially
+SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 _EVERYTHING = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
 
@@ -19,7 +20,7 @@ _EVERYTHING = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC | k
 def library_paths() -> list[str]:
     """Directories and files that a Python program needs to read: shared libraries, the standard library, time zones."""
     stdlib = os.path.dirname(os.__file__)
-    paths = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", os.path.dirname(stdlib), *_DEVICES]
+    paths = [*SYSTEM_LIBRARIES, "/usr/share/zoneinfo", os.path.dirname(stdlib), *_DEVICES]
     with open("/proc/self/maps") as maps:
         libraries = {
             line.split(maxsplit=5)[5].strip() for line in maps if line.rstrip().endswith(".so") or ".so." in line

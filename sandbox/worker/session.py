@@ -21,6 +21,7 @@ from .candidate import EXIT_OUT_OF_MEMORY
 
 MAX_OUTPUT_BYTES = 64 << 10
 KILLED = "killed"  # an outcome that is none: nobody knows who killed the candidate, and the test is run again
+ALIVE = -1  # in place of a wait status
 USAGE = struct.Struct("=idq")  # wait status, CPU seconds, peak resident bytes
 _FDS = struct.Struct("3i")
 _FDS_SPACE = socket.CMSG_SPACE(_FDS.size)
@@ -54,9 +55,9 @@ class Zygote:
             raise wire.Disconnected
         return int(data), list(_FDS.unpack(ancillary[0][2]))
 
-    def kill(self) -> dict[str, Any]:
-        """Kill the candidate; its wait status, CPU seconds and peak resident bytes."""
-        self._control.send(b"kill")
+    def kill(self, is_ending: bool = False) -> dict[str, Any]:
+        """Kill the candidate; its wait status (ALIVE if it should have ended), CPU seconds and peak resident bytes."""
+        self._control.send(b"bury" if is_ending else b"kill")
         status, cpu, peak_rss = USAGE.unpack(self._control.recv(64))
         return {"status": status, "cpu": cpu, "peak_rss": peak_rss}
 
@@ -156,9 +157,12 @@ class Session:
                 return
 
     def _died(self) -> CandidateFailed:
-        self.stop()
+        self.stop(is_ending=True)
         assert self.usage is not None
         status = self.usage["status"]
+        if status == ALIVE:
+            self.failure = CandidateFailed("runtime_error", "the program closed its connection")
+            return self.failure
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         # A PID namespace's first process never sees SIGXCPU, and RLIMIT_CPU then kills: usage tells them apart.
         if number == signal.SIGXCPU or (number == signal.SIGKILL and self.used() >= self._cpu_seconds):
@@ -177,10 +181,10 @@ class Session:
             self.failure = CandidateFailed("runtime_error", ended)
         return self.failure
 
-    def stop(self) -> None:
+    def stop(self, is_ending: bool = False) -> None:
         """Kill the candidate, if it lives, and take its usage."""
         if self.usage is None:
-            self.usage = self._zygote.kill()
+            self.usage = self._zygote.kill(is_ending)
             self._connection.close()
 
     def output(self, limit: int = MAX_OUTPUT_BYTES) -> tuple[bytes, bytes]:

@@ -48,7 +48,8 @@ _SIMPLE: dict[type, tuple[str, Callable[[Any], list[Any]], Callable[..., Any]]] 
     decimal.Decimal: ("D", lambda value: [decimal.Decimal.__str__(value)], decimal.Decimal),
     fractions.Fraction: ("F", lambda value: [hex(value.numerator), hex(value.denominator)],
                          lambda *parts: fractions.Fraction(*(int(part, 16) for part in parts))),
-    datetime.datetime: ("datetime", lambda value: [datetime.datetime.isoformat(value)], datetime.datetime.fromisoformat),
+    datetime.datetime: ("datetime", lambda value: [datetime.datetime.isoformat(value)],
+                        datetime.datetime.fromisoformat),
     datetime.date: ("date", lambda value: [datetime.date.isoformat(value)], datetime.date.fromisoformat),
     datetime.time: ("time", lambda value: [datetime.time.isoformat(value)], datetime.time.fromisoformat),
     datetime.timedelta: ("delta", lambda value: [value.days, value.seconds, value.microseconds], datetime.timedelta),
@@ -75,7 +76,7 @@ _MUTABLE = (list, dict, set, bytearray, collections.deque, array.array)
 # How a reader makes an empty one, from what else was said of it; then it is filled.
 _NEW: dict[str, Callable[..., Any]] = {
     "l": list, "d": dict, "s": set, "c": collections.Counter, "o": collections.OrderedDict, "a": bytearray,
-    "dd": collections.defaultdict, "q": lambda maximum: collections.deque((), maximum), "y": array.array,
+    "dd": collections.defaultdict, "q": lambda maximum: collections.deque(maxlen=maximum), "y": array.array,
 }  # fmt: skip
 _PARTS = {"d": 2, "c": 2, "o": 2, "dd": 2}  # keys and values; all others have items
 _OF_ITEMS: dict[str, Callable[[list[Any]], Any]] = {
@@ -163,7 +164,7 @@ class Writer:
 class Reader:
     """Decodes values into this process's own types; `objects` as the writer's.
 
-    Anything can be raised on data that no Writer writes: what a candidate sent is decoded under a handler for Exception.
+    Anything can be raised on data that no Writer writes: decode what a candidate sent under a handler for Exception.
     """
 
     def __init__(self, resolve: Callable[[list[Any]], Any], objects: Iterable[Any] = ()) -> None:

@@ -21,7 +21,7 @@ import threading
 import time
 
 from . import candidate, checker, confinement, hot_pages, in_process, wire
-from .session import USAGE
+from .session import ALIVE, USAGE
 
 # What programs import most, before the first fork, so that none of them pays for it. No more than that: every page of
 # this process makes every fork dearer.
@@ -54,6 +54,7 @@ _WARM = [
     "typing",
 ]
 _LOW_NUMBERS = 8
+_MOMENTS = 200  # milliseconds
 # Of a thread of a program's. The default of 8 MiB is counted in full against its memory: 64 threads would fill it.
 _STACK_BYTES = 2 << 20
 
@@ -142,8 +143,8 @@ class Zygote:
             message = ours.recv(64)
             if message == b"spawn":
                 self._spawn(ours)
-            elif message == b"kill":
-                ours.send(USAGE.pack(*self._kill()))
+            elif message in (b"kill", b"bury"):
+                ours.send(USAGE.pack(*self._kill(is_ending=message == b"bury")))
                 if self._spare is None:
                     self._spare = self._fork_candidate()
             else:
@@ -189,12 +190,23 @@ class Zygote:
             os.close(fd)
         self._spare = None
 
-    def _kill(self) -> tuple[int, float, int]:
-        """(wait status, CPU seconds, peak resident bytes) of the candidate that was."""
+    def _kill(self, is_ending: bool = False) -> tuple[int, float, int]:
+        """(wait status, CPU seconds, peak resident bytes) of the candidate that was.
+
+        is_ending: its connection is closed, and it has a moment to end by itself; the status is ALIVE if it does not.
+        """
         if not self._candidate:
             return 0, 0.0, 0
-        os.kill(self._candidate, signal.SIGKILL)
-        _, status, usage = os.wait4(self._candidate, 0)
+        pid, status = 0, 0
+        for _ in range(_MOMENTS if is_ending else 0):
+            pid, status, usage = os.wait4(self._candidate, os.WNOHANG)
+            if pid:
+                break
+            time.sleep(0.001)
+        if not pid:
+            os.kill(self._candidate, signal.SIGKILL)
+            _, status, usage = os.wait4(self._candidate, 0)
+            status = ALIVE if is_ending else status
         self._candidate = 0
         return status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 

@@ -18,7 +18,7 @@ CALLS: list[tuple[str, list[str]]] = [
         "assert isinstance(f(1), int)", "assert isinstance(f(1), str)", "assert type(f(1)) is int", "assert type(f(1)) == float",
         "i = 0\nwhile i < 5:\n    assert f(i) == i + 1\n    i += 1", "assert f(1) in (1, 2)", "assert 1 < f(1) <= 2",
         "assert f(f(f(1))) == 4", "assert max(f(1), f(2)) == 3", "assert str(f(1)) == '2'", "assert f'{f(1):03d}' == '002'",
-        "assert abs(f(1) - 2.0) < 1e-9", "import math\nassert math.isclose(f(0.1), 1.1)", 
+        "assert abs(f(1) - 2.0) < 1e-9", "import math\nassert math.isclose(f(0.1), 1.1)",
         "assert round(f(0.12345), 2) == 1.12", "assert (lambda v: f(v) * 2)(1) == 4", "assert f(1) is not None", "assert f(1) is None",
         "def expected(v):\n    return v + 1\nfor i in range(5):\n    assert f(i) == expected(i)", "assert callable(f)",
         "import random\nrng = random.Random(1)\nfor _ in range(20):\n    v = rng.randint(-9, 9)\n    assert f(v) == v + 1",

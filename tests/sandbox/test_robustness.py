@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sandbox_configurations import REFUSED, REPOSITORY, ROOT, USERNS, Configuration, judge, require
 
-from sandbox import PoolClosed, Program, SandboxPool
+from sandbox import PoolClosed, Program, SandboxPool, Verdict
 from sandbox.worker_process import WorkerLost, WorkerProcess, _post_mortem
 
 GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
@@ -106,7 +108,8 @@ def test_a_checker_that_its_own_test_exhausts_keeps_the_other_verdicts() -> None
 
 def test_a_checker_killed_from_outside_is_our_failure_and_out_of_memory_is_the_tests() -> None:
     def outcome(peak_rss: int) -> str:
-        return _post_mortem({"status": signal.SIGKILL, "test": 3, "peak_rss": peak_rss}, 512 << 20)[1].verdict
+        died = {"status": signal.SIGKILL, "test": 3, "peak_rss": peak_rss, "cpu": 0.0}
+        return _post_mortem(died, 512 << 20)[1].verdict
 
     assert [outcome(20 << 20), outcome(400 << 20)] == ["internal_error", "memory"]
 
@@ -155,14 +158,92 @@ def test_ctrl_c_ends_the_call_and_all_workers() -> None:
     assert wait_until_gone(pids) == set()
 
 
-def test_an_abandoned_stream_leaves_the_pool_usable() -> None:
+NAP = Program(
+    source="import time\ndef f(x): time.sleep(600)", tests=["assert f(1) == 2"] * 8, cpu_seconds=1, wall_seconds=600
+)
+
+
+def test_an_abandoned_stream_blocks_no_later_call() -> None:
     with SandboxPool(num_workers=1) as pool:
-        stream = pool.stream([SLOW] * 50)
-        next(stream)
+        stream = pool.stream([GOOD, NAP, NAP])
+        assert next(stream)[1].error_type == "accepted"
         stream.close()
-        started = time.monotonic()
+        assert pool.run([GOOD])[0].error_type == "accepted"  # or it would wait for ten minutes
+
+
+def test_an_error_among_the_programs_leaves_nothing_in_the_queue() -> None:
+    def programs() -> Iterator[Program]:
+        yield NAP
+        raise LookupError("no more programs")
+
+    with SandboxPool(num_workers=1) as pool:
+        with pytest.raises(LookupError):
+            pool.run(programs())
         assert pool.run([GOOD])[0].error_type == "accepted"
-        assert time.monotonic() - started < 5
+
+
+def lasting(pool: SandboxPool) -> set[int]:
+    """Processes of a pool of one worker that live on from program to program: all but candidates."""
+    worker = pool._workers[0]
+    assert isinstance(worker, WorkerProcess)
+    seen = []
+    for _ in range(3):
+        assert pool.run([GOOD])[0].error_type == "accepted"
+        seen.append({worker.pid, *descendants(worker.pid)})
+    return set.intersection(*seen)
+
+
+@pytest.mark.parametrize(("kills", "expected"), [(1, "accepted"), (100, "runtime_error")])
+def test_a_candidate_that_something_outside_kills_is_run_again_and_never_without_a_score(
+    kills: int, expected: str
+) -> None:
+    with SandboxPool(num_workers=1) as pool:
+        stay = lasting(pool)
+        worker = pool._workers[0]
+        assert isinstance(worker, WorkerProcess)
+        verdicts: list[Verdict] = []
+        judging = threading.Thread(target=lambda: verdicts.extend(pool.run([SLOW])))
+        judging.start()
+        time.sleep(0.1)  # so that it sleeps
+        while judging.is_alive() and kills:
+            for pid in descendants(worker.pid) - stay:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            kills -= 1
+            judging.join(0.02)
+        judging.join()
+    assert [verdict.error_type for verdict in verdicts] == [expected]
+
+
+def test_trust_and_cost_stay_with_what_a_lost_worker_had_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    receive, lost = WorkerProcess._receive, []
+
+    def lose(self: WorkerProcess, program: Program) -> dict[str, Any]:
+        message = receive(self, program)
+        if len(message["outcomes"]) < 3 and not lost:
+            lost.append(self)
+            return {**message, "fault": "by the test", "is_done": False}
+        return message
+
+    monkeypatch.setattr(WorkerProcess, "_receive", lose)
+    source = "class A: pass\ndef f(x):\n    end = __import__('time').process_time() + 0.2\n    while __import__('time').process_time() < end: pass\n    return x"
+    with SandboxPool(num_workers=1) as pool:
+        (verdict,) = pool.run([Program(source=source, tests=["assert f(A)", "assert f(1) == 1", "assert f(2) == 2"])])
+    assert lost
+    assert [outcome.trusted for outcome in verdict.tests] == [False, True, True]
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", False)
+    assert verdict.exec_time >= 0.6
+
+
+def test_the_cap_on_timeouts_holds_though_each_of_them_kills_the_checker() -> None:
+    source = "import sys\nServer = sys.modules['worker.server'].Server\n"
+    source += (
+        "Server._call = lambda *a: {'value': ['s', [['i', hex(i * (2**61 - 1))] for i in range(60000)]]}\ndef f(x): 0"
+    )
+    with SandboxPool(num_workers=1) as pool:
+        (verdict,) = pool.run([Program(source=source, tests=["assert f(1) == 2"] * 30, cpu_seconds=0.2)])
+    assert {outcome.verdict for outcome in verdict.tests} == {"timeout"}
+    assert sum(outcome.detail.startswith("not run") for outcome in verdict.tests) == 22
 
 
 def test_closing_from_another_thread_ends_a_running_call() -> None:
