@@ -15,7 +15,6 @@ import collections
 import datetime
 import decimal
 import fractions
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -37,7 +36,7 @@ _BY_NAME: dict[str, Any] = {
 }
 _NAME_OF = {id(value): name for name, value in _BY_NAME.items()}
 
-_KEYS, _VALUES, _ITEMS = type({}.keys()), type({}.values()), type({}.items())
+_KEYS, _VALUES, _ITEMS = (type(view) for view in (dict[str, int]().keys(), {"": 0}.values(), {"": 0}.items()))
 _SCALARS: dict[type, Callable[[Any], Any]] = {int: int.__int__, str: str.__str__, float: float.__float__}
 # Of these the parts are JSON already: type -> (tag, parts of a value, the value of parts).
 _SIMPLE: dict[type, tuple[str, Callable[[Any], list[Any]], Callable[..., Any]]] = {
@@ -102,11 +101,15 @@ def require_small(body: bytes | bytearray, memory_bytes: int) -> None:
             raise Oversized(f"a result of {len(body)} bytes needs more than {memory_bytes >> 20} MiB")
 
 
-@functools.cache
+_BASES: dict[type, type | None] = {kind: kind for kind in (*_SCALARS, *_SIMPLE, *_CONTAINERS)}
+
+
 def _base(kind: type) -> type | None:
     """The type of data that a class is or has below it."""
-    known = (*_SCALARS, *_SIMPLE, *_CONTAINERS)
-    return kind if kind in known else next((base for base in known if issubclass(kind, base)), None)
+    if kind not in _BASES:
+        known = (*_SCALARS, *_SIMPLE, *_CONTAINERS)
+        _BASES[kind] = next((base for base in known if issubclass(kind, base)), None)
+    return _BASES[kind]
 
 
 class Writer:

@@ -1,0 +1,555 @@
+"""What a test's expressions may hold, followed through its text: can it run apart from the program?
+
+A test can, when it only calls the program's functions with plain data and looks at plain results. What a variable may
+hold is one of a few kinds, without regard to scopes; a doubt raises `Together`, with the reason. Texts are looked at
+here, never run.
+"""
+
+import ast
+import builtins
+import collections
+import datetime
+import decimal
+import fractions
+import importlib
+import sys
+from collections.abc import Iterable, Iterator
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
+    return frozenset(text.split())
+
+
+MODULES = words(
+    """
+    array bisect cmath collections copy datetime decimal fractions functools heapq itertools json math numbers
+    operator random re statistics string sys textwrap typing unicodedata
+    """
+)
+"""What a test may import and still run apart; a name among them that no text binds is that module, unless called."""
+
+_SYS = frozenset(("maxsize", "float_info", "getsizeof", "byteorder", "maxunicode"))
+# What keeps state that the program would see too, or makes a class.
+_TOGETHER_ATTRIBUTES = words(
+    """
+    seed setstate getcontext setcontext localcontext namedtuple NamedTuple lru_cache cache
+    """
+)
+_LOCAL_RESULTS = words(
+    """
+    partial cmp_to_key match search fullmatch compile itemgetter attrgetter methodcaller Random SystemRandom
+    ChainMap UserDict UserList Template Formatter
+    """
+)
+_ITERATOR_FUNCTIONS = frozenset(("enumerate", "filter", "iter", "map", "reversed", "zip"))
+_PLAIN_TYPES = words(
+    """
+    bool bytearray bytes complex dict float frozenset int list range set str tuple
+    """
+)
+_COPYING = words(
+    """
+    list dict set tuple sorted frozenset bytearray bytes str
+    """
+)
+_FUNCTIONS = _PLAIN_TYPES | _COPYING | _ITERATOR_FUNCTIONS
+_FUNCTIONS |= {"abs", "all", "any", "ascii", "bin", "chr", "divmod", "format", "hex", "isinstance", "len", "max", "min"}
+_FUNCTIONS |= {"next", "oct", "ord", "pow", "print", "repr", "round", "slice", "sum"}
+_EXCEPTIONS = frozenset(
+    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
+)
+_EXCEPTION_ATTRIBUTES = frozenset(("args", "errno", "strerror", "filename"))
+_TYPES_OF_DATA: tuple[type, ...] = (
+    *(bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, slice, str, tuple),
+    *(collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque),
+    *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction),
+)
+_DATA_ATTRIBUTES = frozenset(name for kind in _TYPES_OF_DATA for name in dir(kind) if not name.startswith("_"))
+# Values, where the others are methods: data only when called.
+_DATA_FIELDS = frozenset(
+    name for name in _DATA_ATTRIBUTES if not any(callable(getattr(kind, name, None)) for kind in _TYPES_OF_DATA)
+)
+_MUTATORS = words(
+    """
+    add append appendleft clear difference_update discard extend extendleft insert intersection_update move_to_end
+    pop popitem popleft remove reverse rotate setdefault sort subtract symmetric_difference_update update
+    """
+)
+_CHANGING_FUNCTIONS = words(
+    """
+    heapify heappop heappush heappushpop heapreplace insort insort_left insort_right shuffle
+    """
+)
+
+# What an expression may hold, the more demanding the higher. DATA: made by the test, plain. THEIRS: came from the
+# program. FUNCTION: a function of the program. The others make sense in the test's own process only.
+_DATA, _THEIRS, _FUNCTION, _ITERATOR, _THEIR_ITERATOR, _LOCAL = range(6)
+
+
+class Together(Exception):
+    """The test needs the program's own process: why is in the message."""
+
+
+def public_names(module: str) -> list[str]:
+    """What `from module import *` binds; nothing of modules that a test may not import apart from the program."""
+    if module not in MODULES:
+        return []
+    names = vars(importlib.import_module(module))
+    return list(names.get("__all__", [name for name in names if not name.startswith("_")]))
+
+
+Place = tuple[int, int]
+
+
+class Kinds:
+    """Follows the kinds of expressions through a text; raises Together at what only one process can run."""
+
+    def __init__(self, theirs: Iterable[str], modules: Iterable[str], entry_point: str | None) -> None:
+        self._theirs = frozenset(theirs)
+        self._modules = {name: name for name in modules}  # by the name that the text gives them
+        self._entry_point = entry_point
+        self._kinds: dict[str, int] = {}
+        self._results: dict[str, int] = {}  # of the test's own functions
+        self._parameters: dict[str, list[str]] = {}
+        self._exceptions: set[str] = set()  # names bound by `except … as`
+        self._own: set[str] = set()  # first parameters of methods of the test's own classes
+        self._function: str | None = None  # whose body is being looked at
+        self._loops = 0
+        self._calls: list[Place] = []
+        self._passed: dict[str, Place] = {}
+        self._mutated: list[tuple[str | None, Place]] = []
+
+    def check(self, body: list[ast.stmt]) -> None:
+        """Raise Together, saying why, where these statements cannot run apart from the program."""
+        for _ in range(6):
+            before = dict(self._kinds), dict(self._results)
+            self._calls, self._passed, self._mutated = [], {}, []
+            self._block(body)
+            if (self._kinds, self._results) == before:
+                break
+        else:
+            raise Together("its variables hold too many things")
+        last = max(self._calls, default=(0, 0))
+        for name, place in self._mutated:
+            # A later call of the program's may see the change, in what it returned or was given.
+            if place < last and (name is None or self._passed.get(name, place) < place):
+                raise Together("it changes what the program has seen")
+
+    def _block(self, body: list[ast.stmt]) -> None:
+        for node in body:
+            method = getattr(self, f"_on_{type(node).__name__}", None)
+            if method is None:
+                raise Together(f"it has a {type(node).__name__} statement")
+            method(node)
+
+    def _place(self, node: ast.expr | ast.stmt, ends: bool = False) -> Place:
+        """Where in the text; in a loop everything comes both before and after everything else of the loop."""
+        if self._loops:
+            return (1 << 30, 0) if ends else (node.lineno, node.col_offset)
+        return node.lineno, node.col_offset
+
+    # Statements
+
+    def _on_Pass(self, node: ast.stmt) -> None:
+        pass
+
+    _on_Break = _on_Continue = _on_Pass
+
+    def _on_Expr(self, node: ast.Expr) -> None:
+        self._kind(node.value)
+
+    def _on_Assert(self, node: ast.Assert) -> None:
+        self._kind(node.test)
+        self._maybe(node.msg)
+
+    def _on_Raise(self, node: ast.Raise) -> None:
+        self._maybe(node.exc)
+        self._maybe(node.cause)
+
+    def _on_Return(self, node: ast.Return) -> None:
+        kind = self._maybe(node.value)
+        if self._function is not None:
+            self._results[self._function] = max(kind, self._results.get(self._function, _DATA))
+
+    def _on_Assign(self, node: ast.Assign) -> None:
+        kind = self._kind(node.value)
+        for target in node.targets:
+            self._bind(target, kind)
+
+    def _on_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self._bind(node.target, self._kind(node.value))
+
+    def _on_AugAssign(self, node: ast.AugAssign) -> None:
+        self._bind(node.target, self._kind(node.value))
+
+    def _on_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                self._bind(target, _DATA)
+            elif not (isinstance(target, ast.Name) and target.id in self._kinds):
+                raise Together("it deletes what may be the program's")
+
+    def _on_If(self, node: ast.If) -> None:
+        self._kind(node.test)
+        self._block(node.body)
+        self._block(node.orelse)
+
+    def _on_While(self, node: ast.While) -> None:
+        self._loops += 1
+        self._on_If(node)  # type: ignore[arg-type]
+        self._loops -= 1
+
+    def _on_For(self, node: ast.For) -> None:
+        self._bind(node.target, _items(self._kind(node.iter)))
+        self._loops += 1
+        self._block(node.body)
+        self._loops -= 1
+        self._block(node.orelse)
+
+    def _on_Try(self, node: ast.Try) -> None:
+        for block in (node.body, node.orelse, node.finalbody):
+            self._block(block)
+        for handler in node.handlers:
+            kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type else []
+            if any(not (isinstance(kind, ast.Name) and kind.id in _EXCEPTIONS) for kind in kinds):
+                raise Together("it catches the program's exceptions")
+            if handler.name is not None:
+                self._exceptions.add(handler.name)
+                self._join(handler.name, _LOCAL)
+            self._block(handler.body)
+
+    def _on_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.name in MODULES:
+                self._modules[alias.asname or alias.name] = alias.name
+            elif alias.name.partition(".")[0] in sys.stdlib_module_names:
+                raise Together(f"it imports {alias.name}")
+            # Others are not there for either process: an ImportError in both lanes.
+
+    def _on_ImportFrom(self, node: ast.ImportFrom) -> None:
+        module = str(node.module)
+        if module == "sys" or (module not in MODULES and module.partition(".")[0] in sys.stdlib_module_names):
+            raise Together(f"it imports from {module}")
+        for alias in node.names:
+            if alias.name in _TOGETHER_ATTRIBUTES:
+                raise Together(f"it uses {alias.name}")
+            for name in public_names(module) if alias.name == "*" else [alias.asname or alias.name]:
+                self._join(name, _LOCAL)
+                self._results[name] = _result_of(module, name if alias.name == "*" else alias.name)
+
+    def _on_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if node.decorator_list:
+            raise Together("it has a decorator")
+        arguments = node.args
+        for default in (*arguments.defaults, *(value for value in arguments.kw_defaults if value is not None)):
+            self._kind(default)
+        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        names += [argument.arg for argument in (arguments.vararg, arguments.kwarg) if argument is not None]
+        self._parameters[node.name] = names
+        for name in names:
+            self._join(name, _DATA)
+        if node.name == "check" and self._entry_point is not None and names:
+            self._join(names[0], _FUNCTION)
+        self._join(node.name, _LOCAL)
+        self._results.setdefault(node.name, _DATA)
+        outer, self._function = self._function, node.name
+        self._block(node.body)
+        self._function = outer
+
+    def _on_ClassDef(self, node: ast.ClassDef) -> None:
+        """A class that only the test's own process uses: whoever hands its objects over is found by their kind."""
+        own = [base for base in node.bases if isinstance(base, ast.Name) and base.id not in self._theirs]
+        if node.decorator_list or node.keywords or len(own) < len(node.bases):
+            raise Together("it has a class with a decorator, a metaclass or a base of the program's")
+        self._all(node.bases)
+        self._join(node.name, _LOCAL)
+        self._results[node.name] = _LOCAL
+        for line in node.body:
+            if isinstance(line, ast.FunctionDef) and line.args.args:
+                self._own.add(line.args.args[0].arg)
+                self._join(line.args.args[0].arg, _LOCAL)
+        self._block(node.body)
+
+    # Targets
+
+    def _join(self, name: str, kind: int) -> None:
+        self._kinds[name] = max(kind, self._kinds.get(name, _DATA))
+
+    def _bind(self, target: ast.expr, kind: int) -> None:
+        if isinstance(target, ast.Name):
+            self._join(target.id, kind)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for part in target.elts:
+                self._bind(part, _items(kind))
+        elif isinstance(target, ast.Starred):
+            self._bind(target.value, kind)
+        elif isinstance(target, ast.Subscript):
+            self._kind(target.slice)
+            self._change(target.value, kind)
+        elif not (
+            isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in self._own
+        ):
+            raise Together("it sets an attribute")
+
+    def _change(self, target: ast.expr, added: int = _DATA) -> None:
+        """The test changes what this expression holds, perhaps by putting something into it."""
+        kind = self._kind(target)
+        root = target
+        while isinstance(root, (ast.Subscript, ast.Attribute)):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id not in self._theirs:
+            self._join(root.id, added)
+            self._mutated.append((None if kind >= _THEIRS else root.id, self._place(target)))
+        elif isinstance(root, ast.Name):
+            raise Together("it changes the program's variables")
+        elif kind >= _THEIRS:
+            self._mutated.append((None, self._place(target)))
+
+    # Expressions
+
+    def _maybe(self, node: ast.expr | None) -> int:
+        return _DATA if node is None else self._kind(node)
+
+    def _kind(self, node: ast.expr) -> int:
+        method = getattr(self, f"_of_{type(node).__name__}", None)
+        if method is None:
+            raise Together(f"it has a {type(node).__name__} expression")
+        kind: int = method(node)
+        return kind
+
+    def _all(self, nodes: Iterable[ast.expr | None]) -> int:
+        return max((self._kind(node) for node in nodes if node is not None), default=_DATA)
+
+    def _of_Constant(self, node: ast.Constant) -> int:
+        return _DATA
+
+    def _of_Name(self, node: ast.Name) -> int:
+        name = node.id
+        if name in self._kinds:
+            return self._kinds[name]
+        if name in self._theirs or name in _FUNCTIONS:  # built-ins cross by name
+            return _FUNCTION
+        if hasattr(builtins, name) and name not in _EXCEPTIONS and name != "__name__":
+            raise Together(f"it uses {name}")
+        return _DATA if name == "__name__" else _LOCAL
+
+    def _of_JoinedStr(self, node: ast.JoinedStr) -> int:
+        self._all(node.values)
+        return _DATA
+
+    def _of_FormattedValue(self, node: ast.FormattedValue) -> int:
+        return self._all((node.value, node.format_spec))
+
+    def _of_List(self, node: ast.List | ast.Tuple | ast.Set) -> int:
+        return self._all(node.elts)
+
+    _of_Tuple = _of_Set = _of_List
+
+    def _of_Dict(self, node: ast.Dict) -> int:
+        return self._all((*node.keys, *node.values))
+
+    def _of_Starred(self, node: ast.Starred) -> int:
+        return _items(self._kind(node.value))
+
+    def _of_BinOp(self, node: ast.BinOp) -> int:
+        return self._all((node.left, node.right))
+
+    def _of_BoolOp(self, node: ast.BoolOp) -> int:
+        return self._all(node.values)
+
+    def _of_UnaryOp(self, node: ast.UnaryOp) -> int:
+        return self._kind(node.operand)
+
+    def _of_IfExp(self, node: ast.IfExp) -> int:
+        return self._all((node.test, node.body, node.orelse))
+
+    def _of_NamedExpr(self, node: ast.NamedExpr) -> int:
+        kind = self._kind(node.value)
+        self._bind(node.target, kind)
+        return kind
+
+    def _of_Compare(self, node: ast.Compare) -> int:
+        self._all((node.left, *node.comparators))
+        if any(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops):
+            sides = (node.left, *node.comparators)
+            constants = [side for side in sides if isinstance(side, ast.Constant) and side.value in (None, True, False)]
+            if len(constants) < len(sides) - 1:
+                raise Together("it compares identities")
+        return _DATA
+
+    def _of_Subscript(self, node: ast.Subscript) -> int:
+        self._kind(node.slice)
+        return _items(self._kind(node.value))
+
+    def _of_Slice(self, node: ast.Slice) -> int:
+        return self._all((node.lower, node.upper, node.step))
+
+    def _of_Lambda(self, node: ast.Lambda) -> int:
+        for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+            self._join(argument.arg, _THEIRS)
+        for other in (node.args.vararg, node.args.kwarg):
+            if other is not None:
+                self._join(other.arg, _THEIRS)
+        self._all((*node.args.defaults, *node.args.kw_defaults))
+        self._loops += 1  # called any number of times
+        self._kind(node.body)
+        self._loops -= 1
+        return _LOCAL
+
+    def _of_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> int:
+        for part in node.generators:
+            if part.is_async:
+                raise Together("it is asynchronous")
+            self._bind(part.target, _items(self._kind(part.iter)))
+            self._all(part.ifs)
+        self._loops += 1
+        kind = self._all((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,))
+        self._loops -= 1
+        return kind
+
+    _of_SetComp = _of_DictComp = _of_ListComp
+
+    def _of_GeneratorExp(self, node: ast.GeneratorExp) -> int:
+        kind = self._of_ListComp(node)
+        return _ITERATOR if kind == _DATA else max(_THEIR_ITERATOR, kind)
+
+    def _of_Attribute(self, node: ast.Attribute) -> int:
+        kind = self._looked_at(node)
+        return kind if self._module(node.value) is not None or node.attr in _DATA_FIELDS else max(kind, _LOCAL)
+
+    def _looked_at(self, node: ast.Attribute) -> int:
+        """The kind of a module's attribute, or of the value that has the attribute."""
+        if (module := self._module(node.value)) is not None:
+            if node.attr in _TOGETHER_ATTRIBUTES or node.attr.startswith("_"):
+                raise Together(f"it uses {module}.{node.attr}")
+            if module == "sys" and node.attr not in _SYS:
+                raise Together(f"it uses sys.{node.attr}")
+            return _DATA if module in ("sys", "string", "math", "cmath") and node.attr.islower() else _LOCAL
+        kind = self._kind(node.value)
+        if isinstance(node.value, ast.Name) and node.value.id in self._exceptions:
+            if node.attr not in _EXCEPTION_ATTRIBUTES:
+                raise Together(f"it looks at .{node.attr} of an exception")
+            return _THEIRS
+        if node.attr.startswith("_") or (kind != _LOCAL and node.attr not in _DATA_ATTRIBUTES):
+            raise Together(f"it looks at .{node.attr}")
+        if kind == _FUNCTION and not (isinstance(node.value, ast.Name) and node.value.id in _PLAIN_TYPES):
+            raise Together("it looks into a function of the program's")
+        return _LOCAL if kind == _FUNCTION else kind
+
+    def _module(self, node: ast.expr) -> str | None:
+        """The module that an expression names."""
+        if isinstance(node, ast.Name) and node.id not in self._kinds:
+            return self._modules.get(node.id)
+        return None
+
+    def _of_Call(self, node: ast.Call) -> int:
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            return self._method_call(function, arguments)
+        if isinstance(function, ast.Name) and function.id not in self._kinds:
+            if function.id in self._theirs:
+                return self._program_call(node, arguments)
+            return self._builtin_call(function.id, arguments)
+        kind = self._kind(function)
+        if kind in (_THEIRS, _FUNCTION):
+            return self._program_call(node, arguments)
+        if kind != _LOCAL:
+            raise Together("it calls what may be no function")
+        kinds = [self._kind(argument) for argument in arguments]
+        name = function.id if isinstance(function, ast.Name) else ""
+        if name in self._parameters:
+            parameters = self._parameters[name]
+            is_plain = not node.keywords and not any(isinstance(argument, ast.Starred) for argument in node.args)
+            if is_plain and len(kinds) <= len(parameters):
+                for parameter, kind in zip(parameters, kinds, strict=False):
+                    self._join(parameter, kind)
+            else:
+                for parameter in parameters:  # whichever gets it
+                    self._join(parameter, max(kinds, default=_DATA))
+        elif max(kinds, default=_DATA) == _LOCAL and name not in self._results:
+            raise Together("it passes functions around")
+        return self._results.get(name, _THEIRS)
+
+    def _program_call(self, node: ast.Call, arguments: list[ast.expr]) -> int:
+        for argument in arguments:
+            if self._kind(argument) >= _ITERATOR:
+                raise Together("it gives the program more than plain data")
+            for name in _named_in(argument):
+                self._passed.setdefault(name, (0, 0) if self._loops else self._place(argument))
+        self._calls.append(self._place(node, ends=True))
+        return _THEIRS
+
+    def _builtin_call(self, name: str, arguments: list[ast.expr]) -> int:
+        if name in _EXCEPTIONS:
+            self._all(arguments)
+            return _LOCAL
+        if name not in _FUNCTIONS:
+            raise Together(f"it uses {name}")
+        if name == "isinstance":
+            asked = arguments[-1]
+            names = asked.elts if isinstance(asked, ast.Tuple) else [asked]
+            if not all(isinstance(name, ast.Name) and name.id in _PLAIN_TYPES for name in names):
+                raise Together("it asks for a class")
+        kinds = [self._kind(argument) for argument in arguments if not self._is_callable(argument)]
+        if any(isinstance(node, ast.Name) and node.id in self._theirs for node in arguments):  # map(f, …)
+            self._calls.append(self._place(arguments[0], ends=True))
+        for argument in arguments:  # the test's own functions get whatever there is
+            if isinstance(argument, ast.Name):
+                for parameter in self._parameters.get(argument.id, ()):
+                    self._join(parameter, max(_THEIRS, *kinds))
+        kind = max(kinds, default=_DATA)
+        if name in _ITERATOR_FUNCTIONS:
+            has_function = any(map(self._is_callable, arguments))
+            return max(kind, _ITERATOR if kind == _DATA and not has_function else _THEIR_ITERATOR)
+        if kind == _LOCAL:
+            return _LOCAL
+        return _DATA if name in _COPYING else min(kind, _THEIRS)
+
+    def _is_callable(self, node: ast.expr) -> bool:
+        """Whether an argument of a built-in is a function that it calls, whose kind says nothing of the result."""
+        if isinstance(node, ast.Name):
+            return node.id in self._parameters or (node.id not in self._kinds and node.id in _FUNCTIONS)
+        if isinstance(node, ast.Attribute):
+            return self._module(node.value) is not None or (
+                isinstance(node.value, ast.Name) and node.value.id in _PLAIN_TYPES
+            )
+        return isinstance(node, ast.Lambda)
+
+    def _method_call(self, function: ast.Attribute, arguments: list[ast.expr]) -> int:
+        kind = self._looked_at(function)
+        kinds = [self._kind(argument) for argument in arguments if not self._is_callable(argument)]
+        added = max(kinds, default=_DATA)
+        if (module := self._module(function.value)) is not None:
+            if function.attr in _CHANGING_FUNCTIONS and arguments:
+                self._change(arguments[0], *(kinds[1:2]))
+            return max(_result_of(module, function.attr), _LOCAL if added == _LOCAL else _DATA)
+        if function.attr in _MUTATORS and kind != _LOCAL:
+            self._change(function.value, added)
+        if kind == _LOCAL:
+            return _LOCAL if added == _LOCAL else _DATA
+        return min(max(kind, added), _THEIRS) if added < _LOCAL else _LOCAL
+
+
+def _items(kind: int) -> int:
+    """The kind of what an iterable of this kind holds."""
+    return {_ITERATOR: _DATA, _THEIR_ITERATOR: _THEIRS}.get(kind, kind)
+
+
+def _result_of(module: str, name: str) -> int:
+    """The kind of what a function of a module returns."""
+    if module == "itertools" or (module, name) == ("heapq", "merge") or name == "finditer":
+        return _ITERATOR
+    return _LOCAL if name in _LOCAL_RESULTS else _DATA
+
+
+def _named_in(node: ast.expr) -> Iterator[str]:
+    """Variables that the program gets to see when it is given this: not those of which a call takes a copy."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif not isinstance(node, ast.Call):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                yield from _named_in(child)
