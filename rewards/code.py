@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sandbox import Program, SandboxUnavailable, TestOutcome, Verdict
+from sandbox import UNTRUSTED, Program, SandboxUnavailable, TestOutcome, Verdict, weighed
 from sandbox.providers import open_sandbox
 
 logger = logging.getLogger(__name__)
@@ -96,6 +96,7 @@ def code_reward(
     enforce_same_language: bool = False,
     *,
     allow_trailing_text: bool = False,
+    untrusted: str = "accept",
     **kwargs: Any,
 ) -> list[float | None]:
     """Share of its tests that each completion's program passes, in [0, 1]; 0.0 where the format is below 1.0.
@@ -103,6 +104,8 @@ def code_reward(
     kwargs are the columns of the data set, one entry a completion: `test_cases` (lists of asserts, or such a list as
     JSON) and, optionally, `language`; other columns are ignored. Every test is judged by itself, in the sandbox of
     provider_type (local, e2b, morph), on `num_parallel` workers.
+    untrusted: how tests count that run in the program's own process, which could forge the outcome: accept, drop (no
+    score) or zero. Under TRL the metric code_reward/untrusted counts the completions with such tests.
     A failure of the sandbox itself is retried there, then is None: no score, never zero. It is counted in the log
     and, under TRL, as the metric code_reward/no_score.
     Raises ValueError before anything runs: a missing column, a row without tests, a language that is not Python, more
@@ -111,6 +114,8 @@ def code_reward(
     texts = [completion_text(completion) for completion in completions]
     tests = [_tests(row, cases) for row, cases in enumerate(_column(kwargs, "test_cases", len(texts)))]
     _check_languages(kwargs, len(texts), enforce_same_language)
+    if untrusted not in UNTRUSTED:
+        raise ValueError(f"untrusted is one of {', '.join(UNTRUSTED)}, got {untrusted!r}")
     if num_parallel < 1:
         raise ValueError(f"num_parallel is at least 1, got {num_parallel}")
     rewards: list[float | None] = [0.0] * len(texts)
@@ -119,13 +124,16 @@ def code_reward(
         source = extract_code(text) if code_format_score(text, "python", allow_trailing_text) == 1.0 else None
         if source is not None:
             programs[row] = Program(source=source, tests=tests[row])
+    unscored = marked = 0
     for row, verdict in zip(programs, _judge(list(programs.values()), num_parallel, provider_type), strict=True):
-        rewards[row] = None if verdict is None else verdict.pass_ratio
-    unscored = sum(reward is None for reward in rewards)
+        unscored += verdict is None or verdict.pass_ratio is None
+        marked += verdict is not None and not verdict.trusted_compare
+        rewards[row] = None if verdict is None else weighed(verdict, untrusted).pass_ratio
     if unscored:
         logger.warning("code_reward: %d of %d completions have no score: the sandbox failed", unscored, len(rewards))
     if "log_metric" in kwargs:
         kwargs["log_metric"]("code_reward/no_score", float(unscored))
+        kwargs["log_metric"]("code_reward/untrusted", float(marked))
     return rewards
 
 

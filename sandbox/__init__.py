@@ -8,10 +8,11 @@ Standard library only. docs/sandbox.md says what is covered and what is not.
 
 from sandbox.isolation import IsolationReport, SandboxUnavailable
 from sandbox.pool import PoolClosed, SandboxPool
-from sandbox.program import ERROR_TYPES, Program, TestOutcome, Verdict
+from sandbox.program import ERROR_TYPES, UNTRUSTED, Program, TestOutcome, Verdict, weighed
 
 __all__ = [
     "ERROR_TYPES",
+    "UNTRUSTED",
     "IsolationReport",
     "PoolClosed",
     "Program",
@@ -19,4 +20,5 @@ __all__ = [
     "SandboxUnavailable",
     "TestOutcome",
     "Verdict",
+    "weighed",
 ]

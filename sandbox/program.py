@@ -15,6 +15,8 @@ ERROR_TYPES = (
     "accepted",
 )
 """Classes of a verdict, worst first: a verdict has the worst class among its failing tests."""
+UNTRUSTED = ("accept", "drop", "zero")
+"""How outcomes of tests that ran in the program's own process may count: see weighed()."""
 _MAX_OUTPUT_CHARS = 64 << 10
 
 
@@ -123,6 +125,29 @@ class Verdict:
     """Whether all of the tests' outcomes are."""
     isolation: str = ""
     """The pool's min_isolation and the layers in force, as `standard:namespaces+root+uid+landlock+seccomp+rlimits`."""
+
+
+def weighed(verdict: Verdict, untrusted: str) -> Verdict:
+    """A verdict as its untrusted tests are to count: accept, as they came out; zero, as failed; drop, without a score.
+
+    The texts of the tests decide which are untrusted: all programs of a problem are treated alike. Raises ValueError.
+    """
+    if untrusted not in UNTRUSTED:
+        raise ValueError(f"untrusted is one of {', '.join(UNTRUSTED)}, not {untrusted!r}")
+    if untrusted == "accept" or verdict.trusted_compare or verdict.pass_ratio is None:
+        return verdict
+    if untrusted == "drop":
+        return dataclasses.replace(verdict, pass_ratio=None)
+    passed = sum(outcome.verdict == "accepted" and outcome.trusted for outcome in verdict.tests)
+    tests = tuple(
+        dataclasses.replace(outcome, verdict="wrong_answer", detail="not trusted")
+        if outcome.verdict == "accepted" and not outcome.trusted
+        else outcome
+        for outcome in verdict.tests
+    )
+    worst = min((outcome.verdict for outcome in tests), key=ERROR_TYPES.index)
+    error_type = "truncated" if verdict.error_type == "truncated" else worst
+    return dataclasses.replace(verdict, tests=tests, pass_ratio=passed / len(tests), error_type=error_type)
 
 
 def classify(outcomes: Sequence[TestOutcome], truncated: bool) -> tuple[float | None, str]:

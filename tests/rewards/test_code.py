@@ -107,8 +107,23 @@ def test_a_failure_of_the_sandbox_is_no_score_and_counted(caplog):
         log_metric=counted.__setitem__,
     )
     assert rewards == [None, 1.0, 0.0]
-    assert counted == {"code_reward/no_score": 1.0}
+    assert counted == {"code_reward/no_score": 1.0, "code_reward/untrusted": 0.0}
     assert "1 of 3 completions have no score" in caplog.text
+
+
+@pytest.mark.parametrize(("untrusted", "reward"), [("accept", 1.0), ("zero", 0.5), ("drop", None)])
+def test_tests_that_run_in_the_programs_process_count_as_the_caller_says(untrusted, reward):
+    completion = "```python\ndef f(): return 1\nclass A:\n    def v(self): return 1\n```\n"
+    counted = {}
+    rewards = code_reward(
+        [completion],
+        provider_type="local",
+        test_cases=[["assert A().v() == 1", "assert f() == 1"]],
+        untrusted=untrusted,
+        log_metric=counted.__setitem__,
+    )
+    assert rewards == [reward]
+    assert counted == {"code_reward/no_score": 0.0, "code_reward/untrusted": 1.0}
 
 
 def test_a_provider_without_machines_is_no_score_but_a_missing_isolation_is_an_error(monkeypatch, caplog):

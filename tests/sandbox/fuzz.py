@@ -1,5 +1,7 @@
 """Candidates that break the protocol at random: frames, replies and endings, drawn with a key."""
 
+# ruff: noqa: E501 - tables
+
 import json
 import random
 from typing import Any
