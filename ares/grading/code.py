@@ -16,7 +16,7 @@ from ares.config import CodeConfig
 from ares.data import program
 from ares.grading.grader import ID_COLUMNS
 from rewards.code import code_format_score, extract_code, no_code_verdict
-from sandbox import Program, Verdict
+from sandbox import Program, Verdict, weighed
 from sandbox.providers import open_sandbox
 
 
@@ -53,11 +53,13 @@ class CodeGrader:
             self._submit(row)
 
     def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """accuracy, format, pass_ratio, error_type, test_outcomes and exec_time (CPU seconds) of each row.
+        """accuracy, format, pass_ratio, error_type, test_outcomes, trusted and exec_time (CPU seconds) of each row.
 
-        A program that the sandbox failed to judge has no accuracy and no pass ratio (null), never zero.
+        A program that the sandbox failed to judge has no accuracy and no pass ratio (null), never zero. One with a test
+        that ran in its own process is not trusted.
         """
-        verdicts = [future.result() for future in [self._submit(row) for row in rows.to_dict("records")]]
+        found = [future.result() for future in [self._submit(row) for row in rows.to_dict("records")]]
+        verdicts = [weighed(verdict, self.config.untrusted) for verdict in found]
         ratio = pd.Series([verdict.pass_ratio for verdict in verdicts], dtype="Float64", index=rows.index)
         all_passed = (ratio == 1.0).astype("Float64")  # stays null where there is no ratio
         outcomes = [[test.verdict for test in verdict.tests] for verdict in verdicts]
@@ -67,6 +69,7 @@ class CodeGrader:
             pass_ratio=ratio,
             error_type=[verdict.error_type for verdict in verdicts],
             test_outcomes=pd.Series(outcomes, index=rows.index, dtype=object),
+            trusted=[verdict.trusted_compare for verdict in verdicts],
             exec_time=[verdict.exec_time for verdict in verdicts],
         )
 

@@ -24,13 +24,15 @@ def ending_shares(rows: pd.DataFrame) -> dict[str, float]:
 def code_metrics(rows: pd.DataFrame, kept_slots: list[int]) -> dict[str, float]:
     """`code/…` and `bucket/{easy,medium,hard}/code/…` of a step's rows.
 
-    rows: slot, accuracy, pass_ratio, error_type, truncated, tokens. A group's bucket is that of its mean accuracy. A
-    figure per solved problem is missing where none was solved.
+    rows: slot, accuracy, pass_ratio, error_type, truncated, tokens and, where known, trusted. A group's bucket is that
+    of its mean accuracy. A figure per solved problem is missing where none was solved. code/untrusted is the share of
+    programs with tests that ran in their own process.
     """
     scored = rows[rows["pass_ratio"].notna()]
+    untrusted = {"code/untrusted": float((~rows["trusted"].astype(bool)).mean())} if "trusted" in rows else {}
     if scored.empty:
-        return {}
-    metrics = {f"code/{name}": value for name, value in _figures(scored).items()}
+        return untrusted
+    metrics = untrusted | {f"code/{name}": value for name, value in _figures(scored).items()}
     groups = scored["accuracy"].astype(float).groupby(scored["slot"]).mean()
     codes = pd.Series(difficulty_codes(groups.to_numpy()), index=groups.index)
     for code, bucket in enumerate(BUCKETS):

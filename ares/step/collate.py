@@ -14,7 +14,9 @@ from torch import Tensor
 from algorithms.protocol import DataProto
 from rewards.math import answer_text
 
-OF_GRADERS = ("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "second_turn_credit")
+OF_GRADERS = (
+    *("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "trusted", "second_turn_credit"),
+)
 """Columns that not every sample has, and that are stored with those that do."""
 OF_WHOLE_ROWS = ("canvas", "mask_seeds")
 """Tensors of a masked-diffusion model whose width is not the response's."""

@@ -8,6 +8,7 @@ import pytest
 
 from ares.config.reward import CodeConfig
 from ares.grading.code import CodeGrader
+from ares.step.code_metrics import code_metrics
 from sandbox import TestOutcome as Outcome
 from sandbox import Verdict
 
@@ -57,6 +58,21 @@ def test_accuracy_can_be_the_pass_ratio() -> None:
     grader.start()
     assert grader.grade(rows("half", "right"))["accuracy"].tolist() == [0.5, 1.0]
     grader.close()
+
+
+@pytest.mark.parametrize(("untrusted", "ratio"), [("accept", 1.0), ("zero", 0.5), ("drop", None)])
+def test_tests_that_run_in_the_programs_process_count_as_the_config_says(untrusted: str, ratio: float | None) -> None:
+    body = "def double(x): return x + x\nclass Doubler:\n    def double(self, x): return x + x"
+    row = rows("right").assign(response=f"```python\n{body}\n```\n")
+    row["test_cases"] = [["assert double(1) == 2", "assert Doubler().double(1) == 2"]]
+    grader = CodeGrader(CodeConfig.model_validate({"workers": 1, "untrusted": untrusted}))
+    found = grader.grade(row)
+    grader.close()
+    assert found["trusted"].tolist() == [False]
+    assert found["pass_ratio"].isna().tolist() == [ratio is None]
+    assert ratio is None or found["pass_ratio"].tolist() == [ratio]
+    metrics = code_metrics(found.assign(truncated=False, tokens=9), kept_slots=[0])
+    assert metrics["code/untrusted"] == 1.0
 
 
 def test_a_program_may_be_a_script_with_inputs(grader: CodeGrader) -> None:
