@@ -53,8 +53,8 @@ class CodeConfig(Strict):
     """MiB of address space of a program."""
     untrusted: Literal["accept", "drop", "zero"] = "accept"
     """How tests count that run in the program's own process, which could forge the outcome (docs/sandbox.md): as they
-    came out, not at all (such a problem has no score), or as failed. accept, because the test's text alone decides where
-    it runs, never the response, and any other would silently take all problems about classes out of the data."""
+    came out, not at all (such a problem has no score), or as failed. accept, because the text of a test alone decides
+    where it runs, never the response, and any other would silently take all problems about classes out of the data."""
     provider: Literal["local", "e2b", "morph"] = Field("local", json_schema_extra=NO_EFFECT)
     """Where programs run: on this machine (or the CPU nodes of the Ray cluster), or on rented machines."""
     workers: int | None = Field(None, ge=1, json_schema_extra=NO_EFFECT)
