@@ -30,14 +30,13 @@ from ares.config.profiles import load
 from ares.engines.engine import Request, SamplingSettings
 from ares.learner.learner import UpdateResult
 from ares.runs.run import Run
-from ares.step.collate import to_batch
+from ares.step import graded, keep_groups, rewarded, token_batch
 from ares.step.shape import shape
 from ares.step.state import RunState
 from ares.store.store import RunStore
 from ares.workers.actors import EngineActor, LearnerActor
 from flows.servers.local_server import local_api
 from flows.train import ares_train, prepare
-from tasks.training import keep_groups
 
 SETTINGS = ["bootstrap.max_prompts=48", "bootstrap.n=2", "validation.every=1000", "train.checkpoint_every=1000",
             "validation.max_prompts=8", "algorithm.filter.enabled=false"]  # fmt: skip
@@ -93,7 +92,9 @@ def bare(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
         rows = rows.merge(run.grader.grade(rows).drop(columns="id"), on=["slot", "sample"])
         accuracy = rows["accuracy"].to_numpy(dtype=float, na_value=np.nan)
         assert len(keep_groups(rows, config.algorithm.filter, accuracy)) == config.rollout.prompts
-        batch = ray.get(learner.bare_experience.remote(to_batch(rows, run.pad_id)))
+        rows = rewarded(rows, config, None)
+        sampled = graded(token_batch(rows, run.pad_id), rows)
+        batch = ray.get(learner.bare_experience.remote(sampled))
         shape(batch, state, config)
         ray.get(learner.bare_update.remote(batch))
         seconds.append(time.perf_counter() - started)

@@ -19,7 +19,7 @@ from algorithms.protocol import DataProto
 from ares.config.profiles import load
 from ares.learner.learner import Learner
 from ares.models.packing import RowSizes, micro_batches
-from ares.step.collate import to_batch
+from ares.step.collate import graded, token_batch
 from benchmarks.models import random_qwen
 
 REPEATS, GROUP = 3, 8
@@ -44,7 +44,7 @@ def batch(lengths: list[int], prompt: int = 24) -> DataProto:
         }
         for row, length in enumerate(lengths)
     )  # fmt: skip
-    found = to_batch(rows, 0)
+    found = graded(token_batch(rows, 0), rows)
     shape = found.tensor("responses").shape
     found.batch["advantages"] = torch.randn(shape, generator=torch.Generator().manual_seed(2))
     found.batch["importance_weights"] = torch.ones(shape)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.settings import PREFECT_API_URL
@@ -37,6 +36,7 @@ from ares.config import Override, differences
 from ares.errors import UserError
 from ares.runs import Run, read_config, run_status, runs_directory
 from ares.store import RunStore, StoreError
+from ares.workers import runs_that_fit
 
 STOP_SECONDS = 15.0
 """What a child is given to end by itself before it is killed."""
@@ -76,18 +76,9 @@ def prepare(
         _check_settings(child, RunStore(runs / child.name))
     for child in of_ablation[: len(found.variants)]:  # seeds read the same data and weights
         Run.check(child.config, child.name, runs)
-    return Plan(found, of_ablation, list(overrides or []), parallel or default_parallel(of_ablation))
-
-
-def default_parallel(of_ablation: list[Child]) -> int:
-    """How many children fit: cores over the threads one keeps busy; one where they would share this machine's GPU.
-
-    Learner and engine take turns, so a run keeps as many cores busy as the larger of the two.
-    """
-    if "RAY_ADDRESS" not in os.environ and torch.cuda.is_available():
-        return 1
-    threads = max(max(child.config.learner.threads, child.config.rollout.threads) for child in of_ablation)
-    return max(1, len(os.sched_getaffinity(0)) // threads)
+    return Plan(
+        found, of_ablation, list(overrides or []), parallel or runs_that_fit([child.config for child in of_ablation])
+    )
 
 
 class ChildrenFailed(UserError, RuntimeError):

@@ -7,11 +7,11 @@ what is evaluated and its estimates (ares/runs/evaluation.py).
 import asyncio
 from typing import Any
 
-import pandas as pd
 from prefect import flow
 
-from ares.runs import Evaluation, EvaluationRequest, summarise
+from ares.runs import Evaluation, EvaluationRequest, finish
 from tasks.sampling import Draw, Rows, rollout, score
+from tasks.training import Samples
 
 _prepared: dict[str, Evaluation] = {}
 """Evaluations the command line has opened and checked, for the flow that it starts next."""
@@ -33,21 +33,16 @@ async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
 
 async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
     """Sample and grade what is missing, write samples.parquet, problems.parquet and summary.json; the summary."""
-    store = evaluation.run.store
-    with store.lock():
+    with evaluation.run.store.lock():
         try:
             samples = await _samples(evaluation)
         finally:
             evaluation.run.close()
-        summary, problems = summarise(evaluation, samples)
-        store.write_rows("samples.parquet", samples)
-        store.write_rows("problems.parquet", problems)
-        store.write_json("summary.json", summary)
-    return summary
+        return finish(evaluation, samples.rollouts, samples.scores)
 
 
-async def _samples(evaluation: Evaluation) -> pd.DataFrame:
-    """Every sample with its score. Each shard is graded while the next one is generated."""
+async def _samples(evaluation: Evaluation) -> Samples:
+    """Every shard with its scores. Each is graded while the next one is generated."""
     request, size = evaluation.request, evaluation.config.rollout.shard_prompts
     ids = evaluation.run.train.frame["id"].tolist()
     sampled: list[Rows] = []
@@ -67,17 +62,5 @@ async def _samples(evaluation: Evaluation) -> pd.DataFrame:
         sampled.append(await rollout(evaluation, draw, label=f"{draw.shard}"))
         grading.append(asyncio.create_task(score(evaluation, draw, sampled[-1], label=f"{draw.shard}")))
         evaluation.progress(place + len(draw.ids), len(ids))
-    scores = [await task for task in grading]
-    return pd.concat(
-        [_joined(evaluation, rows, found) for rows, found in zip(sampled, scores, strict=True)], ignore_index=True
-    )
-
-
-def _joined(evaluation: Evaluation, sampled: Rows, scored: Rows) -> pd.DataFrame:
-    store = evaluation.run.store
-    rows = store.read_rows(sampled.rows)
-    rows = rows.assign(tokens=rows["token_ids"].map(len), truncated=rows["finish_reason"] == "length")
-    scores = store.read_rows(scored.rows).drop(columns="id")
-    engines = ["token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]  # the last two: diffusion only
-    whole = rows.drop(columns=engines, errors="ignore").merge(scores, on=["slot", "sample"], validate="one_to_one")
-    return whole.drop(columns="slot")
+    scores = [(await task).rows for task in grading]
+    return Samples(rollouts=[rows.rows for rows in sampled], scores=scores, slots=[])

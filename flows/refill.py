@@ -1,7 +1,7 @@
 """Sampling as part of a flow: shards rolled out while the ones before are graded, until a batch is full.
 
-Covered: what is generated beside what is graded, the refill of filtered batches, the metrics of everything drawn. Not
-covered: a shard's work (tasks/sampling.py), the rest of a step (flows/train.py).
+Covered: what is generated beside what is graded. Not covered: a shard's work (tasks/sampling.py), how much is drawn and
+which groups are chosen (ares/step/refill.py), the rest of a step (flows/train.py).
 """
 
 import asyncio
@@ -11,93 +11,39 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from ares.errors import UserError
 from ares.runs import Step
-from ares.step import (
-    SECOND_TURN_SLOT,
-    RunState,
-    code_metrics,
-    is_second_turn,
-    outcome_parts,
-    second_turn_metrics,
-    seconds_per_solved,
-)
+from ares.step import Refill, RunState
 from ares.store import Ref
-from tasks.sampling import Draw, Rows, begin, exec_times, rollout, score
-from tasks.training import Batch, Samples, experience, joined_rows, keep_groups
-
-
-class FilterExhausted(UserError, RuntimeError):
-    """Online filtering found no full batch within algorithm.filter.max_tries rollouts."""
+from tasks.sampling import Draw, Rows, begin, program_seconds, rollout, score
+from tasks.training import Batch, Samples, choose, experience
 
 
 async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, Any], dict[str, float]]:
-    """Draw prompts until rollout.prompts groups are worth training on.
+    """Draw prompts until rollout.prompts groups are worth training on. Raises FilterExhausted.
 
-    Returns them, what the learner found of them, the state with cursor and counters moved on, and figures.
+    Returns them, what the learner found of them, the state with cursor and counters moved on, and metrics.
     """
     run, config = step.run, step.config
     state = run.restored(run.state.state_dict())
-    wanted, filtering = config.rollout.prompts, config.algorithm.filter
+    refill = Refill(step.number, config)
     samples = Samples(rollouts=[], scores=[], slots=[])
     # Programs take a while to judge: the learner looks at all of them meanwhile, those that filtering drops too.
-    ahead = config.reward.kind == "code" or not filtering.enabled
+    ahead = config.reward.kind == "code" or not config.algorithm.filter.enabled
     found: list[Batch] = []
-    drawn = kept = useful = scored = shards = 0
-    correct = 0.0
-    everything: list[pd.DataFrame] = []
-    for attempt in range(1, filtering.max_tries + 1):
-        missing = wanted - kept
-        keep_rate = max(kept / drawn, 0.125) if drawn else 1.0
-        ask = min(wanted, math.ceil(missing / keep_rate))
-        ids = run.next_prompts(state, ask)
+    while not refill.is_full:
+        ids = run.next_prompts(state, refill.ask())
         beside = partial(_experience, step, found) if ahead else None
-        version = step.sampled_version
-        part = await sample(step, "rollout", ids, version, config.rollout.n, shards, drawn, beside=beside)
-        shards += math.ceil(len(ids) / config.rollout.shard_prompts)
-        rows = joined_rows(step, part, "rollout")
-        rewards = sum(outcome_parts(rows, config, run.state.tests).values())
-        good = keep_groups(rows, filtering, np.asarray(rewards))
-        everything.append(rows)
+        version, n = step.sampled_version, config.rollout.n
+        part = await sample(step, "rollout", ids, version, n, refill.shards, refill.drawn, beside=beside)
+        choose(step, part, refill, state)
         samples.rollouts += part.rollouts
         samples.scores += part.scores
-        first_turn = [slot for slot in good if slot < SECOND_TURN_SLOT]
-        chosen = set(first_turn[:missing])
-        samples.slots += [slot for slot in good if slot % SECOND_TURN_SLOT in chosen]
-        drawn += len(ids)
-        kept += len(chosen)
-        state.absorb_sampled(rows, good)
-        accuracy = rows.loc[~is_second_turn(rows), "accuracy"]
-        correct += float(accuracy.fillna(0.0).astype(float).sum())
-        scored += int(accuracy.notna().sum())
-        useful += len(first_turn)
-        if kept == wanted:
-            metrics = {
-                "reward/sampled_accuracy": correct / max(scored, 1),
-                "filter/kept_share": useful / drawn,
-                "filter/rollouts": float(attempt),
-                "filter/drawn_prompts": float(drawn),
-            }
-            if config.reward.kind == "code":
-                drawn_rows = pd.concat(everything, ignore_index=True)
-                metrics |= code_metrics(drawn_rows[~is_second_turn(drawn_rows)], samples.slots)
-                times = exec_times(step, shards)
-                step.timings |= seconds_per_solved(drawn_rows, times) if times is not None else {}
-                if config.rollout.second_turn.enabled:
-                    metrics |= second_turn_metrics(drawn_rows, config.rollout.second_turn.children)
-            if not ahead:
-                found.append(await experience(step, samples.rollouts, samples.slots, "experience"))
-            return samples, found, state.state_dict(), metrics
-    by_accuracy = f"an accuracy between {filtering.low} and {filtering.high}"
-    worth = "rewards that differ" if filtering.key == "reward" else by_accuracy
-    raise FilterExhausted(
-        f"step {step.number}: after {filtering.max_tries} rollouts ({drawn} prompts) only {kept} of {wanted} groups "
-        f"had {worth}. The data is too easy or too hard for this "
-        "policy: change the data, raise rollout.n, or set algorithm.filter.enabled=false."
-    )
+    samples.slots = refill.slots
+    if config.reward.kind == "code":
+        step.timings |= program_seconds(step, refill)
+    if not ahead:
+        found.append(await experience(step, samples.rollouts, samples.slots, "experience"))
+    return samples, found, state.state_dict(), refill.metrics()
 
 
 async def sample_ahead(step: Step, state: RunState) -> None:

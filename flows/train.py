@@ -16,7 +16,8 @@ from prefect import flow, runtime
 from ares.config import ConfigError, load, override
 from ares.reports import Display, Tracking
 from ares.runs import Run, Step, read_config, runs_directory
-from ares.store import Commit, Ref, RunStore
+from ares.step import finished_state, with_evaluation
+from ares.store import Ref, RunStore
 from flows.artifacts import RunArtifacts
 from flows.child_run import conducted
 from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run_title
@@ -29,11 +30,9 @@ from tasks.training import (
     checkpoint,
     evaluate,
     experience,
-    finished_state,
     shape_batch,
     summarise_bootstrap,
     update,
-    with_evaluation,
 )
 
 RUN: ContextVar[Run] = ContextVar("run")
@@ -159,10 +158,10 @@ async def bootstrap() -> None:
     samples = await sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n, beside=beside)
     shaped = await summarise_bootstrap(step, samples, found)
     evaluated = await _evaluation(step)
-    state = with_evaluation(step.run.store.read_json(shaped.state), evaluated, 0)
+    state = _with_evaluation(step.run.store.read_json(shaped.state), evaluated)
     metrics = shaped.metrics | (evaluated.metrics if evaluated else {})
     artifacts = {"samples": shaped.samples} | ({"evaluation": evaluated.rows} if evaluated else {})
-    _commit(step, artifacts, state, metrics)
+    step.commit(artifacts, state, metrics)
 
 
 async def train_step(number: int) -> None:
@@ -190,7 +189,9 @@ async def train_step(number: int) -> None:
     if number % config.train.checkpoint_every == 0 or number == config.train.steps:
         artifacts["checkpoint"] = (await checkpoint(step)).checkpoint
     metrics = sampled_metrics | shaped.metrics | updated.metrics | (evaluated.metrics if evaluated else {})
-    _commit(step, artifacts, finished_state(after_shaping, updated, evaluated, number), metrics)
+    skipped = int(updated.metrics["actor/skipped_updates"])
+    state = finished_state(after_shaping, number, updated.beta, skipped)
+    step.commit(artifacts, _with_evaluation(state, evaluated), metrics)
     following = run.step(number + 1)
     if number < config.train.steps and not following.is_stale:
         begin_sampling(following)
@@ -221,29 +222,5 @@ async def _evaluation(step: Step) -> Evaluated | None:
     return await evaluate(step, samples)
 
 
-def _commit(step: Step, artifacts: dict[str, Ref], state: dict[str, Any], metrics: dict[str, float]) -> None:
-    """Finish the step: from here on it is never done again."""
-    run = step.run
-    total = time.perf_counter() - step.started
-    counters = run.restored(state).counters
-    before = run.state.counters
-    timings = step.timings | {
-        "timing_s/step": total,
-        "perf/throughput": (counters.tokens - before.tokens) / max(total, 1e-9),
-        "perf/total_num_tokens": float(counters.tokens - before.tokens),
-    }
-    if "timing_s/scoring_wait" in timings:
-        timings["perf/scoring_wait_share"] = timings["timing_s/scoring_wait"] / max(total, 1e-9)
-    run.grader.forget()
-    commit = Commit(
-        step=step.number,
-        parent=run.commit.digest() if run.commit else None,
-        artifacts=artifacts,
-        state=state,
-        metrics=metrics,
-        timings=timings,
-        timestamp=time.time_ns() // 1_000_000,
-    )
-    run.store.write_commit(commit)
-    run.advance(commit)
-    run.store.prune_checkpoints(commit, run.config.train.keep_checkpoints)
+def _with_evaluation(state: dict[str, Any], evaluated: Evaluated | None) -> dict[str, Any]:
+    return state if evaluated is None else with_evaluation(state, evaluated.accuracy, evaluated.mean_length)

@@ -1,21 +1,20 @@
-"""Phases that sample and grade: rollout and score, one shard at a time."""
+"""Phases that sample and grade: rollout and score, one shard at a time.
+
+Not covered: what an engine is asked (ares/step/requests.py), which shards (flows/refill.py).
+"""
 
 import asyncio
-from collections.abc import Iterator
 from functools import partial
 
 import pandas as pd
 from pydantic import BaseModel
 
-from algorithms.keys import derive_seed
-from ares.engines import Request, SamplingSettings
 from ares.grading import ID_COLUMNS, RewardError
 from ares.runs import Step, exec_times_name, read_exec_times
-from ares.step import GREEDY, second_turns
+from ares.step import PROMPT, Refill, engine_calls, requested_rows, second_turn_rows
 from ares.store import Ref
 from tasks.phase import phase
 
-PROMPT = ["prompt", "prompt_token_ids"]
 ANSWER = ["response", "token_ids", "log_probs", "finish_reason"]
 
 
@@ -47,9 +46,9 @@ class Rows(BaseModel):
 @phase("rollout")
 async def rollout(step: Step, draw: Draw) -> Rows:
     """Sample `draw.n` responses to each problem; rows are sorted by slot and sample."""
-    rows = continued(step, draw, draw.continues) if draw.continues else requested(step, draw)
+    rows = requested(step, draw)
     parts = []
-    for part, requests, how in _asked(step, draw, rows):
+    for part, requests, how in engine_calls(rows, draw.temperature, step.config.rollout):
         finished = partial(_anticipate, step, draw.purpose, part.reset_index(drop=True))
         answers = await step.run.cluster.generate(draw.version, requests, how, finished)
         kept = [*ID_COLUMNS, *(PROMPT if draw.continues else [])]  # a problem's own prompt is in the data set
@@ -63,21 +62,8 @@ async def rollout(step: Step, draw: Draw) -> Rows:
 
 def begin(step: Step, draw: Draw) -> None:
     """Have the engine start on a draw that is its next, before the phase that asks for it."""
-    _, requests, how = next(_asked(step, draw, requested(step, draw)))
+    _, requests, how = next(engine_calls(requested(step, draw), draw.temperature, step.config.rollout))
     step.run.cluster.begin(draw.version, requests, how)
-
-
-def _asked(
-    step: Step, draw: Draw, rows: pd.DataFrame
-) -> Iterator[tuple[pd.DataFrame, list[Request], SamplingSettings]]:
-    """What the engine is asked, call by call: rows, their requests and how they are sampled."""
-    config = step.config.rollout
-    for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
-        media = part["media_references"] if "media_references" in part else [()] * len(part)
-        asked = zip(part["prompt_token_ids"], part["seed"], media, strict=True)
-        requests = [Request(prompt, seed, tuple(shown)) for prompt, seed, shown in asked]
-        temperature, top_p = (draw.temperature, config.top_p) if sampled else (0.0, 1.0)
-        yield part, requests, SamplingSettings(temperature, top_p, config.max_response_length)
 
 
 def _anticipate(step: Step, purpose: str, asked: pd.DataFrame, answers: pd.DataFrame) -> None:
@@ -87,40 +73,16 @@ def _anticipate(step: Step, purpose: str, asked: pd.DataFrame, answers: pd.DataF
 
 
 def requested(step: Step, draw: Draw) -> pd.DataFrame:
-    """One row per response to sample: id, slot, sample, prompt_token_ids, the key of its draws, what it shows."""
-    problems = step.run.problems(draw.purpose).rows(draw.ids)
-    samples = ([GREEDY] if draw.greedy else []) + list(range(draw.n))
+    """One row per response to sample, second turns too: id, slot, sample, prompt_token_ids, the seed of its draws."""
     # Validation draws the same noise every time, so that two evaluations differ by the policy alone.
     moment = "held-out" if draw.purpose == "validation" else step.number
-    seed = step.config.train.seed
-    media = problems["media_references"] if "media_references" in problems else [()] * len(problems)
-    return pd.DataFrame(
-        {
-            "id": name,
-            "slot": draw.first_slot + place,
-            "sample": sample,
-            "prompt_token_ids": prompt,
-            "seed": derive_seed(seed, draw.purpose, moment, draw.first_slot + place, name, sample),
-            "media_references": tuple(shown),
-        }
-        for place, (name, prompt, shown) in enumerate(
-            zip(problems["id"], problems["prompt_token_ids"], media, strict=True)
-        )
-        for sample in samples
-    )
-
-
-def continued(step: Step, draw: Draw, first: tuple[Ref, Ref]) -> pd.DataFrame:
-    """One row per second turn: as `requested`, with its own prompt."""
-    rollouts, scores = (step.run.store.read_rows(ref) for ref in first)
-    rows = rollouts.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
-    problems = step.run.problems(draw.purpose).rows(rows["id"].tolist())
-    found = second_turns(rows, problems, step.run.tokenizer, step.config.rollout.second_turn)
-    if found.empty:
-        return found.reindex(columns=[*ID_COLUMNS, *PROMPT, "seed"])
-    seed = step.config.train.seed
-    keys = zip(found["slot"], found["id"], found["sample"], strict=True)
-    return found.assign(seed=[derive_seed(seed, draw.purpose, step.number, *key) for key in keys])
+    key = (step.config.train.seed, draw.purpose, moment)
+    problems = step.run.problems(draw.purpose)
+    if draw.continues is None:
+        return requested_rows(problems.rows(draw.ids), draw.first_slot, draw.n, draw.greedy, key)
+    rows, scores = (step.run.store.read_rows(ref) for ref in draw.continues)
+    of_rows, settings = problems.rows(rows["id"].tolist()), step.config.rollout.second_turn
+    return second_turn_rows(rows, scores, of_rows, step.run.tokenizer, settings, key)
 
 
 @phase("score", retries=2)
@@ -151,3 +113,9 @@ def exec_times(step: Step, shards: int) -> pd.DataFrame | None:
     paths = [step.path(exec_times_name(purpose, shard)) for purpose in purposes for shard in range(shards)]
     found = [times for path in paths if (times := read_exec_times(step.run.store, path)) is not None]
     return pd.concat(found, ignore_index=True) if len(found) == len(paths) else None
+
+
+def program_seconds(step: Step, refill: Refill) -> dict[str, float]:
+    """`perf/seconds_per_solved` of all programs that a step's refill has drawn; nothing when a file of them is gone."""
+    times = exec_times(step, refill.shards)
+    return {} if times is None else refill.seconds_per_solved(times)

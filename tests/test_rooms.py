@@ -20,6 +20,8 @@ BELOW = {
 
 OUTSIDE = {"tests", "benchmarks"}
 ORCHESTRATION = {"prefect", "ray", "vllm", "mlflow"}
+ARRAYS = {"torch", "numpy", "pandas"}
+"""What flows/ holds none of: its place is beneath the tasks."""
 PURE = ["algorithms", "rewards", "ares/learner", "ares/models"]
 PACKAGES = [
     "config", "store", "data", "models", "engines", "learner", "workers", "grading", "step", "runs", "reports",
@@ -94,6 +96,17 @@ def test_the_mathematics_and_the_learner_import_no_orchestration_directly_or_thr
         for file in sorted(reached(start))
         for name, line in imports(file)
         if name in ORCHESTRATION
+    ]
+    assert wrong == []
+
+
+def test_flows_hold_no_tensors_and_no_data_frames() -> None:
+    wrong = [
+        f"{path.relative_to(REPOSITORY)}:{line} imports {name}"
+        for path in FILES
+        if path.is_relative_to(REPOSITORY / "flows")
+        for name, line in imports(path)
+        if name in ARRAYS
     ]
     assert wrong == []
 

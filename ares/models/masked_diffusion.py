@@ -89,7 +89,7 @@ class MaskedLanguageModel:
         """New fields: mask_seeds [B, I]; old and reference log-probs under each iteration's masks [B, I, L] and their
         means over iterations [B, L], which controllers see; entropies, where the engine brought none.
 
-        batch: as to_batch leaves it; seeds: [B, I] (mask_seeds).
+        batch: as token_batch leaves it; seeds: [B, I] (mask_seeds).
         """
         rows, iterations = seeds.shape
         length = batch.tensor("responses").shape[1]

@@ -5,7 +5,7 @@ Not covered: the order of a run's work (flows/).
 
 from ares.runs.difference import first_difference, settings_difference
 from ares.runs.doctor import findings
-from ares.runs.evaluation import Evaluation, EvaluationRequest, summarise
+from ares.runs.evaluation import Evaluation, EvaluationRequest, finish
 from ares.runs.exec_times import exec_times_name, read_exec_times
 from ares.runs.export import export
 from ares.runs.lineage import fork, prune
@@ -20,6 +20,7 @@ __all__ = [
     "exec_times_name",
     "export",
     "findings",
+    "finish",
     "first_difference",
     "fork",
     "prune",
@@ -28,5 +29,4 @@ __all__ = [
     "run_status",
     "runs_directory",
     "settings_difference",
-    "summarise",
 ]

@@ -30,11 +30,14 @@ from ares.grading import check_answers
 from ares.models import check_architecture
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.run import Run, Step, identity_of, read_config, runs_directory
-from ares.store import RunStore, StoreError
+from ares.step import with_scores
+from ares.store import Ref, RunStore, StoreError
 from ares.workers import Cluster, check_engine
 
 DEFAULT_K = (1, 4, 8)
 CONFIDENCE = 0.95
+OF_ENGINES = ["token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]
+"""Columns of samples that are not kept."""
 OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts")
 """Settings that may differ from those a run was trained with: the rest decides its weights."""
 
@@ -131,6 +134,21 @@ class Evaluation(Step):
     def path(self, name: str) -> str:
         """Path of an artifact, relative to the evaluation's folder."""
         return name
+
+
+def finish(evaluation: Evaluation, rollouts: list[Ref], scores: list[Ref]) -> dict[str, Any]:
+    """Write samples.parquet, problems.parquet and summary.json from the shards and their scores; the summary."""
+    store = evaluation.run.store
+    shards = [
+        with_scores(store.read_rows(sampled), store.read_rows(scored))
+        for sampled, scored in zip(rollouts, scores, strict=True)
+    ]
+    samples = pd.concat(shards, ignore_index=True).drop(columns=[*OF_ENGINES, "slot"], errors="ignore")
+    summary, problems = summarise(evaluation, samples)
+    store.write_rows("samples.parquet", samples)
+    store.write_rows("problems.parquet", problems)
+    store.write_json("summary.json", summary)
+    return summary
 
 
 def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, Any], pd.DataFrame]:

@@ -23,7 +23,7 @@ from ares.grading import check_answers, load_grader
 from ares.models import check_architecture
 from ares.runs.digests import check_same, completed, digests_of
 from ares.step import RunState
-from ares.store import Commit, DamagedArtifact, Fork, RunStore, StoreError, path_of
+from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, path_of
 from ares.workers import Cluster, check_engine, check_gpus
 
 logger = logging.getLogger(__name__)
@@ -216,6 +216,33 @@ class Step:
         """Identity of a phase's result: the same run, settings, data, step and inputs give the same key."""
         parts = (self.identity(phase), str(self.number), phase, inputs)
         return f"{self.number:06d}-{phase}-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24]}"
+
+    def commit(self, artifacts: dict[str, Ref], state: dict[str, Any], metrics: dict[str, float]) -> None:
+        """Finish the step: from here on it is never done again, and its run is at the state after it."""
+        run = self.run
+        total = time.perf_counter() - self.started
+        counters = run.restored(state).counters
+        before = run.state.counters
+        timings = self.timings | {
+            "timing_s/step": total,
+            "perf/throughput": (counters.tokens - before.tokens) / max(total, 1e-9),
+            "perf/total_num_tokens": float(counters.tokens - before.tokens),
+        }
+        if "timing_s/scoring_wait" in timings:
+            timings["perf/scoring_wait_share"] = timings["timing_s/scoring_wait"] / max(total, 1e-9)
+        run.grader.forget()
+        commit = Commit(
+            step=self.number,
+            parent=run.commit.digest() if run.commit else None,
+            artifacts=artifacts,
+            state=state,
+            metrics=metrics,
+            timings=timings,
+            timestamp=time.time_ns() // 1_000_000,
+        )
+        run.store.write_commit(commit)
+        run.advance(commit)
+        run.store.prune_checkpoints(commit, run.config.train.keep_checkpoints)
 
 
 def identity_of(config: Config, digests: dict[str, Any]) -> str:

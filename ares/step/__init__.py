@@ -1,38 +1,45 @@
 """What happens to a batch between rollout and update, and the state that moves on with it.
 
-Covered: collating rows, rewards, shaping, metrics, second turns, the run state. Not covered: when (flows/), what is
-stored where (tasks/).
+Covered: what an engine is asked, joining and collating rows, rewards, refill, shaping, metrics, second turns, the run
+state. Not covered: when (flows/), what is stored where (tasks/).
 """
 
-from ares.step.code_metrics import code_metrics, ending_shares, seconds_per_solved
+from ares.step.bootstrap import bootstrapped
 from ares.step.collate import as_sampled, gathered, graded, readable_rows, token_batch
-from ares.step.rewards import observe_tests, outcome_parts
-from ares.step.second_turn import second_turn_metrics, second_turns, with_credit
-from ares.step.shape import entropy_statistics, mark_hwe, shape
-from ares.step.slots import GREEDY, SECOND_TURN_SLOT, is_second_turn
-from ares.step.state import Counters, Evaluation, RunState
+from ares.step.metrics import evaluation_metrics, evaluation_table
+from ares.step.refill import FilterExhausted, Refill, keep_groups
+from ares.step.requests import PROMPT, engine_calls, requested_rows, second_turn_rows
+from ares.step.rewards import PART, rewarded
+from ares.step.rows import in_training_order, joined_rows, sampled_rows, with_scores
+from ares.step.shape import shape
+from ares.step.slots import GREEDY
+from ares.step.state import RunState, finished_state, with_evaluation
 
 __all__ = [
     "GREEDY",
-    "SECOND_TURN_SLOT",
-    "Counters",
-    "Evaluation",
+    "PART",
+    "PROMPT",
+    "FilterExhausted",
+    "Refill",
     "RunState",
     "as_sampled",
-    "code_metrics",
-    "ending_shares",
-    "entropy_statistics",
+    "bootstrapped",
+    "engine_calls",
+    "evaluation_metrics",
+    "evaluation_table",
+    "finished_state",
     "gathered",
     "graded",
-    "is_second_turn",
-    "mark_hwe",
-    "observe_tests",
-    "outcome_parts",
+    "in_training_order",
+    "joined_rows",
+    "keep_groups",
     "readable_rows",
-    "second_turn_metrics",
-    "second_turns",
-    "seconds_per_solved",
+    "requested_rows",
+    "rewarded",
+    "sampled_rows",
+    "second_turn_rows",
     "shape",
     "token_batch",
-    "with_credit",
+    "with_evaluation",
+    "with_scores",
 ]

@@ -12,19 +12,13 @@ import torch
 from torch import Tensor
 
 from algorithms.protocol import DataProto
+from ares.step.rewards import PART
 from rewards.math import answer_text
 
-OF_GRADERS = (
-    *("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "trusted", "second_turn_credit"),
-)
+OF_GRADERS = ("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "trusted")
 """Columns that not every sample has, and that are stored with those that do."""
 OF_WHOLE_ROWS = ("canvas", "mask_seeds")
 """Tensors of a masked-diffusion model whose width is not the response's."""
-
-
-def to_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
-    """Graded rows (prompt_token_ids, token_ids, log_probs, accuracy, …) as a batch."""
-    return graded(token_batch(rows, pad_id), rows)
 
 
 def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
@@ -59,7 +53,7 @@ def as_sampled(batch: DataProto) -> DataProto:
 
 
 def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
-    """A batch with what graders said of its rows, which are given in its order."""
+    """A batch with what graders said of its rows, which are given in its order, and the parts of their rewards."""
     batch.non_tensor_batch |= DataProto.from_dict(
         non_tensors={
             "global_id": rows["id"].tolist(),
@@ -68,6 +62,7 @@ def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
             "format": rows["format"].tolist(),
             "truncated": (rows["finish_reason"] == "length").tolist(),
             **{name: rows[name].tolist() for name in OF_GRADERS if name in rows},
+            **{str(name): rows[name].tolist() for name in rows if str(name).startswith(PART)},
         }
     ).non_tensor_batch
     batch.meta_info["global_token_num"] = batch.tensor("attention_mask").sum(1).tolist()

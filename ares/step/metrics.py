@@ -1,4 +1,4 @@
-"""Metrics of a shaped batch: rewards, lengths, advantages and entropy, over all rows and by bucket.
+"""Metrics of a shaped batch (rewards, lengths, advantages, entropy; over all rows and by bucket) and of an evaluation.
 
 Not covered: metrics of programs (ares/step/code_metrics.py) and of controllers, which report their own.
 """
@@ -9,8 +9,15 @@ import numpy as np
 import pandas as pd
 import torch
 
-from algorithms.difficulty import BUCKETS
+from algorithms.difficulty import BUCKETS, difficulty_codes
 from algorithms.protocol import DataProto
+from ares.step.code_metrics import ending_shares
+from ares.step.rows import scored_rows
+
+OF_EVALUATIONS = (
+    "id", "sample", "prompt", "media_references", "response", "accuracy", "finish_reason", "pass_ratio", "error_type",
+    "test_outcomes",
+)  # fmt: skip
 
 
 def batch_metrics(
@@ -47,6 +54,34 @@ def batch_metrics(
                 used = batch.tensor("kl_coefs")[rows][mask[rows].bool()]
                 metrics[f"bucket/{bucket}/kl_coef"] = float(used.mean())
     return metrics
+
+
+def evaluation_metrics(rows: pd.DataFrame) -> dict[str, float]:
+    """`val/…`: accuracy and length on the held-out problems, over all and by bucket of their own accuracy.
+
+    rows: held-out samples with scores. Lengths are of all of them, the rest of those that were graded. Raises
+    RewardError when none was.
+    """
+    scored = scored_rows(rows)
+    accuracy = scored["accuracy"].astype(float)
+    per_problem = accuracy.groupby(scored["id"]).agg(["mean", "max"])
+    codes = difficulty_codes(per_problem["mean"].to_numpy())
+    metrics = {
+        "val/accuracy": float(accuracy.mean()),
+        "val/pass_at_n": float(per_problem["max"].mean()),
+        "val/response_length": float(rows["tokens"].mean()),
+        "val/format": float(rows["format"].mean()),
+        "val/clip_ratio": float(rows["truncated"].mean()),
+    } | {f"val/{bucket}_share": float(np.mean(codes == code)) for code, bucket in enumerate(BUCKETS)}
+    if "pass_ratio" in rows:
+        metrics["val/pass_ratio"] = float(scored["pass_ratio"].astype(float).mean())
+        metrics |= {f"val/{name}": share for name, share in ending_shares(scored).items()}
+    return metrics
+
+
+def evaluation_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """What is kept of held-out samples."""
+    return rows[[name for name in OF_EVALUATIONS if name in rows]]
 
 
 def mean_accuracy(batch: DataProto, graded: np.ndarray) -> float:

@@ -1,17 +1,22 @@
 """What a graded response is worth before any shaping of entropy or length: its accuracy, or the reward of its program.
 
 Covered: accuracy for graders that say no more; for code the profile's design, format and late efficiency, and the test
-weights they need. Not covered: the designs themselves (rewards/shaping.py), AEPO and soft overlong
-(ares/step/shape.py).
+weights they need; what first turns gain by second ones; ReMax's baselines. All else reads the columns that are made
+here. Not covered: the designs themselves (rewards/shaping.py), AEPO and soft overlong (ares/step/shape.py).
 """
 
 import numpy as np
 import pandas as pd
 
 from ares.config import CodeConfig, Config
+from ares.step.second_turn import second_turn_credit
+from ares.step.slots import GREEDY
 from rewards.pass_rates import RunningPassRates
 from rewards.shaping import RUNTIME_ERRORS, CodeOutcomes, LateEfficiency, late_efficiency, shape_code_rewards
 from rewards.verpo import VerpoSettings, verpo_group_weights
+
+PART = "reward_"
+"""Prefix of the columns that hold the parts of a reward."""
 
 
 def running_pass_rates(config: Config) -> RunningPassRates | None:
@@ -29,12 +34,46 @@ def observe_tests(rates: RunningPassRates | None, rows: pd.DataFrame) -> None:
         rates.update(rows["id"].to_numpy(), outcomes.passed, outcomes.scored)
 
 
-def outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> dict[str, np.ndarray]:
-    """Parts of each row's reward, whose sum it is: [B] float64, NaN where there is none (unscored, or truncated).
+def rewarded(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> pd.DataFrame:
+    """Rows with the parts of their rewards, columns `reward_…` (NaN: none), whose sum is what a response is worth.
 
-    rows: accuracy; for code also id, slot, format, pass_ratio, error_type, test_outcomes, truncated, tokens and,
-    with second turns, second_turn_credit.
+    rows: whole groups, both turns of them, with slot, sample and accuracy; for code also id, format, pass_ratio,
+    error_type, test_outcomes, truncated and tokens. Greedy answers (ReMax) become the column `baseline` of their group.
     """
+    is_greedy = rows["sample"] == GREEDY
+    greedy, rows = rows[is_greedy], rows[~is_greedy]
+    if len(greedy):
+        worth = sum(_outcome_parts(greedy, config, rates).values())
+        baselines = pd.Series(worth, index=greedy["slot"], dtype="Float64")
+        rows = rows.assign(baseline=rows["slot"].map(baselines))
+    parts = _outcome_parts(rows, config, rates)
+    if config.rollout.second_turn.enabled:
+        parts["second_turn"] = second_turn_credit(rows, np.asarray(sum(parts.values())), config.rollout.second_turn)
+    return rows.assign(**{PART + name: values for name, values in parts.items()})
+
+
+def reward_parts(columns: pd.DataFrame | dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parts of rewards among the columns of rewarded rows, by their names: [B] float64, NaN where there is none.
+
+    Raises ValueError where there are none: the rows were not rewarded.
+    """
+    parts = {
+        str(name).removeprefix(PART): np.asarray(columns[name], dtype=float)
+        for name in columns
+        if str(name).startswith(PART)
+    }
+    if not parts:
+        raise ValueError(f"these rows have no parts of a reward, no column {PART}…")
+    return parts
+
+
+def total_reward(rows: pd.DataFrame) -> np.ndarray:
+    """What each rewarded row is worth: [B] float64, NaN where it has no reward."""
+    return np.asarray(sum(reward_parts(rows).values()))
+
+
+def _outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> dict[str, np.ndarray]:
+    """Parts of each row's own reward: [B] float64, NaN where there is none (unscored, or truncated)."""
     if config.reward.kind != "code":
         return {"accuracy": rows["accuracy"].to_numpy(dtype=float, na_value=np.nan)}
     code, overlong = config.reward.code, config.algorithm.overlong
@@ -46,8 +85,6 @@ def outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | 
     parts["code"] = code.weight * parts["code"]
     if code.format_weight:
         parts["format"] = np.where(outcomes.scored, code.format_weight * rows["format"].to_numpy(dtype=float), np.nan)
-    if "second_turn_credit" in rows:
-        parts["second_turn"] = np.where(outcomes.scored, rows["second_turn_credit"].to_numpy(dtype=float), np.nan)
     return parts
 
 

@@ -11,11 +11,9 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
-from ares.config import Config, ConfigError, SecondTurnConfig
-from ares.step.rewards import outcome_parts
+from ares.config import ConfigError, SecondTurnConfig
 from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
 from rewards.feedback import execution_feedback, first_turn_credit
-from rewards.pass_rates import RunningPassRates
 
 _MARK = "\x00"
 
@@ -55,17 +53,18 @@ def _may_go_on(rows: pd.DataFrame) -> np.ndarray:
     return failed.to_numpy() & (rows["finish_reason"] == "stop").to_numpy()
 
 
-def with_credit(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> pd.DataFrame:
-    """First and second turns with the column second_turn_credit: what a first turn gains by the second ones."""
-    settings = config.rollout.second_turn
-    rewards = np.asarray(sum(outcome_parts(rows, config, rates).values()))
+def second_turn_credit(rows: pd.DataFrame, rewards: np.ndarray, settings: SecondTurnConfig) -> np.ndarray:
+    """What each row gains by its second turns: [B] float64, 0 for second turns themselves, NaN where it has no reward.
+
+    rows: both turns (slot, sample); rewards: [B], of each turn alone.
+    """
     second = is_second_turn(rows).to_numpy()
     place = {key: row for row, key in enumerate(zip(rows["slot"], rows["sample"], strict=True)) if not second[row]}
     slots, samples = rows["slot"].to_numpy()[second] - SECOND_TURN_SLOT, rows["sample"].to_numpy()[second]
     parent = np.array([place[key] for key in zip(slots, samples // settings.children, strict=True)], dtype=np.int64)
     own = np.where(second, np.nan, rewards)
     gained = first_turn_credit(own, parent, rewards[second], settings.credit, settings.credit_share)
-    return rows.assign(second_turn_credit=gained)
+    return np.where(np.isnan(rewards), np.nan, gained)
 
 
 def second_turn_metrics(rows: pd.DataFrame, children: int) -> dict[str, float]:

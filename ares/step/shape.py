@@ -23,7 +23,7 @@ from algorithms.protocol import DataProto
 from ares.config import ESTIMATORS, Config
 from ares.step.collate import readable_rows
 from ares.step.metrics import batch_metrics, mean_accuracy
-from ares.step.rewards import observe_tests, outcome_parts
+from ares.step.rewards import PART, observe_tests, reward_parts
 from ares.step.slots import SECOND_TURN_SLOT
 from ares.step.state import RunState
 from rewards.aepo import entropy_score
@@ -57,8 +57,9 @@ def mark_hwe(batch: DataProto, threshold: float, config: Config, is_trigger: Ten
 def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor | None = None) -> dict[str, float]:
     """Everything between the experience and the update; moves `state` on and returns the metrics of the step.
 
-    batch: as the learner's `experience` left it. Writes rewards, advantages, returns, kl_coefs and importance weights
-    into it, and clears the response_mask of rows that must not be learnt from (unscored, or truncated and masked).
+    batch: rewarded rows (ares/step/rewards.py) as the learner's `experience` left them. Writes rewards, advantages,
+    returns, kl_coefs and importance weights into it, and clears the response_mask of rows that must not be learnt from
+    (unscored, or truncated and masked).
     """
     scored = np.array([value is not None for value in batch.non_tensor_batch["accuracy"]])
     truncated = np.array(batch.non_tensor_batch["truncated"], dtype=bool)
@@ -100,9 +101,9 @@ def _rewards(
     """Reward of each row (NaN: none) and its parts, which are stored: every reward can be explained."""
     accuracy = np.where(scored, batch.non_tensor_batch["accuracy"], 0.0).astype(float)
     lengths = batch.tensor("response_mask").sum(1).numpy()
-    rows = readable_rows(batch)
-    parts = outcome_parts(rows, config, state.tests)
-    observe_tests(state.tests, rows)
+    observe_tests(state.tests, readable_rows(batch))
+    columns = [name for name in batch.non_tensor_batch if name.startswith(PART)]
+    parts = reward_parts({name: batch.non_tensor_batch.pop(name) for name in columns})
     if config.algorithm.aepo.enabled:
         counts, targets, alphas, difficulty = batch.require(
             "high_entropy_token_num", "target_high_entropy_token_num", "alpha_entropy", "difficulty"
@@ -123,7 +124,7 @@ def _rewards(
     has_reward = ~np.isnan(rewards)
     for name, values in parts.items():
         if name != "accuracy":
-            batch.non_tensor_batch[f"reward_{name}"] = _where_scored(values, has_reward)
+            batch.non_tensor_batch[PART + name] = _where_scored(values, has_reward)
     batch.non_tensor_batch["reward"] = _where_scored(rewards, has_reward)
     return rewards, parts
 

@@ -154,3 +154,15 @@ class RunState:
         said = self.difficulty.metrics() | self.threshold.metrics() | self.kl.metrics()
         said |= self.beta.metrics() if self.beta is not None else {}
         return said | (self.tests.metrics() if self.tests is not None else {})
+
+
+def finished_state(shaped: dict[str, Any], step: int, beta: dict[str, Any] | None, skipped: int) -> dict[str, Any]:
+    """The state to commit after a step: what shaping left, with β and the optimiser steps skipped by the update."""
+    counters = shaped["counters"] | {"skipped_updates": shaped["counters"]["skipped_updates"] + skipped}
+    return shaped | {"step": step, "beta": beta, "counters": counters}
+
+
+def with_evaluation(state: dict[str, Any], accuracy: float, mean_length: float) -> dict[str, Any]:
+    """The state with the evaluation that followed its step."""
+    evaluation = Evaluation(state["step"], accuracy, mean_length)
+    return state | {"evaluations": [*state["evaluations"], vars(evaluation).copy()]}

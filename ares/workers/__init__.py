@@ -5,7 +5,7 @@ Not covered: what they compute (ares/learner, ares/engines).
 
 from ares.workers.cluster import ATTEMPTS, Cluster, WorkerError
 from ares.workers.connection import connect
-from ares.workers.placement import check_engine, check_gpus, demand, uses_gpus
+from ares.workers.placement import check_engine, check_gpus, demand, runs_that_fit, uses_gpus
 
 __all__ = [
     "ATTEMPTS",
@@ -15,5 +15,6 @@ __all__ = [
     "check_gpus",
     "connect",
     "demand",
+    "runs_that_fit",
     "uses_gpus",
 ]

@@ -6,10 +6,12 @@ GPUs only threads are counted. Nothing here has run on a GPU.
 
 import importlib.metadata
 import importlib.util
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import AutoConfig
 
 from ares.config import Config, ConfigError
@@ -116,3 +118,14 @@ def actor_options(config: Config, role: str, number: int, group: Any) -> dict[st
     gpus = 0.5 if colocated else bundles(config)[bundle]["GPU"]
     place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
     return {"num_cpus": threads, "num_gpus": gpus, "scheduling_strategy": place}
+
+
+def runs_that_fit(configs: list[Config]) -> int:
+    """How many runs fit side by side: cores over the threads one keeps busy; one where they would share a GPU.
+
+    Learner and engine take turns, so a run keeps as many cores busy as the larger of the two.
+    """
+    if "RAY_ADDRESS" not in os.environ and torch.cuda.is_available():
+        return 1
+    threads = max(max(config.learner.threads, config.rollout.threads) for config in configs)
+    return max(1, len(os.sched_getaffinity(0)) // threads)

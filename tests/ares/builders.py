@@ -16,7 +16,8 @@ from ares.config.run import Config
 from ares.engines.engine import Request
 from ares.engines.transformers import TransformersEngine
 from ares.learner.learner import Learner
-from ares.step.collate import to_batch
+from ares.step.collate import graded, token_batch
+from ares.step.rewards import rewarded
 from ares.step.shape import shape
 from ares.step.state import RunState
 
@@ -93,6 +94,11 @@ def rows(
                 }
             )
     return pd.DataFrame(table).assign(**columns)
+
+
+def to_batch(sampled: pd.DataFrame, pad_id: int) -> DataProto:
+    """Graded rows (prompt_token_ids, token_ids, log_probs, accuracy, …) as a batch; a reward is the accuracy."""
+    return graded(token_batch(sampled, pad_id), rewarded(sampled, config(), None))
 
 
 def experienced(learner: Learner, sampled: pd.DataFrame) -> DataProto:

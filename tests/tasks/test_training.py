@@ -3,39 +3,27 @@
 import asyncio
 import json
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from algorithms.protocol import DataProto
-from ares.config.algorithm import FilterConfig
 from ares.grading.grader import RewardError
 from ares.learner.learner import Learner
 from ares.runs.run import Run
 from ares.step.collate import token_batch
-from ares.step.slots import GREEDY
 from ares.step.state import RunState
-from ares.store.store import Ref
 from tasks.training import (
     Batch,
     EngineMismatch,
-    Evaluated,
     Samples,
-    Updated,
     check_mismatch,
     evaluate,
-    finished_state,
-    joined_rows,
-    keep_groups,
     shape_batch,
     summarise_bootstrap,
-    with_evaluation,
 )
 from tests.ares.builders import config, rows
-
-SOME = Ref(path="x", sha256="0", bytes=1)
 
 
 @pytest.fixture
@@ -65,96 +53,6 @@ def written(run: Run, purpose: str, groups: list[dict[int, float | None]], shard
         )
         samples.scores.append(run.store.write_rows(f"score-{shard}.parquet", scored))
     return samples
-
-
-# ---- joined_rows ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shards", [1, 2, 3])
-def test_rows_meet_their_scores_and_problems_in_the_order_of_slot_and_sample(run: Run, shards: int) -> None:
-    samples = written(run, "rollout", [{0: 1, 1: 0}, {0: 0, 1: None}, {0: 1, 1: 1}], shards)
-    found = joined_rows(run.step(1), samples, "rollout")
-    assert found["response"].tolist() == ["0/0", "0/1", "1/0", "1/1", "2/0", "2/1"]
-    assert [None if pd.isna(value) else value for value in found["accuracy"]] == [1, 0, 0, None, 1, 1]
-    problems = run.train.frame.set_index("id")
-    for row in found.to_dict("records"):
-        assert row["answer"] == problems["answer"][row["id"]]
-        assert row["prompt_token_ids"] == problems["prompt_token_ids"][row["id"]]
-    assert "baseline" not in found
-
-
-def test_only_the_chosen_slots_are_joined(run: Run) -> None:
-    samples = written(run, "rollout", [{0: 1, 1: 0}, {0: 0, 1: 0}, {0: 1, 1: 0}], shards=2)
-    samples.slots = [2, 0]
-    assert joined_rows(run.step(1), samples, "rollout")["response"].tolist() == ["0/0", "0/1", "2/0", "2/1"]
-
-
-def test_the_greedy_answer_becomes_its_groups_baseline_and_no_row_of_it(run: Run) -> None:
-    groups: list[dict[int, float | None]] = [
-        {GREEDY: 1, 0: 0, 1: 0},
-        {GREEDY: 0, 0: 1, 1: 1},
-        {GREEDY: None, 0: 1, 1: 0},
-    ]
-    found = joined_rows(run.step(1), written(run, "rollout", groups, shards=2), "rollout")
-    assert found["sample"].tolist() == [0, 1] * 3
-    # An ungraded greedy answer leaves its group without a baseline, and a group without one is not trained on.
-    assert found["baseline"].fillna(-1).tolist() == [1, 1, 0, 0, -1, -1]
-    assert not set(found["slot"][found["baseline"].isna()]) & set(kept(found, enabled=False))
-
-
-def test_a_sample_without_a_score_row_is_left_out_and_a_doubled_one_is_an_error(run: Run) -> None:
-    samples = written(run, "rollout", [{0: 1, 1: 0}])
-    samples.scores.append(samples.scores[0])
-    with pytest.raises(pd.errors.MergeError):
-        joined_rows(run.step(1), samples, "rollout")
-
-
-# ---- keep_groups ---------------------------------------------------------------------------------------------------
-
-
-def groups_of(*groups: list[float | None], greedy: float | None = None) -> pd.DataFrame:
-    table = [
-        {"slot": slot, "sample": sample, "accuracy": accuracy}
-        for slot, group in enumerate(groups)
-        for sample, accuracy in [*([(GREEDY, greedy)] if greedy is not None else []), *enumerate(group)]
-    ]
-    return pd.DataFrame(table).astype({"accuracy": "Float64"})
-
-
-def kept(rows: pd.DataFrame, rewards: list[float] | None = None, **settings: Any) -> list[int]:
-    """Slots that are kept when the reward is accuracy, or what is given."""
-    of_rows = rows["accuracy"].to_numpy(dtype=float, na_value=np.nan) if rewards is None else np.array(rewards)
-    return keep_groups(rows, FilterConfig(**settings), of_rows)
-
-
-GROUPS: tuple[list[float | None], ...] = (
-    [1, 1, 1, 1],
-    [1, 0, 1, 1],
-    [0, 0, 0, 0],
-    [0, 0, 0, 1],
-    [None, None, None, 1],
-    [None, None, 0, 1],
-    [None, None, 1, 1],
-    [None, None, None, None],
-)
-
-
-def test_groups_that_are_neither_all_right_nor_all_wrong_are_kept() -> None:
-    assert kept(groups_of(*GROUPS)) == [1, 3, 5]
-
-
-def test_without_filtering_every_group_with_two_scores_is_kept() -> None:
-    assert kept(groups_of(*GROUPS), enabled=False) == [0, 1, 2, 3, 5, 6]
-
-
-def test_the_bounds_are_exclusive() -> None:
-    assert kept(groups_of([0, 0, 0, 1], [0, 1], [1, 1, 1, 0]), low=0.25, high=0.75) == [1]
-
-
-def test_by_reward_a_group_is_kept_when_its_rewards_differ_though_no_answer_is_right() -> None:
-    rows = groups_of([0, 0], [0, 0], [1, 1], [0, 0])
-    rewards = [-1.0, -0.6, -0.3, -0.3, 1.0, 0.9, math.nan, 0.4]  # the last group has one row with a reward
-    assert kept(rows, rewards, key="reward") == [0, 2]
 
 
 # ---- shape ---------------------------------------------------------------------------------------------------------
@@ -269,24 +167,6 @@ def test_an_evaluation_in_which_nothing_was_graded_is_an_error_that_says_so(run:
     samples = written(run, "validation", [{0: None, 1: None}])
     with pytest.raises(RewardError, match="none of the 2 responses could be graded"):
         asyncio.run(evaluate.function(run.step(20), samples))
-
-
-# ---- the state that is committed -----------------------------------------------------------------------------------
-
-
-def test_the_committed_state_has_the_updates_beta_the_skipped_updates_and_the_evaluation(run: Run) -> None:
-    shaped = RunState.initial(run.config, 10).state_dict()
-    beta = {"betas": {}, "kl_ema": {}, "error_ema": {}, "updates": 3}
-    updated = Updated(metrics={"actor/skipped_updates": 2.0}, beta=beta)
-    evaluated = Evaluated(rows=SOME, accuracy=0.5, mean_length=7.0, metrics={})
-    before = json.dumps(shaped)
-    state = finished_state(finished_state(shaped, updated, None, 1), updated, evaluated, 2)
-    assert json.dumps(shaped) == before
-    assert (state["step"], state["beta"], state["counters"]["skipped_updates"]) == (2, beta, 4)
-    assert state["evaluations"] == [{"step": 2, "accuracy": 0.5, "mean_length": 7.0}]
-    assert with_evaluation(state, None, 3) == state
-    restored = RunState.restored(run.config, 10, with_evaluation(state, evaluated, 3))
-    assert [evaluation.step for evaluation in restored.evaluations] == [2, 3]
 
 
 def test_an_engine_that_samples_from_other_weights_stops_the_run_and_its_samples_are_drawn_again(run: Run) -> None:

@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 from algorithms.protocol import DataProto
 from ares.learner.kl_controllers import loss_controller
 from ares.learner.learner import Learner, UpdateResult
-from ares.step.collate import as_sampled, to_batch
+from ares.step.collate import as_sampled
 from ares.step.shape import shape
 from ares.step.state import RunState
-from tests.ares.builders import PAD, config, experienced, rows, shaped
+from tests.ares.builders import PAD, config, experienced, rows, shaped, to_batch
 
 ACCURACIES: list[list[float | None]] = [[1, 0, 0, 1], [0, 0, 1, 0]]
 LENGTHS = [[3, 8, 5, 6], [4, 7, 1, 6]]

@@ -8,10 +8,9 @@ import torch
 from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError
 from ares.learner.learner import Learner
-from ares.step.collate import to_batch
 from ares.step.shape import shape
 from ares.step.state import RunState
-from tests.ares.builders import rows
+from tests.ares.builders import rows, to_batch
 from tests.ares.masked_builders import config, tokenizer
 
 PLACES = 10

@@ -14,11 +14,10 @@ from ray.exceptions import RayActorError
 from algorithms.protocol import DataProto
 from ares.learner import checkpoints
 from ares.learner.learner import Learner
-from ares.step.collate import to_batch
 from ares.store.store import Ref, RunStore
 from ares.workers.actors import LearnerActor
 from ares.workers.groups import LearnerGroup
-from tests.ares.builders import PAD, config, rows, shaped
+from tests.ares.builders import PAD, config, rows, shaped, to_batch
 
 OVERRIDES = ["rollout.prompts=4", "learner.global_batch_prompts=2", "learner.micro_batch_tokens=60", "learner.lr=1e-3"]
 LENGTHS = [[1, 8, 3, 5], [4, 2, 8, 6], [7, 7, 1, 8], [2, 2, 3, 1]]

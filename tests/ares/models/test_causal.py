@@ -27,8 +27,7 @@ from ares.config.run import ModelConfig
 from ares.models.causal import Critic, LanguageModel, ModelError, keeps_rows_apart
 from ares.models.packed_attention import can_regroup
 from ares.models.packing import Layout
-from ares.step.collate import to_batch
-from tests.ares.builders import MODEL, PAD, rows
+from tests.ares.builders import MODEL, PAD, rows, to_batch
 
 CPU = torch.device("cpu")
 # Groups differ in prompt length, rows in response length; one row has a single token.

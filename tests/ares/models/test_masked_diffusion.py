@@ -14,8 +14,7 @@ from ares.engines.diffusion import DiffusionEngine
 from ares.engines.engine import SamplingSettings
 from ares.models.causal import ModelError
 from ares.models.masked_diffusion import MaskedLanguageModel, coupled_masks, mask_seeds
-from ares.step.collate import to_batch
-from tests.ares.builders import rows
+from tests.ares.builders import rows, to_batch
 from tests.ares.masked_builders import model_directory, remote_directory, tokenizer
 
 CPU = torch.device("cpu")

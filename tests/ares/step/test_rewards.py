@@ -8,7 +8,8 @@ import pytest
 
 from ares.config import Config, ConfigError
 from ares.step.code_metrics import code_metrics, ending_shares, seconds_per_solved
-from ares.step.rewards import observe_tests, outcome_parts, running_pass_rates
+from ares.step.rewards import observe_tests, reward_parts, rewarded, running_pass_rates, total_reward
+from rewards.pass_rates import RunningPassRates
 from tests.ares.builders import config
 
 ENDINGS = {
@@ -40,9 +41,12 @@ def code(*overrides: str) -> Config:
     return config("reward.kind=code", "algorithm.overlong.mask_truncated=true", *overrides)
 
 
+def parts_of(rows: pd.DataFrame, settings: Config, rates: RunningPassRates | None = None) -> dict[str, np.ndarray]:
+    return reward_parts(rewarded(rows, settings, rates))
+
+
 def worth(rows: pd.DataFrame, settings: Config) -> list[float]:
-    parts = outcome_parts(rows, settings, running_pass_rates(settings))
-    return np.asarray(sum(parts.values())).round(6).tolist()
+    return total_reward(rewarded(rows, settings, running_pass_rates(settings))).round(6).tolist()
 
 
 @pytest.mark.parametrize(
@@ -60,8 +64,8 @@ def test_the_design_decides_what_a_verdict_is_worth(design: str, expected: list[
 
 
 def test_math_is_worth_its_accuracy_and_nothing_where_there_is_none() -> None:
-    rows = pd.DataFrame({"accuracy": pd.array([1.0, None, 0.0], dtype="Float64")})
-    found = outcome_parts(rows, config(), None)["accuracy"]
+    rows = pd.DataFrame({"sample": [0, 1, 2], "accuracy": pd.array([1.0, None, 0.0], dtype="Float64")})
+    found = parts_of(rows, config())["accuracy"]
     assert found[[0, 2]].tolist() == [1.0, 0.0]
     assert np.isnan(found[1])
 
@@ -75,19 +79,19 @@ def test_truncated_and_unscored_programs_have_no_reward_unless_the_profile_lets_
 
 def test_format_weight_and_efficiency_are_parts_of_their_own() -> None:
     rows = judged("accepted", "syntax_error")
-    parts = outcome_parts(rows, code("reward.code.weight=2", "reward.code.format_weight=0.5"), None)
+    parts = parts_of(rows, code("reward.code.weight=2", "reward.code.format_weight=0.5"))
     assert {name: values.tolist() for name, values in parts.items()} == {"code": [2.0, -2.0], "format": [0.5, 0.25]}
     late = code("reward.code.efficiency=0.2", "rollout.max_response_length=20")
-    assert outcome_parts(rows, late, None)["efficiency"].round(6).tolist() == [-0.1, 0.0]  # 10 of 20 tokens
+    assert parts_of(rows, late)["efficiency"].round(6).tolist() == [-0.1, 0.0]  # 10 of 20 tokens
 
 
 def test_a_test_that_rarely_passes_weighs_more_once_it_was_seen_to() -> None:
     settings = code("reward.code.design=dense_weighted", "reward.code.test_alpha=2")
     rates = running_pass_rates(settings)
     rows = judged("wrong_answer", "accepted")
-    assert outcome_parts(rows, settings, rates)["code"][0] == pytest.approx(0.48)  # never seen: all tests alike
+    assert parts_of(rows, settings, rates)["code"][0] == pytest.approx(0.48)  # never seen: all tests alike
     observe_tests(rates, rows)
-    after = outcome_parts(rows, settings, rates)["code"]
+    after = parts_of(rows, settings, rates)["code"]
     assert after[0] < 0.48
     assert after[1] == 1.0
 

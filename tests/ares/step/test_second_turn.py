@@ -8,7 +8,8 @@ import pytest
 from transformers import PreTrainedTokenizerBase
 
 from ares.config import ConfigError, SecondTurnConfig
-from ares.step.second_turn import second_turn_metrics, second_turns, with_credit
+from ares.step.rewards import rewarded, total_reward
+from ares.step.second_turn import second_turn_metrics, second_turns
 from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
 from tests.ares.builders import config, tokenizer
 
@@ -104,8 +105,9 @@ def test_a_first_try_is_credited_with_its_own_second_tries() -> None:
             "pass_ratio": pd.array([float(ends == right) for ends in outcomes], dtype="Float64"),
         }
     )  # fmt: skip
-    found = with_credit(rows, settings, None)
-    assert found["second_turn_credit"].round(6).tolist() == [0, 1.3, 0, 0, 0, 0]
+    found = rewarded(rows, settings, None)
+    assert found["reward_second_turn"].round(6).tolist() == [0, 1.3, 0, 0, 0, 0]
+    assert total_reward(found).round(6).tolist() == [-0.3, 1, -0.3, -0.3, -0.3, 1]  # repaired: as if right at once
     assert is_second_turn(rows).tolist() == [False, False, True, True, True, True]
     assert second_turn_metrics(rows, children=2) == {
         "second_turn/samples": 4.0, "second_turn/solved": 0.25, "second_turn/tokens_share": 4 / 6,

@@ -8,11 +8,10 @@ import torch
 
 from algorithms.protocol import DataProto
 from ares.config.run import Config
-from ares.step.collate import to_batch
 from ares.step.shape import shape
 from ares.step.state import RunState
 from rewards.aepo import compute_score
-from tests.ares.builders import config, handmade, rows
+from tests.ares.builders import config, handmade, rows, to_batch
 
 # An easy (3 of 4), a medium (2 of 4) and a hard prompt (1 of 4).
 ACCURACIES: list[list[float | None]] = [[1, 1, 1, 0], [1, 0, 1, 0], [0, 0, 0, 1]]

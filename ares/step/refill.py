@@ -1,0 +1,129 @@
+"""Refill: how many prompts to draw next, which of the drawn groups are trained on, and the metrics of all of them.
+
+Covered: the groups worth training on, the keep rate, the end of tries. Pure: rows in, numbers out. Not covered: drawing
+and grading (flows/refill.py), shaping the batch (ares/step/shape.py).
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from algorithms.filtering import informative_rows, varied_rows
+from ares.config import Config, FilterConfig
+from ares.errors import UserError
+from ares.step.code_metrics import code_metrics, seconds_per_solved
+from ares.step.rewards import total_reward
+from ares.step.second_turn import second_turn_metrics
+from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
+
+LOWEST_KEEP_RATE = 0.125
+"""However few groups were kept, at most eight times as many prompts are asked for as groups are missing."""
+
+
+class FilterExhausted(UserError, RuntimeError):
+    """Online filtering found no full batch within algorithm.filter.max_tries rollouts."""
+
+
+class Refill:
+    """Groups of a step, rollout by rollout, until rollout.prompts of them are worth training on."""
+
+    def __init__(self, step: int, config: Config) -> None:
+        self.step = step
+        self.config = config
+        self.wanted = config.rollout.prompts
+        self.drawn = 0
+        """Prompts drawn so far: the next one's slot."""
+        self.shards = 0
+        """Shards of first turns so far."""
+        self.slots: list[int] = []
+        """Groups that are trained on, second turns among them."""
+        self._rollouts = self._asked = self._kept = self._useful = self._scored = 0
+        self._correct = 0.0
+        self._rows: list[pd.DataFrame] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the batch has all of its groups."""
+        return self._kept == self.wanted
+
+    def ask(self) -> int:
+        """How many prompts to draw next: by the share that was worth keeping so far, at most a whole batch.
+
+        Raises FilterExhausted after algorithm.filter.max_tries rollouts.
+        """
+        if self._rollouts == self.config.algorithm.filter.max_tries:
+            raise FilterExhausted(self._exhausted())
+        keep_rate = max(self._kept / self.drawn, LOWEST_KEEP_RATE) if self.drawn else 1.0
+        self._asked = min(self.wanted, math.ceil((self.wanted - self._kept) / keep_rate))
+        return self._asked
+
+    def take(self, rows: pd.DataFrame) -> list[int]:
+        """Choose among the groups of the prompts asked for; the slots of all that are worth training on.
+
+        rows: every sample of them, with rewards (ares/step/rewards.py). No more groups are chosen than are missing.
+        """
+        good = keep_groups(rows, self.config.algorithm.filter, total_reward(rows))
+        first_turn = [slot for slot in good if slot < SECOND_TURN_SLOT]
+        chosen = set(first_turn[: self.wanted - self._kept])
+        self.slots += [slot for slot in good if slot % SECOND_TURN_SLOT in chosen]
+        accuracy = rows.loc[~is_second_turn(rows), "accuracy"]
+        self._rollouts += 1
+        self.drawn += self._asked
+        self.shards += math.ceil(self._asked / self.config.rollout.shard_prompts)
+        self._kept += len(chosen)
+        self._useful += len(first_turn)
+        self._correct += float(accuracy.fillna(0.0).astype(float).sum())
+        self._scored += int(accuracy.notna().sum())
+        self._rows.append(rows)
+        return good
+
+    def metrics(self) -> dict[str, float]:
+        """`reward/sampled_accuracy`, `filter/…`; of programs `code/…` and `second_turn/…`: of everything drawn."""
+        metrics = {
+            "reward/sampled_accuracy": self._correct / max(self._scored, 1),
+            "filter/kept_share": self._useful / self.drawn,
+            "filter/rollouts": float(self._rollouts),
+            "filter/drawn_prompts": float(self.drawn),
+        }
+        if self.config.reward.kind == "code":
+            rows = self._drawn_rows()
+            metrics |= code_metrics(rows[~is_second_turn(rows)], self.slots)
+            if self.config.rollout.second_turn.enabled:
+                metrics |= second_turn_metrics(rows, self.config.rollout.second_turn.children)
+        return metrics
+
+    def seconds_per_solved(self, exec_times: pd.DataFrame) -> dict[str, float]:
+        """`perf/seconds_per_solved` of everything drawn, from the CPU seconds of its programs."""
+        return seconds_per_solved(self._drawn_rows(), exec_times)
+
+    def _drawn_rows(self) -> pd.DataFrame:
+        return pd.concat(self._rows, ignore_index=True)
+
+    def _exhausted(self) -> str:
+        filtering = self.config.algorithm.filter
+        by_accuracy = f"an accuracy between {filtering.low} and {filtering.high}"
+        worth = "rewards that differ" if filtering.key == "reward" else by_accuracy
+        return (
+            f"step {self.step}: after {filtering.max_tries} rollouts ({self.drawn} prompts) only {self._kept} of "
+            f"{self.wanted} groups had {worth}. The data is too easy or too hard for this policy: change the data, "
+            "raise rollout.n, or set algorithm.filter.enabled=false."
+        )
+
+
+def keep_groups(rows: pd.DataFrame, filtering: FilterConfig, rewards: np.ndarray) -> list[int]:
+    """Slots of the groups worth training on: at least two rows with a reward and, when filtering, something to learn.
+
+    rows: slot, accuracy and, with ReMax, baseline: the greedy answer must have a score too. rewards: [B], NaN for none.
+    """
+    counts = ~np.isnan(rewards)
+    if "baseline" in rows:
+        counts &= rows["baseline"].notna().to_numpy()
+    scored, rewards = rows[counts], rewards[counts]
+    slots = scored["slot"].to_numpy()
+    keep = scored.groupby("slot")["slot"].transform("size").to_numpy() >= 2
+    if filtering.enabled and filtering.key == "reward":
+        keep &= varied_rows(slots, rewards)
+    elif filtering.enabled:
+        keep &= informative_rows(slots, scored["accuracy"].to_numpy(dtype=float), filtering.low, filtering.high)
+    return [int(slot) for slot in np.unique(slots[keep])]
