@@ -5,8 +5,11 @@ weights they need; what first turns gain by second ones; ReMax's baselines. All 
 here. Not covered: the designs themselves (rewards/shaping.py), AEPO and soft overlong (ares/step/shape.py).
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ares.config import CodeConfig, Config
 from ares.step.second_turn import second_turn_credit
@@ -52,24 +55,20 @@ def rewarded(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None)
     return rows.assign(**{PART + name: values for name, values in parts.items()})
 
 
-def reward_parts(columns: pd.DataFrame | dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def reward_parts(columns: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
     """The parts of rewards among the columns of rewarded rows, by their names: [B] float64, NaN where there is none.
 
     Raises ValueError where there are none: the rows were not rewarded.
     """
-    parts = {
-        str(name).removeprefix(PART): np.asarray(columns[name], dtype=float)
-        for name in columns
-        if str(name).startswith(PART)
-    }
-    if not parts:
+    names = [name for name in columns if name.startswith(PART)]
+    if not names:
         raise ValueError(f"these rows have no parts of a reward, no column {PART}…")
-    return parts
+    return {name.removeprefix(PART): np.asarray(columns[name], dtype=float) for name in names}
 
 
 def total_reward(rows: pd.DataFrame) -> np.ndarray:
     """What each rewarded row is worth: [B] float64, NaN where it has no reward."""
-    return np.asarray(sum(reward_parts(rows).values()))
+    return np.asarray(sum(reward_parts({str(name): rows[name] for name in rows}).values()))
 
 
 def _outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> dict[str, np.ndarray]:

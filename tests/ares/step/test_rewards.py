@@ -42,7 +42,7 @@ def code(*overrides: str) -> Config:
 
 
 def parts_of(rows: pd.DataFrame, settings: Config, rates: RunningPassRates | None = None) -> dict[str, np.ndarray]:
-    return reward_parts(rewarded(rows, settings, rates))
+    return reward_parts({str(name): column for name, column in rewarded(rows, settings, rates).items()})
 
 
 def worth(rows: pd.DataFrame, settings: Config) -> list[float]:
