@@ -190,15 +190,18 @@ def check_mismatch(step: Step, samples: Samples, metrics: dict[str, float]) -> N
 
 
 def _joined(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
-    """Samples with their scores and their problems; with `slots`, only those groups."""
+    """Samples with their scores and their problems."""
     rollouts, scores = ([step.run.store.read_rows(ref) for ref in refs] for refs in (samples.rollouts, samples.scores))
-    rows = joined_rows(rollouts, scores, step.run.problems(purpose))
-    return rows[rows["slot"].isin(samples.slots)] if samples.slots else rows
+    return joined_rows(rollouts, scores, step.run.problems(purpose))
 
 
 def _rewarded(step: Step, samples: Samples) -> pd.DataFrame:
-    """The same with what each is worth, by the test weights before the step."""
-    return rewarded(_joined(step, samples, "rollout"), step.config, step.run.state.tests)
+    """The same with what each is worth, by the test weights before the step; with `slots`, only those groups.
+
+    A first turn is credited with second ones that are not trained on, too: groups are chosen after the rewards.
+    """
+    rows = rewarded(_joined(step, samples, "rollout"), step.config, step.run.state.tests)
+    return rows[rows["slot"].isin(samples.slots)] if samples.slots else rows
 
 
 def _graded_shard(step: Step, rollout: Ref, scores: Ref, found: Batch) -> DataProto:

@@ -3,21 +3,25 @@
 import asyncio
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from algorithms.protocol import DataProto
+from ares.config.profiles import load
 from ares.grading.grader import RewardError
 from ares.learner.learner import Learner
 from ares.runs.run import Run
 from ares.step.collate import token_batch
+from ares.step.slots import SECOND_TURN_SLOT
 from ares.step.state import RunState
 from tasks.training import (
     Batch,
     EngineMismatch,
     Samples,
+    _rewarded,
     check_mismatch,
     evaluate,
     shape_batch,
@@ -143,6 +147,28 @@ def test_the_bootstrap_sees_every_shard_before_it_counts(run: Run) -> None:
 def test_a_bootstrap_in_which_nothing_was_graded_is_an_error_that_says_so(run: Run) -> None:
     with pytest.raises(RewardError, match="none of the 4 responses could be graded"):
         asyncio.run(summarise_bootstrap.function(run.step(0), *stored(run, [[None] * 4])))
+
+
+def test_a_first_turn_is_credited_with_second_turns_that_are_not_trained_on(tmp_path: Path) -> None:
+    """A second turn that is alone, or a group of them that all passed, teaches nothing itself."""
+    settings = ["rollout.second_turn.enabled=true", "rollout.second_turn.children=1"]
+    run, _ = Run.check(load("tiny-code-feedback", settings), "r", tmp_path)
+    outcomes = {(0, 0): "wrong_answer", (0, 1): "accepted", (SECOND_TURN_SLOT, 0): "accepted"}
+    table = pd.DataFrame(
+        {
+            "id": run.train.frame["id"][0], "slot": slot, "sample": sample, "response": "…", "prompt": "?",
+            "prompt_token_ids": [5], "token_ids": [5], "log_probs": [-0.5], "finish_reason": "stop",
+            "accuracy": float(ending == "accepted"), "format": 1.0, "pass_ratio": float(ending == "accepted"),
+            "error_type": ending, "test_outcomes": [ending],
+        }
+        for (slot, sample), ending in outcomes.items()
+    )  # fmt: skip
+    judged = ["accuracy", "format", "pass_ratio", "error_type", "test_outcomes"]
+    rollout = run.store.write_rows("rollout.parquet", table.drop(columns=judged))
+    scores = run.store.write_rows("score.parquet", table[["id", "slot", "sample", *judged]])
+    found = _rewarded(run.step(1), Samples(rollouts=[rollout], scores=[scores], slots=[0]))
+    assert found["slot"].tolist() == [0, 0]
+    assert found["reward_second_turn"].iloc[0] > 0.0
 
 
 # ---- evaluate ------------------------------------------------------------------------------------------------------
