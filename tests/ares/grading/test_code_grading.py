@@ -66,6 +66,7 @@ def test_tests_that_run_in_the_programs_process_count_as_the_config_says(untrust
     row = rows("right").assign(response=f"```python\n{body}\n```\n")
     row["test_cases"] = [["assert double(1) == 2", "assert Doubler().double(1) == 2"]]
     grader = CodeGrader(CodeConfig.model_validate({"workers": 1, "untrusted": untrusted}))
+    grader.start()
     found = grader.grade(row)
     grader.close()
     assert found["trusted"].tolist() == [False]
