@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from ares.config import ConfigError, DataConfig
+from ares.data import draw
 from ares.data.media import path_of
 from ares.data.problems import DataError, load_problems
 from ares.tiny import pictures
@@ -167,9 +168,9 @@ def test_settings_that_do_not_go_together(override: str, told: str) -> None:
 
 def test_a_picture_is_all_that_its_key_says() -> None:
     name = DOTS.removeprefix(pictures.SCHEME)
-    assert pictures.draw(name).tobytes() == pictures.draw(name).tobytes()
-    assert pictures.draw(name).size == (24, 24)
-    assert pictures.draw("rr.b...b.-2").tobytes() != pictures.draw(name).tobytes()
+    assert draw(name).tobytes() == pictures.draw(name).tobytes()
+    assert draw(name).size == (24, 24)
+    assert draw("rr.b...b.-2").tobytes() != pictures.draw(name).tobytes()
 
 
 def test_the_shipped_problems_hold_out_whole_pictures() -> None:
