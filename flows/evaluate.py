@@ -10,7 +10,7 @@ from typing import Any
 from prefect import flow
 
 from ares.runs import Evaluation, EvaluationRequest, finish
-from tasks.sampling import Draw, Rows, rollout, score
+from tasks.sampling import Draw, Rows, check_graded, rollout, score
 from tasks.training import Samples
 
 _prepared: dict[str, Evaluation] = {}
@@ -63,4 +63,5 @@ async def _samples(evaluation: Evaluation) -> Samples:
         grading.append(asyncio.create_task(score(evaluation, draw, sampled[-1], label=f"{draw.shard}")))
         evaluation.progress(place + len(draw.ids), len(ids))
     scores = [(await task).rows for task in grading]
+    check_graded(evaluation, scores)
     return Samples(rollouts=[rows.rows for rows in sampled], scores=scores, slots=[])

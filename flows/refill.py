@@ -7,14 +7,14 @@ which groups are chosen (ares/step/refill.py), the rest of a step (flows/train.p
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 from ares.runs import Step
 from ares.step import Refill, RunState
 from ares.store import Ref
-from tasks.sampling import Draw, Rows, begin, program_seconds, rollout, score
+from tasks.sampling import Draw, Rows, begin, check_graded, program_seconds, rollout, score
 from tasks.training import Batch, Samples, choose, experience
 
 
@@ -33,8 +33,9 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
     while not refill.is_full:
         ids = run.next_prompts(state, refill.ask())
         beside = partial(_experience, step, found) if ahead else None
-        version, n = step.sampled_version, config.rollout.n
-        part = await sample(step, "rollout", ids, version, n, refill.shards, refill.drawn, beside=beside)
+        version, n, before = step.sampled_version, config.rollout.n, samples.scores
+        slots = (refill.shards, refill.drawn)
+        part = await sample(step, "rollout", ids, version, n, *slots, beside=beside, before=before)
         choose(step, part, refill, state)
         samples.rollouts += part.rollouts
         samples.scores += part.scores
@@ -69,8 +70,12 @@ async def _experience(step: Step, found: list[Batch], rollouts: list[Ref]) -> No
 async def sample(
     step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
     temperature: float | None = None, beside: Callable[[list[Ref]], Awaitable[None]] | None = None,
+    before: Sequence[Ref] = (),
 ) -> Samples:  # fmt: skip
-    """Roll out shard after shard; each is graded while the next one is generated, the last while `beside` goes on."""
+    """Roll out shard after shard; each is graded while the next one is generated, the last while `beside` goes on.
+
+    before: scores of what the step drew before. Raises RewardError where too much of it all has none.
+    """
     config = step.config
     draws: list[Draw] = []
     sampled: list[Rows] = []
@@ -94,6 +99,7 @@ async def sample(
         await beside(rollouts)
     generated = time.perf_counter()
     scored = [await task for task in grading]
+    check_graded(step, [*before, *(rows.rows for rows in scored)])
     if purpose == "rollout":
         step.timings["timing_s/scoring_wait"] = (
             step.timings.get("timing_s/scoring_wait", 0.0) + time.perf_counter() - generated

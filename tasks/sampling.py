@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 from pydantic import BaseModel
 
-from ares.grading import ID_COLUMNS, RewardError
+from ares.grading import ID_COLUMNS, RewardError, check_scored
 from ares.runs import Step, exec_times_name, read_exec_times
 from ares.step import PROMPT, Refill, engine_calls, requested_rows, second_turn_rows
 from ares.store import Ref
@@ -93,15 +93,28 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
     # A data set may have columns called response or sample; the policy's come first.
     whole = rows.join(problems.drop(columns=["prompt_token_ids", *(name for name in rows if name in problems)]))
     scored = await asyncio.to_thread(step.run.grader.grade, whole)
-    if len(scored) and scored["accuracy"].isna().all():
-        # Kept, such a result would meet every resume: a grader that is down must be asked again.
-        raise RewardError(f"Not one of {len(scored)} responses could be graded ({draw.purpose} shard {draw.shard})")
     writing = [(f"score-{draw.purpose}-{draw.shard:04d}.parquet", scored.drop(columns="exec_time", errors="ignore"))]
     if "exec_time" in scored:
         writing.append((exec_times_name(draw.purpose, draw.shard), scored[[*ID_COLUMNS, "exec_time"]]))
     write = step.run.store.write_rows
     ref, *_ = await asyncio.gather(*(asyncio.to_thread(write, step.path(name), rows) for name, rows in writing))
     return Rows(rows=ref)
+
+
+def check_graded(step: Step, scores: list[Ref]) -> None:
+    """Raise RewardError when too much of what was drawn has no score (ares/grading/unscored.py).
+
+    Kept, such scores would meet every resume: they are discarded, and the grader is asked again.
+    """
+    tables = [step.run.store.read_rows(ref) for ref in scores]
+    drawn = pd.concat([table[["id", "accuracy"]] for table in tables], ignore_index=True)
+    try:
+        check_scored(drawn, step.config.reward.max_unscored, f"step {step.number}")
+    except RewardError:
+        for ref, table in zip(scores, tables, strict=True):
+            if table["accuracy"].isna().any():
+                step.run.store.discard(ref)
+        raise
 
 
 def exec_times(step: Step, shards: int) -> pd.DataFrame | None:

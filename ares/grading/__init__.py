@@ -5,10 +5,12 @@ Covered: math answers, programs, functions of the user. Not covered: designs of 
 
 from ares.grading.grader import ID_COLUMNS, RewardError
 from ares.grading.graders import check_answers, load_grader
+from ares.grading.unscored import check_scored
 
 __all__ = [
     "ID_COLUMNS",
     "RewardError",
     "check_answers",
+    "check_scored",
     "load_grader",
 ]

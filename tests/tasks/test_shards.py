@@ -6,10 +6,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ares.grading import RewardError
 from ares.runs.exec_times import exec_times_name
 from ares.runs.run import Run
 from ares.step.slots import GREEDY
-from tasks.sampling import Draw, Rows, exec_times, requested, score
+from ares.store.store import Ref
+from tasks.sampling import Draw, Rows, check_graded, exec_times, requested, score
 from tests.ares.builders import config
 
 
@@ -71,7 +73,7 @@ def sampled(run: Run, problems: pd.DataFrame, responses: list[str]) -> Rows:
     table = pd.DataFrame(
         {"id": problems["id"], "slot": range(len(problems)), "sample": 0, "response": responses, "token_ids": [[1]] * 2}
     )
-    return Rows(rows=run.store.write_rows("rollout.parquet", table))
+    return Rows(rows=run.store.write_rows("rollout.parquet", table.reset_index(drop=True)))
 
 
 def test_scores_are_those_of_the_responses_and_lie_in_the_run_directory(run: Run) -> None:
@@ -84,6 +86,28 @@ def test_scores_are_those_of_the_responses_and_lie_in_the_run_directory(run: Run
     assert table["accuracy"].tolist() == [1.0, 0.0]
     assert table["format"].tolist() == [1.0, 0.0]
     assert table.columns.tolist() == ["id", "slot", "sample", "accuracy", "format"]
+
+
+def test_a_shard_that_nobody_can_grade_stays_and_a_grader_that_is_down_is_asked_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(
+        "def f(completions, **k): return [None if c == 'no' else 1.0 for c in completions]"
+    )
+    run = Run.open(config(f"reward.kind={tmp_path / 'own.py'}:f", "reward.max_unscored=0.3"), "here", tmp_path / "runs")
+    frame = run.train.frame
+
+    def scores(shard: int, *responses: str) -> Ref:
+        asked = draw(frame["id"][2 * shard : 2 * shard + 2].tolist()).model_copy(update={"shard": shard})
+        rows = sampled(run, frame[2 * shard : 2 * shard + 2], list(responses))
+        return asyncio.run(score.function(run.step(1), asked, rows)).rows
+
+    bad, good, half = scores(0, "no", "no"), scores(1, "a", "b"), scores(2, "a", "no")
+    check_graded(run.step(1), [good, half, scores(3, "a", "b")])
+    with pytest.raises(RewardError, match=r"step 1: 3 of 6 responses, of 3 problems, have no score"):
+        check_graded(run.step(1), [bad, good, half])
+    assert [run.store.here(ref.path).exists() for ref in (bad, good, half)] == [False, True, False]
+    run.close()
 
 
 def test_columns_of_the_data_may_have_the_names_of_ours(tmp_path: Path) -> None:
