@@ -19,6 +19,8 @@ from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
 
 LOWEST_KEEP_RATE = 0.125
 """However few groups were kept, at most eight times as many prompts are asked for as groups are missing."""
+SMALLEST_GROUP = 2
+"""Samples with a score that a group needs: one alone compares with nothing."""
 
 
 class FilterExhausted(UserError, RuntimeError):
@@ -38,7 +40,7 @@ class Refill:
         """Shards of first turns so far."""
         self.slots: list[int] = []
         """Groups that are trained on, second turns among them."""
-        self._rollouts = self._asked = self._kept = self._useful = self._scored = 0
+        self._rollouts = self._asked = self._kept = self._useful = self._scored = self._unscored_groups = 0
         self._correct = 0.0
         self._rows: list[pd.DataFrame] = []
 
@@ -67,7 +69,8 @@ class Refill:
         first_turn = [slot for slot in good if slot < SECOND_TURN_SLOT]
         chosen = set(first_turn[: self.wanted - self._kept])
         self.slots += [slot for slot in good if slot % SECOND_TURN_SLOT in chosen]
-        accuracy = rows.loc[~is_second_turn(rows), "accuracy"]
+        own = rows[~is_second_turn(rows)]
+        accuracy = own["accuracy"]
         self._rollouts += 1
         self.drawn += self._asked
         self.shards += math.ceil(self._asked / self.config.rollout.shard_prompts)
@@ -75,13 +78,15 @@ class Refill:
         self._useful += len(first_turn)
         self._correct += float(accuracy.fillna(0.0).astype(float).sum())
         self._scored += int(accuracy.notna().sum())
+        self._unscored_groups += int((accuracy.notna().groupby(own["slot"]).sum() < SMALLEST_GROUP).sum())
         self._rows.append(rows)
         return good
 
     def metrics(self) -> dict[str, float]:
-        """`reward/sampled_accuracy`, `filter/…`; of programs `code/…` and `second_turn/…`: of everything drawn."""
+        """Of everything drawn: `reward/…`, `filter/…`; of programs `code/…` and `second_turn/…`."""
         metrics = {
             "reward/sampled_accuracy": self._correct / max(self._scored, 1),
+            "reward/unscored_groups": float(self._unscored_groups),
             "filter/kept_share": self._useful / self.drawn,
             "filter/rollouts": float(self._rollouts),
             "filter/drawn_prompts": float(self.drawn),
@@ -121,7 +126,7 @@ def keep_groups(rows: pd.DataFrame, filtering: FilterConfig, rewards: np.ndarray
         counts &= rows["baseline"].notna().to_numpy()
     scored, rewards = rows[counts], rewards[counts]
     slots = scored["slot"].to_numpy()
-    keep = scored.groupby("slot")["slot"].transform("size").to_numpy() >= 2
+    keep = scored.groupby("slot")["slot"].transform("size").to_numpy() >= SMALLEST_GROUP
     if filtering.enabled and filtering.key == "reward":
         keep &= varied_rows(slots, rewards)
     elif filtering.enabled:

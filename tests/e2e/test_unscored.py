@@ -25,6 +25,7 @@ def test_a_problem_without_any_score_is_left_out_and_counted_and_the_run_ends(tm
     last = store.read_commit(2)
     assert store.read_commit(0).metrics["bootstrap/unscored"] == 2
     assert last.state["counters"]["unscored_samples"] > 2
+    assert sum(store.read_commit(step).metrics["reward/unscored_groups"] for step in (1, 2)) > 0
     samples = store.read_rows(last.artifacts["samples"])
     assert "train-0003" not in set(samples["id"])
     assert samples["accuracy"].notna().all()

@@ -120,8 +120,8 @@ def test_it_chooses_no_more_than_are_missing_and_says_which_others_were_worth_it
     assert take(of, GOOD, GOOD) == [2, 3]
     assert of.slots == [0, 2]
     assert of.metrics() == {
-        "reward/sampled_accuracy": 5 / 8, "filter/kept_share": 3 / 4, "filter/rollouts": 2.0,
-        "filter/drawn_prompts": 4.0,
+        "reward/sampled_accuracy": 5 / 8, "reward/unscored_groups": 0.0, "filter/kept_share": 3 / 4,
+        "filter/rollouts": 2.0, "filter/drawn_prompts": 4.0,
     }  # fmt: skip
 
 
@@ -130,6 +130,16 @@ def test_samples_without_a_score_do_not_count_for_accuracy() -> None:
     of.ask()
     take(of, [1, 0, None])
     assert of.metrics()["reward/sampled_accuracy"] == 0.5
+
+
+def test_groups_with_fewer_than_two_scores_are_left_out_and_counted() -> None:
+    of = refill(4, "algorithm.filter.enabled=false")
+    of.ask()
+    assert take(of, [None, None], [1, None], [1, 1], [0, None, 1]) == [2, 3]
+    assert of.metrics()["reward/unscored_groups"] == 2
+    of.ask()
+    take(of, [1, 0], [None, 0])
+    assert of.metrics()["reward/unscored_groups"] == 3
 
 
 def test_second_turns_come_with_the_group_they_continue_and_are_none_of_their_own() -> None:
