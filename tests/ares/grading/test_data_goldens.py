@@ -13,8 +13,7 @@ from ares.config import DataConfig, RewardConfig
 from ares.data import DataError, Problems, load_problems
 from ares.grading.graders import check_answers, load_scorer
 from ares.step import readable_rows
-from ares.step.collate import to_batch
-from tests.ares.builders import tokenizer
+from tests.ares.builders import to_batch, tokenizer
 
 HEAD, TAIL = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
 TRL = (
