@@ -67,6 +67,11 @@ class OverlongConfig(Strict):
     soft_punish_cache: int = Field(0, ge=0)
     """Tokens before the limit over which DAPO's soft punishment grows from 0 to −1; 0: off."""
 
+    @property
+    def leaves_out_truncated(self) -> bool:
+        """Whether truncated responses count neither in the loss nor in their group's statistics."""
+        return self.mask_truncated and not self.include_truncated_in_baseline
+
 
 class KlConfig(Strict):
     """The KL penalty towards the reference policy."""

@@ -65,7 +65,10 @@ class Refill:
 
         rows: every sample of them, with rewards (ares/step/rewards.py). No more groups are chosen than are missing.
         """
-        good = keep_groups(rows, self.config.algorithm.filter, total_reward(rows))
+        rewards = total_reward(rows)
+        if self.config.algorithm.overlong.leaves_out_truncated:  # their group is compared without them
+            rewards = np.where(rows["truncated"], np.nan, rewards)
+        good = keep_groups(rows, self.config.algorithm.filter, rewards)
         first_turn = [slot for slot in good if slot < SECOND_TURN_SLOT]
         chosen = set(first_turn[: self.wanted - self._kept])
         self.slots += [slot for slot in good if slot % SECOND_TURN_SLOT in chosen]

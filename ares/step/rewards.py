@@ -78,8 +78,7 @@ def _outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates |
     code, overlong = config.reward.code, config.algorithm.overlong
     truncated = np.array(rows["truncated"], dtype=bool)
     # Whoever wants truncated responses in the baseline, or does not mask them, needs the number they would have had.
-    masks = overlong.mask_truncated and not overlong.include_truncated_in_baseline
-    outcomes = _outcomes(rows, truncated & masks)
+    outcomes = _outcomes(rows, truncated & overlong.leaves_out_truncated)
     parts = _designed(rows, outcomes, config, rates)
     parts["code"] = code.weight * parts["code"]
     if code.format_weight:

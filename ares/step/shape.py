@@ -77,7 +77,7 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     metrics = _kl(batch, state, config)
     overlong = config.algorithm.overlong
     learnt = torch.from_numpy(scored & ~truncated if overlong.mask_truncated else scored)
-    counts = torch.from_numpy(scored) if overlong.include_truncated_in_baseline else learnt
+    counts = learnt if overlong.leaves_out_truncated else torch.from_numpy(scored)
     advantages, returns = _advantages(batch, counts, config)
     batch.batch["advantages"], batch.batch["returns"] = advantages, returns
     weights, mismatch = truncated_importance_weights(

@@ -142,6 +142,23 @@ def test_groups_with_fewer_than_two_scores_are_left_out_and_counted() -> None:
     assert of.metrics()["reward/unscored_groups"] == 3
 
 
+@pytest.mark.parametrize("key", ["accuracy", "reward"])
+@pytest.mark.parametrize(("overlong", "expected"), [
+    ("{mask_truncated: true}", [2]),
+    ("{mask_truncated: true, include_truncated_in_baseline: true}", [0, 1, 2]),
+    ("{mask_truncated: false}", [0, 1, 2]),
+])  # fmt: skip
+def test_rows_that_are_cut_off_count_for_a_group_only_where_they_count_in_its_baseline(
+    key: str, overlong: str, expected: list[int]
+) -> None:
+    """What is left of group 0 agrees, of group 1 one row is left: their advantages would all be zero."""
+    of = refill(4, f"algorithm.overlong={overlong}", f"algorithm.filter.key={key}")
+    of.ask()
+    rows = groups_of([1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 1, 1])
+    cut = [False, False, True, False, True, True, False, False, True, False, False, False]
+    assert of.take(rewarded(rows.assign(tokens=3, truncated=cut), of.config, None)) == expected
+
+
 def test_second_turns_come_with_the_group_they_continue_and_are_none_of_their_own() -> None:
     of = refill(2)
     of.ask()
