@@ -8,7 +8,8 @@ on how the batch was split or over how many ranks.
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -59,59 +60,102 @@ def average_loss(
     return summed.sum() / (normalizer + eps)
 
 
-def compute_policy_loss(
-    old_log_probs: Tensor,
-    log_probs: Tensor,
-    advantages: Tensor,
-    response_mask: Tensor,
-    clip_ratio_low: float = 0.2,
-    clip_ratio_high: float = 0.3,
-    clip_ratio_dual: float = 3.0,
-    loss_avg_mode: LossAvgMode = "token",
-    ratio_level: Literal["token", "sequence"] = "token",
-    importance_weights: Tensor | None = None,
-    constant_length: int | None = None,
-    normalizer: Tensor | float | None = None,
-) -> tuple[Tensor, dict[str, float]]:
+@dataclass(frozen=True)
+class PolicyTokens:
+    """What a policy loss sees of a micro-batch of B rows of up to L tokens. All tensors [B, L]."""
+
+    old_log_probs: Tensor
+    """Of the policy before the step."""
+    log_probs: Tensor
+    """Of the policy as it is, with gradient."""
+    advantages: Tensor
+    mask: Tensor
+    """Response tokens that are learnt from; elsewhere the others may hold anything, NaN included."""
+
+
+class PolicyLoss(Protocol):
+    """The surrogate; made from its settings. docs/extending.md has an example.
+
+    The learner weighs its tokens (truncated importance sampling), aggregates them over the whole global batch
+    (algorithm.policy.aggregation), adds the KL term, and logs the means of its figures under actor/.
+    """
+
+    def terms(self, tokens: PolicyTokens) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of each token [B, L], finite everywhere, and figures without gradient [B, L] by name."""
+
+
+class PpoSettings(Protocol):
+    """What PPO reads of algorithm.policy."""
+
+    ratio: Literal["token", "sequence"]
+    clip_low: float
+    clip_high: float
+    clip_dual: float
+
+
+class PpoLoss:
     """PPO (arXiv 1707.06347, eq. 7) with separate clips (DAPO, §3.1) and dual clip (Ye et al., arXiv 1912.09729).
 
     x = clamp(log π − log π_old, ±20); max(−A·eˣ, −A·exp(clamp(x, ln(1−lo), ln(1+hi)))), for A < 0 at most −A·dual.
-    ratio_level "sequence" is GSPO: x is the mean of a sequence's log-ratios (arXiv 2507.18071, eq. 7).
-    importance_weights: per-token factors without gradient (truncated importance sampling). All tensors [B, L].
-    Returns the loss and the metrics ppo_kl, entropy_loss, pg_clipfrac_higher, pg_clipfrac_lower.
+    ratio "sequence" is GSPO: x is the mean of a sequence's log-ratios (arXiv 2507.18071, eq. 7).
     """
-    if not 0.0 <= clip_ratio_low < 1.0 or clip_ratio_high < 0.0 or clip_ratio_dual <= 1.0:
-        raise ValueError(
-            f"clip ratios out of range: low {clip_ratio_low}, high {clip_ratio_high}, dual {clip_ratio_dual}"
-        )
-    # Padded log-probs may be NaN or −inf; zeroed before any arithmetic, they reach neither the loss nor a gradient.
-    padding = ~(response_mask > 0)
-    log_ratio = (log_probs - old_log_probs).masked_fill(padding, 0.0)
-    if ratio_level == "sequence":
-        tokens = response_mask.sum(-1, keepdim=True).to(log_ratio.dtype)
-        log_ratio = (log_ratio.sum(-1, keepdim=True) / tokens.clamp(min=1.0)).expand_as(log_ratio)
-    elif ratio_level != "token":
-        raise ValueError(f"unknown ratio_level {ratio_level!r} (one of token, sequence)")
-    log_ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    clipped = log_ratio.clamp(math.log(1.0 - clip_ratio_low), math.log(1.0 + clip_ratio_high))
 
-    advantages = advantages.masked_fill(padding, 0.0)
-    plain, bounded = -advantages * log_ratio.exp(), -advantages * clipped.exp()
-    higher = torch.maximum(plain, bounded)
-    limit = -advantages * clip_ratio_dual
-    negative = advantages < 0
-    per_token = torch.where(negative, torch.minimum(higher, limit), higher)
+    def __init__(self, settings: PpoSettings) -> None:
+        """Raises ValueError on a clip out of range or an unknown ratio."""
+        low, high, dual = settings.clip_low, settings.clip_high, settings.clip_dual
+        if not 0.0 <= low < 1.0 or high < 0.0 or dual <= 1.0:
+            raise ValueError(f"clip ratios out of range: low {low}, high {high}, dual {dual}")
+        if settings.ratio not in ("token", "sequence"):
+            raise ValueError(f"unknown ratio_level {settings.ratio!r} (one of token, sequence)")
+        self.settings = settings
+
+    def terms(self, tokens: PolicyTokens) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of each token, and ppo_kl (k1 from the policy before the step) and the clipped tokens."""
+        settings = self.settings
+        # Padded log-probs may be NaN or −inf; zeroed before any arithmetic, they reach neither the loss nor a gradient.
+        padding = ~(tokens.mask > 0)
+        log_ratio = (tokens.log_probs - tokens.old_log_probs).masked_fill(padding, 0.0)
+        if settings.ratio == "sequence":
+            length = tokens.mask.sum(-1, keepdim=True).to(log_ratio.dtype)
+            log_ratio = (log_ratio.sum(-1, keepdim=True) / length.clamp(min=1.0)).expand_as(log_ratio)
+        log_ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+        clipped = log_ratio.clamp(math.log(1.0 - settings.clip_low), math.log(1.0 + settings.clip_high))
+
+        advantages = tokens.advantages.masked_fill(padding, 0.0)
+        plain, bounded = -advantages * log_ratio.exp(), -advantages * clipped.exp()
+        higher = torch.maximum(plain, bounded)
+        limit = -advantages * settings.clip_dual
+        negative = advantages < 0
+        per_token = torch.where(negative, torch.minimum(higher, limit), higher)
+        with torch.no_grad():
+            figures = {
+                "ppo_kl": -log_ratio,
+                "pg_clipfrac_higher": (plain < bounded).float(),
+                "pg_clipfrac_lower": ((higher > limit) & negative).float(),
+            }
+        return per_token, figures
+
+
+def policy_loss(
+    surrogate: PolicyLoss,
+    tokens: PolicyTokens,
+    importance_weights: Tensor | None = None,
+    loss_avg_mode: LossAvgMode = "token",
+    constant_length: int | None = None,
+    normalizer: Tensor | float | None = None,
+) -> tuple[Tensor, dict[str, float]]:
+    """Aggregate a surrogate's tokens: the loss, and the means of its figures and of −log π (`entropy_loss`).
+
+    importance_weights: per-token factors without gradient (truncated importance sampling), [B, L].
+    """
+    per_token, figures = surrogate.terms(tokens)
+    mask = tokens.mask
     if importance_weights is not None:
-        per_token = per_token * importance_weights.detach().masked_fill(padding, 0.0)
-    loss = average_loss(per_token, response_mask, loss_avg_mode, constant_length=constant_length, normalizer=normalizer)
-
+        per_token = per_token * importance_weights.detach().masked_fill(~(mask > 0), 0.0)
+    loss = average_loss(per_token, mask, loss_avg_mode, constant_length=constant_length, normalizer=normalizer)
     with torch.no_grad():
-        measured = {
-            "ppo_kl": -masked_mean(log_ratio, response_mask),
-            "entropy_loss": average_loss(-log_probs, response_mask, loss_avg_mode, constant_length=constant_length),
-            "pg_clipfrac_higher": masked_mean((plain < bounded).float(), response_mask),
-            "pg_clipfrac_lower": masked_mean(((higher > limit) & negative).float(), response_mask),
-        }
+        entropy = average_loss(-tokens.log_probs, mask, loss_avg_mode, constant_length=constant_length)
+        measured = {"entropy_loss": entropy} | {name: masked_mean(figure, mask) for name, figure in figures.items()}
         numbers = torch.stack([value.float() for value in measured.values()]).tolist()
     return loss, dict(zip(measured, numbers, strict=True))
 

@@ -5,7 +5,7 @@ changes results. Not covered: what a setting does; the package that does it says
 """
 
 from ares.config.algorithm import FilterConfig, KlConfig
-from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS, extension_files
+from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS, POLICY_LOSSES, extension_files
 from ares.config.profiles import (
     PROFILES,
     Override,
@@ -34,6 +34,7 @@ from ares.config.strict import ConfigError, PerBucket, Strict
 __all__ = [
     "ESTIMATORS",
     "KL_CONTROLLERS",
+    "POLICY_LOSSES",
     "PROFILES",
     "CodeConfig",
     "Config",

