@@ -77,9 +77,7 @@ class BatchKL:
 
     def metrics(self, coefficients: np.ndarray) -> dict[str, float]:
         """critic/kl and bucket/BUCKET/kl (nats), and critic/kl_coef: the mean coefficient [B] this batch was given."""
-        # The mean of equal numbers may be off by a rounding.
-        same = (coefficients == coefficients[0]).all()
-        told = {"critic/kl": self.mean, "critic/kl_coef": float(coefficients[0] if same else coefficients.mean())}
+        told = {"critic/kl": self.mean, "critic/kl_coef": float(coefficients.mean())}
         return told | {f"bucket/{name}/kl": value for name, value in self.buckets.items()}
 
 

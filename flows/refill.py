@@ -28,7 +28,7 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
     refill = Refill(step.number, config)
     samples = Samples(rollouts=[], scores=[], slots=[])
     # Programs take a while to judge: the learner looks at all of them meanwhile, those that filtering drops too.
-    ahead = config.reward.kind == "code" or not config.algorithm.filter.enabled
+    ahead = config.reward.judges_programs or not config.algorithm.filter.enabled
     found: list[Batch] = []
     while not refill.is_full:
         ids = run.next_prompts(state, refill.ask())
@@ -40,7 +40,7 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
         samples.rollouts += part.rollouts
         samples.scores += part.scores
     samples.slots = refill.slots
-    if config.reward.kind == "code":
+    if config.reward.judges_programs:
         step.timings |= program_seconds(step, refill)
     if not ahead:
         found.append(await experience(step, samples.rollouts, samples.slots, "experience"))

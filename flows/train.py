@@ -14,7 +14,7 @@ from typing import Any
 from prefect import flow, runtime
 
 from ares.config import ConfigError, load, override
-from ares.reports import Display, Tracking
+from ares.reports import Display, load_tracker
 from ares.runs import Run, Step, read_config, runs_directory
 from ares.step import finished_state, with_evaluation
 from ares.store import Ref, RunStore
@@ -115,7 +115,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
             run.store.discard_unreadable_results(step)
         RUN.set(run)
         display = Display(run)
-        tracking = Tracking(run.config, run.store)
+        tracking = load_tracker(run.config, run.store)
         artifacts = RunArtifacts(run)
         try:
             run.cluster.warm_up()

@@ -107,6 +107,6 @@ def apply_kl_penalty(
         difficulty, seen = np.full(len(data), None), BatchKL(float(row_kl.mean()), len(data), {}, {})
     coefficients = kl_ctrl.coefficients(difficulty)
     data.batch["token_level_rewards"] = penalized_rewards(data.tensor("token_level_scores"), coefficients, kl)
-    metrics = kl_ctrl.metrics() | seen.metrics(coefficients)
+    metrics = seen.metrics(coefficients) | kl_ctrl.metrics()
     kl_ctrl.update(seen)
     return data, metrics

@@ -75,7 +75,7 @@ class ParentRun:
 def complete_entry(config: Config, store: RunStore, finished: bool) -> None:
     """Log what MLflow has not got of a child, because it was away, locked, or the child was killed before it could."""
     description = store.read_run()
-    tracking = Tracking(config, store)
+    tracking = Tracking(config.tracking, config, store)
     if description["mlflow_run_id"] is not None:
         entry = MlflowClient(tracking_uri=tracking.uri).get_run(description["mlflow_run_id"])
         logged = int(entry.data.tags.get("ares.logged_step", -1))

@@ -5,7 +5,16 @@ changes results. Not covered: what a setting does; the package that does it says
 """
 
 from ares.config.algorithm import FilterConfig, KlConfig
-from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS, POLICY_LOSSES, extension_files
+from ares.config.extensions import (
+    ENGINES,
+    ESTIMATORS,
+    GRADERS,
+    KL_CONTROLLERS,
+    POLICY_LOSSES,
+    REWARD_DESIGNS,
+    TRACKERS,
+    extension_files,
+)
 from ares.config.profiles import (
     PROFILES,
     Override,
@@ -27,15 +36,20 @@ from ares.config.run import (
     RewardConfig,
     RolloutConfig,
     SecondTurnConfig,
+    TrackingConfig,
     VllmConfig,
 )
 from ares.config.strict import ConfigError, PerBucket, Strict
 
 __all__ = [
+    "ENGINES",
     "ESTIMATORS",
+    "GRADERS",
     "KL_CONTROLLERS",
     "POLICY_LOSSES",
     "PROFILES",
+    "REWARD_DESIGNS",
+    "TRACKERS",
     "CodeConfig",
     "Config",
     "ConfigError",
@@ -51,6 +65,7 @@ __all__ = [
     "RolloutConfig",
     "SecondTurnConfig",
     "Strict",
+    "TrackingConfig",
     "VllmConfig",
     "differences",
     "extension_files",

@@ -93,7 +93,7 @@ class Kind:
             module, _, attribute = self.builtin[name].where.partition(":")
             return getattr(importlib.import_module(module), attribute)
         found = load(name)
-        if self.functions and inspect.isfunction(found):
+        if self.functions and callable(found) and not isinstance(found, type):
             return found
         missing = [method for method in self.methods if not callable(getattr(found, method, None))]
         if not isinstance(found, type) or missing or inspect.isabstract(found):
@@ -113,8 +113,9 @@ class Kind:
         return section if model is None else model.model_validate(section.settings)
 
     def made(self, section: Any, *more: Any) -> Any:
-        """The implementation that a section names, made from its settings."""
-        return self.implementation(getattr(section, self.field))(self.settings(section), *more)
+        """The implementation that a section names, made from its settings and whatever its kind is given besides."""
+        found = self.implementation(getattr(section, self.field))
+        return getattr(found, "create", found)(self.settings(section), *more)
 
     def _settings_model(self, name: str) -> type[BaseModel] | None:
         if name in self.builtin:  # they have the fields of the section
@@ -165,10 +166,63 @@ POLICY_LOSSES = Kind(
     builtin={"ppo": Builtin("algorithms.losses:PpoLoss")},
 )
 
+GRADERS = Kind(
+    what="grader",
+    field="kind",
+    methods=("start", "anticipate", "grade", "forget", "close"),
+    facts={"judges_programs": False},
+    builtin={
+        "math": Builtin("ares.grading.graders:math_grader"),
+        "code": Builtin("ares.grading.graders:code_grader", {"judges_programs": True}),
+    },
+    functions=True,
+)
+"""judges_programs: problems have unit tests, and graded rows have what became of them."""
+
+REWARD_DESIGNS = Kind(
+    what="reward design",
+    field="design",
+    methods=("reward",),
+    facts={"test_weights": None},
+    builtin={
+        "sparse": Builtin("ares.step.rewards:ShapedDesign"),
+        "dense_linear": Builtin("ares.step.rewards:ShapedDesign"),
+        "dense_weighted": Builtin("ares.step.rewards:ShapedDesign", {"test_weights": "running"}),
+        "outcome_anchor": Builtin("ares.step.rewards:ShapedDesign"),
+        "verpo": Builtin("ares.step.rewards:ShapedDesign"),
+        "pass_ratio": Builtin("ares.step.rewards:ShapedDesign"),
+    },
+)
+"""test_weights="running": it is given weights of the tests by how often they were passed over the run."""
+
+ENGINES = Kind(
+    what="rollout engine",
+    field="engine",
+    methods=("create", "load_weights", "sleep", "stream"),
+    facts={"families": ("causal", "vision_language")},
+    builtin={
+        "transformers": Builtin("ares.engines.vision:reference_engine"),
+        "vllm": Builtin("ares.engines.vllm:VllmEngine"),
+        "diffusion": Builtin("ares.engines.diffusion:DiffusionEngine", {"families": ("masked_diffusion",)}),
+    },
+)
+"""families: values of model.family that it can sample from."""
+
+TRACKERS = Kind(
+    what="tracker",
+    field="kind",
+    methods=("catch_up", "finish"),
+    builtin={"mlflow": Builtin("ares.reports.mlflow:Tracking")},
+)
+
 KINDS: tuple[tuple[str, Kind], ...] = (
     ("algorithm.advantage", ESTIMATORS),
     ("algorithm.policy", POLICY_LOSSES),
     ("algorithm.kl", KL_CONTROLLERS),
+    ("reward", GRADERS),
+    ("reward.code", REWARD_DESIGNS),
+    ("rollout", ENGINES),
+    ("tracking", TRACKERS),
 )
 """Every section that names an extension."""
 

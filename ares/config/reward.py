@@ -1,9 +1,10 @@
 """Settings of the reward: who grades a response, and what a graded program is worth."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from ares.config.extensions import GRADERS, REWARD_DESIGNS
 from ares.config.strict import NO_EFFECT, Strict
 
 
@@ -25,10 +26,11 @@ class VerpoConfig(Strict):
 class CodeConfig(Strict):
     """What a program is worth, and where it is judged (reward.kind=code)."""
 
-    design: Literal["sparse", "dense_linear", "dense_weighted", "outcome_anchor", "verpo", "pass_ratio"] = (
-        "dense_linear"
-    )
-    """What the tests passed are worth (docs/rewards.md has the formulas)."""
+    design: Annotated[str, AfterValidator(REWARD_DESIGNS.known)] = "dense_linear"
+    """What the tests passed are worth: sparse, dense_linear, dense_weighted, outcome_anchor, verpo, pass_ratio
+    (docs/rewards.md has the formulas), or path/to/file.py:Name (docs/extending.md)."""
+    settings: Annotated[dict[str, Any], AfterValidator(REWARD_DESIGNS.settled)] = Field({})
+    """Settings of a design in a file of yours."""
     error_policy: Literal["any", "all"] = "any"
     """A program counts as a runtime error (or timeout) when any of its tests ends so, or only when all do."""
     accuracy: Literal["all_passed", "pass_ratio"] = "all_passed"
@@ -70,18 +72,27 @@ class CodeConfig(Strict):
             )
         if self.design in ("outcome_anchor", "pass_ratio") and self.efficiency > 0.2:
             raise ValueError(f"efficiency ({self.efficiency}) is at most 0.2 with design={self.design}")
+        if self.efficiency and self.design not in REWARD_DESIGNS.builtin:
+            raise ValueError(f"efficiency is for the built-in designs: {self.design} charges for length itself")
         return self
 
 
 class RewardConfig(Strict):
     """Where accuracy comes from."""
 
-    kind: str = "math"
-    """`math` (last \\boxed{} against the answer), `code` (unit tests in the sandbox), or `path.py:function` with TRL's
-    or verl's signature."""
+    kind: Annotated[str, AfterValidator(GRADERS.known)] = "math"
+    """`math` (last \\boxed{} against the answer), `code` (unit tests in the sandbox), or `path.py:Name`: a function
+    with TRL's or verl's signature, or a grader (docs/extending.md)."""
+    settings: Annotated[dict[str, Any], AfterValidator(GRADERS.settled)] = Field({})
+    """Settings of a grader in a file of yours."""
     timeout: float = Field(5.0, gt=0)
     """Seconds a single answer may take to grade before the grader is killed and the sample has no score. A function
     with TRL's signature, which is called once a shard, may take so long for each of its completions."""
     max_unscored: float = Field(0.2, ge=0, le=1)
     """Share of a step's responses that may have no score, a single problem's aside, before the run stops."""
     code: CodeConfig = CodeConfig()
+
+    @property
+    def judges_programs(self) -> bool:
+        """Whether problems have unit tests, and graded rows have what became of them."""
+        return bool(GRADERS.fact(self.kind, "judges_programs"))

@@ -4,12 +4,12 @@ Covered: every setting, which of them change results, what combinations are refu
 from (ares/config/profiles.py), and what they do (each package documents its own part).
 """
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from ares.config.algorithm import AlgorithmConfig
-from ares.config.extensions import UNOPENED
+from ares.config.extensions import ENGINES, TRACKERS, UNOPENED
 from ares.config.reward import RewardConfig
 from ares.config.strict import NO_EFFECT, Decay, Strict
 
@@ -149,9 +149,11 @@ class DiffusionConfig(Strict):
 class RolloutConfig(Strict):
     """How responses are sampled."""
 
-    engine: Literal["transformers", "vllm", "diffusion"] = "transformers"
+    engine: Annotated[str, AfterValidator(ENGINES.known)] = "transformers"
     """What generates: `transformers` is the deterministic reference, `vllm` the fast one; both on CPU and GPU.
-    `diffusion` denoises: for model.family=masked_diffusion."""
+    `diffusion` denoises: for model.family=masked_diffusion. Or path/to/file.py:Name (docs/extending.md)."""
+    settings: Annotated[dict[str, Any], AfterValidator(ENGINES.settled)] = Field({})
+    """Settings of an engine in a file of yours."""
     vllm: VllmConfig = VllmConfig()
     diffusion: DiffusionConfig = DiffusionConfig()
     max_mismatch: float | None = Field(0.02, gt=0, json_schema_extra=NO_EFFECT)
@@ -277,6 +279,10 @@ class TrainConfig(Strict):
 class TrackingConfig(Strict):
     """Where metrics go."""
 
+    kind: Annotated[str, AfterValidator(TRACKERS.known)] = Field("mlflow", json_schema_extra=NO_EFFECT)
+    """`mlflow`, or path/to/file.py:Name (docs/extending.md); ablations are compared in MLflow."""
+    settings: Annotated[dict[str, Any], AfterValidator(TRACKERS.settled)] = Field({}, json_schema_extra=NO_EFFECT)
+    """Settings of a tracker in a file of yours."""
     uri: str | None = Field(None, json_schema_extra=NO_EFFECT)
     """MLflow server or database. None: MLFLOW_TRACKING_URI, else `mlflow.db` in the folder of the runs."""
     experiment: str = Field("ares", json_schema_extra=NO_EFFECT)
@@ -322,7 +328,7 @@ class Config(Strict):
     @model_validator(mode="after")
     def _second_turns_have_a_verdict_and_a_group(self, info: ValidationInfo) -> "Config":
         if info.context != UNOPENED and self.rollout.second_turn.enabled:
-            if self.reward.kind != "code":
+            if not self.reward.judges_programs:
                 raise ValueError("rollout.second_turn.enabled tells a program its verdict: it needs reward.kind=code")
             if not self.algorithm.advantage.within_group:
                 raise ValueError(
@@ -371,10 +377,11 @@ class Config(Strict):
             raise ValueError("model.lora is for causal models, and their reference cannot move (kl.reference_sync)")
         if self.learner.sharded and (masked or self.algorithm.kl.penalty == "full"):
             raise ValueError("learner.sharded is for causal models, without the exact KL (algorithm.kl.penalty=full)")
-        if masked != (self.rollout.engine == "diffusion"):
+        families = ENGINES.fact(self.rollout.engine, "families")
+        if self.model.family not in families:
             raise ValueError(
                 f"model.family={self.model.family} and rollout.engine={self.rollout.engine} do not go together: "
-                "masked_diffusion models need engine diffusion, and nothing else does"
+                f"it samples from {' and '.join(families)} models, and masked_diffusion models need engine diffusion"
             )
         if not masked:
             return self

@@ -4,12 +4,13 @@ Not covered: which prompts, what is done with the answers.
 """
 
 from ares.engines.diffusion import DiffusionEngine
-from ares.engines.engine import Engine, Request, SamplingSettings
-from ares.engines.transformers import TransformersEngine, end_token_ids
+from ares.engines.engine import Completion, Engine, Request, SamplingSettings
+from ares.engines.transformers import TransformersEngine
 from ares.engines.vision import VisionEngine
 from ares.engines.vllm import VllmEngine
 
 __all__ = [
+    "Completion",
     "DiffusionEngine",
     "Engine",
     "Request",
@@ -17,5 +18,4 @@ __all__ = [
     "TransformersEngine",
     "VisionEngine",
     "VllmEngine",
-    "end_token_ids",
 ]

@@ -11,13 +11,23 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from algorithms.coupled_sampling import completion_logits
 from algorithms.denoising import Denoised, DenoisingSettings, denoise, distribution_at
 from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
-from ares.config import DiffusionConfig, ModelConfig
-from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights
+from ares.config import Config, DiffusionConfig, ModelConfig
+from ares.engines.engine import (
+    Completion,
+    Engine,
+    Request,
+    SamplingSettings,
+    check_weights,
+    device_of,
+    end_token_ids,
+    padding_id,
+)
 from ares.models import empty_model, stored_tensors
 
 PURPOSES = {"token": 0, "place": 1}
@@ -34,6 +44,12 @@ class DiffusionEngine(Engine):
         self.end_ids = torch.tensor(sorted(end_ids | {pad_id}), device=self.device)
         self.pad_id = pad_id
         self.version: int | None = None
+
+    @classmethod
+    def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "DiffusionEngine":
+        """rollout.engine=diffusion."""
+        end_ids = end_token_ids(config.model.path, tokenizer)
+        return cls(config.model, config.rollout.diffusion, device_of(config), end_ids, padding_id(tokenizer))
 
     @torch.no_grad()
     def load_weights(self, version: int, weights: dict[str, Tensor]) -> None:

@@ -7,9 +7,13 @@ same call on the same thread count give the same tokens and log-probs, whatever 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+from ares.config import Config
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,11 @@ class Engine(ABC):
     version: int | None
     """Of the weights held now; None before any were loaded."""
 
+    @classmethod
+    @abstractmethod
+    def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "Engine":
+        """The engine of a run. settings: its own, where it has a class `Settings`, else config.rollout."""
+
     @abstractmethod
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version."""
@@ -72,6 +81,16 @@ class Engine(ABC):
         return [completions[index] for index in range(len(requests))]
 
 
+def device_of(config: Config) -> str:
+    """Where an engine that is a model in this process computes."""
+    return "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
+
+
+def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The token that fills up prompts."""
+    return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)
+
+
 def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.Tensor]) -> None:
     """Raise ValueError naming a weight that is missing, unknown or of another shape than the engine's model has."""
     if expected.keys() != given.keys():
@@ -79,3 +98,20 @@ def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.
     for name, shape in expected.items():
         if given[name].shape != shape:
             raise ValueError(f"Weight {name} is {list(given[name].shape)}, the engine's model has {list(shape)}")
+
+
+def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Every token at which a response ends: the tokenizer's and those of generation_config.json, or of config.json
+    where that names none. Only what is written there counts: a configuration class has an end token of its own.
+    """
+    from transformers import GenerationConfig
+
+    try:
+        configured = GenerationConfig.from_pretrained(model_path).eos_token_id
+    except OSError:  # a model without generation_config.json
+        configured = None
+    if configured is None:
+        written, _ = PretrainedConfig.get_config_dict(model_path)
+        configured = written.get("eos_token_id", written.get("text_config", {}).get("eos_token_id"))
+    found = {tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])}
+    return {token for token in found if token is not None}

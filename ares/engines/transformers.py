@@ -10,10 +10,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from algorithms.keyed_sampling import keyed_uniform, sample_tokens
-from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights
+from ares.config import Config
+from ares.engines.engine import (
+    Completion,
+    Engine,
+    Request,
+    SamplingSettings,
+    check_weights,
+    device_of,
+    end_token_ids,
+    padding_id,
+)
 from ares.engines.growing_cache import growing_cache
 from ares.models import stored_tensors
 
@@ -38,6 +48,12 @@ class TransformersEngine(Engine):
         self.never: torch.Tensor | None = None
         """Added to every logit [V]; None: nothing."""
         self.version: int | None = None
+
+    @classmethod
+    def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "TransformersEngine":
+        """rollout.engine=transformers, for prompts of text."""
+        model, end_ids = config.model, end_token_ids(config.model.path, tokenizer)
+        return cls(model.path, model.dtype, device_of(config), end_ids, padding_id(tokenizer))
 
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
@@ -135,20 +151,3 @@ class TransformersEngine(Engine):
             (row, Completion(ids[:length], values[:length], "stop" if stop else "length"))
             for row, ids, values, length, stop in of_rows
         ]
-
-
-def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Every token at which a response ends: the tokenizer's and those of generation_config.json, or of config.json
-    where that names none. Only what is written there counts: a configuration class has an end token of its own.
-    """
-    from transformers import GenerationConfig
-
-    try:
-        configured = GenerationConfig.from_pretrained(model_path).eos_token_id
-    except OSError:  # a model without generation_config.json
-        configured = None
-    if configured is None:
-        written, _ = PretrainedConfig.get_config_dict(model_path)
-        configured = written.get("eos_token_id", written.get("text_config", {}).get("eos_token_id"))
-    found = {tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])}
-    return {token for token in found if token is not None}

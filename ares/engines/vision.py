@@ -4,13 +4,15 @@ Covered: images and videos in any prompt of a batch, beside prompts of text; eac
 the tower once however many samples share it, as its prompt does through the decoder.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from transformers import AutoModelForImageTextToText
+from transformers import AutoModelForImageTextToText, PreTrainedTokenizerBase
 
-from ares.config import DataConfig
+from ares.config import Config, DataConfig
 from ares.data import MediaReader
-from ares.engines.engine import Request
+from ares.engines.engine import Request, device_of, end_token_ids, padding_id
 from ares.engines.transformers import TransformersEngine
 from ares.models import Pictures, VisionInputs, never_sampled
 
@@ -28,6 +30,12 @@ class VisionEngine(TransformersEngine):
         self.inputs = VisionInputs(self.model, self.reader.fps)
         self.never = never_sampled(self.model.config, self.device)
 
+    @classmethod
+    def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "VisionEngine":
+        """rollout.engine=transformers, for prompts with pictures."""
+        model, end_ids = config.model, end_token_ids(config.model.path, tokenizer)
+        return cls(model.path, model.dtype, device_of(config), end_ids, padding_id(tokenizer), config.data)
+
     def prompt_inputs(self, requests: list[Request], ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
         """Embedded prompts [B, P, H] with their pictures, and positions in time, height and width [3, B, P]."""
         pictures = Pictures.read(self.reader, [list(request.media) for request in requests])
@@ -36,3 +44,9 @@ class VisionEngine(TransformersEngine):
             positions[:, row, seen] = self.inputs.positions(ids[row, seen], pictures, row)
         embedded = self.inputs.embed(ids, pictures, list(range(len(ids))))
         return {"inputs_embeds": embedded, "position_ids": positions}
+
+
+def reference_engine(settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> TransformersEngine:
+    """rollout.engine=transformers."""
+    kind = VisionEngine if config.model.family == "vision_language" else TransformersEngine
+    return kind.create(settings, config, tokenizer)

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedTokenizerBase
 
-from ares.config import DataConfig, VllmConfig
+from ares.config import Config, DataConfig, VllmConfig
 from ares.data import MediaReader
-from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights
+from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights, end_token_ids
 from ares.models import mark_ids, stored_tensors
 
 _ENVIRONMENT = {
@@ -86,6 +86,14 @@ class VllmEngine(Engine):
         )
         self._asleep = False
         self.version: int | None = None
+
+    @classmethod
+    def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "VllmEngine":
+        """rollout.engine=vllm."""
+        model, end_ids = config.model, end_token_ids(config.model.path, tokenizer)
+        shared = config.rollout.placement == "colocate"
+        data = config.data if model.family == "vision_language" else None
+        return cls(model.path, model.dtype, end_ids, config.longest_sequence, config.rollout.vllm, shared, data)
 
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""

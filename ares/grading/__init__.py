@@ -3,12 +3,13 @@
 Covered: math answers, programs, functions of the user. Not covered: designs of rewards and their shaping (rewards/).
 """
 
-from ares.grading.grader import ID_COLUMNS, RewardError
+from ares.grading.grader import ID_COLUMNS, Grader, RewardError
 from ares.grading.graders import check_answers, load_grader
 from ares.grading.unscored import check_scored
 
 __all__ = [
     "ID_COLUMNS",
+    "Grader",
     "RewardError",
     "check_answers",
     "check_scored",

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ares.config import CodeConfig
 from ares.data import program
-from ares.grading.grader import ID_COLUMNS
+from ares.grading.grader import ID_COLUMNS, Grader
 from rewards.code import code_format_score, extract_code, no_code_verdict
 from sandbox import Program, Verdict, weighed
 from sandbox.providers import open_sandbox
@@ -34,7 +34,7 @@ _QUEUED_PER_WORKER = 2
 """Programs handed to a pool beyond those it judges, so that none of its workers waits for the next."""
 
 
-class CodeGrader:
+class CodeGrader(Grader):
     """Judges the programs in responses. `anticipate` begins with responses that have finished, `grade` collects."""
 
     def __init__(self, config: CodeConfig) -> None:

@@ -1,8 +1,8 @@
 """Reward functions of the user: `path.py:function` with TRL's signature f(completions, **columns) or verl's
 compute_score(data_source, solution_str, ground_truth, extra_info), plain or async.
 
-Covered: loading the file, calling the function in its own way, in a process of its own
-(ares/grading/function_process.py) that is killed and replaced when it overruns. Not covered: checking what it returns
+Covered: calling the function in its own way, in a process of its own (ares/grading/function_process.py) that is killed
+and replaced when it overruns. Not covered: loading the file (ares/config/extensions.py), checking what it returns
 (ares/grading/grader.py).
 
 The contract: calls come one after the other, on the main thread of one process that lives as long as the run; a sample
@@ -10,8 +10,6 @@ of a call that overruns `reward.timeout`, or under which the process dies, has n
 shard and may take that long for each of its completions; an async compute_score answers a shard's samples together.
 """
 
-import hashlib
-import importlib.util
 import inspect
 import logging
 import math
@@ -38,24 +36,6 @@ logger = logging.getLogger(__name__)
 SCRIPT = str(Path(__file__).with_name("function_process.py"))
 START_TIMEOUT = 600.0
 """Seconds that executing the file may take: it may load a model."""
-
-
-def load_function(path: Path, name: str) -> Callable[..., Any]:
-    # A name of its own: a file called random.py must not take the library's place.
-    name_of_module = f"ares_reward_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name_of_module, path)
-    if spec is None or spec.loader is None or not path.exists():
-        raise ConfigError(f"reward.kind: there is no Python file {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses and pickle look a class's module up there
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ConfigError(f"reward.kind: {path} cannot be loaded: {type(error).__name__}: {error}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ConfigError(f"reward.kind: {path} has no function {name!r}")
-    return function
 
 
 class UserFunction:

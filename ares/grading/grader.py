@@ -4,8 +4,9 @@ A sample that cannot be graded has no score (None), never zero. Not covered: wha
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
@@ -20,43 +21,35 @@ class RewardError(UserError, RuntimeError):
     """A reward function returned something that is no list of scores."""
 
 
-class Grader(Protocol):
+class Grader(ABC):
     """What grades responses. Rows have the columns of their problems, and id, slot, sample and response."""
 
-    def start(self) -> None:
+    def start(self) -> None:  # noqa: B027 (most graders need nothing)
         """Start what it needs besides this process; before that nothing runs and nothing is rented."""
 
-    def anticipate(self, rows: pd.DataFrame) -> None:
+    def anticipate(self, rows: pd.DataFrame) -> None:  # noqa: B027 (most grade a shard at once)
         """Begin with responses that have finished while others are generated."""
 
+    @abstractmethod
     def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
         """id, slot, sample, accuracy (null: no score), format, and whatever else the grader knows of each row."""
 
-    def forget(self) -> None:
+    def forget(self) -> None:  # noqa: B027 (most keep nothing)
         """Drop what was kept for equal responses."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most started nothing)
         """End whatever was started."""
 
 
-class FunctionGrader:
+class FunctionGrader(Grader):
     """Grades whole shards with a function: there is nothing to start, to begin early, to keep or to end."""
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
 
-    def start(self) -> None:
-        """A function needs nothing."""
-
-    def anticipate(self, rows: pd.DataFrame) -> None:
-        """A function grades a shard at once."""
-
     def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Accuracy and format of each row. Raises RewardError when the function breaks its contract."""
         return score_rows(self.scorer, rows)
-
-    def forget(self) -> None:
-        """Nothing was kept."""
 
     def close(self) -> None:
         """End the process of a user's function; the math grader's belong to this process."""

@@ -1,30 +1,35 @@
-"""The grader of a run: math answers, programs, or a function of the user."""
+"""The grader of a run: math answers, programs, or what the user's file holds."""
 
 from pathlib import Path
 
-from ares.config import ConfigError, RewardConfig
+from ares.config import GRADERS, RewardConfig
 from ares.data import DataError, Problems
 from ares.grading.code import CodeGrader
-from ares.grading.functions import UserFunction, load_function
-from ares.grading.grader import FunctionGrader, Grader, Scorer
+from ares.grading.functions import UserFunction
+from ares.grading.grader import FunctionGrader, Grader
 from rewards.math import grade_answers
 
 
 def load_grader(config: RewardConfig) -> Grader:
     """The grader of a run, not started yet. Raises ConfigError."""
-    if config.kind != "code":
-        return FunctionGrader(load_scorer(config))
+    named = GRADERS.implementation(config.kind)
+    if config.kind in GRADERS.builtin or isinstance(named, type):
+        grader: Grader = GRADERS.made(config)
+        return grader
+    path, _, name = config.kind.rpartition(":")
+    return FunctionGrader(UserFunction(named, Path(path), name, config.timeout))
+
+
+def math_grader(config: RewardConfig) -> Grader:
+    """reward.kind=math: the last box against the answer."""
+    return FunctionGrader(
+        lambda rows: grade_answers(rows["response"].tolist(), rows["answer"].tolist(), config.timeout)
+    )
+
+
+def code_grader(config: RewardConfig) -> Grader:
+    """reward.kind=code: unit tests in the sandbox."""
     return CodeGrader(config.code)
-
-
-def load_scorer(config: RewardConfig) -> Scorer:
-    """The function that grades rows (columns of the problem, and `response`). Raises ConfigError."""
-    if config.kind == "math":
-        return lambda rows: grade_answers(rows["response"].tolist(), rows["answer"].tolist(), config.timeout)
-    path, colon, name = config.kind.rpartition(":")
-    if not colon:
-        raise ConfigError(f"reward.kind={config.kind} is neither `math`, `code` nor path.py:function")
-    return UserFunction(load_function(Path(path), name), Path(path), name, config.timeout)
 
 
 def check_answers(config: RewardConfig, problems: Problems) -> None:

@@ -7,10 +7,13 @@ from ares.reports.mlflow import Tracking, open_experiment, tracking_uri
 from ares.reports.sample_page import write_samples
 from ares.reports.samples import sample_report, samples_table
 from ares.reports.terminal import Display
+from ares.reports.tracker import Tracker, load_tracker
 
 __all__ = [
     "Display",
+    "Tracker",
     "Tracking",
+    "load_tracker",
     "open_experiment",
     "sample_report",
     "samples_table",

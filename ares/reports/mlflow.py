@@ -18,8 +18,9 @@ from mlflow.entities import Run as MlflowRun
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
-from ares.config import Config, fingerprint, result_settings
+from ares.config import Config, TrackingConfig, fingerprint, result_settings
 from ares.data import MediaError, thumbnail
+from ares.reports.tracker import Tracker
 from ares.store import Commit, RunStore
 
 logger = logging.getLogger(__name__)
@@ -30,12 +31,11 @@ IMAGE_SIDE = 256
 """Pixels of the longer edge of an image that is logged."""
 
 
-class Tracking:
+class Tracking(Tracker):
     """Brings a run's MLflow entry up to its last commit."""
 
-    def __init__(self, config: Config, store: RunStore) -> None:
-        self.config = config
-        self.store = store
+    def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
+        super().__init__(settings, config, store)
         self.uri = tracking_uri(config.tracking.uri, store.directory.parent)
         self._client: MlflowClient | None = None
         self._logged = -1

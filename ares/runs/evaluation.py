@@ -107,7 +107,7 @@ class Evaluation(Step):
         split = config.data.validation_split
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         vision = Vision.of(config, runs_directory())
-        loaded = load_problems(data, split, config.data, tokenizer, config.reward.kind == "code", vision)
+        loaded = load_problems(data, split, config.data, tokenizer, config.reward.judges_programs, vision)
         problems = loaded.first(request.max_problems)
         temperature = request.temperature or config.validation.temperature
         description = {

@@ -99,7 +99,7 @@ class Run:
             check_gpus(config, torch.cuda.device_count(), "this machine")
         store = RunStore(runs / name)
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
-        code = config.reward.kind == "code"
+        code = config.reward.judges_programs
         vision = Vision.of(config, runs)
         train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer, code, vision)
         validation = None

@@ -94,7 +94,7 @@ class Refill:
             "filter/rollouts": float(self._rollouts),
             "filter/drawn_prompts": float(self.drawn),
         }
-        if self.config.reward.kind == "code":
+        if self.config.reward.judges_programs:
             rows = self._drawn_rows()
             metrics |= code_metrics(rows[~is_second_turn(rows)], self.slots)
             if self.config.rollout.second_turn.enabled:

@@ -6,12 +6,15 @@ here. Not covered: the designs themselves (rewards/shaping.py), AEPO and soft ov
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ares.config import CodeConfig, Config
+from ares.config import REWARD_DESIGNS, CodeConfig, Config
+from ares.grading import RewardError
 from ares.step.second_turn import second_turn_credit
 from ares.step.slots import GREEDY
 from rewards.pass_rates import RunningPassRates
@@ -25,7 +28,7 @@ PART = "reward_"
 def running_pass_rates(config: Config) -> RunningPassRates | None:
     """The controller of test weights; None where the design does not weigh tests by what they were passed before."""
     code = config.reward.code
-    if config.reward.kind != "code" or code.design != "dense_weighted":
+    if not config.reward.judges_programs or REWARD_DESIGNS.fact(code.design, "test_weights") != "running":
         return None
     return RunningPassRates(code.test_alpha, code.test_ema)
 
@@ -73,7 +76,7 @@ def total_reward(rows: pd.DataFrame) -> np.ndarray:
 
 def _outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> dict[str, np.ndarray]:
     """Parts of each row's own reward: [B] float64, NaN where there is none (unscored, or truncated)."""
-    if config.reward.kind != "code":
+    if not config.reward.judges_programs:
         return {"accuracy": rows["accuracy"].to_numpy(dtype=float, na_value=np.nan)}
     code, overlong = config.reward.code, config.algorithm.overlong
     truncated = np.array(rows["truncated"], dtype=bool)
@@ -86,6 +89,39 @@ def _outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates |
     return parts
 
 
+@dataclass(frozen=True)
+class JudgedPrograms:
+    """What a reward design sees of B responses with a program each."""
+
+    outcomes: CodeOutcomes
+    """Of the sandbox: tests passed, how programs ended, which rows have a reward at all (`scored`)."""
+    rows: pd.DataFrame
+    """id, slot, sample, response, tokens, format, pass_ratio, truncated, … of each."""
+    test_weights: list[np.ndarray] | None
+    """Weights of each row's tests, for designs that ask for them."""
+
+
+class RewardDesign(Protocol):
+    """What a judged program is worth; made from its settings. docs/extending.md has an example."""
+
+    def reward(self, seen: JudgedPrograms) -> np.ndarray:
+        """Reward of each row, float64 [B]; whatever is given to rows that are not scored is left out."""
+
+
+class ShapedDesign:
+    """The designs of rewards/shaping.py."""
+
+    def __init__(self, code: CodeConfig) -> None:
+        self.code = code
+
+    def reward(self, seen: JudgedPrograms) -> np.ndarray:
+        """`shape_code_rewards` under reward.code.design."""
+        code = self.code
+        return shape_code_rewards(
+            code.design, seen.outcomes, weights=seen.test_weights, error_policy=code.error_policy, verpo=_verpo(code)
+        )
+
+
 def _designed(
     rows: pd.DataFrame, outcomes: CodeOutcomes, config: Config, rates: RunningPassRates | None
 ) -> dict[str, np.ndarray]:
@@ -96,14 +132,25 @@ def _designed(
         weights = rates.weights(rows["id"].to_numpy(), outcomes.tests)
     elif verpo is not None:
         weights = verpo_group_weights(rows["slot"].tolist(), outcomes.passed, outcomes.scored, verpo)
-    reward = shape_code_rewards(code.design, outcomes, weights=weights, error_policy=code.error_policy, verpo=verpo)
-    parts = {"code": reward}
+    design: RewardDesign = REWARD_DESIGNS.made(code)
+    parts = {"code": _checked(design.reward(JudgedPrograms(outcomes, rows, weights)), outcomes, code.design)}
     if code.efficiency:
         late = LateEfficiency(code.efficiency, code.efficiency_start, config.rollout.max_response_length)
         parts["efficiency"] = late_efficiency(
             code.design, outcomes, rows["tokens"].to_numpy(), late, weights=weights, error_policy=code.error_policy
         )
     return parts
+
+
+def _checked(rewards: np.ndarray, outcomes: CodeOutcomes, design: str) -> np.ndarray:
+    """The rewards, NaN where there is none. Raises RewardError when a design breaks its contract."""
+    if np.shape(rewards) != outcomes.scored.shape:
+        raise RewardError(
+            f"reward.code.design={design} returned {list(np.shape(rewards))} rewards for {len(outcomes.scored)} rows"
+        )
+    if not np.isfinite(np.asarray(rewards)[outcomes.scored]).all():
+        raise RewardError(f"reward.code.design={design} returned a reward that is no finite number")
+    return np.where(outcomes.scored, rewards, np.nan)
 
 
 def _outcomes(rows: pd.DataFrame, masked: np.ndarray) -> CodeOutcomes:

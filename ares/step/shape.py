@@ -163,7 +163,9 @@ def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
             settings.relax_scope,
             config.algorithm.entropy.window,
         )
-    metrics = seen.metrics(coefficients)
+    metrics, own = seen.metrics(coefficients), state.kl.metrics()
+    # A controller with one coefficient tells it exactly; the mean of equal numbers may be off by a rounding.
+    metrics |= {name: own[name] for name in metrics.keys() & own.keys()}
     state.kl.update(seen)
     return metrics
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import ray
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer
 
 from algorithms.protocol import DataProto
-from ares.config import Config
-from ares.engines import Engine, Request, SamplingSettings, TransformersEngine, end_token_ids
+from ares.config import ENGINES, Config
+from ares.engines import Engine, Request, SamplingSettings
 from ares.learner import Learner, Ranks, UpdateResult
 from ares.store import Ref, RunStore, path_of
 
@@ -87,7 +87,7 @@ class EngineActor:
         self.tokenizer = AutoTokenizer.from_pretrained(
             config.model.path, trust_remote_code=config.model.trust_remote_code
         )
-        self.engine = _engine(config, self.tokenizer)
+        self.engine: Engine = ENGINES.made(config.rollout, config, self.tokenizer)
 
     def version(self) -> int | None:
         """Version of the weights held now; None before any were loaded."""
@@ -118,25 +118,3 @@ class EngineActor:
                 columns["token_entropies"] = [completion.entropies for completion in completions]
                 columns["canvas"] = [completion.canvas for completion in completions]
             yield pd.DataFrame(columns, index=[index for index, _ in finished])
-
-
-def _engine(config: Config, tokenizer: PreTrainedTokenizerBase) -> Engine:
-    """The engine that rollout.engine names."""
-    model, end_ids = config.model, end_token_ids(config.model.path, tokenizer)
-    if config.rollout.engine == "vllm":
-        from ares.engines import VllmEngine
-
-        shared = config.rollout.placement == "colocate"
-        data = config.data if model.family == "vision_language" else None
-        return VllmEngine(model.path, model.dtype, end_ids, config.longest_sequence, config.rollout.vllm, shared, data)
-    device = "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
-    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-    if config.rollout.engine == "diffusion":
-        from ares.engines import DiffusionEngine
-
-        return DiffusionEngine(model, config.rollout.diffusion, device, end_ids, pad_id)
-    if model.family == "vision_language":
-        from ares.engines import VisionEngine
-
-        return VisionEngine(model.path, model.dtype, device, end_ids, pad_id, config.data)
-    return TransformersEngine(model.path, model.dtype, device, end_ids, pad_id)

@@ -47,7 +47,7 @@ def check(
 
     from ares.data import check_rows, check_solutions, compare_with_held_out, load_tokenizer
 
-    code = config.reward.kind == "code"
+    code = config.reward.judges_programs
     checked = check_rows(
         file, split, config.data, code, load_tokenizer(model, config.model.trust_remote_code) if model else None
     )

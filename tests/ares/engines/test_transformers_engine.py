@@ -8,8 +8,8 @@ import torch
 from transformers import DynamicCache
 
 import ares.engines.transformers as transformers_engine
-from ares.engines.engine import Completion, Request, SamplingSettings
-from ares.engines.transformers import TransformersEngine, end_token_ids
+from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids
+from ares.engines.transformers import TransformersEngine
 from tests.ares.builders import END, MODEL, PAD, engine, requests, tokenizer
 
 SETTINGS = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=24)

@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from ares.config import DataConfig, RewardConfig
 from ares.data import DataError, Problems, load_problems
-from ares.grading.graders import check_answers, load_scorer
+from ares.grading.graders import check_answers, load_grader
 from ares.step import readable_rows
 from tests.ares.builders import to_batch, tokenizer
 
@@ -55,13 +55,15 @@ def answered(problems: Problems, responses: list[str]) -> pd.DataFrame:
 def given(text: str, problems: Problems, folder: Path) -> Any:
     """What a reward of the user's is handed."""
     (folder / "reward.py").write_text(text.format(out=str(folder / "seen")))
-    scorer = load_scorer(RewardConfig(kind=f"{folder / 'reward.py'}:f"))
-    assert scorer(answered(problems, ["so"] * len(problems))) == [1.0] * len(problems)
+    grader = load_grader(RewardConfig(kind=f"{folder / 'reward.py'}:f"))
+    accuracy = grader.grade(answered(problems, ["so"] * len(problems)))["accuracy"]
+    assert accuracy.tolist() == [1.0] * len(problems)
     return ast.literal_eval((folder / "seen").read_text())
 
 
 def graded(problems: Problems, *boxed: str) -> list[float | None]:
-    return load_scorer(RewardConfig())(answered(problems, [f"\\boxed{{{each}}}" for each in boxed]))
+    rows = answered(problems, [f"\\boxed{{{each}}}" for each in boxed])
+    return load_grader(RewardConfig()).grade(rows)["accuracy"].tolist()
 
 
 def same(found: Any, expected: Any) -> None:
@@ -143,7 +145,7 @@ def test_an_answer_reaches_the_reward_as_the_row_holds_it(answer: Any, tmp_path:
 @pytest.mark.parametrize(("answer", "refused"), [(["27", "31"], True), ({"x": 1}, True), (["27"], False), (27, False)])
 def test_the_math_grader_compares_with_one_answer(answer: Any, refused: bool, tmp_path: Path) -> None:
     problems = loaded([{"id": "sum", "prompt": "a", "answer": answer}], "jsonl", tmp_path)
-    check_answers(RewardConfig(kind="own.py:f"), problems)
+    check_answers(RewardConfig.model_construct(kind="own.py:f"), problems)
     if refused:
         with pytest.raises(DataError, match=r"problem 'sum': reward\.kind=math compares with one answer, this is "):
             check_answers(RewardConfig(), problems)

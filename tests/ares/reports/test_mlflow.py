@@ -17,7 +17,7 @@ def test_an_mlflow_that_takes_entries_but_no_files_gets_one_entry_of_a_run(tmp_p
     store = RunStore(tmp_path / "run")
     store.write_run({"code_version": "1", "mlflow_run_id": None})
     for _ in range(3):
-        Tracking(settings, store).catch_up()
+        Tracking(settings.tracking, settings, store).catch_up()
     (entry,) = client.search_runs([experiment])
     assert store.read_run()["mlflow_run_id"] == entry.info.run_id
     assert "ares.logged_step" not in entry.data.tags
