@@ -200,7 +200,8 @@ def _fields(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, bo
 FIELDS = list(_fields(load("tiny-math")))
 NO_EFFECT = {
     "train.steps", "train.checkpoint_every", "train.keep_checkpoints",
-    "tracking.kind", "tracking.settings", "tracking.uri", "tracking.experiment", "tracking.samples", "tracking.parent_run", "tracking.tags",
+    "tracking.kind", "tracking.settings", "tracking.uri", "tracking.experiment", "tracking.samples",
+    "tracking.parent_run", "tracking.tags",
     "rollout.vllm.cpu_cache_gib", "rollout.vllm.gpu_memory", "rollout.max_mismatch", "rollout.placement",
     "learner.offload_optimizer",
     "reward.code.provider", "reward.code.workers", "reward.code.min_isolation",
