@@ -1,0 +1,133 @@
+"""The code of docs/extending.md: each block is written to its file, named by a configuration, and does what is said.
+
+Not covered: a whole run with it.
+"""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from algorithms.estimators import RewardedBatch
+from algorithms.kl import BatchKL
+from algorithms.losses import PolicyTokens, policy_loss
+from algorithms.protocol import DataProto
+from ares.config import (
+    ENGINES,
+    ESTIMATORS,
+    KL_CONTROLLERS,
+    POLICY_LOSSES,
+    REWARD_DESIGNS,
+    TRACKERS,
+    Config,
+    extension_files,
+    load,
+)
+from ares.engines import SamplingSettings
+from ares.grading import load_grader
+from ares.step.rewards import JudgedPrograms
+from rewards.shaping import CodeOutcomes
+from tests.ares.builders import MODEL, engine, requests, tokenizer
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
+BLOCKS = dict(
+    re.findall(r"^```python\n# extensions/(\w+)\.py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+)
+GRADED = pd.DataFrame({
+    "id": ["a", "a"], "slot": [0, 0], "sample": [0, 1], "prompt": ["1+1", "1+1"], "response": ["it is 2", "3"],
+    "answer": ["2", "2"],
+})  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "extensions"
+    folder.mkdir()
+    for name, text in BLOCKS.items():
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+
+
+def configured(setting: str, reference: str, *overrides: str) -> Config:
+    config = load("tiny-math", [f"{setting}=extensions/{reference}", *overrides])
+    assert list(extension_files(config).values()) == [setting]
+    return config
+
+
+def test_every_block_of_the_page_is_tested() -> None:
+    tested = set(re.findall(r'"(\w+)\.py:\w+"', Path(__file__).read_text(encoding="utf-8")))
+    assert BLOCKS.keys() == tested
+    assert len(re.findall(r"^```python", PAGE.read_text(encoding="utf-8"), re.M)) == len(BLOCKS)
+
+
+def test_the_estimator_ranks_within_a_group() -> None:
+    section = configured("algorithm.advantage.estimator", "rank.py:Ranked").algorithm.advantage
+    assert section.within_group
+    rewards = torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, 9.0]])
+    seen = RewardedBatch(rewards, torch.ones(3, 2), np.array([0, 0, 1]), torch.ones(3, dtype=torch.bool), DataProto())
+    assert ESTIMATORS.made(section).estimate(seen)[0].tolist() == [[0.5, 0.5], [-0.5, -0.5], [0.0, 0.0]]
+
+
+def test_the_loss_keeps_a_gradient_where_the_ratio_is_clipped_and_ignores_padding() -> None:
+    section = configured(
+        "algorithm.policy.loss", "cispo.py:Cispo", "algorithm.policy.settings.limit=2"
+    ).algorithm.policy
+    log_probs = torch.tensor([[0.0, float("nan")], [-1.0, -2.0]], requires_grad=True)
+    old = torch.tensor([[-3.0, float("nan")], [-1.0, -2.0]])
+    tokens = PolicyTokens(old, log_probs, torch.ones(2, 2), torch.tensor([[1, 0], [1, 1]]))
+    loss, metrics = policy_loss(POLICY_LOSSES.made(section), tokens)
+    loss.backward()
+    assert log_probs.grad is not None
+    torch.testing.assert_close(log_probs.grad, torch.tensor([[-2.0, 0.0], [-1.0, -1.0]]) / 3)
+    assert metrics["clipped"] == pytest.approx(1 / 3)
+
+
+def test_the_controller_rises_and_a_resumed_one_goes_on() -> None:
+    section = configured("algorithm.kl.kind", "warmup.py:Warmup", "algorithm.kl.settings.batches=4").algorithm.kl
+    controller, resumed = KL_CONTROLLERS.made(section), KL_CONTROLLERS.made(section)
+    controller.update(BatchKL(0.1, 2, {}, {}))
+    resumed.load_state_dict(json.loads(json.dumps(controller.state_dict())))
+    assert resumed.coefficients(np.array(["easy", "hard"])).tolist() == [0.0025, 0.0025]
+    assert resumed.metrics() == {"critic/kl_coef": 0.0025}
+
+
+@pytest.mark.parametrize("reference", ["exact.py:exact", "numbers.py:Nearest"])
+def test_the_function_and_the_grader_tell_right_from_wrong(reference: str) -> None:
+    grader = load_grader(configured("reward.kind", reference).reward)
+    grader.start()
+    assert grader.grade(GRADED)["accuracy"].tolist() == [1.0, 0.0]
+    grader.close()
+
+
+def test_the_design_rewards_the_square_of_the_share() -> None:
+    section = configured("reward.code.design", "squared.py:Squared").reward.code
+    outcomes = CodeOutcomes(
+        np.array(["accepted", "wrong_answer"], dtype=object), np.zeros(2, dtype=bool),
+        [np.array([True, True]), np.array([True, False])], np.zeros(2, dtype=np.int64),
+    )  # fmt: skip
+    seen = JudgedPrograms(outcomes, pd.DataFrame(index=range(2)), None)
+    assert REWARD_DESIGNS.made(section).reward(seen).tolist() == [1.0, 0.25]
+
+
+def test_the_engine_answers_each_request_under_its_own_index() -> None:
+    config = configured("rollout.engine", "sorted_engine.py:ShortestFirst", f"model.path={MODEL.resolve()}")
+    made, reference = ENGINES.made(config.rollout, config, tokenizer()), engine()
+    made.load_weights(0, dict(reference.model.named_parameters()))
+    settings, asked = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=6), requests(3)
+    for mine, theirs in zip(made.generate(asked, settings), reference.generate(asked, settings), strict=True):
+        assert mine.token_ids.tolist() == theirs.token_ids.tolist()
+
+
+def test_the_tracker_writes_what_is_committed(tmp_path: Path) -> None:
+    config = configured("tracking.kind", "lines.py:Lines")
+    commit = SimpleNamespace(step=0, metrics={"reward/mean": 0.5})
+    store = SimpleNamespace(directory=tmp_path, committed_steps=lambda: [0], read_commit=lambda step: commit)
+    tracker = TRACKERS.made(config.tracking, config, store)
+    tracker.catch_up()
+    tracker.finish()
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 0, "reward/mean": 0.5}
