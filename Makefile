@@ -19,7 +19,7 @@ train: $(READY)
 	$(BIN)/ares train tiny-math --run tiny-math
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -rs -m "not slow and not gpu"
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -rs -m "not slow and not gpu"
 
 test-all: $(READY)
 	$(BIN)/pytest

@@ -24,6 +24,18 @@ import flows.environment  # noqa: E402, F401
 from tests.golden import recorded_cases  # noqa: E402
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under `-n 2 --dist loadgroup` a file is one worker's; what needs `runs` comes first, all on one worker.
+
+    Otherwise each worker would train the run that these tests share.
+    """
+    for item in items:
+        shares = "runs" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("runs" if shares else item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: "runs" not in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of runs with one, `uninterrupted`, that ran from start to end with a Prefect server of its own."""

@@ -1,7 +1,9 @@
 """Short runs of the tiny profiles through the real command line, for the tests of resume and of the whole."""
 
 import atexit
+import contextlib
 import functools
+import io
 import json
 import os
 import subprocess
@@ -12,6 +14,7 @@ import pytest
 from mlflow import MlflowClient
 
 from ares.store.store import Commit, RunStore
+from flows.cli.main import main
 from flows.servers.local_server import LocalServer
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -45,6 +48,21 @@ def ares(
     command = [sys.executable, "-m", "tests.killed_cli", *arguments]
     # Pipes end when the last process that holds them ends: a survivor of a kill would make this time out.
     return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=seconds)
+
+
+def told(runs: Path | str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`ares …` in this process, for commands that train nothing: a process of its own would load everything again."""
+    printed, complained = io.StringIO(), io.StringIO()
+    code: int | str | None = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARES_RUNS", str(runs))
+        patch.setattr(sys, "argv", ["ares", *arguments])
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code
+    return subprocess.CompletedProcess(["ares", *arguments], int(code or 0), printed.getvalue(), complained.getvalue())
 
 
 def train(

@@ -9,7 +9,7 @@ import pytest
 from ares.runs.lineage import fork
 from ares.store.store import RunStore
 from sandbox.program import ERROR_TYPES
-from tests.short_runs import SMALL, ares, assert_same, commits
+from tests.short_runs import SMALL, ares, assert_same, commits, told
 
 SETTINGS = [
     *SMALL, "train.steps=2", "reward.code.design=dense_weighted", "rollout.second_turn.enabled=true",
@@ -61,7 +61,7 @@ def test_figures_of_programs_cost_and_second_tries_are_in_the_commit(code_runs: 
 
 def test_inspect_shows_every_test_of_a_program_and_how_it_ended(code_runs: Path) -> None:
     row = samples(code_runs).iloc[0]
-    shown = ares(code_runs, "inspect", "code", "--step", "2", "--id", row["id"], "--sample", str(row["sample"])).stdout
+    shown = told(code_runs, "inspect", "code", "--step", "2", "--id", row["id"], "--sample", str(row["sample"])).stdout
     assert shown.count("assert ") >= len(row["test_outcomes"])
     assert "CPU seconds" in shown
     assert f"reward {row['reward']:+.4f} = reward_code" in shown

@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from ares.runs.status import run_status
 from ares.store.store import RunStore
 from flows.cli.main import main
-from tests.short_runs import SMALL, ares, metric_history, train
+from tests.short_runs import SMALL, ares, metric_history, told, train
 
 MODEL = Path("ares/tiny/checkpoints/math")
 
@@ -32,10 +32,10 @@ def test_every_reward_is_explained_by_its_parts(runs: Path) -> None:
     store = RunStore(runs / "uninterrupted")
     row = store.read_rows(store.read_commit(2).artifacts["samples"]).iloc[0]
     assert row["reward"] == pytest.approx(row["accuracy"] + row["reward_entropy_score"])
-    told = ares(runs, "inspect", "uninterrupted", "--step", "2", "--id", row["id"], "--sample", str(row["sample"]))
-    assert told.returncode == 0
-    assert f"reward_entropy_score {row['reward_entropy_score']:+.4f}" in told.stdout
-    assert "<think>" in told.stdout
+    shown = told(runs, "inspect", "uninterrupted", "--step", "2", "--id", row["id"], "--sample", str(row["sample"]))
+    assert shown.returncode == 0
+    assert f"reward_entropy_score {row['reward_entropy_score']:+.4f}" in shown.stdout
+    assert "<think>" in shown.stdout
 
 
 def test_mlflow_holds_parameters_panels_and_samples(runs: Path) -> None:
@@ -65,7 +65,7 @@ def test_help_loads_nothing_that_takes_seconds_to_load() -> None:
 
 
 def test_a_changed_setting_is_refused_by_name(runs: Path) -> None:
-    ended = ares(runs, "train", "tiny-math", *SMALL, "learner.lr=1e-3", "--run", "uninterrupted")
+    ended = told(runs, "train", "tiny-math", *SMALL, "learner.lr=1e-3", "--run", "uninterrupted")
     assert ended.returncode == 2
     assert "learner.lr: 0.0004 → 0.001" in ended.stderr
 

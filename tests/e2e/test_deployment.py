@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.deployed import Deployed
-from tests.short_runs import REPOSITORY, assert_same
+from tests.short_runs import assert_same, told
 
 ENDED = ("Completed", "Failed", "Crashed", "Cancelled")
 CRASH_SECONDS = 120.0
@@ -23,23 +23,24 @@ CRASH_SECONDS = 120.0
 def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: Path) -> None:
     deployed = Deployed(tmp_path)
     deployed.start()
-    found = {f"{one['name']}": one for one in deployed.post("deployments/filter", {})}
-    assert found.keys() == {"ares-train", "ares-bootstrap", "ares-eval", "ares-ablate"}
-    form = found["ares-train"]["parameter_openapi_schema"]
-    assert {"tiny-math", "math"} <= set(form["definitions"]["Profile"]["enum"])
-    assert form["definitions"]["TrainConfig"]["properties"]["steps"]["minimum"] == 1
-    assert deployed.get("work_pools/ares")["concurrency_limit"] == 1
-    assert [one["enabled"] for one in deployed.post("automations/filter", {})] == [True]
-
     assert deployed.up is not None
-    below = psutil.Process(deployed.up.pid).children(recursive=True)
-    for listening in (one for process in below for one in process.net_connections("inet") if one.status == "LISTEN"):
-        assert listening.laddr.ip in ("127.0.0.1", "::1")
-    again = [sys.executable, "-m", "flows.cli", "up", "--data", str(deployed.runs)]
-    refused = subprocess.run(again, cwd=REPOSITORY, capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert "running already" in refused.stderr
-    deployed.stop()
+    try:
+        found = {f"{one['name']}": one for one in deployed.post("deployments/filter", {})}
+        assert found.keys() == {"ares-train", "ares-bootstrap", "ares-eval", "ares-ablate"}
+        form = found["ares-train"]["parameter_openapi_schema"]
+        assert {"tiny-math", "math"} <= set(form["definitions"]["Profile"]["enum"])
+        assert form["definitions"]["TrainConfig"]["properties"]["steps"]["minimum"] == 1
+        assert deployed.get("work_pools/ares")["concurrency_limit"] == 1
+        assert [one["enabled"] for one in deployed.post("automations/filter", {})] == [True]
+
+        below = psutil.Process(deployed.up.pid).children(recursive=True)
+        inet = [one for process in below for one in process.net_connections("inet")]
+        assert {one.laddr.ip for one in inet if one.status == "LISTEN"} <= {"127.0.0.1", "::1"}
+        refused = told(deployed.runs, "up", "--data", str(deployed.runs))
+        assert refused.returncode == 2
+        assert "running already" in refused.stderr
+    finally:
+        deployed.stop()
     assert not psutil.wait_procs(below, timeout=60)[1]
 
 

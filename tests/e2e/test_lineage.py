@@ -11,7 +11,7 @@ from mlflow import MlflowClient
 from ares.runs.difference import first_difference
 from ares.runs.lineage import fork
 from ares.store.store import RunStore
-from tests.short_runs import ares, train
+from tests.short_runs import ares, told, train
 
 OTHER_REWARD = "algorithm.aepo.enabled=false"
 
@@ -22,7 +22,7 @@ def inodes(runs: Path, name: str, pattern: str) -> dict[str, int]:
 
 
 def test_a_fork_after_the_rollouts_shares_them_and_goes_its_own_way(runs: Path) -> None:
-    made = ares(runs, "fork", "uninterrupted", "--at", "4", "--phase", "rollout", OTHER_REWARD, "--run", "forked")
+    made = told(runs, "fork", "uninterrupted", "--at", "4", "--phase", "rollout", OTHER_REWARD, "--run", "forked")
     assert made.returncode == 0, made.stderr
     assert "algorithm.aepo.enabled: True → False" in made.stdout
     resumed = ares(runs, "resume", "forked")
@@ -34,10 +34,10 @@ def test_a_fork_after_the_rollouts_shares_them_and_goes_its_own_way(runs: Path) 
     past = inodes(runs, "uninterrupted", "steps/00000[123]/**/*.*")
     assert inodes(runs, "forked", "steps/00000[123]/**/*.*") == past
 
-    told = ares(runs, "diff", "uninterrupted", "forked")
-    assert told.returncode == 1
-    assert "first difference: step 4" in told.stdout
-    assert "setting algorithm.aepo.enabled: True → False" in told.stdout
+    shown = told(runs, "diff", "uninterrupted", "forked")
+    assert shown.returncode == 1
+    assert "first difference: step 4" in shown.stdout
+    assert "setting algorithm.aepo.enabled: True → False" in shown.stdout
 
     client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
     tags = client.get_run(json.loads((runs / "forked" / "run.json").read_text())["mlflow_run_id"]).data.tags
@@ -49,7 +49,7 @@ def test_a_fork_after_the_rollouts_shares_them_and_goes_its_own_way(runs: Path) 
 def test_two_forks_with_other_rewards_see_the_same_rollouts_and_the_same_weights_before(runs: Path) -> None:
     """At a step without a checkpoint: the weights are made by replaying with the run's settings, not the fork's."""
     for name, setting in (("one", OTHER_REWARD), ("two", "learner.lr=0.001")):
-        made = ares(runs, "fork", "uninterrupted", "--at", "3", "--phase", "rollout", setting, "--run", name)
+        made = told(runs, "fork", "uninterrupted", "--at", "3", "--phase", "rollout", setting, "--run", name)
         assert made.returncode == 0, made.stderr
         assert ares(runs, "resume", name).returncode == 0
     assert inodes(runs, "one", "steps/000003/rollout-rollout-*") == inodes(
@@ -62,10 +62,10 @@ def test_two_forks_with_other_rewards_see_the_same_rollouts_and_the_same_weights
 
 @pytest.mark.slow
 def test_a_fork_with_nothing_changed_ends_in_the_same_bits(runs: Path) -> None:
-    assert ares(runs, "fork", "uninterrupted", "--at", "2", "--run", "same").returncode == 0
+    assert told(runs, "fork", "uninterrupted", "--at", "2", "--run", "same").returncode == 0
     assert ares(runs, "resume", "same").returncode == 0
-    told = ares(runs, "diff", "uninterrupted", "same")
-    assert told.returncode == 0, told.stdout
+    shown = told(runs, "diff", "uninterrupted", "same")
+    assert shown.returncode == 0, shown.stdout
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> No
 @pytest.mark.slow
 def test_a_run_goes_on_after_gc(tmp_path: Path) -> None:
     assert train(tmp_path, "pruned") == 0
-    assert ares(tmp_path, "gc", "pruned").returncode == 0
+    assert told(tmp_path, "gc", "pruned").returncode == 0
     assert ares(tmp_path, "resume", "pruned", "train.steps=5").returncode == 0
 
 

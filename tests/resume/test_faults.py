@@ -23,7 +23,7 @@ import pytest
 
 from ares.store.store import RunStore
 from tests.deployed import REWARD
-from tests.short_runs import REPOSITORY, SMALL, ares, assert_same, commits, metric_history, train
+from tests.short_runs import REPOSITORY, SMALL, ares, assert_same, commits, metric_history, told, train
 
 
 def flip(path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_damaged_artifact_is_made_again(
 def test_a_damaged_run_json_is_told_and_nothing_is_touched(runs: Path) -> None:
     store = copied(runs, "uninterrupted", "no-json")
     truncate(store.directory / "run.json")
-    ended = ares(runs, "status", "no-json")
+    ended = told(runs, "status", "no-json")
     assert ended.returncode == 2
     assert "run.json: not readable as JSON" in ended.stderr
     assert "restore it from a copy" in ended.stderr

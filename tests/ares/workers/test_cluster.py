@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,40 @@ from ares.runs.run import Run, read_config
 from ares.store.store import RunStore
 from ares.workers.actors import EngineActor
 from ares.workers.cluster import Cluster, WorkerError
+from ares.workers.connection import connect
 from ares.workers.groups import EngineGroup
 from flows.refill import begin_sampling
 from tasks.sampling import Draw, requested
 from tests.ares.builders import config
 
 
-@pytest.fixture
-def run(runs: Path) -> Iterator[Run]:
-    opened = Run.open(read_config(RunStore(runs / "uninterrupted")), "uninterrupted", runs)
-    yield opened
-    opened.cluster.shut_down()
+@pytest.fixture(scope="module")
+def one_ray() -> Iterator[None]:
+    """One local Ray with room for the actors of two runs; without it each run would start its own."""
+    connect(cpus=4)
+    yield
     ray.shutdown()
+
+
+@contextmanager
+def opened(runs: Path) -> Iterator[Run]:
+    run = Run.open(read_config(RunStore(runs / "uninterrupted")), "uninterrupted", runs)
+    yield run
+    run.cluster.shut_down()
+
+
+@pytest.fixture
+def run(runs: Path, one_ray: None) -> Iterator[Run]:
+    """The run as a new process finds it."""
+    with opened(runs) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def run_at_2(runs: Path, one_ray: None) -> Iterator[Run]:
+    """The run for the tests that all sample from the policy after step 2: its actors, once started, serve them all."""
+    with opened(runs) as run:
+        yield run
 
 
 def first_shard(run: Run, step: int) -> tuple[list[Request], pd.DataFrame]:
@@ -48,23 +71,23 @@ def assert_same_samples(found: pd.DataFrame, expected: pd.DataFrame) -> None:
         assert all((one == other).all() for one, other in zip(found[column], expected[column], strict=True))
 
 
-def test_dead_actors_are_rebuilt_and_give_the_same_bits(run: Run) -> None:
+def test_dead_actors_are_rebuilt_and_give_the_same_bits(run_at_2: Run) -> None:
     """No checkpoint of step 2 is left: the learner starts from the initial weights and replays two batches."""
-    requests, answered = first_shard(run, 3)
+    requests, answered = first_shard(run_at_2, 3)
 
     async def sample() -> pd.DataFrame:
-        return await run.cluster.generate(2, requests, settings(run))
+        return await run_at_2.cluster.generate(2, requests, settings(run_at_2))
 
     async def killed() -> tuple[pd.DataFrame, pd.DataFrame]:
         before = await sample()
-        assert run.cluster._engine is not None
-        assert run.cluster._learner is not None
-        run.cluster._engine.kill()
-        run.cluster._learner.kill()
+        assert run_at_2.cluster._engine is not None
+        assert run_at_2.cluster._learner is not None
+        run_at_2.cluster._engine.kill()
+        run_at_2.cluster._learner.kill()
         return before, await sample()
 
     before, after = asyncio.run(killed())
-    assert not (run.store.directory / "checkpoints" / "000002").exists()
+    assert not (run_at_2.store.directory / "checkpoints" / "000002").exists()
     assert_same_samples(before, answered)
     assert_same_samples(after, answered)
 
@@ -89,30 +112,32 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
-def test_sampling_that_was_begun_is_handed_out_and_not_done_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    requests, answered = first_shard(run, 3)
+def test_sampling_that_was_begun_is_handed_out_and_not_done_again(
+    run_at_2: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests, answered = first_shard(run_at_2, 3)
     calls, finished = counted(monkeypatch), list[pd.DataFrame]()
 
     async def asked_later() -> pd.DataFrame:
-        run.cluster.begin(2, requests, settings(run))
-        assert run.cluster._begun is not None
-        while not run.cluster._begun.early:  # some have finished before anybody asks
+        run_at_2.cluster.begin(2, requests, settings(run_at_2))
+        assert run_at_2.cluster._begun is not None
+        while not run_at_2.cluster._begun.early:  # some have finished before anybody asks
             await asyncio.sleep(0.01)
-        return await run.cluster.generate(2, requests, settings(run), finished.append)
+        return await run_at_2.cluster.generate(2, requests, settings(run_at_2), finished.append)
 
     assert_same_samples(asyncio.run(asked_later()), answered)
     assert calls == [len(requests)]
     assert sorted(pd.concat(finished).index) == list(range(len(requests)))
 
 
-def test_sampling_that_was_begun_in_vain_changes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    requests, answered = first_shard(run, 3)
+def test_sampling_that_was_begun_in_vain_changes_nothing(run_at_2: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, answered = first_shard(run_at_2, 3)
     calls = counted(monkeypatch)
 
     async def asked_for_more() -> pd.DataFrame:
-        run.cluster.begin(2, requests[:2], settings(run))
+        run_at_2.cluster.begin(2, requests[:2], settings(run_at_2))
         await asyncio.sleep(0)
-        return await run.cluster.generate(2, requests, settings(run))
+        return await run_at_2.cluster.generate(2, requests, settings(run_at_2))
 
     assert_same_samples(asyncio.run(asked_for_more()), answered)
     assert calls[-1] == len(requests)
@@ -150,6 +175,7 @@ def test_a_cluster_without_room_is_named_with_the_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be about to grow, or another run about to end: the run waits, and says for what."""
+    ray.shutdown()  # another test's
     machines = Machines(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         monkeypatch.setenv("RAY_ADDRESS", machines.address)
