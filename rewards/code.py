@@ -8,7 +8,6 @@ their format only.
 
 from __future__ import annotations
 
-import ast
 import json
 import logging
 import math
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sandbox import UNTRUSTED, Program, SandboxUnavailable, TestOutcome, Verdict, weighed
+from sandbox import UNTRUSTED, Program, SandboxUnavailable, TestOutcome, Verdict, parse, weighed
 from sandbox.providers import open_sandbox
 
 logger = logging.getLogger(__name__)
@@ -71,7 +70,7 @@ def code_format_score(text: str, language: str = "python", allow_trailing_text: 
 
 def _is_python(source: str) -> bool:
     try:
-        ast.parse(source.strip(), _PARSED_AS)  # as published: one indented statement passes
+        parse(source.strip(), _PARSED_AS)  # as published: one indented statement passes
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         # ValueError: a null byte or half a surrogate pair. The last two: nesting that the parser gives up on.
         return False

@@ -7,6 +7,7 @@ Standard library only. docs/sandbox.md says what is covered and what is not.
 """
 
 from sandbox.isolation import IsolationReport, SandboxUnavailable
+from sandbox.parsing import parse
 from sandbox.pool import PoolClosed, SandboxPool
 from sandbox.program import ERROR_TYPES, UNTRUSTED, Program, TestOutcome, Verdict, weighed
 
@@ -20,5 +21,6 @@ __all__ = [
     "SandboxUnavailable",
     "TestOutcome",
     "Verdict",
+    "parse",
     "weighed",
 ]

@@ -17,6 +17,7 @@ import symtable
 from typing import Any
 
 from sandbox.kinds import MODULES, Kinds, Together, public_names, words
+from sandbox.parsing import parse
 
 _NEVER_THEIRS = words(
     """
@@ -71,7 +72,7 @@ def plans(setup: str, tests: tuple[str, ...], entry_point: str | None) -> tuple[
     texts: list[tuple[str, _Names, ast.Module] | str] = []
     for text in tests:
         try:
-            texts.append((text, _names(text, tree := ast.parse(text)), tree))
+            texts.append((text, _names(text, tree := parse(text)), tree))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
             texts.append(f"the test does not compile: {problem}")
     shadowing = _shadowing([entry for entry in texts if not isinstance(entry, str)], setup_names, entry_point)
@@ -180,7 +181,7 @@ def _calls_at_top_level(tree: ast.Module, name: str) -> bool:
 
 def _stripped(setup: str, entry_point: str | None) -> tuple[str, _Names, list[ast.stmt]]:
     """A setup without what the program had to write: the entry point and stubs of functions and classes."""
-    tree = ast.parse(setup)
+    tree = parse(setup)
     kept = [
         node for node in tree.body if not (_is_stub(node) or getattr(node, "name", None) == entry_point is not None)
     ]

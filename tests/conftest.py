@@ -30,10 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Otherwise each worker would train the run that these tests share.
     """
+    sharing = {item.path for item in items if "runs" in getattr(item, "fixturenames", ())}
     for item in items:
-        shares = "runs" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("runs" if shares else item.nodeid.partition("::")[0]))
-    items.sort(key=lambda item: "runs" not in getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group("runs" if item.path in sharing else str(item.path)))
+    items.sort(key=lambda item: item.path not in sharing)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ Python; duplicate prompts; sizes; whether a code set's own solutions pass its te
 a right program from a wrong one, whether the answers of a math set are right, and images (loading looks at them).
 """
 
-import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +18,7 @@ from ares.data.code import CodeProblem, RowError, program, read_problem
 from ares.data.problems import conversation, ground_truth, id_column, is_empty
 from ares.data.shared import shared_prompts
 from ares.data.tables import DataError, read_rows
-from sandbox import SandboxPool, Verdict
+from sandbox import SandboxPool, Verdict, parse
 
 PATIENCE_SECONDS = 10.0
 """CPU seconds that each test of a reference solution has: enough to tell a slow solution from a wrong one."""
@@ -191,7 +190,7 @@ def _code_errors(
 
 def _syntax_error(where: str, text: str) -> str | None:
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"{where} does not parse: {error}"
     return None if tree.body or where == "setup" else f"{where} has no statement"

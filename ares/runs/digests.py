@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from ares.config import Config, extension_files
+from ares.config import Config, ConfigError, extension_files
 from ares.data import Problems
 from ares.store import RunStore, StoreError
 
@@ -23,7 +23,7 @@ FILES = ("files", "model_files")
 def digests_of(config: Config, train: Problems, validation: Problems | None) -> dict[str, Any]:
     """Hashes of the data, of the model directory, and of the files that settings name, by their path."""
     data = {"train": train.digest(), "validation": validation.digest() if validation is not None else None}
-    files = {str(path): file_digest(path)[:16] for path in run_files(config)}
+    files = {str(path): _digest_of(path, setting) for path, setting in run_files(config).items()}
     return data | model_digests(config.model.path) | {"files": files}
 
 
@@ -111,6 +111,13 @@ def _model_files(folder: Path) -> list[Path]:
     beneath = [file for suffix in (".py", ".jinja") for file in folder.rglob(f"*{suffix}")]
     above = [file for file in folder.glob("*") if file.suffix in OF_A_MODEL and file.suffix not in WEIGHTS]
     return sorted({*beneath, *above})
+
+
+def _digest_of(file: Path, setting: str) -> str:
+    try:
+        return file_digest(file)[:16]
+    except OSError as error:
+        raise ConfigError(f"{setting}={file}: {error.strerror}") from error
 
 
 def file_digest(file: Path) -> str:

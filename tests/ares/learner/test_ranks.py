@@ -19,6 +19,8 @@ from ares.workers.actors import LearnerActor
 from ares.workers.groups import LearnerGroup
 from tests.ares.builders import PAD, config, rows, shaped, to_batch
 
+ROUNDING = 1e-4
+"""AdamW makes a whole step of any gradient: of one near zero, another order of a sum changes a part of that step."""
 OVERRIDES = ["rollout.prompts=4", "learner.global_batch_prompts=2", "learner.micro_batch_tokens=60", "learner.lr=1e-3"]
 LENGTHS = [[1, 8, 3, 5], [4, 2, 8, 6], [7, 7, 1, 8], [2, 2, 3, 1]]
 
@@ -84,7 +86,7 @@ def test_one_rank_and_two_give_the_same_update(pair: Pair, count: int) -> None:
     first, second = pair.weights()
     for name, weight in pair.alone.weights().items():
         assert np.array_equal(first[name], second[name])
-        np.testing.assert_allclose(first[name], weight.numpy(), atol=3e-5)
+        np.testing.assert_allclose(first[name], weight.numpy(), atol=ROUNDING)
 
 
 def test_two_ranks_repeat_themselves_bit_for_bit_from_a_checkpoint(pair: Pair) -> None:
@@ -104,7 +106,7 @@ def test_a_checkpoint_of_one_rank_goes_on_with_two(pair: Pair) -> None:
     pair.alone.update(pair.batch)
     pair.call("update", pair.written(pair.batch, "once-more"), None)
     for name, weight in pair.alone.weights().items():
-        np.testing.assert_allclose(pair.weights()[0][name], weight.numpy(), atol=3e-5)
+        np.testing.assert_allclose(pair.weights()[0][name], weight.numpy(), atol=ROUNDING)
 
 
 def test_a_checkpoint_of_two_ranks_goes_on_with_one(pair: Pair) -> None:
@@ -118,7 +120,7 @@ def test_a_checkpoint_of_two_ranks_goes_on_with_one(pair: Pair) -> None:
     pair.alone.update(pair.batch)
     pair.call("update", given, None)
     for name, weight in pair.alone.weights().items():
-        np.testing.assert_allclose(pair.weights()[0][name], weight.numpy(), atol=3e-5)
+        np.testing.assert_allclose(pair.weights()[0][name], weight.numpy(), atol=ROUNDING)
 
 
 def test_the_death_of_one_rank_is_the_death_of_an_actor_and_ends_the_wait_of_the_other(pair: Pair) -> None:
