@@ -1,17 +1,18 @@
 """A phase: one durable piece of a step, run as a Prefect task whose small result is keyed, kept and checked.
 
 Covered: the key (run, settings, data, step, phase, inputs), results under the run directory, retries, the check that a
-kept result's files are intact. Not covered: what a phase does (the other modules of this package).
+kept result can be read and its files are intact. Not covered: what a phase does (the other modules of this package).
 """
 
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints
 
+from prefect.serializers import JSONSerializer
 from prefect.tasks import Task
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from ares.runs import Step
 from ares.store import Ref
@@ -26,6 +27,7 @@ class Phase(Generic[P, R]):
     def __init__(self, name: str, function: Callable[..., Awaitable[R]], retries: int) -> None:
         self.name = name
         self.function = function
+        self.result_type: type[R] = get_type_hints(function)["return"]
         self.task: Task[Any, Any] = Task(
             function,
             name=name,
@@ -33,7 +35,7 @@ class Phase(Generic[P, R]):
             # A retry within about 1.5 s of a failure can be overwritten by the CRASHED state of the run before it.
             retry_delay_seconds=2,
             persist_result=True,
-            result_serializer="json",
+            result_serializer=JSONSerializer(object_decoder=None),  # `_read` decodes: classes may be renamed
             cache_key_fn=lambda _, arguments: arguments["step"].key(name, _inputs(arguments)),
             cache_expiration=timedelta(days=3650),
         )
@@ -46,13 +48,25 @@ class Phase(Generic[P, R]):
         )
         started = time.perf_counter()
         state = await configured(step, *inputs, return_state=True)
-        result: R = await state.aresult()
-        if state.name == "Cached" and not step.run.store.kept(list(_refs(result))):
+        result = self._read(await state.aresult())
+        if result is None or (state.name == "Cached" and not step.run.store.kept(list(_refs(result)))):
             result = await configured.with_options(refresh_cache=True)(step, *inputs)
         step.timings[f"timing_s/{self.name}"] = (
             step.timings.get(f"timing_s/{self.name}", 0.0) + time.perf_counter() - started
         )
         return result
+
+    def _read(self, result: Any) -> R | None:
+        """The result, fresh or from its file, where Prefect wraps it as {"__class__", "data"}; None: another form.
+
+        The class's name counts for nothing: it is the one that the code had when the result was kept.
+        """
+        if isinstance(result, self.result_type):
+            return result
+        try:
+            return self.result_type.model_validate(result["data"])
+        except (KeyError, TypeError, ValidationError):
+            return None
 
 
 def phase(name: str, retries: int = 0) -> Callable[[Callable[..., Awaitable[R]]], Phase[Any, R]]:

@@ -1,6 +1,9 @@
-"""What can be said of a phase without running Prefect: its key, and the files its result names."""
+"""A phase's key, the files that its result names, and kept results as other versions of the code wrote them."""
 
+import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -82,3 +85,41 @@ def test_a_key_names_step_and_phase_and_is_a_file_name(run: Run) -> None:
     found = key(rollout, run.step(12), draw=draw(ids=["a/b", "…"]))
     assert found.startswith("000012-rollout-")
     assert found.replace("-", "").isalnum()
+
+
+PREFECTS_OWN = {"type": "json"}
+"""A serializer that looks for the class: results of runs from before results were read by their fields have it."""
+
+
+@pytest.mark.usefixtures("prefect")
+@pytest.mark.parametrize(
+    ("number", "changed", "serializer", "calls"),
+    [
+        (40, {}, {}, 1),
+        (41, {"__class__": "tasks.sampling.Drawn"}, {}, 1),  # a class that has another name by now
+        (42, {"__class__": "tasks.sampling.Drawn"}, PREFECTS_OWN, 1),
+        (43, {}, PREFECTS_OWN, 1),
+        (44, {"data": {"count": 3}}, {}, 2),  # one that had other fields
+        (45, {"__class__": "tasks.sampling.Drawn", "data": {"count": 3}}, PREFECTS_OWN, 2),
+    ],
+)
+def test_a_kept_result_is_read_by_its_fields(
+    run: Run, number: int, changed: dict[str, Any], serializer: dict[str, str], calls: int
+) -> None:
+    called = 0
+
+    async def sampled(step: Step) -> Rows:
+        nonlocal called
+        called += 1
+        return Rows(rows=step.run.store.write_json(step.path("rows.json"), []), tokens=7)
+
+    step, phase = run.step(number), Phase("rollout", sampled, retries=0)
+    first = asyncio.run(phase(step))
+    (file,) = run.store.results_of(number)
+    record = json.loads(file.read_text())
+    assert set(json.loads(record["result"])) == {"__class__", "data"}
+    record["result"] = json.dumps(json.loads(record["result"]) | changed)
+    record["metadata"]["serializer"] = serializer or record["metadata"]["serializer"]
+    file.write_text(json.dumps(record))
+    assert asyncio.run(phase(step)) == first
+    assert called == calls
