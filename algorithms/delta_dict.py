@@ -13,7 +13,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Remembered(MutableMapping[K, V], Generic[K, V]):
+class DeltaDict(MutableMapping[K, V], Generic[K, V]):
     """A dictionary that only grows. `recent` is what was set since `settle`; `known`, the rest, may be shared."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Remembered(MutableMapping[K, V], Generic[K, V]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
-    def follow(self, before: Remembered[K, V]) -> None:
+    def follow(self, before: DeltaDict[K, V]) -> None:
         """Know what another knows that has nothing recent: its dictionary is shared, not copied."""
         self.known = before.known
 

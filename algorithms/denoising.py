@@ -56,7 +56,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Denoised:
+class FinishedCanvas:
     """A finished canvas [B, K]: tokens, and of each the log-prob, entropy and step when it was uncovered."""
 
     tokens: Tensor
@@ -155,7 +155,7 @@ def denoise(
     mask_id: int,
     uniform: Uniform,
     device: torch.device | str = "cpu",
-) -> Denoised:
+) -> FinishedCanvas:
     """Uncover a canvas of B × K masks.
 
     logits_at(canvas [B, K], wanted [B, K] bool) → [N, V]: the distribution of each wanted place given the canvas.
@@ -177,7 +177,7 @@ def denoise(
         canvas[take] = proposed.tokens[taken]
         log_probs[take], entropies[take] = proposed.log_probs[taken], proposed.entropies[taken]
         uncovered_at[take] = step
-    return Denoised(canvas, log_probs, entropies, uncovered_at)
+    return FinishedCanvas(canvas, log_probs, entropies, uncovered_at)
 
 
 def _propose_all(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_id: int) -> Proposal:

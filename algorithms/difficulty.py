@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from algorithms.delta_dict import DeltaDict
 from algorithms.protocol import DataProto
-from algorithms.remembered import Remembered
 
 BUCKETS = ("easy", "medium", "hard")
 UNKNOWN = -1
@@ -100,10 +100,10 @@ class DifficultyTracker:
         self.target_mode = target_mode
         self.target_ema = target_ema
         self.drop_allpass_entropy_threshold = drop_allpass_entropy_threshold
-        self.difficulty_dict_train: Remembered[Any, str] = Remembered()
+        self.difficulty_dict_train: DeltaDict[Any, str] = DeltaDict()
         self.target_high_entropy_token_num_dict: dict[str, float] = {}
         self.alpha_entropy_dict: dict[str, float] = per_bucket(alpha_init, "alpha_init")
-        self._skipped: Remembered[Any, None] = Remembered()
+        self._skipped: DeltaDict[Any, None] = DeltaDict()
         self._statistics: dict[str, dict[str, float]] = {}
 
     @property

@@ -1,6 +1,6 @@
 """Spread of log-prob estimates under random masks: one, two and three masks, coupled ones, the published mean.
 
-The model and problems of tiny-diffusion (or another checkpoint); the scored texts are reference solutions. For each
+The model and problems of tiny-diffusion (or another checkpoint); the texts scored are reference solutions. For each
 problem the log-prob of its response is estimated many times under fresh masks; the spread is the standard deviation
 over draws relative to the mean. The gradient's is √(tr Cov)/‖mean‖ of the summed estimate over all problems.
 
@@ -71,7 +71,7 @@ ESTIMATORS = {
 """Name → (estimator, passes through the model)."""
 
 
-class Scored:
+class SolutionCanvases:
     """Prompts with their reference solutions on full canvases."""
 
     def __init__(self, folder: Path, problems: int, places: int) -> None:
@@ -99,20 +99,22 @@ class Scored:
         return logits.log_softmax(-1).gather(-1, self.canvas[..., None])[..., 0]
 
 
-def spread(scored: Scored, estimator: Callable[..., Tensor], draws: int, gradients: int) -> tuple[float, float, float]:
+def spread(
+    canvases: SolutionCanvases, estimator: Callable[..., Tensor], draws: int, gradients: int
+) -> tuple[float, float, float]:
     """Mean estimate per token (nats), relative spread of a response's log-prob, relative spread of the gradient."""
     generator = torch.Generator().manual_seed(0)
-    shape, kept = scored.canvas.shape, scored.kept
+    shape, kept = canvases.canvas.shape, canvases.kept
     with torch.no_grad():
         sums = torch.stack(
-            [(estimator(scored.log_probs, shape, generator) * kept).sum(1) for _ in range(draws)]
+            [(estimator(canvases.log_probs, shape, generator) * kept).sum(1) for _ in range(draws)]
         ).double()
     mean = sums.mean(0)
     relative = float((sums.std(0) / mean.abs()).mean())
-    parameters = list(scored.model.parameters())
+    parameters = list(canvases.model.parameters())
     total, square = 0.0, 0.0
     for _ in range(gradients):
-        loss = (estimator(scored.log_probs, shape, generator) * kept).sum() / kept.sum()
+        loss = (estimator(canvases.log_probs, shape, generator) * kept).sum() / kept.sum()
         flat = torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)]).double()
         total, square = total + flat, square + float(flat.square().sum())
     average = total / gradients
@@ -155,12 +157,12 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    scored = Scored(arguments.model, arguments.problems, arguments.places)
+    canvases = SolutionCanvases(arguments.model, arguments.problems, arguments.places)
     print(f"{arguments.problems} reference solutions, {arguments.draws} draws, {arguments.gradients} of the gradient")
     print(f"{'estimator':27}{'passes':>7}{'nats/token':>12}{'log-prob':>10}{'gradient':>10}")
     results = {}
     for name, (estimator, passes) in ESTIMATORS.items():
-        results[name] = spread(scored, estimator, arguments.draws, arguments.gradients)
+        results[name] = spread(canvases, estimator, arguments.draws, arguments.gradients)
         mean, relative, gradient = results[name]
         print(f"{name.replace(chr(10), ' '):27}{passes:7}{mean:12.4f}{relative:10.3f}{gradient:10.3f}", flush=True)
     if arguments.plot:

@@ -24,8 +24,8 @@ from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run
 from flows.refill import begin_sampling, sample, sample_ahead, training_samples
 from tasks.training import (
     Batch,
-    Evaluated,
-    Updated,
+    EvaluationResult,
+    PolicyUpdate,
     check_mismatch,
     checkpoint,
     evaluate,
@@ -197,7 +197,7 @@ async def train_step(number: int) -> None:
         begin_sampling(following)
 
 
-async def _update(step: Step, batch: Ref, state: dict[str, Any]) -> Updated:
+async def _update(step: Step, batch: Ref, state: dict[str, Any]) -> PolicyUpdate:
     """The update; where samples may be stale, the next step's are drawn meanwhile, from the policy before it."""
     run, following = step.run, step.run.step(step.number + 1)
     if not following.is_stale or following.number > step.config.train.steps:
@@ -212,7 +212,7 @@ async def _update(step: Step, batch: Ref, state: dict[str, Any]) -> Updated:
         ahead.cancel()
 
 
-async def _evaluation(step: Step) -> Evaluated | None:
+async def _evaluation(step: Step) -> EvaluationResult | None:
     """Accuracy of the policy after the step on the held-out problems; None where there are none."""
     if step.run.validation is None:
         return None
@@ -222,5 +222,5 @@ async def _evaluation(step: Step) -> Evaluated | None:
     return await evaluate(step, samples)
 
 
-def _with_evaluation(state: dict[str, Any], evaluated: Evaluated | None) -> dict[str, Any]:
+def _with_evaluation(state: dict[str, Any], evaluated: EvaluationResult | None) -> dict[str, Any]:
     return state if evaluated is None else with_evaluation(state, evaluated.accuracy, evaluated.mean_length)

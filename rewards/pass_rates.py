@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from algorithms.remembered import Remembered
+from algorithms.delta_dict import DeltaDict
 
 # Rates are kept as whole ten-thousandths: four digits a test in every commit, and the same on every machine.
 RESOLUTION = 10_000
@@ -37,7 +37,7 @@ class RunningPassRates:
             raise ValueError(f"ema must lie in (0, 1], got {ema}")
         self.alpha = alpha
         self.ema = ema
-        self._rates: Remembered[Any, np.ndarray] = Remembered()
+        self._rates: DeltaDict[Any, np.ndarray] = DeltaDict()
         self._known = np.zeros(4, dtype=np.int64)
         """Sums over what is known (`_counts`), so that no step has to look at every problem."""
 

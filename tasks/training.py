@@ -50,7 +50,7 @@ class Batch(BaseModel):
     batch: Ref
 
 
-class Shaped(BaseModel):
+class ShapedBatch(BaseModel):
     """What shaping leaves: the batch the update takes, a readable table of its samples, the state, the metrics."""
 
     batch: Ref
@@ -59,14 +59,14 @@ class Shaped(BaseModel):
     metrics: dict[str, float]
 
 
-class Updated(BaseModel):
+class PolicyUpdate(BaseModel):
     """What the update leaves besides new weights."""
 
     metrics: dict[str, float]
     beta: dict[str, Any] | None
 
 
-class Evaluated(BaseModel):
+class EvaluationResult(BaseModel):
     """Held-out accuracy after a step."""
 
     rows: Ref
@@ -75,7 +75,7 @@ class Evaluated(BaseModel):
     metrics: dict[str, float]
 
 
-class Saved(BaseModel):
+class Checkpoint(BaseModel):
     """A weight checkpoint."""
 
     checkpoint: Ref
@@ -100,14 +100,14 @@ async def experience(step: Step, rollouts: list[Ref], slots: list[int], folder: 
 
 
 @phase("shape")
-async def shape_batch(step: Step, samples: Samples, found: list[Batch], state: dict[str, Any]) -> Shaped:
+async def shape_batch(step: Step, samples: Samples, found: list[Batch], state: dict[str, Any]) -> ShapedBatch:
     """HWE tokens, difficulty, targets, alpha, rewards, KL and advantages of the chosen groups; moves the state on."""
     run = step.run
     after = run.restored(state)
     rows = in_training_order(_rewarded(step, samples))
     batch = graded(gathered([DataProto.load(run.store.folder(part.batch)) for part in found], rows, run.pad_id), rows)
     metrics = await asyncio.to_thread(shape, batch, after, step.config, run.is_trigger)
-    return Shaped(
+    return ShapedBatch(
         batch=run.store.write_folder(step.path("batch"), batch.save),
         samples=run.store.write_rows(step.path("samples.parquet"), readable_rows(batch)),
         state=run.store.write_json(step.path("state.json"), after.state_dict()),
@@ -116,18 +116,18 @@ async def shape_batch(step: Step, samples: Samples, found: list[Batch], state: d
 
 
 @phase("update")
-async def update(step: Step, batch: Ref) -> Updated:
+async def update(step: Step, batch: Ref) -> PolicyUpdate:
     """Train on the batch: the policy before the step becomes the policy after it."""
     result = await step.run.cluster.update(step.number)
-    return Updated(metrics=result.metrics, beta=result.beta)
+    return PolicyUpdate(metrics=result.metrics, beta=result.beta)
 
 
 @phase("evaluate")
-async def evaluate(step: Step, samples: Samples) -> Evaluated:
+async def evaluate(step: Step, samples: Samples) -> EvaluationResult:
     """Accuracy and length on the held-out problems, over all and per bucket of their own accuracy."""
     rows = in_training_order(_joined(step, samples, "validation"))
     metrics = evaluation_metrics(rows)
-    return Evaluated(
+    return EvaluationResult(
         rows=step.run.store.write_rows(step.path("evaluation.parquet"), evaluation_table(rows)),
         accuracy=metrics["val/accuracy"],
         mean_length=metrics["val/response_length"],
@@ -136,13 +136,13 @@ async def evaluate(step: Step, samples: Samples) -> Evaluated:
 
 
 @phase("checkpoint")
-async def checkpoint(step: Step) -> Saved:
+async def checkpoint(step: Step) -> Checkpoint:
     """Write weights and optimiser after the step."""
-    return Saved(checkpoint=await step.run.cluster.save(step.number, f"checkpoints/{step.number:06d}"))
+    return Checkpoint(checkpoint=await step.run.cluster.save(step.number, f"checkpoints/{step.number:06d}"))
 
 
 @phase("bootstrap")
-async def summarise_bootstrap(step: Step, samples: Samples, found: list[Batch]) -> Shaped:
+async def summarise_bootstrap(step: Step, samples: Samples, found: list[Batch]) -> ShapedBatch:
     """First difficulty of every problem, first targets, τ and alpha, from one pass over the train set.
 
     found: what the learner found of each shard of the samples.
@@ -154,7 +154,7 @@ async def summarise_bootstrap(step: Step, samples: Samples, found: list[Batch]) 
     with_grades = (_graded_shard(step, *shard) for shard in shards)
     table, metrics = bootstrapped(state, step.config, sampled, with_grades, run.is_trigger)
     ref = run.store.write_rows(step.path("samples.parquet"), table)
-    return Shaped(
+    return ShapedBatch(
         batch=ref, samples=ref, state=run.store.write_json(step.path("state.json"), state.state_dict()), metrics=metrics
     )
 

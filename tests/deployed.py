@@ -46,7 +46,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class Deployed:
+class Deployment:
     """`ares up` in a process of its own."""
 
     def __init__(self, directory: Path, concurrent_runs: int = 1) -> None:

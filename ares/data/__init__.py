@@ -4,12 +4,12 @@ Covered: reading and checking rows, their formats, media, the order in which the
 response is worth (ares/grading).
 """
 
-from ares.data.check import Checked, check_rows, check_solutions, compare_with_held_out
+from ares.data.check import CheckReport, check_rows, check_solutions, compare_with_held_out
 from ares.data.code import program
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import MESSAGES, Cursor, Problems, load_problems, load_tokenizer
-from ares.data.shared import Shared, shared_prompts
+from ares.data.shared import SharedPrompts, shared_prompts
 from ares.data.tables import DataError
 from ares.data.vision import Vision, check_media, in_parts
 
@@ -19,14 +19,14 @@ __all__ = [
     "SCHEME",
     "SIDE",
     "TALLEST",
-    "Checked",
+    "CheckReport",
     "Cursor",
     "DataError",
     "MediaError",
     "MediaReader",
     "Patches",
     "Problems",
-    "Shared",
+    "SharedPrompts",
     "Vision",
     "check_media",
     "check_rows",

@@ -47,7 +47,7 @@ class Failure:
 
 
 @dataclass
-class Checked:
+class CheckReport:
     """What a data set came to."""
 
     source: str
@@ -100,12 +100,12 @@ class Checked:
 
 def check_rows(
     source: str, split: str, config: DataConfig, code: bool, tokenizer: PreTrainedTokenizerBase | None = None
-) -> Checked:
+) -> CheckReport:
     """Look at every row. Raises DataError only when the source cannot be read at all."""
     unreadable: dict[int, str] = {}
     raw = read_rows(source, split, unreadable)
-    checked = Checked(source, rows=len(raw) + len(unreadable))
-    checked.findings += [Finding(row, "", what) for row, what in unreadable.items()]
+    report = CheckReport(source, rows=len(raw) + len(unreadable))
+    report.findings += [Finding(row, "", what) for row, what in unreadable.items()]
     id_key = id_column(raw, config, code)
     ids: dict[str, int] = {}
     prompts: dict[str, int] = {}
@@ -114,7 +114,7 @@ def check_rows(
     for place, (row, values) in enumerate(zip(raw.index, records, strict=True)):
         name = str(values[id_key] if id_key is not None else place)
         wrong = list(_id_errors(values, id_key, name, ids, row))
-        prompt, others = _code_errors(values, config, checked.problems, row, name) if code else _errors(values, config)
+        prompt, others = _code_errors(values, config, report.problems, row, name) if code else _errors(values, config)
         wrong += others
         if prompt is not None:
             try:
@@ -124,46 +124,46 @@ def check_rows(
             else:
                 first = prompts.setdefault(repr(messages), row)
                 if first != row:
-                    checked.duplicate_prompts.append(f"row {row} repeats row {first}")
+                    report.duplicate_prompts.append(f"row {row} repeats row {first}")
                 conversations.append(messages)
                 shown = [values[key] for key in (config.images_key, config.videos_key) if values.get(key) is not None]
-                checked.prompts[row] = "\n".join([*(message["content"] for message in messages), *map(repr, shown)])
-        checked.findings += [Finding(row, name, what) for what in wrong]
-    checked.findings.sort(key=lambda finding: finding.row)
+                report.prompts[row] = "\n".join([*(message["content"] for message in messages), *map(repr, shown)])
+        report.findings += [Finding(row, name, what) for what in wrong]
+    report.findings.sort(key=lambda finding: finding.row)
     if tokenizer is not None and conversations:
-        _measure_prompts(checked, conversations, tokenizer, config.max_prompt_length)
-    return checked
+        _measure_prompts(report, conversations, tokenizer, config.max_prompt_length)
+    return report
 
 
-def compare_with_held_out(checked: Checked, held_out: Checked) -> None:
+def compare_with_held_out(report: CheckReport, held_out: CheckReport) -> None:
     """Count the prompts that a train set shares with a held-out one; allowed, and seldom meant."""
-    shared = shared_prompts(list(checked.prompts.values()), list(held_out.prompts.values()))
-    rows = [f"row {row}" for row, is_shared in zip(checked.prompts, shared.normalised, strict=True) if is_shared]
-    checked.shared = f"{shared}{': ' if rows else ''}{_listed(rows)}"
+    shared = shared_prompts(list(report.prompts.values()), list(held_out.prompts.values()))
+    rows = [f"row {row}" for row, is_shared in zip(report.prompts, shared.normalised, strict=True) if is_shared]
+    report.shared = f"{shared}{': ' if rows else ''}{_listed(rows)}"
 
 
 def check_solutions(
-    checked: Checked, limits: CodeConfig, pool: SandboxPool, progress: Callable[[int, int], None]
+    report: CheckReport, limits: CodeConfig, pool: SandboxPool, progress: Callable[[int, int], None]
 ) -> None:
     """Judge the reference solutions of the usable rows; adds failures, in the order of the rows.
 
     A test may take PATIENCE_SECONDS (or limits.cpu_seconds, when that is more). `progress` is told (judged, all).
     """
     seconds = max(limits.cpu_seconds, PATIENCE_SECONDS)
-    rows = [(row, name, each) for row, (name, each) in checked.problems.items() if each.solution is not None]
+    rows = [(row, name, each) for row, (name, each) in report.problems.items() if each.solution is not None]
     programs = (program(vars(each), str(each.solution), seconds, limits.memory_mb) for _, _, each in rows)
     for judged, (index, verdict) in enumerate(pool.stream(programs), 1):
         row, name, problem = rows[index]
-        checked.untrusted += not verdict.trusted_compare
+        report.untrusted += not verdict.trusted_compare
         if verdict.error_type == "accepted":
-            checked.accepted += 1
+            report.accepted += 1
             if max(test.cpu for test in verdict.tests) > limits.cpu_seconds:
-                checked.slow.append(name)
+                report.slow.append(name)
         else:
-            checked.failures.append(_failure(row, name, problem, verdict))
+            report.failures.append(_failure(row, name, problem, verdict))
         progress(judged, len(rows))
-    checked.slow.sort()
-    checked.failures.sort(key=lambda failure: failure.row)
+    report.slow.sort()
+    report.failures.sort(key=lambda failure: failure.row)
 
 
 def _id_errors(values: dict[str, Any], id_key: str | None, name: str, ids: dict[str, int], row: int) -> Iterator[str]:
@@ -221,7 +221,7 @@ def _is_null(value: Any) -> bool:
 
 
 def _measure_prompts(
-    checked: Checked, conversations: list[list[dict[str, str]]], tokenizer: PreTrainedTokenizerBase, limit: int
+    report: CheckReport, conversations: list[list[dict[str, str]]], tokenizer: PreTrainedTokenizerBase, limit: int
 ) -> None:
     if not tokenizer.chat_template:
         raise DataError(f"{tokenizer.name_or_path}: the tokenizer has no chat template")
@@ -229,12 +229,12 @@ def _measure_prompts(
         tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         for messages in conversations
     ]
-    checked.prompt_tokens = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
-    checked.overlong = sum(length > limit for length in checked.prompt_tokens)
-    if checked.overlong == len(texts):
-        shortest = min(checked.prompt_tokens)
+    report.prompt_tokens = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+    report.overlong = sum(length > limit for length in report.prompt_tokens)
+    if report.overlong == len(texts):
+        shortest = min(report.prompt_tokens)
         what = f"all prompts are longer than data.max_prompt_length={limit} (the shortest has {shortest} tokens)"
-        checked.findings.append(Finding(0, "", what))
+        report.findings.append(Finding(0, "", what))
 
 
 def _failure(row: int, name: str, problem: CodeProblem, verdict: Verdict) -> Failure:

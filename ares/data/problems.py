@@ -23,7 +23,7 @@ from algorithms.keys import derive_seed
 from ares.config import ConfigError, DataConfig
 from ares.data.code import IDS, RowError, read_problem, with_unit_tests
 from ares.data.media import MediaError
-from ares.data.shared import Shared, shared_prompts
+from ares.data.shared import SharedPrompts, shared_prompts
 from ares.data.tables import DataError, read_rows
 from ares.data.vision import Vision, has_media, spoken
 
@@ -59,7 +59,7 @@ class Problems:
         rows = frame.assign(answer=texts).to_json(orient="split", index=False, default_handler=str)
         return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
-    def shared_with(self, held_out: "Problems") -> Shared:
+    def shared_with(self, held_out: "Problems") -> SharedPrompts:
         """Which of these problems show and ask what a held-out one does."""
         return shared_prompts(self._asked(), held_out._asked())
 

@@ -16,7 +16,7 @@ _CLOSING = re.compile(r"\s*[.,:;!?]+(?=[\s<]|$)|\s+(?=<)")
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedPrompts:
     """Which prompts of a train set are held out too."""
 
     exact: np.ndarray
@@ -28,10 +28,10 @@ class Shared:
         return f"{self.exact.sum()} exactly, {self.normalised.sum()} but for case, spaces and closing punctuation"
 
 
-def shared_prompts(train: Sequence[str], held_out: Sequence[str]) -> Shared:
+def shared_prompts(train: Sequence[str], held_out: Sequence[str]) -> SharedPrompts:
     """Compare every train prompt with all held-out ones."""
     exact, alike = set(held_out), {normalised(text) for text in held_out}
-    return Shared(
+    return SharedPrompts(
         np.array([text in exact for text in train], dtype=bool),
         np.array([normalised(text) in alike for text in train], dtype=bool),
     )

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.coupled_sampling import completion_logits
-from algorithms.denoising import Denoised, DenoisingSettings, denoise, distribution_at
+from algorithms.denoising import DenoisingSettings, FinishedCanvas, denoise, distribution_at
 from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
 from ares.config import Config, DiffusionConfig, ModelConfig
@@ -79,7 +79,7 @@ class DiffusionEngine(Engine):
 
     def _denoise(
         self, prompts: Tensor, seen: Tensor, seeds: Tensor, settings: DenoisingSettings, places: int
-    ) -> Denoised:
+    ) -> FinishedCanvas:
         shape = (len(prompts), places)
         whole = torch.cat([seen, seen.new_ones(shape)], 1)
         place = torch.arange(places, device=self.device)
@@ -94,7 +94,7 @@ class DiffusionEngine(Engine):
 
     def _own_generation(
         self, prompts: Tensor, seen: Tensor, seeds: Tensor, settings: DenoisingSettings, places: int
-    ) -> Denoised:
+    ) -> FinishedCanvas:
         """The model's own generation; its hooks show the distribution that each token was drawn from."""
         record = _Record(len(prompts), places, self.mask_id, settings.temperature, self.device)
         model: Any = self.model
@@ -120,7 +120,7 @@ class DiffusionEngine(Engine):
                 f"{type(model).__name__}.diffusion_generate calls no generation_logits_hook_func: "
                 "the log-probs and entropies of its tokens cannot be known"
             )
-        return Denoised(sequences[:, -places:], record.log_probs, record.entropies, record.uncovered_at)
+        return FinishedCanvas(sequences[:, -places:], record.log_probs, record.entropies, record.uncovered_at)
 
     def _left_padded(self, prompts: list[list[int]]) -> tuple[Tensor, Tensor]:
         longest = max(map(len, prompts))
@@ -131,7 +131,7 @@ class DiffusionEngine(Engine):
             mask[row, longest - len(prompt) :] = 1
         return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
 
-    def _completions(self, answered: Denoised) -> Iterator[Completion]:
+    def _completions(self, answered: FinishedCanvas) -> Iterator[Completion]:
         ends = torch.isin(answered.tokens, self.end_ids)
         stopped = ends.any(1)
         lengths = torch.where(stopped, ends.int().argmax(1) + 1, answered.tokens.shape[1])

@@ -22,7 +22,7 @@ from ares.models.architecture import ModelError, read_settings, refuse_softcaps
 from ares.models.fused_backward import shorten_backward
 from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
-from ares.models.sharding import Whole
+from ares.models.sharding import GatheredModel
 
 Decode = Callable[..., Tensor]
 """(ids [lines, width], layout, batch) → hidden states [lines, width, H] of rows that do not see each other."""
@@ -41,7 +41,7 @@ class LanguageModel:
 
     def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
         self.model = model
-        self.whole = Whole(model)
+        self.whole = GatheredModel(model)
         self.decoder = model.get_decoder()
         self.head = model.get_output_embeddings()
         self.compute_dtype = compute_dtype

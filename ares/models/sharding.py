@@ -16,7 +16,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 T = TypeVar("T")
 
 
-class Whole(nn.Module):
+class GatheredModel(nn.Module):
     """Calls functions of a model. Sharded, the weights outside the layers are gathered for the time of the call."""
 
     def __init__(self, model: nn.Module) -> None:

@@ -147,14 +147,14 @@ def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int
 
 
 @dataclass(frozen=True)
-class Pruned:
+class Deletion:
     """What was (or would be) deleted."""
 
     path: Path
     bytes: int
 
 
-def prune(store: RunStore, dry_run: bool) -> list[Pruned]:
+def prune(store: RunStore, dry_run: bool) -> list[Deletion]:
     """Delete what neither resuming a run nor forking it from its oldest kept checkpoint on can need.
 
     That is: leftovers of interrupted writes, and of the steps before the oldest intact checkpoint everything but the
@@ -163,7 +163,7 @@ def prune(store: RunStore, dry_run: bool) -> list[Pruned]:
     """
     with store.lock():
         prunable = sorted(_prunable(store))
-        pruned = [Pruned(path, _own_bytes(store, path)) for path in prunable]
+        pruned = [Deletion(path, _own_bytes(store, path)) for path in prunable]
         for path in [] if dry_run else prunable:
             store.remove(path)
     return pruned

@@ -58,7 +58,7 @@ LESSONS = (Lesson(500, 4e-3, errs=False), Lesson(300, 2e-3, errs=True))
 
 
 @dataclass(frozen=True)
-class Measured:
+class DiffusionMeasurement:
     """Held-out responses at temperature 1; right is the reference program, letter for letter."""
 
     prompts: int
@@ -79,7 +79,7 @@ class Report:
     places: int
     lessons: tuple[Lesson, ...]
     losses: list[float]
-    heldout: Measured
+    heldout: DiffusionMeasurement
 
 
 def build_model(tokenizer: Qwen2Tokenizer, generator: torch.Generator) -> MaskedModel:
@@ -178,7 +178,7 @@ class Classroom:
         return self._canvases[text]
 
     @torch.no_grad()
-    def measure(self, problems: Sequence[Problem], samples: int = 4, seed: int = 0) -> Measured:
+    def measure(self, problems: Sequence[Problem], samples: int = 4, seed: int = 0) -> DiffusionMeasurement:
         """Sample every problem `samples` times and once greedily, one place a step."""
         repeated = [problem for problem in problems for _ in range(samples)]
         generator = torch.Generator().manual_seed(seed)
@@ -186,7 +186,7 @@ class Classroom:
         greedy = self._right(problems, DenoisingSettings(2 * PLACES, 0.0, 1.0), generator)
         levels = Counter(problem.level for problem in repeated)
         hits = Counter(problem.level for problem, good in zip(repeated, right, strict=True) if good)
-        return Measured(
+        return DiffusionMeasurement(
             prompts=len(problems),
             samples_per_prompt=samples,
             accuracy=sum(right) / len(right),

@@ -17,7 +17,7 @@ DECISION_NATS = 0.5
 
 
 @dataclass(frozen=True)
-class Sampled:
+class ResponseBatch:
     """Responses of one batch and, token by token, the entropy (nats) they were drawn at, [B, L] with its mask."""
 
     texts: list[str]
@@ -64,7 +64,7 @@ def sample(
     *,
     max_new_tokens: int,
     generator: torch.Generator | None,
-) -> Sampled:
+) -> ResponseBatch:
     """One response per prompt (token ids) at temperature 1, or the greedy one without a generator."""
     width = max(map(len, prompts))
     ids = torch.full((len(prompts), width), tokenizer.pad_token_id)
@@ -102,7 +102,7 @@ def sample(
             break
     mask = torch.stack(masks, 1)
     texts = [tokenizer.decode(row[kept]) for row, kept in zip(torch.stack(tokens, 1), mask, strict=True)]
-    return Sampled(texts, torch.stack(entropies, 1), mask)
+    return ResponseBatch(texts, torch.stack(entropies, 1), mask)
 
 
 def draw(

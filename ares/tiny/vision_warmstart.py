@@ -41,7 +41,7 @@ COLUMNS = ["prompt_token_ids", "token_ids", "log_probs", "slot", "sample", "medi
 
 
 @dataclass(frozen=True)
-class Measured:
+class VisionMeasurement:
     """Held-out responses at temperature 1."""
 
     prompts: int
@@ -65,7 +65,7 @@ class Report:
     vocab_size: int
     lessons: tuple[Lesson, ...]
     losses: list[float]
-    heldout: Measured
+    heldout: VisionMeasurement
 
 
 def warmstart(
@@ -161,7 +161,7 @@ def _asked(tokenizer: Qwen2Tokenizer, prompt: str) -> list[int]:
 
 def measure(
     model: Qwen2VLForConditionalGeneration, tokenizer: Qwen2Tokenizer, folder: Path, name: str, samples: int = 8
-) -> Measured:
+) -> VisionMeasurement:
     """Sample every problem of folder/name.jsonl `samples` times and once greedily."""
     vision = Vision(str(folder), DATA, folder)
     problems = load_problems(str(folder / f"{name}.jsonl"), "", DATA, tokenizer, vision=vision).frame
@@ -170,7 +170,7 @@ def measure(
     drawn = torch.tensor(_right(engine, tokenizer, problems, samples, 1.0), dtype=torch.float64)
     accuracy = drawn.view(len(problems), samples).mean(1)
     easy, hard = accuracy >= 2 / 3, accuracy < 1 / 3
-    return Measured(
+    return VisionMeasurement(
         prompts=len(problems),
         samples_per_prompt=samples,
         accuracy=float(drawn.mean()),

@@ -43,7 +43,7 @@ class UpdateInputs:
     beta: dict[str, Any] | None
 
 
-class Begun:
+class Prefetch:
     """Sampling that nobody has asked for yet; what finishes is kept until somebody does."""
 
     def __init__(self, asked: tuple[int, list[Request], SamplingSettings]) -> None:
@@ -66,7 +66,7 @@ class Cluster:
         self._engine: EngineGroup | None = None
         self._engine_version: int | None = None
         self._placement: Any = None
-        self._begun: Begun | None = None
+        self._prefetch: Prefetch | None = None
         self._announced: dict[int, UpdateInputs] = {}
         self._weights: dict[int, Any] = {}
         """References to the weights of versions that engines may yet need (rollout.max_staleness)."""
@@ -86,22 +86,22 @@ class Cluster:
 
         `finished` is given the rows as they finish, indexed by request; after an actor's death some come twice.
         """
-        begun, self._begun = self._begun, None
-        if begun is None or begun.asked != (version, requests, settings):
-            if begun is not None:
-                begun.rows.cancel()
+        prefetch, self._prefetch = self._prefetch, None
+        if prefetch is None or prefetch.asked != (version, requests, settings):
+            if prefetch is not None:
+                prefetch.rows.cancel()
             return await self._generate(version, requests, settings, finished)
         if finished is not None:
-            for rows in begun.early:
+            for rows in prefetch.early:
                 finished(rows)
-            begun.finished = finished
-        return await begun.rows
+            prefetch.finished = finished
+        return await prefetch.rows
 
     def begin(self, version: int, requests: list[Request], settings: SamplingSettings) -> None:
         """Start on what `generate` will be asked for next; until then, what finishes is kept."""
-        self._begun = begun = Begun((version, requests, settings))
-        sampling = self._generate(version, requests, settings, lambda rows: begun.finished(rows))
-        begun.rows = asyncio.create_task(sampling)
+        self._prefetch = prefetch = Prefetch((version, requests, settings))
+        sampling = self._generate(version, requests, settings, lambda rows: prefetch.finished(rows))
+        prefetch.rows = asyncio.create_task(sampling)
 
     async def _generate(
         self,
@@ -197,9 +197,9 @@ class Cluster:
 
     def disconnect(self) -> None:
         """Let the actors and Ray go."""
-        if self._begun is not None:
-            self._begun.rows.cancel()
-        self._begun = None
+        if self._prefetch is not None:
+            self._prefetch.rows.cancel()
+        self._prefetch = None
         self.shut_down()
         ray.shutdown()
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from ares.config import load
 
 if TYPE_CHECKING:
-    from ares.data import Checked
+    from ares.data import CheckReport
 
 app = typer.Typer(help="Data sets: check one before it is trained on.", no_args_is_help=True)
 console = Console(highlight=False, soft_wrap=True)
@@ -48,52 +48,52 @@ def check(
     from ares.data import check_rows, check_solutions, compare_with_held_out, load_tokenizer
 
     code = config.reward.judges_programs
-    checked = check_rows(
+    report = check_rows(
         file, split, config.data, code, load_tokenizer(model, config.model.trust_remote_code) if model else None
     )
     held_out, its_split = config.data.validation, config.data.validation_split
     if held_out is not None and (held_out, its_split) != (file, split):
-        compare_with_held_out(checked, check_rows(held_out, its_split, config.data, code))
-    if any(problem.solution is not None for _, problem in checked.problems.values()):
+        compare_with_held_out(report, check_rows(held_out, its_split, config.data, code))
+    if any(problem.solution is not None for _, problem in report.problems.values()):
         from sandbox import SandboxPool
 
         limits = config.reward.code
         count = workers or limits.workers or os.cpu_count() or 1
         with SandboxPool(count, limits.min_isolation) as pool, Progress(console=errors, transient=True) as bar:
             task = bar.add_task("reference solutions")
-            check_solutions(checked, limits, pool, lambda done, total: bar.update(task, completed=done, total=total))
+            check_solutions(report, limits, pool, lambda done, total: bar.update(task, completed=done, total=total))
     if as_json:
-        report = {
+        shown = {
             "file": file,
-            "good": checked.good,
-            "counts": checked.counts(),
-            "findings": [asdict(finding) for finding in checked.findings],
-            "failures": [asdict(failure) for failure in checked.failures],
+            "good": report.good,
+            "counts": report.counts(),
+            "findings": [asdict(finding) for finding in report.findings],
+            "failures": [asdict(failure) for failure in report.failures],
         }
-        sys.stdout.write(json.dumps(report) + "\n")
+        sys.stdout.write(json.dumps(shown) + "\n")
     else:
-        _show(checked)
-    raise typer.Exit(0 if checked.good else 1)
+        _show(report)
+    raise typer.Exit(0 if report.good else 1)
 
 
-def _show(checked: "Checked") -> None:
+def _show(report: "CheckReport") -> None:
     """The counts, every finding with its rows, every solution that fails, and the conclusion."""
-    for name, value in checked.counts().items():
+    for name, value in report.counts().items():
         console.print(f"{name:48s} {value}")
     rows_of: dict[str, list[str]] = {}
-    for finding in checked.findings:
+    for finding in report.findings:
         where = f"{finding.row} ({finding.id})" if finding.id else str(finding.row)
         rows_of.setdefault(finding.what, []).append(where)
     for what, rows in rows_of.items():
         console.print(f"\n{what}", style="red", markup=False)
         console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {', '.join(rows)}", markup=False)
-    if checked.failures:
+    if report.failures:
         console.print("\nreference solutions that their own tests do not accept", style="red")
         table = Table(box=box.SIMPLE)
         for title in ("row", "id", "error", "first failing test", "detail"):
             table.add_column(title, overflow="fold")
-        for failure in checked.failures:
+        for failure in report.failures:
             cells = (str(failure.row), failure.id, failure.error_type, failure.test, failure.detail)
             table.add_row(*(escape(cell) for cell in cells))
         console.print(table)
-    console.print(f"\n{checked.source}: {'good' if checked.good else 'not to be trained on as it is'}", markup=False)
+    console.print(f"\n{report.source}: {'good' if report.good else 'not to be trained on as it is'}", markup=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.deployed import Deployed
+from tests.deployed import Deployment
 from tests.short_runs import assert_same, told
 
 ENDED = ("Completed", "Failed", "Crashed", "Cancelled")
@@ -21,7 +21,7 @@ CRASH_SECONDS = 120.0
 
 
 def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: Path) -> None:
-    deployed = Deployed(tmp_path)
+    deployed = Deployment(tmp_path)
     deployed.start()
     assert deployed.up is not None
     try:
@@ -45,9 +45,9 @@ def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A deployment with room for two runs, and a run `uninterrupted`."""
-    found = Deployed(tmp_path_factory.mktemp("deployed"), concurrent_runs=2)
+    found = Deployment(tmp_path_factory.mktemp("deployed"), concurrent_runs=2)
     found.start()
     try:
         assert found.wait_for(found.run("uninterrupted"), *ENDED, seconds=600) == "Completed", found.logs()
@@ -56,7 +56,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         found.stop()
 
 
-def ended_like_uninterrupted(deployed: Deployed, flow_run: str, name: str) -> None:
+def ended_like_uninterrupted(deployed: Deployment, flow_run: str, name: str) -> None:
     assert deployed.wait_for(flow_run, *ENDED, seconds=600) == "Completed", deployed.logs()
     assert_same(deployed.runs, "uninterrupted", name)
     # Every step that was finished was run once, under its own name; a retry runs those that are missing.
@@ -65,7 +65,7 @@ def ended_like_uninterrupted(deployed: Deployed, flow_run: str, name: str) -> No
 
 
 @pytest.mark.slow
-def test_retry_after_an_error(deployed: Deployed) -> None:
+def test_retry_after_an_error(deployed: Deployment) -> None:
     (deployed.directory / "fail").write_text("11")
     flow_run = deployed.run("error")
     assert deployed.wait_for(flow_run, *ENDED, seconds=600) == "Failed"
@@ -76,7 +76,7 @@ def test_retry_after_an_error(deployed: Deployed) -> None:
 
 
 @pytest.mark.slow
-def test_retry_after_sigkill_of_the_flow_process(deployed: Deployed) -> None:
+def test_retry_after_sigkill_of_the_flow_process(deployed: Deployment) -> None:
     flow_run = held(deployed, "flow-killed")
     deployed.process("prefect.engine").kill()
     deployed.release()
@@ -86,7 +86,7 @@ def test_retry_after_sigkill_of_the_flow_process(deployed: Deployed) -> None:
 
 
 @pytest.mark.slow
-def test_retry_after_sigkill_of_worker_and_flow(deployed: Deployed) -> None:
+def test_retry_after_sigkill_of_worker_and_flow(deployed: Deployment) -> None:
     flow_run = held(deployed, "worker-killed")
     # The worker first: it would report its run.
     for process in [deployed.process(part) for part in ("worker start", "prefect.engine")]:
@@ -98,7 +98,7 @@ def test_retry_after_sigkill_of_worker_and_flow(deployed: Deployed) -> None:
 
 
 @pytest.mark.slow
-def test_an_actors_death_needs_no_retry(deployed: Deployed) -> None:
+def test_an_actors_death_needs_no_retry(deployed: Deployment) -> None:
     flow_run = held(deployed, "actor-killed")
     deployed.process("ray::LearnerActor").kill()
     deployed.release()
@@ -106,7 +106,7 @@ def test_an_actors_death_needs_no_retry(deployed: Deployed) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_outlives_a_restart_of_the_server(deployed: Deployed) -> None:
+def test_a_run_outlives_a_restart_of_the_server(deployed: Deployment) -> None:
     flow_run = held(deployed, "server-killed")
     deployed.process("prefect server start").kill()
     deployed.release()  # `ares up` starts the server again; until it answers the run goes on without it
@@ -119,7 +119,7 @@ def test_a_run_outlives_a_restart_of_the_server(deployed: Deployed) -> None:
 
 
 @pytest.mark.slow
-def test_suspend_and_resume(deployed: Deployed) -> None:
+def test_suspend_and_resume(deployed: Deployment) -> None:
     flow_run = held(deployed, "suspended")
     deployed.suspend(flow_run)
     time.sleep(1)
@@ -133,7 +133,7 @@ def test_suspend_and_resume(deployed: Deployed) -> None:
 
 
 @pytest.mark.slow
-def test_cancel_releases_the_actors_and_the_run_can_be_resumed(deployed: Deployed) -> None:
+def test_cancel_releases_the_actors_and_the_run_can_be_resumed(deployed: Deployment) -> None:
     flow_run = held(deployed, "cancelled")
     deployed.cancel(flow_run)
     assert deployed.wait_for(flow_run, *ENDED, seconds=120) == "Cancelled"
@@ -145,7 +145,7 @@ def test_cancel_releases_the_actors_and_the_run_can_be_resumed(deployed: Deploye
 
 
 @pytest.mark.slow
-def test_a_second_start_of_a_running_run_is_refused(deployed: Deployed) -> None:
+def test_a_second_start_of_a_running_run_is_refused(deployed: Deployment) -> None:
     first = held(deployed, "twice")
     second = deployed.run("twice")
     assert deployed.wait_for(second, *ENDED, seconds=300) == "Failed"
@@ -155,7 +155,7 @@ def test_a_second_start_of_a_running_run_is_refused(deployed: Deployed) -> None:
 
 
 @pytest.mark.slow
-def test_down_in_the_middle_of_a_run_and_up_again(deployed: Deployed) -> None:
+def test_down_in_the_middle_of_a_run_and_up_again(deployed: Deployment) -> None:
     flow_run = held(deployed, "down")
     deployed.stop()
     deployed.release()
@@ -166,7 +166,7 @@ def test_down_in_the_middle_of_a_run_and_up_again(deployed: Deployed) -> None:
     ended_like_uninterrupted(deployed, flow_run, "down")
 
 
-def held(deployed: Deployed, name: str) -> str:
+def held(deployed: Deployment, name: str) -> str:
     """A run that stands still inside a phase of its second step or so."""
     deployed.hold()
     flow_run = deployed.run(name)

@@ -12,7 +12,7 @@ from ares.runs.run import Run, Step
 from ares.store.store import Ref
 from tasks.phase import Phase, _refs
 from tasks.sampling import Draw, Rows, rollout, score
-from tasks.training import Samples, Shaped, checkpoint, experience, update
+from tasks.training import Samples, ShapedBatch, checkpoint, experience, update
 from tests.ares.builders import config
 
 
@@ -39,11 +39,11 @@ def key(phase: Phase, step: Step, **arguments: object) -> str:
 
 def test_the_refs_of_a_result_are_found_wherever_they_stand() -> None:
     class Deep(BaseModel):
-        shaped: Shaped
+        shaped: ShapedBatch
         samples: list[Samples]
         nothing: Ref | None = None
 
-    shaped = Shaped(batch=ref("a"), samples=ref("b"), state=ref("c"), metrics={"x": 1.0})
+    shaped = ShapedBatch(batch=ref("a"), samples=ref("b"), state=ref("c"), metrics={"x": 1.0})
     deep = Deep(shaped=shaped, samples=[Samples(rollouts=[ref("d")], scores=[ref("e"), ref("f")], slots=[1])])
     assert [found.path for found in _refs(deep)] == list("abcdef")
     assert list(_refs({"not": "a result"})) == []

@@ -9,7 +9,7 @@ import pytest
 
 from ares.config.reward import CodeConfig
 from ares.config.run import DataConfig
-from ares.data.check import Checked, check_rows, check_solutions
+from ares.data.check import CheckReport, check_rows, check_solutions
 from ares.data.problems import DataError, load_problems
 from sandbox import SandboxPool
 from tests.ares.builders import tokenizer
@@ -29,7 +29,7 @@ def written(path: Path, rows: list[Any]) -> str:
     return str(path)
 
 
-def checked(source: str, code: bool, solutions: bool = False, **settings: Any) -> Checked:
+def checked(source: str, code: bool, solutions: bool = False, **settings: Any) -> CheckReport:
     found = check_rows(source, "train", DataConfig(train=source, **settings), code)
     if solutions:
         with SandboxPool() as pool:
@@ -37,7 +37,7 @@ def checked(source: str, code: bool, solutions: bool = False, **settings: Any) -
     return found
 
 
-def findings(found: Checked) -> list[tuple[int, str]]:
+def findings(found: CheckReport) -> list[tuple[int, str]]:
     return [(finding.row, finding.what) for finding in found.findings]
 
 

@@ -120,8 +120,8 @@ def test_sampling_that_was_begun_is_handed_out_and_not_done_again(
 
     async def asked_later() -> pd.DataFrame:
         run_at_2.cluster.begin(2, requests, settings(run_at_2))
-        assert run_at_2.cluster._begun is not None
-        while not run_at_2.cluster._begun.early:  # some have finished before anybody asks
+        assert run_at_2.cluster._prefetch is not None
+        while not run_at_2.cluster._prefetch.early:  # some have finished before anybody asks
             await asyncio.sleep(0.01)
         return await run_at_2.cluster.generate(2, requests, settings(run_at_2), finished.append)
 
