@@ -34,7 +34,7 @@ class Prompts(Run):
     def __init__(self, config: Config, store: RunStore, count: int) -> None:
         ids = [f"problem-{number}" for number in range(count)]
         self.config, self.store = config, store
-        self.train = Problems("made up", pd.DataFrame({"id": ids, "prompt": "", "answer": "0"}), 0)
+        self.train_set = Problems("made up", pd.DataFrame({"id": ids, "prompt": "", "answer": "0"}), 0)
         self.state, self.commit = RunState.initial(config, count), None
 
 
@@ -52,7 +52,7 @@ def one_step(run: Prompts, step: int, rng: np.random.Generator) -> int:
     """Draw, take in, hand on, commit; bytes of the commit."""
     state = run.restored(run.state.state_dict())
     ids = np.repeat(run.next_prompts(state, PROMPTS), GROUP)
-    rows = run.train.rows(ids.tolist())
+    rows = run.train_set.rows(ids.tolist())
     accuracy = rng.integers(0, 2, len(rows)).astype(float)
     slots = np.repeat(np.arange(PROMPTS), GROUP)
     sampled = pd.DataFrame({"id": ids, "slot": slots, "accuracy": pd.array(accuracy, dtype="Float64"),
@@ -69,7 +69,7 @@ def main() -> None:
         rng = np.random.default_rng(0)
         with tempfile.TemporaryDirectory() as folder:
             run = Prompts(config, RunStore(Path(folder) / "run"), count)
-            names = run.train.frame["id"].to_numpy()
+            names = run.train_set.frame["id"].to_numpy()
             # A third solved in certainty: those are skipped from now on, and the set of them is large too.
             solved = rng.random(count) < 1 / 3
             first = run.restored(run.state.state_dict())

@@ -70,7 +70,7 @@ def bare(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
     """The same without Prefect, run directory and MLflow."""
     config = load("tiny-math", [*SETTINGS, f"train.steps={steps}"])
     run = Run.open(config, "conducted", Path(HOME))
-    run.state = RunState.restored(config, len(run.train), run.store.read_commit(0).state)
+    run.state = RunState.restored(config, len(run.train_set), run.store.read_commit(0).state)
     settings = config.model_dump(mode="json")
     ray.init(address="local", num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
     learner = ray.remote(BareLearner).options(num_cpus=1).remote(settings, str(run.store.directory.absolute()))
@@ -81,14 +81,14 @@ def bare(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
     for number in range(1, steps + 1):
         started = time.perf_counter()
         ray.get(engine.load_weights.remote(number - 1, learner.weights.remote()))
-        ids = run.train.frame["id"].iloc[state.cursor.take(config.rollout.prompts)].tolist()
+        ids = run.train_set.frame["id"].iloc[state.cursor.take(config.rollout.prompts)].tolist()
         draw = tasks.sampling.Draw(version=number - 1, purpose="rollout", shard=0, first_slot=0, ids=ids,
                                    n=config.rollout.n, temperature=config.rollout.temperature)  # fmt: skip
         rows = tasks.sampling.requested(run.step(number), draw)
         requests = [Request(*pair) for pair in zip(rows["prompt_token_ids"], rows["seed"], strict=True)]
         how = SamplingSettings(draw.temperature, config.rollout.top_p, config.rollout.max_response_length)
         rows = rows.join(pd.concat([ray.get(part) for part in engine.generate.remote(requests, how)]))
-        rows = rows.merge(run.train.frame.drop(columns="prompt_token_ids"), on="id")
+        rows = rows.merge(run.train_set.frame.drop(columns="prompt_token_ids"), on="id")
         rows = rows.merge(run.grader.grade(rows).drop(columns="id"), on=["slot", "sample"])
         accuracy = rows["accuracy"].to_numpy(dtype=float, na_value=np.nan)
         assert len(keep_groups(rows, config.algorithm.filter, accuracy)) == config.rollout.prompts

@@ -44,7 +44,7 @@ async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
 async def _samples(evaluation: Evaluation) -> Samples:
     """Every shard with its scores. Each is graded while the next one is generated."""
     request, size = evaluation.request, evaluation.config.rollout.shard_prompts
-    ids = evaluation.run.train.frame["id"].tolist()
+    ids = evaluation.run.train_set.frame["id"].tolist()
     sampled: list[Rows] = []
     grading: list[asyncio.Task[Rows]] = []
     for place in range(0, len(ids), size):

@@ -148,7 +148,7 @@ async def bootstrap() -> None:
     if step.run.commit is not None:
         return
     config = step.config
-    ids = step.run.train.first(config.bootstrap.max_prompts).frame["id"].tolist()
+    ids = step.run.train_set.first(config.bootstrap.max_prompts).frame["id"].tolist()
     found: list[Batch] = []
 
     async def beside(rollouts: list[Ref]) -> None:
@@ -214,10 +214,10 @@ async def _update(step: Step, batch: Ref, state: dict[str, Any]) -> PolicyUpdate
 
 async def _evaluation(step: Step) -> EvaluationResult | None:
     """Accuracy of the policy after the step on the held-out problems; None where there are none."""
-    if step.run.validation is None:
+    if step.run.validation_set is None:
         return None
     settings = step.config.validation
-    ids = step.run.validation.frame["id"].tolist()
+    ids = step.run.validation_set.frame["id"].tolist()
     samples = await sample(step, "validation", ids, step.number, settings.n, temperature=settings.temperature)
     return await evaluate(step, samples)
 

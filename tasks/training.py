@@ -87,7 +87,7 @@ async def experience(step: Step, rollouts: list[Ref], slots: list[int], folder: 
 
     With algorithm.policy.old_log_probs=engine, what the engine said stands for them.
     """
-    rows = sampled_rows([step.run.store.read_rows(ref) for ref in rollouts], step.run.train)
+    rows = sampled_rows([step.run.store.read_rows(ref) for ref in rollouts], step.run.train_set)
     rows = rows[(rows["sample"] != GREEDY) & (rows["slot"].isin(slots) if slots else True)]
     batch = token_batch(rows, step.run.pad_id)
     if step.config.algorithm.policy.old_log_probs == "engine":
@@ -148,7 +148,7 @@ async def summarise_bootstrap(step: Step, samples: Samples, found: list[Batch]) 
     found: what the learner found of each shard of the samples.
     """
     run = step.run
-    state = RunState.initial(step.config, len(run.train))
+    state = RunState.initial(step.config, len(run.train_set))
     sampled = (DataProto.load(run.store.folder(shard.batch)) for shard in found)
     shards = zip(samples.rollouts, samples.scores, found, strict=True)
     with_grades = (_graded_shard(step, *shard) for shard in shards)

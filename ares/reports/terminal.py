@@ -33,9 +33,9 @@ class Display:
 
     def __enter__(self) -> "Display":
         config = self.run.config
-        held_out = f"{len(self.run.validation)} held out" if self.run.validation is not None else "none held out"
+        problems, held_out = len(self.run.train_set), len(self.run.validation_set or ())
         self.console.print(
-            f"[bold]{self.run.store.name}[/]  {config.model.path}  {len(self.run.train)} problems, {held_out}, "
+            f"[bold]{self.run.store.name}[/]  {config.model.path}  {problems} problems, {held_out or 'none'} held out, "
             f"{config.rollout.prompts} × {config.rollout.n} samples a step, engine {config.rollout.engine}",
             soft_wrap=True,
         )

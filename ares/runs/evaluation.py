@@ -159,7 +159,7 @@ def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, 
     """
     scored = samples[samples["accuracy"].notna()]
     correct = (scored["accuracy"].astype(float) >= 1.0).groupby(scored["id"], sort=False)
-    ids = evaluation.run.train.frame["id"]
+    ids = evaluation.run.train_set.frame["id"]
     problems = pd.DataFrame({"id": ids}).set_index("id", drop=False)
     problems["samples"] = correct.size().reindex(ids, fill_value=0)
     problems["correct"] = correct.sum().reindex(ids, fill_value=0).astype(int)

@@ -56,7 +56,7 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
         raise ConfigError("A fork keeps the data of its run: data.train stays, as it was")
     commit = parent.read_commit(version)
     try:
-        RunState.restored(config, len(run.train), commit.state)
+        RunState.restored(config, len(run.train_set), commit.state)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"The controllers of {source!r} after step {version} do not fit the new settings ({error}): "

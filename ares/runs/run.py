@@ -37,15 +37,15 @@ def runs_directory() -> Path:
 class Run:
     """One run, opened. `state` is the state after the last commit; the flow moves it on."""
 
-    def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train: Problems,
-                 validation: Problems | None, identity: str) -> None:  # fmt: skip
+    def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train_set: Problems,
+                 validation_set: Problems | None, identity: str) -> None:  # fmt: skip
         self.config = config
         self.store = store
         self.tokenizer = tokenizer
-        self.train = train
-        self.validation = validation
+        self.train_set = train_set
+        self.validation_set = validation_set
         self.cluster = Cluster(config, store)
-        self.state = RunState.initial(config, len(train))
+        self.state = RunState.initial(config, len(train_set))
         self.commit: Commit | None = None
         self.identity = identity
         self.fork = store.fork()
@@ -71,7 +71,7 @@ class Run:
 
     def _describe(self, digests: dict[str, Any]) -> None:
         """Write what a run directory holds before the first step."""
-        for problems in (self.train, self.validation):
+        for problems in (self.train_set, self.validation_set):
             if problems is not None:
                 problems.write_embedded()
         with self.store.lock():  # a run that is being trained keeps its run.json to itself
@@ -138,7 +138,7 @@ class Run:
             logger.warning("%s: the batch of step %d is damaged; done again from there", self.store.name, damaged)
             self.commit = self.store.read_commit(damaged - 1)
         # What is known per prompt is in the commits of all steps, each with what it found.
-        self.state = RunState.initial(self.config, len(self.train))
+        self.state = RunState.initial(self.config, len(self.train_set))
         last = self.commit.step if self.commit is not None else -1
         self.commit = None
         for step in range(last + 1):
@@ -150,7 +150,7 @@ class Run:
 
     def restored(self, state: dict[str, Any]) -> RunState:
         """A state of the step that follows the last commit, or of that commit. Raises ValueError."""
-        return RunState.restored(self.config, len(self.train), state, before=self.state)
+        return RunState.restored(self.config, len(self.train_set), state, before=self.state)
 
     def advance(self, commit: Commit) -> None:
         """Go to the state after the next commit."""
@@ -158,7 +158,7 @@ class Run:
 
     def next_prompts(self, state: RunState, count: int) -> list[str]:
         """The next problems to draw, without those that are skipped; moves the state's cursor on."""
-        names, skipped = self.train.frame["id"], state.difficulty.skip_gid_set
+        names, skipped = self.train_set.frame["id"], state.difficulty.skip_gid_set
         rows = state.cursor.take(count, lambda row: names.iat[row] in skipped)
         return names.iloc[rows].tolist()
 
@@ -170,9 +170,9 @@ class Run:
     def problems(self, purpose: str) -> Problems:
         """The data set that a draw's ids belong to: held-out for `validation`, else the train set."""
         if purpose != "validation":
-            return self.train
-        assert self.validation is not None
-        return self.validation
+            return self.train_set
+        assert self.validation_set is not None
+        return self.validation_set
 
     def step(self, number: int) -> "Step":
         """The step of this number; 0 is the bootstrap."""

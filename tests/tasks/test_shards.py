@@ -27,31 +27,31 @@ def draw(ids: list[str], first_slot: int = 0, purpose: str = "rollout", greedy: 
 
 
 def test_a_draw_asks_for_n_samples_of_each_problem_in_slots_of_their_own(run: Run) -> None:
-    names = run.train.frame["id"].tolist()[:2]
+    names = run.train_set.frame["id"].tolist()[:2]
     asked = requested(run.step(1), draw([names[1], names[0], names[1]], first_slot=5))
     assert asked["id"].tolist() == [names[1]] * 3 + [names[0]] * 3 + [names[1]] * 3
     assert asked["slot"].tolist() == [5] * 3 + [6] * 3 + [7] * 3
     assert asked["sample"].tolist() == [0, 1, 2] * 3
-    prompts = dict(zip(run.train.frame["id"], run.train.frame["prompt_token_ids"], strict=True))
+    prompts = dict(zip(run.train_set.frame["id"], run.train_set.frame["prompt_token_ids"], strict=True))
     assert asked["prompt_token_ids"].tolist() == [prompts[name] for name in asked["id"]]
     assert asked["seed"].is_unique
 
 
 def test_a_greedy_draw_asks_for_one_answer_more(run: Run) -> None:
-    asked = requested(run.step(1), draw(run.train.frame["id"].tolist()[:2], greedy=True))
+    asked = requested(run.step(1), draw(run.train_set.frame["id"].tolist()[:2], greedy=True))
     assert asked["sample"].tolist() == [GREEDY, 0, 1, 2] * 2
 
 
 def test_seeds_do_not_depend_on_how_prompts_are_cut_into_shards(run: Run) -> None:
-    names = run.train.frame["id"].tolist()[:4]
+    names = run.train_set.frame["id"].tolist()[:4]
     whole = requested(run.step(1), draw(names))
     parts = [requested(run.step(1), draw(names[:1])), requested(run.step(1), draw(names[1:], first_slot=1))]
     pd.testing.assert_frame_equal(whole, pd.concat(parts, ignore_index=True))
 
 
 def test_training_draws_new_noise_every_step_and_validation_the_same(run: Run) -> None:
-    assert run.validation is not None
-    names, held_out = run.train.frame["id"].tolist()[:2], run.validation.frame["id"].tolist()[:2]
+    assert run.validation_set is not None
+    names, held_out = run.train_set.frame["id"].tolist()[:2], run.validation_set.frame["id"].tolist()[:2]
     first, second = (set(requested(run.step(number), draw(names))["seed"]) for number in (1, 2))
     assert not first & second
     one, other = (requested(run.step(number), draw(held_out, purpose="validation")) for number in (1, 2))
@@ -59,7 +59,7 @@ def test_training_draws_new_noise_every_step_and_validation_the_same(run: Run) -
 
 
 def test_seeds_follow_the_runs_seed_and_the_purpose(run: Run, tmp_path: Path) -> None:
-    names = run.train.frame["id"].tolist()[:2]
+    names = run.train_set.frame["id"].tolist()[:2]
     other = Run.open(config("train.seed=1"), "other", tmp_path)
     found = [
         set(requested(step, draw(names, purpose=purpose))["seed"])
@@ -77,7 +77,7 @@ def sampled(run: Run, problems: pd.DataFrame, responses: list[str]) -> Rows:
 
 
 def test_scores_are_those_of_the_responses_and_lie_in_the_run_directory(run: Run) -> None:
-    problems = run.train.frame.head(2)
+    problems = run.train_set.frame.head(2)
     responses = [f"<think></think>\\boxed{{{problems['answer'][0]}}}", "no idea"]
     asked = draw(problems["id"].tolist())
     found = asyncio.run(score.function(run.step(1), asked, sampled(run, problems, responses)))
@@ -95,7 +95,7 @@ def test_a_shard_that_nobody_can_grade_stays_and_a_grader_that_is_down_is_asked_
         "def f(completions, **k): return [None if c == 'no' else 1.0 for c in completions]"
     )
     run = Run.open(config(f"reward.kind={tmp_path / 'own.py'}:f", "reward.max_unscored=0.3"), "here", tmp_path / "runs")
-    frame = run.train.frame
+    frame = run.train_set.frame
 
     def scores(shard: int, *responses: str) -> Ref:
         asked = draw(frame["id"][2 * shard : 2 * shard + 2].tolist()).model_copy(update={"shard": shard})
@@ -117,7 +117,7 @@ def test_columns_of_the_data_may_have_the_names_of_ours(tmp_path: Path) -> None:
         {"id": ["a", "b"], "prompt": "1+1=?", "answer": "2", "response": "\\boxed{2}", "sample": 7, "slot": 8}
     ).to_json(data, orient="records", lines=True)
     run = Run.open(config(f"data.train={data}"), "here", tmp_path / "runs")
-    rows = sampled(run, run.train.frame, ["\\boxed{3}", "\\boxed{2}"])
+    rows = sampled(run, run.train_set.frame, ["\\boxed{3}", "\\boxed{2}"])
     found = asyncio.run(score.function(run.step(1), draw(["a", "b"]), rows))
     table = run.store.read_rows(found.rows)
     assert table["accuracy"].tolist() == [0.0, 1.0]

@@ -67,7 +67,7 @@ ACCURACIES: list[list[float | None]] = [[1, 1, 1, 0], [1, 0, None, 0], [0, 0, 0,
 def stored(run: Run, accuracies: list[list[float | None]], parts: int = 1) -> tuple[Samples, list[Batch]]:
     """Samples of the run's first problems, and what the learner found of each part of them, in the run's store."""
     table = rows(accuracies)
-    table = table.assign(id=table["slot"].map(run.train.frame["id"]), response="…")
+    table = table.assign(id=table["slot"].map(run.train_set.frame["id"]), response="…")
     learner, samples, found = Learner(run.config), Samples(rollouts=[], scores=[], slots=[]), []
     for part in range(parts):
         mine = table[table["slot"] * parts // len(accuracies) == part].reset_index(drop=True)
@@ -76,7 +76,7 @@ def stored(run: Run, accuracies: list[list[float | None]], parts: int = 1) -> tu
         name = f"{parts}-{part}"
         samples.rollouts.append(run.store.write_rows(f"rollout-{name}.parquet", sampled))
         samples.scores.append(run.store.write_rows(f"score-{name}.parquet", scored))
-        prompts = mine["id"].map(run.train.frame.set_index("id")["prompt_token_ids"])
+        prompts = mine["id"].map(run.train_set.frame.set_index("id")["prompt_token_ids"])
         batch = token_batch(mine.assign(prompt_token_ids=prompts), run.pad_id)
         folder = run.store.write_folder(name, batch.union(learner.experience(batch)).save)
         found.append(Batch(batch=folder))
@@ -85,7 +85,7 @@ def stored(run: Run, accuracies: list[list[float | None]], parts: int = 1) -> tu
 
 def test_shape_stores_a_batch_a_table_and_the_state_and_gives_the_same_twice(run: Run) -> None:
     samples, found = stored(run, ACCURACIES)
-    before = RunState.initial(run.config, len(run.train)).state_dict()
+    before = RunState.initial(run.config, len(run.train_set)).state_dict()
     first = asyncio.run(shape_batch.function(run.step(1), samples, found, json.loads(json.dumps(before))))
     again = asyncio.run(shape_batch.function(run.step(1), samples, found, json.loads(json.dumps(before))))
     assert first == again
@@ -103,14 +103,14 @@ def test_shape_stores_a_batch_a_table_and_the_state_and_gives_the_same_twice(run
         == batch.tensor("attention_mask")[:, -batch.tensor("responses").shape[1] :].sum(1).tolist()
     )
     after = run.store.read_json(first.state)
-    easy, medium, hard = run.train.frame["id"][:3]
+    easy, medium, hard = run.train_set.frame["id"][:3]
     assert after["difficulty"]["difficulty"] == {"easy": [easy], "medium": [medium], "hard": [hard]}
     assert before["difficulty"]["difficulty"] == {"easy": [], "medium": [], "hard": []}
 
 
 def test_a_batch_of_several_rollouts_is_that_of_one_but_for_its_padding(run: Run) -> None:
     """Refilled groups were looked at by the learner apart; shaping sees them side by side, the chosen ones alone."""
-    before = RunState.initial(run.config, len(run.train)).state_dict()
+    before = RunState.initial(run.config, len(run.train_set)).state_dict()
     metrics, tables, batches = [], [], []
     for parts in (1, 3):
         samples, found = stored(run, ACCURACIES, parts)
@@ -135,7 +135,7 @@ def test_the_bootstrap_sees_every_shard_before_it_counts(run: Run) -> None:
     assert one.metrics == pytest.approx(other.metrics, rel=1e-5)
     state = run.store.read_json(other.state)
     assert state["step"] == 0
-    easy, medium, hard = run.train.frame["id"][:3]
+    easy, medium, hard = run.train_set.frame["id"][:3]
     assert state["difficulty"]["difficulty"] == {"easy": [easy], "medium": [medium], "hard": [hard]}
     assert state["threshold"]["threshold"] is not None
     counters = state["counters"]
@@ -156,7 +156,7 @@ def test_a_first_turn_is_credited_with_second_turns_that_are_not_trained_on(tmp_
     outcomes = {(0, 0): "wrong_answer", (0, 1): "accepted", (SECOND_TURN_SLOT, 0): "accepted"}
     table = pd.DataFrame(
         {
-            "id": run.train.frame["id"][0], "slot": slot, "sample": sample, "response": "…", "prompt": "?",
+            "id": run.train_set.frame["id"][0], "slot": slot, "sample": sample, "response": "…", "prompt": "?",
             "prompt_token_ids": [5], "token_ids": [5], "log_probs": [-0.5], "finish_reason": "stop",
             "accuracy": float(ending == "accepted"), "format": 1.0, "pass_ratio": float(ending == "accepted"),
             "error_type": ending, "test_outcomes": [ending],

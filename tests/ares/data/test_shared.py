@@ -45,15 +45,15 @@ def test_the_start_of_a_run_says_what_is_shared_and_a_setting_leaves_it_out(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         run, _ = Run.check(config(*settings(tmp_path)), "all", tmp_path)
-    assert len(run.train) == 5
+    assert len(run.train_set) == 5
     assert "1 exactly, 3 but for case" in caplog.text
     assert "data.drop_shared=true" in caplog.text
     # A problem counts as held out even where only the first ones are evaluated on.
     dropping = settings(tmp_path, "data.drop_shared=true", "validation.max_prompts=1")
     run, _ = Run.check(config(*dropping), "less", tmp_path)
-    assert run.train.frame["id"].tolist() == ["t2", "t3"]
-    assert run.validation is not None
-    assert run.validation.frame["id"].tolist() == ["h0"]
+    assert run.train_set.frame["id"].tolist() == ["t2", "t3"]
+    assert run.validation_set is not None
+    assert run.validation_set.frame["id"].tolist() == ["h0"]
 
 
 def test_a_train_set_that_is_held_out_whole_is_refused(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def settings(place: Path) -> Config:
 def bootstrapped(place: Path) -> Run:
     """A run after its bootstrap; no actor was started."""
     run = Run.open(settings(place), "here", place / "runs")
-    state = RunState.initial(run.config, len(run.train)).state_dict() | {"step": 0}
+    state = RunState.initial(run.config, len(run.train_set)).state_dict() | {"step": 0}
     run.store.write_commit(Commit(step=0, parent=None, artifacts={}, state=state, metrics={}, timings={}, timestamp=1))
     return run
 

@@ -149,7 +149,7 @@ def test_a_wrong_target_or_no_data_is_an_error(tmp_path: Path) -> None:
     assert "neither a run" in refusal(target=str(tmp_path / "absent" / "model"))
     assert "only a run has steps" in refusal(step=1)
     data = str(MODEL / "heldout.jsonl")
-    assert len(opened(profile="base", data=data).run.train) == 4
+    assert len(opened(profile="base", data=data).run.train_set) == 4
     assert "Name the problems with --data" in refusal(profile="base")
 
 
@@ -181,7 +181,7 @@ def samples(ids: list[str], accuracies: list[list[float | None]], **columns: Any
 
 def test_figures_are_means_over_problems_of_the_unbiased_estimate() -> None:
     evaluation = opened(n=4, k=[1, 2])
-    ids = evaluation.run.train.frame["id"].tolist()
+    ids = evaluation.run.train_set.frame["id"].tolist()
     summary, problems = summarise(evaluation, samples(ids, [[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]))
     assert problems["id"].tolist() == ids
     assert problems["correct"].tolist() == [4, 1, 0, 2]
@@ -196,7 +196,7 @@ def test_figures_are_means_over_problems_of_the_unbiased_estimate() -> None:
 
 def test_a_sample_without_a_score_is_no_failure_and_too_few_of_them_give_no_figure() -> None:
     evaluation = opened(n=3, k=[1, 3])
-    ids = evaluation.run.train.frame["id"].tolist()
+    ids = evaluation.run.train_set.frame["id"].tolist()
     found = samples(ids, [[1, None, None], [0, 0, 0], [1, 1, 1], [None, None, None]])
     summary, problems = summarise(evaluation, found)
     assert problems["samples"].tolist() == [1, 3, 3, 0]
@@ -209,7 +209,7 @@ def test_a_sample_without_a_score_is_no_failure_and_too_few_of_them_give_no_figu
 
 def test_programs_are_reported_with_their_pass_ratio_and_errors() -> None:
     evaluation = opened(n=1)
-    ids = evaluation.run.train.frame["id"].tolist()
+    ids = evaluation.run.train_set.frame["id"].tolist()
     errors = ["accepted", "wrong_answer", "wrong_answer", "syntax_error"]
     found = samples(ids, [[1], [0], [0], [0]], pass_ratio=[1, 0.5, 0.5, 0], error_type=errors)
     summary, _ = summarise(evaluation, found)
@@ -220,7 +220,7 @@ def test_programs_are_reported_with_their_pass_ratio_and_errors() -> None:
 
 def test_a_partly_right_answer_counts_for_accuracy_and_not_for_pass_at_k() -> None:
     evaluation = opened(n=1)
-    ids = evaluation.run.train.frame["id"].tolist()
+    ids = evaluation.run.train_set.frame["id"].tolist()
     summary, _ = summarise(evaluation, samples(ids, [[1], [0.9], [0.5], [0]]))
     assert summary["estimates"]["pass@1"]["value"] == 0.25
     assert summary["estimates"]["accuracy"]["value"] == pytest.approx(0.6)

@@ -24,12 +24,12 @@ def step_of_a_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Commit
     """A run on disk with bootstrap and one step, made of one shaped batch; no actor was started."""
     run = Run.open(config(*SETTINGS), "short", tmp_path_factory.mktemp("runs"))
     table = rows(ACCURACIES)
-    before = RunState.initial(run.config, len(run.train)).state_dict()
+    before = RunState.initial(run.config, len(run.train_set)).state_dict()
     first = Commit(step=0, parent=None, artifacts={}, state=before, metrics={}, timings={}, timestamp=1)
     run.store.write_commit(first)
     step = run.step(1)
     table = table.assign(prompt="a question", response=[f"answer {i}" for i in range(len(table))])
-    batch, after = experienced(Learner(run.config), table), RunState.initial(run.config, len(run.train))
+    batch, after = experienced(Learner(run.config), table), RunState.initial(run.config, len(run.train_set))
     metrics = shape(batch, after, run.config)
     artifacts = {
         "samples": run.store.write_rows(step.path("samples.parquet"), readable_rows(batch)),
