@@ -52,7 +52,7 @@ class KLSettings(Protocol):
 
 
 class FixedKL:
-    """A KL coefficient that never changes."""
+    """A KL coefficient that never changes: it is the settings', whatever a state says."""
 
     def __init__(self, init_kl_coef: float) -> None:
         self.kl_coef = _finite(init_kl_coef, "init_kl_coef")
@@ -71,8 +71,7 @@ class FixedKL:
         return {"kl_coef": self.kl_coef}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        _check_keys(state, {"kl_coef"}, "KL controller state")
-        self.kl_coef = _finite(state["kl_coef"], "KL controller state: kl_coef")
+        _coefficient(state)
 
 
 class AdaptiveKL(FixedKL):
@@ -91,6 +90,9 @@ class AdaptiveKL(FixedKL):
         error = _finite(seen.mean, "current_kl") / self.target - 1.0
         error = min(max(error, -ADAPTIVE_STEP_LIMIT), ADAPTIVE_STEP_LIMIT)
         self.kl_coef *= 1.0 + error * seen.rows / self.horizon
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.kl_coef = _coefficient(state)
 
 
 class DualAscentKL:
@@ -139,6 +141,8 @@ class DualAscentKL:
         kl_coefs, lambdas = (
             _bucket_state(state[key], f"token-level KL state: {key}") for key in ("kl_coefs", "lambdas")
         )
+        if self.mode == "anchored":  # λ is the state; the anchor is the settings', which a fork may change
+            kl_coefs = {name: lambdas[name] * anchor for name, anchor in self.init_kl_coefs.items()}
         self.kl_coefs, self.lambdas = kl_coefs, lambdas
 
 
@@ -252,6 +256,11 @@ def _positive(value: float, what: str) -> float:
     if not _finite(value, what) > 0:
         raise ValueError(f"{what} must be positive, got {value}")
     return float(value)
+
+
+def _coefficient(state: Mapping[str, Any]) -> float:
+    _check_keys(state, {"kl_coef"}, "KL controller state")
+    return _finite(state["kl_coef"], "KL controller state: kl_coef")
 
 
 def _check_keys(state: Mapping[str, Any], expected: set[str], what: str) -> None:

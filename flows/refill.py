@@ -27,12 +27,10 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
     state = run.restored(run.state.state_dict())
     refill = Refill(step.number, config)
     samples = Samples(rollouts=[], scores=[], slots=[])
-    # Programs take a while to judge: the learner looks at all of them meanwhile, those that filtering drops too.
-    ahead = config.reward.judges_programs or not config.algorithm.filter.enabled
     found: list[Batch] = []
     while not refill.is_full:
         ids = run.next_prompts(state, refill.ask())
-        beside = partial(_experience, step, found) if ahead else None
+        beside = partial(_experience, step, found) if config.measures_all else None
         version, n, before = step.sampled_version, config.rollout.n, samples.scores
         slots = (refill.shards, refill.drawn)
         part = await sample(step, "rollout", ids, version, n, *slots, beside=beside, before=before)
@@ -42,7 +40,7 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
     samples.slots = refill.slots
     if config.reward.judges_programs:
         step.timings |= program_seconds(step, refill)
-    if not ahead:
+    if not config.measures_all:
         found.append(await experience(step, samples.rollouts, samples.slots, "experience"))
     return samples, found, state.state_dict(), refill.metrics()
 

@@ -316,6 +316,14 @@ class Config(Strict):
         continued = second.max_feedback_length + answer if second.enabled else 0
         return self.data.max_prompt_length + answer + continued
 
+    @property
+    def measures_all(self) -> bool:
+        """Whether the learner looks at every group that is drawn, and not only at those that filtering has chosen.
+
+        Programs take a while to judge: it looks at all of them meanwhile, those that filtering drops too.
+        """
+        return self.reward.judges_programs or not self.algorithm.filter.enabled
+
     @model_validator(mode="after")
     def _batches_divide(self) -> "Config":
         if self.rollout.prompts % self.learner.global_batch_prompts:

@@ -398,8 +398,10 @@ class Learner:
 
     def load(self, folder: Path) -> None:
         """Go back to a checkpoint, of any number of ranks."""
-        trained = checkpoints.ADAPTERS if self.config.model.lora else checkpoints.POLICY
-        checkpoints.read_into(folder, trained, _trained(self.policy.model))
+        if self.config.model.lora is not None:
+            checkpoints.read_into(folder, checkpoints.ADAPTERS, _trained(self.policy.model))
+        else:  # what is not trained now may have been, in the run that this one was forked from
+            checkpoints.read_into(folder, checkpoints.POLICY, dict(self.policy.model.named_parameters()))
         checkpoints.load_optimizer(folder, checkpoints.OPTIMIZER, self.optimizer, self.policy.model)
         if self.critic and self.critic_optimizer:
             checkpoints.read_into(folder, checkpoints.CRITIC, dict(self.critic.named_parameters()))

@@ -68,14 +68,19 @@ def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str,
             raise StoreError(
                 f"Run {name!r}: the {what} data changed since it was started ({before[what]} → {now[what]})"
             )
-    changed = _changed("files", before, now)
+    changed = changed_files(config, before, now)
     if changed:
-        settings = {str(path): setting for path, setting in run_files(config).items()}
-        told = ", ".join(f"{path} ({settings[path]})" for path in changed)
+        told = ", ".join(f"{path} ({setting})" for path, setting in changed.items())
         raise StoreError(
             f"Run {name!r}: {told} changed since it was started. Put back what it was, or go on with what it is now "
             f"in a run that shares the past: ares fork {name} --at STEP"
         )
+
+
+def changed_files(config: Config, before: dict[str, Any], now: dict[str, Any]) -> dict[str, str]:
+    """Files of a configuration that are not what they were, and the settings that name them."""
+    settings = {str(path): setting for path, setting in run_files(config).items()}
+    return {path: settings[path] for path in _changed("files", before, now) if path in settings}
 
 
 def check_model(store: RunStore, config: Config) -> None:

@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from ares.config import Config, ConfigError, differences, override
-from ares.runs.digests import check_model
+from ares.runs.digests import changed_files, check_model
 from ares.runs.exec_times import exec_times_name
+from ares.runs.phase_settings import PHASES, check_fork
 from ares.runs.run import Run, description_of, identity_of, phase_identity, read_config
 from ares.step import RunState
 from ares.store import Fork, Ref, RunStore, StoreError
 from ares.workers import Cluster
 
-PHASES = ("rollout", "score", "experience", "shape")
-"""What a fork can share of its first step. Were the update shared too, the whole step would be: leave the phase out."""
 BESIDE = {"score": [exec_times_name(purpose) for purpose in ("rollout", "second-turn")]}
 """Files of a phase that its results do not name."""
 
@@ -62,6 +61,7 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
             f"The controllers of {source!r} after step {version} do not fit the new settings ({error}): "
             "another kind of controller starts with a run of its own"
         ) from error
+    check_fork(before, config, changed_files(config, known, digests), at, phase)
     shared = PHASES[: PHASES.index(phase) + 1] if phase else ()
     own, forked = identity_of(before, known), parent.fork()
     # Taken away again as a whole when anything goes wrong on the way.

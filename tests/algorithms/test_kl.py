@@ -211,6 +211,23 @@ def test_round_trip_in_the_middle_changes_nothing(steps, cut):
         assert second.metrics() == straight.metrics()
 
 
+def test_a_restored_controller_has_the_coefficient_of_its_settings_where_it_is_no_state():
+    """A fork may change algorithm.kl.coef: a fixed one is what the settings say, of an anchored one λ is the state."""
+    fixed = FixedKL(0.5)
+    fixed.load_state_dict(FixedKL(0.1).state_dict())
+    assert fixed.kl_coef == 0.5
+    before = TokenLevelAdaptiveKLController(0.1, 0.05, mode="anchored")
+    feed(before, {"easy": 1.05})
+    after = TokenLevelAdaptiveKLController(0.5, 0.05, mode="anchored")
+    after.load_state_dict(before.state_dict())
+    assert after.lambdas == before.lambdas
+    assert after.kl_coefs["easy"] == pytest.approx(0.5 * before.lambdas["easy"])
+    assert after.kl_coefs["hard"] == 0.5
+    adaptive = published.AdaptiveKLController(0.5, 0.05, 100)
+    adaptive.load_state_dict({"kl_coef": 0.1})
+    assert adaptive.kl_coef == 0.1
+
+
 @pytest.mark.parametrize(("told", "seen"), list(zip(controllers(), controllers(), strict=True)))
 def test_the_published_update_is_the_loops(told, seen):
     """Numbers in the published form, and the same batch as the loop tells it, leave a controller in the same state."""

@@ -130,6 +130,9 @@ def test_a_run_goes_on_after_gc(tmp_path: Path) -> None:
         ({"name": "uninterrupted"}, "already"),
         ({"overrides": ["rollot.n=2"]}, "did you mean rollout"),
         ({"overrides": ["algorithm.kl.kind=adaptive", "algorithm.kl.coef=0.1"]}, "do not fit the new settings"),
+        ({"phase": "experience", "overrides": ["algorithm.kl.penalty=full"]}, r"penalty: .*\(experience\)"),
+        ({"phase": "rollout", "overrides": ["algorithm.advantage.estimator=gae"]}, r"estimator: .*\(the checkpoint\)"),
+        ({"phase": None, "overrides": ["bootstrap.n=3"]}, r"bootstrap.n: 2 → 3 \(the bootstrap\)"),
     ],
 )
 def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(

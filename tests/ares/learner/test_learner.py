@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from algorithms.protocol import DataProto
+from ares.config.profiles import load
 from ares.learner.kl_controllers import loss_controller
 from ares.learner.learner import Learner, UpdateResult
 from ares.step.collate import as_sampled
@@ -406,6 +407,18 @@ def test_a_checkpoint_before_the_first_update_is_the_model_itself(tmp_path: Path
     fresh.update(batch)
     other.update(batch)
     assert equal(weights(fresh), weights(other))
+
+
+def test_a_tower_that_was_trained_stays_so_where_it_is_trained_no_more(tmp_path: Path) -> None:
+    """A fork may set model.train_vision=false: its policy is the one that was trained, pictures and all."""
+    trained = Learner(load("tiny-vision", ["model.train_vision=true"]))
+    with torch.no_grad():
+        for parameter in trained.policy.model.parameters():
+            parameter.add_(0.01)
+    trained.save(tmp_path)
+    still = Learner(load("tiny-vision", ["model.train_vision=false"]))
+    still.load(tmp_path)
+    assert equal(weights(still), weights(trained))
 
 
 def test_a_checkpoints_policy_is_named_as_transformers_names_it(tmp_path: Path) -> None:

@@ -1,0 +1,132 @@
+"""Which settings a fork that shares a phase may change: every setting is assigned, and what phases read proves it."""
+
+from collections import Counter
+
+import pytest
+
+from ares.config.profiles import load, override, result_settings
+from ares.config.strict import ConfigError
+from ares.runs.phase_settings import (
+    BOOTSTRAP,
+    EARLIER,
+    FIRST_USE,
+    OPTIONAL_SECTIONS,
+    PHASES,
+    WEIGHTS,
+    changed_settings,
+    check_fork,
+    in_the_way,
+    shared_parts,
+)
+
+ASSIGNED = [name for names in FIRST_USE.values() for name in names]
+
+
+def test_every_setting_that_changes_results_is_assigned_once() -> None:
+    """A new setting belongs into FIRST_USE, under the first phase that computes with it."""
+    settings = set(result_settings(load("tiny-math")))
+    assert [name for name, times in Counter(ASSIGNED).items() if times > 1] == []
+    assert sorted(settings - set(ASSIGNED)) == []
+    assert sorted(set(ASSIGNED) - settings) == []
+    assert {name for rules in EARLIER.values() for name in rules} <= settings
+    assert set(OPTIONAL_SECTIONS) <= settings
+
+
+@pytest.mark.parametrize(
+    ("profile", "base", "change", "first"),
+    [
+        ("tiny-math", [], ["algorithm.kl.penalty=full"], "experience"),
+        ("tiny-math", [], ["algorithm.kl.penalty=mse"], "shape"),
+        ("tiny-math", ["algorithm.kl.penalty=full"], ["algorithm.kl.penalty=low_var_kl"], "shape"),
+        ("tiny-math", [], ["algorithm.advantage.estimator=gae"], "experience"),
+        ("tiny-math", ["algorithm.advantage.estimator=gae"], ["algorithm.advantage.estimator=grpo"], "shape"),
+        ("tiny-math", [], ["algorithm.advantage.estimator=remax"], "rollout"),
+        ("tiny-math", ["algorithm.advantage.estimator=remax"], ["algorithm.advantage.estimator=grpo"], "rollout"),
+        ("tiny-math", [], ["algorithm.advantage.estimator=rloo"], "shape"),
+        ("tiny-math", ["algorithm.kl.placement=none"], ["algorithm.kl.placement=loss"], "experience"),
+        ("tiny-math", [], ["algorithm.kl.placement=none"], "shape"),
+        ("tiny-math", [], ["algorithm.kl.placement=reward"], "shape"),
+        ("tiny-math", [], ["algorithm.filter.high=0.9"], "experience"),
+        ("tiny-math", [], ["algorithm.overlong.mask_truncated=true"], "experience"),
+        ("tiny-code", [], ["algorithm.filter.key=accuracy"], "shape"),
+        ("tiny-code", [], ["reward.code.design=sparse"], "shape"),
+        ("tiny-code", [], ["reward.code.accuracy=pass_ratio"], "score"),
+        ("tiny-code", [], ["reward.kind=math"], "score"),
+        ("tiny-code-feedback", [], ["rollout.second_turn.credit=mean"], "shape"),
+        ("tiny-math", [], ["rollout.temperature=0.9"], "rollout"),
+        ("tiny-math", [], ["algorithm.policy.epochs=2"], None),
+        ("tiny-diffusion", [], ["algorithm.policy.epochs=1"], "experience"),
+        ("tiny-math", [], ["algorithm.policy.clip_high=0.4"], None),
+        ("tiny-math", [], ["algorithm.policy.importance_cap=3"], "shape"),
+        ("tiny-math", [], ["learner.lr=0.1"], None),
+        ("tiny-math", [], ["rollout.threads=2"], None),
+        ("tiny-math", [], ["bootstrap.n=3"], BOOTSTRAP),
+        ("tiny-math", [], ["algorithm.difficulty.alpha_init=0.1"], BOOTSTRAP),
+        ("tiny-math", [], ["algorithm.kl.coef=0.5"], "shape"),
+        ("tiny-math", ["algorithm.kl.mode=compound"], ["algorithm.kl.coef=0.5"], BOOTSTRAP),
+    ],
+)
+def test_the_first_phase_that_a_change_meets(
+    profile: str, base: list[str], change: list[str], first: str | None
+) -> None:
+    before = load(profile, base)
+    after = override(before, change)
+    (name,) = changed_settings(before, after)
+    found = in_the_way(before, after, set(), (BOOTSTRAP, *PHASES))
+    assert found == ({} if first is None else {name: first})
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "named"),
+    [
+        ([], ["algorithm.advantage.estimator=gae"], "algorithm.advantage.estimator"),
+        ([], ["algorithm.kl.reference_sync=2"], "algorithm.kl.reference_sync"),
+        (["algorithm.kl.reference_sync=2"], ["algorithm.kl.reference_sync=null"], "algorithm.kl.reference_sync"),
+        (
+            ["algorithm.kl.reference_sync=2", "algorithm.kl.placement=none"],
+            ["algorithm.kl.placement=loss"],
+            "algorithm.kl.placement",
+        ),
+        ([], ["model.lora={rank: 4}"], "model.lora"),
+        (["model.lora={rank: 4}"], ["model.lora={rank: 8}"], "model.lora"),
+        (["model.lora={rank: 4}"], ["model.lora=null"], "model.lora"),
+    ],
+)
+def test_a_checkpoint_that_lacks_what_the_settings_need_is_refused(
+    base: list[str], change: list[str], named: str
+) -> None:
+    before = load("tiny-math", base)
+    after = override(before, change)
+    check_fork(before, after, {}, 0, None)  # nothing was trained yet: whatever is needed starts as it does in a run
+    with pytest.raises(ConfigError, match=rf"{named}: .*\(the checkpoint\)\n.*a run of its own: ares train"):
+        check_fork(before, after, {}, 1, None)
+
+
+def test_the_refusal_names_settings_phases_and_what_may_be_shared() -> None:
+    before = load("tiny-math")
+    after = override(before, ["algorithm.kl.penalty=full", "algorithm.aepo.enabled=false", "learner.lr=0.1"])
+    check_fork(before, after, {}, 3, "score")
+    with pytest.raises(ConfigError) as refused:
+        check_fork(before, after, {}, 3, "shape")
+    assert str(refused.value) == (
+        "The fork would share what was computed with other settings:\n"
+        "  algorithm.kl.penalty: 'low_var_kl' → 'full' (experience)\n"
+        "  algorithm.aepo.enabled: True → False (shape)\n"
+        "  Share less: --phase score"
+    )
+    with pytest.raises(ConfigError, match="Share less: --at 2 without --phase"):
+        check_fork(before, override(before, ["rollout.n=2"]), {}, 3, "rollout")
+
+
+def test_a_file_with_another_content_counts_as_its_setting() -> None:
+    same = load("tiny-math")
+    files = {"reward.py": "reward.kind", "triggers.txt": "algorithm.entropy.trigger_tokens"}
+    check_fork(same, same, files, 2, "rollout")
+    with pytest.raises(ConfigError, match=r"reward.kind: .*\(score\)\n  Share less: --phase rollout"):
+        check_fork(same, same, files, 2, "experience")
+
+
+def test_a_fork_shares_the_bootstrap_and_after_a_step_the_weights() -> None:
+    assert shared_parts(0, None) == (BOOTSTRAP,)
+    assert shared_parts(1, "score") == (BOOTSTRAP, "rollout", "score")
+    assert shared_parts(2, "rollout") == (BOOTSTRAP, WEIGHTS, "rollout")

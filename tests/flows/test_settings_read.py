@@ -1,0 +1,151 @@
+"""What the phases of a step read of the configuration, recorded: no setting is read before its place in FIRST_USE."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pydantic import BaseModel
+
+import flows.refill
+from ares.config.extensions import ENGINES
+from ares.config.profiles import load
+from ares.config.run import Config
+from ares.config.strict import Strict
+from ares.learner.learner import Learner
+from ares.runs.phase_settings import ALIKE, EARLIER, FIRST_USE, PHASES, UPDATE
+from ares.runs.run import Run
+from ares.workers.actors import EngineActor, LearnerActor
+from tasks.phase import Phase
+from tasks.training import choose, shape_batch
+
+SMALL = ["rollout.n=4", "rollout.prompts=4", "learner.global_batch_prompts=4", "algorithm.filter.enabled=false"]
+
+
+class Recorder:
+    """Settings by the phase that read them."""
+
+    def __init__(self) -> None:
+        self.reads: dict[str, set[str]] = defaultdict(set)
+        self.phase: ContextVar[str | None] = ContextVar("phase", default=None)
+        self.sections: dict[int, str] = {}
+
+    def watch(self, section: BaseModel, prefix: str = "") -> None:
+        self.sections[id(section)] = prefix
+        for name in type(section).model_fields:
+            value = getattr(section, name)
+            if isinstance(value, BaseModel):
+                self.watch(value, f"{prefix}{name}.")
+
+    def read(self, section: BaseModel, name: str) -> Any:
+        phase, prefix = self.phase.get(), self.sections.get(id(section))
+        value = object.__getattribute__(section, name)
+        is_setting = prefix is not None and name in type(section).model_fields and not isinstance(value, BaseModel)
+        if phase is not None and is_setting:
+            self.reads[phase].add(f"{prefix}{name}")
+        return value
+
+    @contextmanager
+    def within(self, phase: str) -> Iterator[None]:
+        token = self.phase.set(phase)
+        try:
+            yield
+        finally:
+            self.phase.reset(token)
+
+
+class InProcess:
+    """Learner and engine without actors, so that what they read is recorded."""
+
+    def __init__(self, run: Run) -> None:
+        self.learner, self.engine = LearnerActor.__new__(LearnerActor), EngineActor.__new__(EngineActor)
+        self.learner.learner, self.learner.store, self.learner.rank = Learner(run.config), run.store, 0
+        self.engine.engine = ENGINES.made(run.config.rollout, run.config, run.tokenizer)
+        self.engine.tokenizer = run.tokenizer
+        self.engine.engine.load_weights(0, self.learner.learner.weights())
+
+    async def generate(self, version: int, requests: Any, settings: Any, finished: Callable[..., Any]) -> pd.DataFrame:
+        found = list(self.engine.generate(requests, settings))
+        for rows in found:
+            finished(rows)
+        return pd.concat(found).sort_index()
+
+    async def experience(self, version: int, batch: Any, target: str) -> Any:
+        return self.learner.experience(batch, target)
+
+    def shut_down(self) -> None:
+        pass
+
+
+async def first_step(run: Run) -> None:
+    step = run.step(1)
+    samples, found, state, _ = await flows.refill.training_samples(step)
+    await shape_batch(step, samples, found, state)
+
+
+def recorded(config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """Settings that each phase of a step reads."""
+    recorder, draws = Recorder(), flows.refill._draws
+    run, _ = Run.check(config, "run", folder)
+    run.cluster = InProcess(run)  # type: ignore[assignment]
+    run.grader.start()
+    recorder.watch(run.config)
+    anticipate = run.grader.anticipate
+
+    async def phase(self: Phase[Any, Any], step: Any, *inputs: Any, label: str = "") -> Any:
+        with recorder.within(self.name):
+            return await self.function(step, *inputs)
+
+    def drawn(*arguments: Any) -> Any:
+        with recorder.within("rollout"):
+            return draws(*arguments)
+
+    def anticipated(rows: pd.DataFrame) -> None:
+        with recorder.within("score"):
+            anticipate(rows)
+
+    def chosen(*arguments: Any) -> None:
+        with recorder.within("shape" if config.measures_all else "experience"):
+            choose(*arguments)
+
+    monkeypatch.setattr(Phase, "__call__", phase)
+    monkeypatch.setattr(flows.refill, "_draws", drawn)
+    monkeypatch.setattr(run.grader, "anticipate", anticipated)
+    monkeypatch.setattr(flows.refill, "choose", chosen)
+    monkeypatch.setattr(Strict, "__getattribute__", lambda self, name: recorder.read(self, name), raising=False)
+    try:
+        asyncio.run(first_step(run))
+    finally:
+        run.close()
+    return recorder.reads
+
+
+@pytest.mark.parametrize(
+    ("profile", "settings"),
+    [
+        ("tiny-math", []),
+        ("tiny-math", ["algorithm.filter.enabled=true", "algorithm.kl.penalty=full", "algorithm.kl.kind=bucket_beta"]),
+        ("tiny-math", ["algorithm.advantage.estimator=gae", "algorithm.kl.placement=reward"]),
+        ("tiny-math", ["algorithm.advantage.estimator=remax", "algorithm.overlong.mask_truncated=true"]),
+        ("tiny-code-feedback", ["reward.code.design=dense_weighted", "reward.code.workers=1"]),
+        ("tiny-diffusion", ["reward.code.workers=1"]),
+    ],
+)
+def test_no_phase_reads_a_setting_that_a_fork_sharing_it_may_change(
+    profile: str, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = recorded(load(profile, [*SMALL, *settings]), tmp_path, monkeypatch)
+    assert set(reads) == set(PHASES)
+    assert "rollout.temperature" in reads["rollout"]
+    assert "algorithm.advantage.estimator" in reads["shape"]
+    late = {name: part for part in (*PHASES, UPDATE) for name in FIRST_USE[part]}
+    for number, phase in enumerate(PHASES):
+        earlier = {name for part in PHASES[: number + 1] for name in EARLIER.get(part, {})}
+        later = {name for name in reads[phase] - earlier if late.get(name) in (*PHASES[number + 1 :], UPDATE)}
+        assert not later, f"{phase} reads {later}: FIRST_USE has them later"
+    assert not set(FIRST_USE[ALIKE]) & set(late)
