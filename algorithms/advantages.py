@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algorithms.groups import group_numbers
+
 MASK_EPS = 1e-8
 
 
@@ -162,13 +164,11 @@ def _groups(
     rows = len(scores)
     if len(index) != rows:
         raise ValueError(f"index has {len(index)} entries for {rows} rows")
-    position: dict[Any, int] = {}
-    labels = index.tolist() if isinstance(index, np.ndarray | Tensor) else index
-    codes = [position.setdefault(label, len(position)) for label in labels]
-    group = torch.tensor(codes, dtype=torch.long, device=scores.device)
-    sizes = torch.bincount(group, minlength=len(position))
+    numbers, labels = group_numbers(index)
+    group = torch.from_numpy(numbers).to(scores.device)
+    sizes = torch.bincount(group, minlength=len(labels))
     if (sizes < 2).any():
-        alone = list(position)[int((sizes < 2).int().argmax())]
+        alone = labels[int((sizes < 2).int().argmax())]
         raise ValueError(f"group {alone!r} has one response; a group baseline needs at least two")
     if row_mask is None:
         return group, sizes.double(), torch.ones_like(scores)

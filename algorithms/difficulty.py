@@ -8,10 +8,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from algorithms.buckets import BUCKETS
 from algorithms.delta_dict import DeltaDict
+from algorithms.groups import group_numbers, plain_ids
 from algorithms.protocol import DataProto
 
-BUCKETS = ("easy", "medium", "hard")
 UNKNOWN = -1
 TargetMode = Literal["batch", "previous", "ema"]
 STATISTICS = ("count", "acc", "entropy", "hwe")
@@ -254,13 +255,8 @@ class DifficultyTracker:
 
 def _group(global_id: Sequence[Any] | np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray]:
     """Distinct prompt ids as plain str or int, the index of each row's id among them, and rows per id."""
-    ids = [gid.item() if isinstance(gid, np.generic) else gid for gid in global_id]
-    for row, gid in enumerate(ids):
-        if not isinstance(gid, str | int) or isinstance(gid, bool):
-            raise ValueError(f"global_id: row {row} is {gid!r}; an id is a string or an integer")
-    position: dict[Any, int] = {}
-    inverse = np.fromiter((position.setdefault(gid, len(position)) for gid in ids), dtype=np.int64, count=len(ids))
-    return list(position), inverse, np.bincount(inverse, minlength=len(position))
+    inverse, gids = group_numbers(plain_ids(global_id, "global_id"))
+    return gids, inverse, np.bincount(inverse, minlength=len(gids))
 
 
 def _group_sum(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:

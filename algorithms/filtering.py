@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algorithms.groups import group_numbers
+
 
 def informative_rows(
     index: Sequence[Any] | np.ndarray, accuracy: np.ndarray, low: float = 0.01, high: float = 0.99
@@ -44,11 +46,7 @@ def varied_rows(index: Sequence[Any] | np.ndarray, reward: np.ndarray, tolerance
 
 def _labelled(index: Sequence[Any] | np.ndarray, values: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Groups as numbers from 0 on in order of appearance, and the values as float64: [B] each."""
-    position: dict[Any, int] = {}
-    labels = index.tolist() if isinstance(index, np.ndarray) else index
-    group = np.fromiter(
-        (position.setdefault(label, len(position)) for label in labels), dtype=np.int64, count=len(labels)
-    )
+    group, _ = group_numbers(index)
     labelled = np.asarray(values, dtype=np.float64)
     if labelled.shape != group.shape:
         raise ValueError(f"{what} must be [{len(group)}], got {labelled.shape}")

@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from algorithms.difficulty import BUCKETS, bucket_index, check_buckets
+from algorithms.buckets import BUCKETS
+from algorithms.difficulty import bucket_index, check_buckets
 
 KLKind = Literal["kl", "abs", "mse", "low_var_kl", "full"]
 RelaxScope = Literal["token", "window"]

@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from algorithms.difficulty import BUCKETS, check_buckets, per_bucket
+from algorithms.buckets import BUCKETS
+from algorithms.difficulty import check_buckets, per_bucket
 from algorithms.kl import BatchKL, row_coefficients
 
 KLMode = Literal["compound", "anchored"]

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from algorithms import advantages
-from algorithms.difficulty import BUCKETS, DifficultyTracker, TargetMode
+from algorithms.buckets import BUCKETS
+from algorithms.difficulty import DifficultyTracker, TargetMode
 from algorithms.entropy import entropy_percentile_thresholds, hwe_count, hwe_mask, topk_entropy
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import BucketBeta, KLMode

@@ -25,7 +25,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.exceptions import PrefectHTTPStatusError
 
-from algorithms.difficulty import BUCKETS
+from algorithms.buckets import BUCKETS
 from ares.runs import Run
 from ares.store import Commit
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from algorithms.buckets import BUCKETS
 from rewards.math import grade_answers
 
-DIFFICULTIES = ("easy", "medium", "hard")
 # One entry per difficulty, the last for any other label: margin fraction f, Huber κ, sigmoid temperature τ, cap scale
 # c, and the share of the cap that a wrong answer can earn (0 for an unknown label, which has no entropy score).
 MARGIN_FRACTION = np.array([0.15, 0.25, 0.35, 0.2])
@@ -104,7 +104,7 @@ def entropy_score(
         )
     )
     bucket = np.full(rows, OTHER)
-    for code, name in enumerate(DIFFICULTIES):
+    for code, name in enumerate(BUCKETS):
         bucket[labels == name] = code
     kappa, temp, share = KAPPA[bucket], TEMPERATURE[bucket], WRONG_SHARE[bucket]
     cap = alpha * CAP_SCALE[bucket]

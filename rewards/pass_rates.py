@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from algorithms.delta_dict import DeltaDict
+from algorithms.groups import plain_ids
 
 # Rates are kept as whole ten-thousandths: four digits a test in every commit, and the same on every machine.
 RESOLUTION = 10_000
@@ -50,7 +51,7 @@ class RunningPassRates:
         if a problem's number of tests differs from what it was; nothing is changed then.
         """
         rows: dict[Any, list[np.ndarray]] = {}
-        for row, problem in enumerate(_ids(problems)):
+        for row, problem in enumerate(plain_ids(problems, "problem ids")):
             if scored is None or scored[row]:
                 rows.setdefault(problem, []).append(np.asarray(passed[row], dtype=np.float64))
         for problem, outcomes in rows.items():
@@ -69,7 +70,7 @@ class RunningPassRates:
 
     def rates(self, problem: Any) -> np.ndarray | None:
         """Pass rates float64 [T] of a problem's tests; None if no update has shown it."""
-        known = self._rates.get(_ids([problem])[0])
+        known = self._rates.get(plain_ids([problem], "problem ids")[0])
         return None if known is None else known / RESOLUTION
 
     def weights(self, problems: Sequence[Any] | np.ndarray, tests: Sequence[int] | np.ndarray) -> list[np.ndarray]:
@@ -78,7 +79,7 @@ class RunningPassRates:
         A problem that no update has shown weighs its tests alike. Raises ValueError if a number of tests changes.
         """
         weights_of: dict[tuple[Any, int], np.ndarray] = {}
-        keys = list(zip(_ids(problems), (int(count) for count in tests), strict=True))
+        keys = list(zip(plain_ids(problems, "problem ids"), (int(count) for count in tests), strict=True))
         for problem, count in dict.fromkeys(keys):
             self._check_size(problem, {count})
             rates = self.rates(problem)
@@ -120,7 +121,7 @@ class RunningPassRates:
         """
         if set(state) != {"problems", "rates"}:
             raise ValueError(f"pass-rate state must have the keys ['problems', 'rates'], got {sorted(state)}")
-        problems = _ids(state["problems"])
+        problems = plain_ids(state["problems"], "problem ids")
         if len(problems) != len(state["rates"]):
             raise ValueError(f"pass-rate state: {len(problems)} problems but rates of {len(state['rates'])}")
         for problem, rates in zip(problems, state["rates"], strict=True):
@@ -142,11 +143,3 @@ class RunningPassRates:
 def _counts(rates: np.ndarray) -> np.ndarray:
     """Tests, sum of their rates, how many never passed, how many always: [4] int64."""
     return np.array([len(rates), rates.sum(), (rates == 0).sum(), (rates == RESOLUTION).sum()], dtype=np.int64)
-
-
-def _ids(problems: Sequence[Any] | np.ndarray) -> list[Any]:
-    ids = [problem.item() if isinstance(problem, np.generic) else problem for problem in problems]
-    for row, problem in enumerate(ids):
-        if not isinstance(problem, str | int) or isinstance(problem, bool):
-            raise ValueError(f"problem ids: row {row} is {problem!r}; an id is a string or an integer")
-    return ids

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError, field_validator
 
-from ares.config import PROFILES, Config, ConfigError, Override, Strict, fingerprint, load
+from ares.config import PROFILES, Config, ConfigError, Override, Strict, explained, fingerprint, load
 
 ABLATIONS = PROFILES / "ablations"
 OWN = ("train.seed", "tracking.experiment", "tracking.parent_run", "tracking.tags")
@@ -154,13 +154,7 @@ def _refuse_equal(members: list[Child], source: Path) -> None:
 def _explain(problem: Any) -> str:
     names = [str(part) for part in problem["loc"]]
     where = f"variant {names[1]!r}" if names[0] == "variants" and len(names) > 1 else names[0]
-    if problem["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(names[0], list(Ablation.model_fields), 1)
-        known = f"did you mean {close[0]}?" if close else f"known: {', '.join(Ablation.model_fields)}"
-        return f"{where} is unknown ({known})"
-    if problem["type"] == "missing":
-        return f"{where} is missing"
-    return f"{where}: {problem['msg'].removeprefix('Value error, ')} (got {problem['input']!r})"
+    return explained(problem, where, Ablation.model_fields)
 
 
 def differing_settings(settings: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:

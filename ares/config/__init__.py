@@ -39,7 +39,7 @@ from ares.config.run import (
     TrackingConfig,
     VllmConfig,
 )
-from ares.config.strict import ConfigError, PerBucket, Strict
+from ares.config.strict import ConfigError, PerBucket, Strict, explained, reason
 
 __all__ = [
     "ENGINES",
@@ -68,11 +68,13 @@ __all__ = [
     "TrackingConfig",
     "VllmConfig",
     "differences",
+    "explained",
     "extension_files",
     "fingerprint",
     "from_dict",
     "load",
     "override",
     "profile_names",
+    "reason",
     "result_settings",
 ]

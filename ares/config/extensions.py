@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ares.config.strict import ConfigError
+from ares.config.strict import ConfigError, nearest, reason
 
 UNOPENED = {"extensions": "unopened"}
 """Validation context in which no file of a user is executed: for settings that are only read back."""
@@ -284,10 +284,8 @@ def _executed(path: Path, source: bytes) -> types.ModuleType:
 
 def _named(line: Any, model: type[BaseModel]) -> InitErrorDetails:
     """An error of an extension's settings, with the names that it has where one is unknown."""
-    text = line["msg"].removeprefix("Value error, ")
+    text = reason(line)
     if line["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(str(line["loc"][-1]), list(model.model_fields), 1)
-        known = ", ".join(model.model_fields) or "none"
-        text = "unknown (" + (f"did you mean {close[0]}?" if close else f"known: {known}") + ")"
+        text = f"unknown ({nearest(str(line['loc'][-1]), model.model_fields)})"
     escaped = text.replace("{", "{{").replace("}", "}}")
     return InitErrorDetails(type=PydanticCustomError(SETTING_ERROR, escaped), loc=line["loc"], input=line["input"])

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from ares.config.extensions import SETTING_ERROR, UNOPENED
 from ares.config.run import Config
-from ares.config.strict import ConfigError
+from ares.config.strict import ConfigError, explained, reason
 
 PROFILES = Path(__file__).resolve().parents[2] / "profiles"
 Override = Annotated[str, "section.field=value"]
@@ -136,18 +136,13 @@ def _explain(problem: Any) -> str:
     where = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == SETTING_ERROR:
         return f"{where}: {problem['msg']} (got {problem['input']!r})"
+    section: Any = Config
     if problem["type"] == "extra_forbidden":
-        section: Any = Config
         for part in problem["loc"][:-1]:
             section = section.model_fields[part].annotation
-        close = difflib.get_close_matches(str(problem["loc"][-1]), list(section.model_fields), 1)
-        known = f"did you mean {close[0]}?" if close else f"known: {', '.join(section.model_fields)}"
-        return f"{where} is unknown ({known})"
-    if problem["type"] == "missing":
-        return f"{where} is missing"
-    where = _field_name(problem["loc"])
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{where or 'profile'}: {message}" + (f" (got {problem['input']!r})" if where else "")
+    elif problem["type"] != "missing":
+        where = _field_name(problem["loc"])
+    return explained(problem, where, section.model_fields) if where else f"profile: {reason(problem)}"
 
 
 def _field_name(location: tuple[Any, ...]) -> str:

@@ -1,14 +1,15 @@
-"""What every section of the configuration is made of: the strict model, bounded numbers, fields without effect."""
+"""What every section of the configuration is made of: the strict model, bounded numbers, fields without effect, and how
+an error in one is told."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
+from algorithms.buckets import BUCKETS, Bucket
 from ares.errors import UserError
-
-BUCKETS = ("easy", "medium", "hard")
-Bucket = Literal["easy", "medium", "hard"]
 
 
 def _every_bucket(values: dict[Bucket, float]) -> dict[Bucket, float]:
@@ -34,3 +35,24 @@ class Strict(BaseModel):
     """A section of the profile. An unknown key is an error; values are never coerced silently out of range."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """For a name that is unknown: the one that was probably meant, else all that there are."""
+    names = list(known)
+    close = get_close_matches(name, names, 1)
+    return f"did you mean {close[0]}?" if close else f"known: {', '.join(names) or 'none'}"
+
+
+def reason(error: Any) -> str:
+    """What pydantic says of one error, without its prefix."""
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
+def explained(error: Any, where: str, known: Iterable[str]) -> str:
+    """One line for an error of pydantic's: the field, what is wrong with it, the names there are if it is unknown."""
+    if error["type"] == "extra_forbidden":
+        return f"{where} is unknown ({nearest(str(error['loc'][-1]), known)})"
+    if error["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where}: {reason(error)} (got {error['input']!r})"

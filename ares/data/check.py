@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
 from ares.config import CodeConfig, DataConfig
 from ares.data.code import CodeProblem, RowError, program, read_problem
 from ares.data.problems import conversation, ground_truth, id_column, is_empty
 from ares.data.shared import shared_prompts
-from ares.data.tables import DataError, read_rows
+from ares.data.tables import DataError, is_missing, read_rows
 from sandbox import SandboxPool, Verdict, parse
 
 PATIENCE_SECONDS = 10.0
@@ -167,7 +166,7 @@ def check_solutions(
 
 
 def _id_errors(values: dict[str, Any], id_key: str | None, name: str, ids: dict[str, int], row: int) -> Iterator[str]:
-    if id_key is not None and _is_null(values[id_key]):
+    if id_key is not None and is_missing(values[id_key]):
         yield f"column {id_key!r} is missing or null"
     elif ids.setdefault(name, row) != row:
         yield f"id {name!r} is a duplicate of row {ids[name]}"
@@ -200,24 +199,20 @@ def _errors(values: dict[str, Any], config: DataConfig) -> tuple[Any, list[str]]
     """(prompt, what is wrong) of a row that has an answer."""
     wrong = []
     prompt = values.get(config.prompt_key)
-    if _is_null(prompt):
+    if is_missing(prompt):
         prompt = None
         wrong.append(f"column {config.prompt_key!r} is missing or null. Name it with data.prompt_key=…")
     answer = values.get(config.answer_key)
     try:
         if config.answer_key not in values and "reward_model" in values:
             answer = ground_truth(values["reward_model"])
-        if _is_null(answer):
+        if is_missing(answer):
             wrong.append(f"column {config.answer_key!r} is missing or null. Name it with data.answer_key=…")
         elif is_empty(answer):
             wrong.append("the answer is empty")
     except RowError as error:
         wrong.append(str(error))
     return prompt, wrong
-
-
-def _is_null(value: Any) -> bool:
-    return value is None or value is pd.NA or (isinstance(value, float) and value != value)
 
 
 def _measure_prompts(

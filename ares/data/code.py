@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ares.data.tables import is_missing
 from sandbox import Program
 
 TESTS = ("test", "test_list", "input_output", "reward_model")
@@ -50,7 +51,7 @@ class CodeProblem:
 
 def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer_key: str) -> CodeProblem:
     """Normalise a row. Raises RowError where it has no prompt or no test, or a column cannot be read."""
-    row = {name: _plain(value) for name, value in row.items() if not _is_missing(value)}
+    row = {name: _plain(value) for name, value in row.items() if not is_missing(value)}
     solution = _solution(row, answer_key)
     tests, stdin_tests = _tests(row, tests_key, solution)
     if not tests and not stdin_tests:
@@ -86,7 +87,7 @@ def program(
     What HumanEval's prompt has before its function (imports, helpers) is put before the source: responses rarely repeat
     it. Limits as in sandbox.Program: seconds for each test, MiB.
     """
-    entry_point = None if _is_missing(row["entry_point"]) else str(row["entry_point"])
+    entry_point = None if is_missing(row["entry_point"]) else str(row["entry_point"])
     setup = str(row["setup"])
     return Program(
         source=_preamble(setup, entry_point, source) + source,
@@ -292,16 +293,12 @@ def _text(row: dict[str, Any], name: str) -> str | None:
 # ---- values --------------------------------------------------------------------------------------------------------
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or value is pd.NA or (isinstance(value, float) and value != value)
-
-
 def _plain(value: Any) -> Any:
     """Lists where parquet gives numpy arrays, Python's own numbers, and no null entries in objects."""
     if isinstance(value, np.ndarray | list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items() if not _is_missing(item)}
+        return {name: _plain(item) for name, item in value.items() if not is_missing(item)}
     return value.item() if isinstance(value, np.generic) else value
 
 

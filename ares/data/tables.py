@@ -26,6 +26,11 @@ class DataError(UserError, ValueError):
     """A data set cannot be used; the message names the file, the row and the column."""
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a row has no value there: None, or a gap of pandas'."""
+    return value is None or value is pd.NA or (isinstance(value, float) and value != value)
+
+
 def read_rows(source: str, split: str, unreadable: dict[int, str] | None = None) -> pd.DataFrame:
     """The rows as they are; the index is the number by which errors name a row: its line, or its place from 1 on.
 

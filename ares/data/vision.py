@@ -22,6 +22,7 @@ from transformers import AutoConfig
 from ares.config import Config, ConfigError, DataConfig, RolloutConfig
 from ares.data import drawn_pictures
 from ares.data.media import VIDEO, MediaError, MediaReader, content_hash, is_video
+from ares.data.tables import is_missing
 
 PLACES = {"<image>": "image", "<video>": "video"}
 _PLACE = re.compile("|".join(PLACES))
@@ -173,8 +174,7 @@ def _sources(
 def _listed(value: Any) -> list[Any]:
     if isinstance(value, list | tuple | np.ndarray):
         return list(value)
-    missing = value is None or value is pd.NA or (isinstance(value, float) and value != value)
-    return [] if missing else [value]
+    return [] if is_missing(value) else [value]
 
 
 def _image(value: Any, folder: Path, files: Path, embedded: dict[Path, bytes]) -> str:

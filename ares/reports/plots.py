@@ -8,7 +8,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from algorithms.difficulty import BUCKETS
+from algorithms.buckets import BUCKETS
 from ares.store import Commit, RunStore
 
 COLORS = {"easy": "#2a9d8f", "medium": "#e9a23b", "hard": "#c8553d"}

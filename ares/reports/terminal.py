@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from algorithms.difficulty import BUCKETS
+from algorithms.buckets import BUCKETS
 from ares.runs import Run
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from algorithms.difficulty import BUCKETS
+from algorithms.buckets import BUCKETS
 from ares.runs.run import read_config, runs_directory
 from ares.store import RunStore
 

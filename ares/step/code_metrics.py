@@ -7,7 +7,8 @@ batch that is trained on (ares/step/shape.py), the held-out set (tasks/training.
 import numpy as np
 import pandas as pd
 
-from algorithms.difficulty import BUCKETS, difficulty_codes
+from algorithms.buckets import BUCKETS
+from algorithms.difficulty import difficulty_codes
 from sandbox.program import ERROR_TYPES
 
 ENDINGS = tuple(ending for ending in ERROR_TYPES if ending != "internal_error")

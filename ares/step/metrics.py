@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from algorithms.difficulty import BUCKETS, difficulty_codes
+from algorithms.buckets import BUCKETS
+from algorithms.difficulty import difficulty_codes
 from algorithms.protocol import DataProto
 from ares.step.code_metrics import ending_shares
 from ares.step.rows import scored_rows

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ares.config import ConfigError
+from ares.config import ConfigError, reason
 from flows.cli.command import completed
 from flows.servers.local_server import local_api
 
@@ -72,7 +72,7 @@ def _numbers(text: str | None) -> list[int] | None:
 
 def _explained(problem: Any) -> str:
     where = f"--{problem['loc'][0]} {problem['input']}: " if problem["loc"] else ""
-    return where + problem["msg"].removeprefix("Value error, ")
+    return where + reason(problem)
 
 
 def _show(summary: dict[str, Any], folder: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algorithms.difficulty import BUCKETS, DifficultyTracker, bucket_index, difficulty_bucket
+from algorithms.buckets import BUCKETS
+from algorithms.difficulty import DifficultyTracker, bucket_index, difficulty_bucket
 from algorithms.protocol import DataProto
 
 quick = settings(max_examples=50, deadline=None)

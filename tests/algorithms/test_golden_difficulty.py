@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from algorithms import entropy as ent
-from algorithms.difficulty import BUCKETS, DifficultyTracker
+from algorithms.buckets import BUCKETS
+from algorithms.difficulty import DifficultyTracker
 from algorithms.filtering import informative_rows
 from algorithms.protocol import DataProto
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms import kl
-from algorithms.difficulty import BUCKETS
+from algorithms.buckets import BUCKETS
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import BucketBeta, FixedKL
 from algorithms.protocol import DataProto

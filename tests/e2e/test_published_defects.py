@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from algorithms.difficulty import BUCKETS
+from algorithms.buckets import BUCKETS
 from ares.config.profiles import load
 from ares.store.store import Commit, RunStore
 from tests.short_runs import SMALL

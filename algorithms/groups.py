@@ -1,0 +1,25 @@
+"""Rows by group: labels (prompt ids, uids) as numbers from 0 on, whatever order the rows are in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def group_numbers(labels: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, list[Any]]:
+    """The group of each row, numbered in order of appearance: int64 [B]; and each group's label: [G]."""
+    number_of: dict[Any, int] = {}
+    plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    numbers = (number_of.setdefault(label, len(number_of)) for label in plain)
+    return np.fromiter(numbers, dtype=np.int64, count=len(plain)), list(number_of)
+
+
+def plain_ids(ids: Iterable[Any], what: str) -> list[Any]:
+    """Prompt ids as Python's own str and int, as JSON keeps them. Raises ValueError naming `what` and the row."""
+    plain = [name.item() if isinstance(name, np.generic) else name for name in ids]
+    for row, name in enumerate(plain):
+        if not isinstance(name, str | int) or isinstance(name, bool):
+            raise ValueError(f"{what}: row {row} is {name!r}; an id is a string or an integer")
+    return plain
