@@ -5,6 +5,7 @@ Not covered: which prompts, what is done with the answers.
 
 from ares.engines.diffusion import DiffusionEngine
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings
+from ares.engines.model_engine import left_padded, padding_id
 from ares.engines.transformers import TransformersEngine
 from ares.engines.vision import VisionEngine
 from ares.engines.vllm import VllmEngine
@@ -18,4 +19,6 @@ __all__ = [
     "TransformersEngine",
     "VisionEngine",
     "VllmEngine",
+    "left_padded",
+    "padding_id",
 ]

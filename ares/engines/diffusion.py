@@ -8,7 +8,6 @@ torch's generator, which is seeded from the rows' keys for that time and put bac
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -18,22 +17,14 @@ from algorithms.denoising import DenoisingSettings, FinishedCanvas, denoise, dis
 from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
 from ares.config import Config, DiffusionConfig, ModelConfig
-from ares.engines.engine import (
-    Completion,
-    Engine,
-    Request,
-    SamplingSettings,
-    check_weights,
-    device_of,
-    end_token_ids,
-    padding_id,
-)
-from ares.models import empty_model, stored_tensors
+from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids
+from ares.engines.model_engine import ModelEngine, device_of, padding_id
+from ares.models import empty_model
 
 PURPOSES = {"token": 0, "place": 1}
 
 
-class DiffusionEngine(Engine):
+class DiffusionEngine(ModelEngine):
     """Samples responses by denoising on one device."""
 
     def __init__(self, model: ModelConfig, how: DiffusionConfig, device: str, end_ids: set[int], pad_id: int) -> None:
@@ -52,15 +43,6 @@ class DiffusionEngine(Engine):
         return cls(config.model, config.rollout.diffusion, device_of(config), end_ids, padding_id(tokenizer))
 
     @torch.no_grad()
-    def load_weights(self, version: int, weights: dict[str, Tensor]) -> None:
-        """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
-        own = stored_tensors(self.model)
-        check_weights({name: parameter.shape for name, parameter in own.items()}, weights)
-        for name, parameter in own.items():
-            parameter.copy_(weights[name])
-        self.version = version
-
-    @torch.no_grad()
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
         """Sample; a batch comes out when its last step is done."""
         assert self.version is not None, "no weights were loaded"
@@ -69,7 +51,7 @@ class DiffusionEngine(Engine):
         )
         for start in range(0, len(requests), self.how.batch):
             batch = requests[start : start + self.how.batch]
-            prompts, seen = self._left_padded([request.prompt_token_ids for request in batch])
+            prompts, seen = self.padded([request.prompt_token_ids for request in batch])
             seeds = torch.tensor([request.seed for request in batch], device=self.device)
             if hasattr(self.model, "diffusion_generate"):
                 canvas = self._own_generation(prompts, seen, seeds, denoising, settings.max_tokens)
@@ -121,15 +103,6 @@ class DiffusionEngine(Engine):
                 "the log-probs and entropies of its tokens cannot be known"
             )
         return FinishedCanvas(sequences[:, -places:], record.log_probs, record.entropies, record.uncovered_at)
-
-    def _left_padded(self, prompts: list[list[int]]) -> tuple[Tensor, Tensor]:
-        longest = max(map(len, prompts))
-        ids = np.full((len(prompts), longest), self.pad_id)
-        mask = np.zeros((len(prompts), longest), dtype=np.int64)
-        for row, prompt in enumerate(prompts):
-            ids[row, longest - len(prompt) :] = prompt
-            mask[row, longest - len(prompt) :] = 1
-        return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
 
     def _completions(self, answered: FinishedCanvas) -> Iterator[Completion]:
         ends = torch.isin(answered.tokens, self.end_ids)

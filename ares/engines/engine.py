@@ -81,16 +81,6 @@ class Engine(ABC):
         return [completions[index] for index in range(len(requests))]
 
 
-def device_of(config: Config) -> str:
-    """Where an engine that is a model in this process computes."""
-    return "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
-
-
-def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The token that fills up prompts."""
-    return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)
-
-
 def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.Tensor]) -> None:
     """Raise ValueError naming a weight that is missing, unknown or of another shape than the engine's model has."""
     if expected.keys() != given.keys():

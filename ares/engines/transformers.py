@@ -8,27 +8,17 @@ not a DynamicCache.
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from algorithms.keyed_sampling import keyed_uniform, sample_tokens
 from ares.config import Config
-from ares.engines.engine import (
-    Completion,
-    Engine,
-    Request,
-    SamplingSettings,
-    check_weights,
-    device_of,
-    end_token_ids,
-    padding_id,
-)
+from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids
 from ares.engines.growing_cache import growing_cache
-from ares.models import stored_tensors
+from ares.engines.model_engine import ModelEngine, device_of, padding_id
 
 
-class TransformersEngine(Engine):
+class TransformersEngine(ModelEngine):
     """Samples responses with transformers on one device."""
 
     kind: Any = AutoModelForCausalLM
@@ -55,23 +45,13 @@ class TransformersEngine(Engine):
         model, end_ids = config.model, end_token_ids(config.model.path, tokenizer)
         return cls(model.path, model.dtype, device_of(config), end_ids, padding_id(tokenizer))
 
-    def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
-        """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
-        own = stored_tensors(self.model)
-        # Before the first is copied: copy_ would stretch a row over a matrix.
-        check_weights({name: parameter.shape for name, parameter in own.items()}, weights)
-        with torch.no_grad():
-            for name, parameter in own.items():
-                parameter.copy_(weights[name])
-        self.version = version
-
     @torch.no_grad()
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
         """Sample; whatever has finished comes out when rows leave the batch. Prompts are left-padded to the longest."""
         assert self.version is not None, "no weights were loaded"
         batch = len(requests)
         prompts, prompt_of = self._distinct_prompts(requests)
-        ids, mask = self._left_padded([request.prompt_token_ids for request in prompts])
+        ids, mask = self.padded([request.prompt_token_ids for request in prompts])
         step = self.prompt_inputs(prompts, ids, mask)
         step_positions = step["position_ids"]
         seeds = torch.tensor([request.seed for request in requests], device=self.device)
@@ -125,15 +105,6 @@ class TransformersEngine(Engine):
                 found.append(request)
         of_rows = [numbers[(*request.prompt_token_ids, request.media)] for request in requests]
         return found, torch.tensor(of_rows, device=self.device)
-
-    def _left_padded(self, prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        longest = max(map(len, prompts))
-        ids = np.full((len(prompts), longest), self.pad_id)
-        mask = np.zeros((len(prompts), longest), dtype=np.int64)
-        for row, prompt in enumerate(prompts):
-            ids[row, longest - len(prompt) :] = prompt
-            mask[row, longest - len(prompt) :] = 1
-        return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
 
     def _completions(
         self, rows: torch.Tensor, tokens: torch.Tensor, log_probs: torch.Tensor, lengths: torch.Tensor,

@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from algorithms.entropy import trigger_vocabulary
 from ares.config import Config, ConfigError, differences, fingerprint, from_dict
 from ares.data import DataError, Problems, Vision, check_media, load_problems, load_tokenizer
+from ares.engines import padding_id
 from ares.grading import check_answers, load_grader
 from ares.models import check_architecture
 from ares.runs.digests import check_same, completed, digests_of
@@ -50,7 +51,7 @@ class Run:
         self.identity = identity
         self.fork = store.fork()
         self.grader = load_grader(config.reward)
-        self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)
+        self.pad_id = padding_id(tokenizer)
         self.is_trigger = _triggers(config.algorithm.entropy.trigger_tokens, tokenizer)
 
     @classmethod

@@ -23,6 +23,7 @@ from transformers import Qwen2Tokenizer
 
 from algorithms.coupled_sampling import completion_logits
 from algorithms.denoising import DenoisingSettings, denoise
+from ares.engines import left_padded
 from ares.models import MaskedModel, MaskedModelConfig
 from ares.tiny.model import INITIALIZER_RANGE, Progress
 from ares.tiny.one_liners import WHOLE_WORDS, Problem, respond, split_problems, worked_example
@@ -276,17 +277,6 @@ def encode_prompts(tokenizer: Qwen2Tokenizer, problems: Sequence[Problem]) -> li
         for problem in problems
     ]
     return tokenizer(rendered, add_special_tokens=False)["input_ids"]
-
-
-def left_padded(prompts: Sequence[list[int]], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Prompts [B, P] and which of it is no padding [B, P]."""
-    width = max(map(len, prompts))
-    ids = torch.full((len(prompts), width), pad_id)
-    seen = torch.zeros((len(prompts), width), dtype=torch.long)
-    for row, prompt in enumerate(prompts):
-        ids[row, width - len(prompt) :] = torch.tensor(prompt)
-        seen[row, width - len(prompt) :] = 1
-    return ids, seen
 
 
 def schedule(step: int, lesson: Lesson) -> float:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
+from ares.engines import left_padded
+
 QUANTILES = (0.5, 0.8, 0.9, 0.95, 0.99)
 DECISION_NATS = 0.5
 """A token with more entropy than this is counted as a decision."""
@@ -66,12 +68,9 @@ def sample(
     generator: torch.Generator | None,
 ) -> ResponseBatch:
     """One response per prompt (token ids) at temperature 1, or the greedy one without a generator."""
-    width = max(map(len, prompts))
-    ids = torch.full((len(prompts), width), tokenizer.pad_token_id)
-    attended = torch.ones((len(prompts), width + max_new_tokens), dtype=torch.long)
-    for row, prompt in enumerate(prompts):
-        ids[row, width - len(prompt) :] = torch.tensor(prompt)
-        attended[row, : width - len(prompt)] = 0
+    ids, seen = left_padded(prompts, tokenizer.pad_token_id)
+    width = ids.shape[1]
+    attended = torch.cat([seen, seen.new_ones(len(prompts), max_new_tokens)], 1)
     positions = (attended.cumsum(1) - 1).clamp(min=0)
 
     cache, fresh = None, ids
@@ -87,14 +86,9 @@ def sample(
             logits_to_keep=1,
         )
         cache = output.past_key_values
-        log_probabilities = torch.log_softmax(output.logits[:, -1].float(), -1)
-        probabilities = log_probabilities.exp()
-        if generator is None:
-            drawn = probabilities.argmax(-1)
-        else:
-            drawn = torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+        drawn, entropy = _next_tokens(output.logits[:, -1], generator)
         tokens.append(torch.where(finished, tokenizer.pad_token_id, drawn))
-        entropies.append(-(probabilities * log_probabilities).sum(-1))
+        entropies.append(entropy)
         masks.append(~finished)
         finished = finished | (tokens[-1] == tokenizer.eos_token_id)
         fresh = tokens[-1][:, None]
@@ -103,6 +97,17 @@ def sample(
     mask = torch.stack(masks, 1)
     texts = [tokenizer.decode(row[kept]) for row, kept in zip(torch.stack(tokens, 1), mask, strict=True)]
     return ResponseBatch(texts, torch.stack(entropies, 1), mask)
+
+
+def _next_tokens(logits: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """A token of each row of logits [B, V], and the entropy (nats) it was drawn at: [B] each."""
+    log_probabilities = torch.log_softmax(logits.float(), -1)
+    probabilities = log_probabilities.exp()
+    if generator is None:
+        drawn = probabilities.argmax(-1)
+    else:
+        drawn = torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+    return drawn, -(probabilities * log_probabilities).sum(-1)
 
 
 def draw(
