@@ -4,25 +4,12 @@ A parent that is asked to stop ends its children itself; this is for the parent 
 killed with it, as if its machine had died: it resumes from its last commit.
 """
 
-import os
 import sys
-import threading
-import time
 
-
-def end_with(parent: int) -> None:
-    """End this process, at once, when `parent` is no longer the process that started it."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
+from rewards.child_process import end_with
 
 if __name__ == "__main__":
-    end_with(int(sys.argv.pop(1)))
+    end_with(int(sys.argv.pop(1)), code=1)
     from flows.cli.main import main
 
     main()

@@ -6,7 +6,7 @@ because a symbolic comparison can run for ever and its own timeout is a signal t
 worker that overruns is killed and replaced. A failure of the grader is None (no score); a response without an answer
 is 0.0.
 
-Run as a script this file is the worker: one JSON request a line on stdin, one JSON reply a line on stdout.
+Run as a module this file is the worker: one JSON request a line on stdin, one JSON reply a line on stdout.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from collections import deque
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
+
+from rewards.child_process import end_with, environment
 
 logger = logging.getLogger(__name__)
 
@@ -148,10 +150,11 @@ class _Worker:
     """One grader process and the request it is busy with."""
 
     def __init__(self) -> None:
-        # -P keeps this directory off the import path: its math.py would shadow the standard library's. In a session of
-        # its own the worker outlives a Ctrl-C long enough for the pool to end it.
+        # -P keeps the working directory off the import path. In a session of its own the worker outlives a Ctrl-C long
+        # enough for the pool to end it.
         self.process = subprocess.Popen(
-            [sys.executable, "-P", os.path.abspath(__file__)],
+            [sys.executable, "-P", "-m", "rewards.math"],
+            env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -328,15 +331,7 @@ def _serve() -> None:
     """The worker: answer requests until stdin closes or the parent is gone."""
     import resource
 
-    parent = os.getppid()
-
-    def watch() -> None:
-        # Busy in a comparison the worker would not notice that stdin has closed.
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with(os.getppid())  # busy in a comparison it would not notice that stdin has closed
     resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY, WORKER_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Replies have the real stdout to themselves; anything a library prints goes to stderr.

@@ -9,8 +9,6 @@ import inspect
 import os
 import pickle
 import sys
-import threading
-import time
 import traceback
 import types
 from collections.abc import Callable
@@ -18,12 +16,14 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
+from rewards.child_process import end_with
+
 
 def main() -> None:
     """Answer calls until the run is gone."""
     path, name, number = sys.argv[1:]
     connection: Connection[Any, Any] = Connection(int(number))
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    end_with(os.getppid())  # busy in a function, nobody would notice that the socket has closed
     with asyncio.Runner() as loop:  # one for all calls: sessions and caches that belong to it stay open
         connection.send_bytes(_reply(partial(_execute, path, name)))
         function = vars(sys.modules["ares_reward"])[name]
@@ -87,13 +87,6 @@ def _reply(work: Callable[[], Any]) -> bytes:
         except Exception:  # noqa: BLE001 (an exception may hold anything; its report is text)
             sent = None
         return pickle.dumps((False, (sent, report)))
-
-
-def _end_with(parent: int) -> None:
-    """End when the run is gone: busy in a function, nobody would notice that the socket has closed."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ shard and may take that long for each of its completions; an async compute_score
 import inspect
 import logging
 import math
-import os
 import pickle
 import socket
 import subprocess
@@ -30,6 +29,7 @@ import pandas as pd
 from ares.config import ConfigError
 from ares.data import MESSAGES
 from ares.grading.grader import RewardError
+from rewards.child_process import environment
 
 logger = logging.getLogger(__name__)
 
@@ -108,9 +108,7 @@ class _Process:
             # -P: the modules beside the script are no libraries. In a session of its own it outlives a Ctrl-C long
             # enough for the run to end it.
             command = [sys.executable, "-P", SCRIPT, str(self.path), self.name, str(theirs.fileno())]
-            searched = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-            environment = os.environ | searched
-            process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], start_new_session=True)
+            process = subprocess.Popen(command, env=environment(), pass_fds=[theirs.fileno()], start_new_session=True)
         connection: Connection[Any, Any] = Connection(ours.detach())
         self._running = process, connection
         self._finalizer = weakref.finalize(self, _end, process, connection)

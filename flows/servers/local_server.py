@@ -8,12 +8,12 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ares.errors import UserError
+from rewards.child_process import end_with
 
 START_SECONDS = 120.0
 
@@ -85,12 +85,7 @@ class LocalServer:
 
 
 def _serve(port: int, parent: int) -> None:
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with(parent)
     import uvicorn
     from prefect.server.api.server import create_app
 
