@@ -36,10 +36,9 @@ from ares.learner.optimizer import adamw, move_moments, take_step
 from ares.learner.ranks import Ranks
 from ares.models import (
     Critic,
-    LanguageModel,
-    MaskedLanguageModel,
-    VisionLanguageModel,
-    mask_seeds,
+    PolicyModel,
+    ReferenceModel,
+    load_model,
     micro_batches,
     persistent_buffers,
 )
@@ -68,17 +67,17 @@ class Learner:
         self.sharded = config.learner.sharded and ranks.count > 1
         # What is spread over ranks goes to their devices part by part.
         device = torch.device("cpu") if self.sharded else self.device
-        self.policy = _model(config, device)
+        self.policy: PolicyModel = load_model(config, device)
         self.surrogate: PolicyLoss = POLICY_LOSSES.made(config.algorithm.policy)
         kl = config.algorithm.kl
-        self.reference: Any = None
+        self.reference: ReferenceModel | None = None
         if config.model.lora is not None:
             from ares.models import WithoutAdapters, add_adapters  # peft takes a second to import
 
             add_adapters(self.policy.model, config.model)
             self.reference = WithoutAdapters(self.policy) if kl.placement != "none" else None
         elif kl.placement != "none":
-            self.reference = _model(config, device).frozen()
+            self.reference = load_model(config, device).frozen()
         self.critic = Critic(config.model, device) if config.algorithm.advantage.needs_values else None
         if self.sharded:
             self._shard()
@@ -91,7 +90,7 @@ class Learner:
         from ares.models import shard
 
         shard(self.policy.whole, self.policy.model, self.device)
-        if isinstance(self.reference, LanguageModel):
+        if self.reference is not None and self.config.model.lora is None:  # with adapters it is the policy
             shard(self.reference.whole, self.reference.model, self.device)
         if self.critic is not None:
             shard(self.critic, self.critic.decoder, self.device)
@@ -104,36 +103,36 @@ class Learner:
         """Fields that the update needs from the policy as it is: old and reference log-probs, entropies, values.
 
         batch: prompts [B, P], responses [B, L], attention_mask [B, P+L], response_mask [B, L]. Returns only new fields.
-        Every rank is given the whole batch, computes its share (masked diffusion: all of it) and returns the whole.
+        Every rank is given the whole batch, computes its share and returns the whole.
         """
-        if isinstance(self.policy, MaskedLanguageModel):
-            iterations = self.config.algorithm.policy.epochs
-            seeds = mask_seeds(self.config.train.seed, self.version, len(batch), iterations)
-            budget, temperature = self.config.learner.micro_batch_tokens, self.config.rollout.temperature
-            return self.policy.experience(batch, self.reference, seeds, temperature, budget)
+        views = self.policy.views(batch, self.config.train.seed, self.version, self.config.algorithm.policy.epochs)
+        return DataProto.from_dict(self.policy.collected(views, [self._measured(view) for view in views]))
+
+    def _measured(self, batch: DataProto) -> dict[str, Tensor]:
+        """What the policy, the reference and the critic say of a batch: [B, L] by name, zero beyond the responses."""
         mask = batch.tensor("response_mask").bool()
+        exact_kl = self.config.algorithm.kl.penalty == "full" and self.reference is not None
         names = ["old_log_probs", "entropies"]
         names += ["ref_log_probs"] if self.reference else []
         names += ["values"] if self.critic else []
-        exact_kl = self.config.algorithm.kl.penalty == "full" and self.reference is not None
         names += ["exact_kl"] if exact_kl else []
         fields = {name: torch.zeros(mask.shape) for name in names}
         temperature = self.config.rollout.temperature
         for rows, idle in self._micro_batches(batch):
             part = self.policy.on_device(batch[rows])
             own = self.policy.token_log_probs(part, temperature)
-            found = {"old_log_probs": own.log_probs, "entropies": own.entropies}
+            values = {"old_log_probs": own.log_probs, "entropies": own.entropies}
             if self.reference is not None:
-                found["ref_log_probs"] = self.reference.token_log_probs(part, temperature).log_probs
-            if exact_kl and self.reference is not None:
-                found["exact_kl"] = self.policy.exact_kl(self.reference, part, temperature)
+                values["ref_log_probs"] = self.reference.token_log_probs(part, temperature).log_probs
+                if exact_kl:
+                    values["exact_kl"] = self.policy.exact_kl(self.reference, part, temperature)
             if self.critic is not None:
-                found["values"] = self.critic.values(part)
-            for name, values in {} if idle else found.items():
-                fields[name][rows] = self._padded(part["response_mask"], values, mask.shape[1])
+                values["values"] = self.critic.values(part)
+            for name, of_tokens in {} if idle else values.items():
+                fields[name][rows] = self._padded(part["response_mask"], of_tokens, mask.shape[1])
         for name in names:
             self.ranks.sum(fields[name])  # a row is zero on every rank but one
-        return DataProto.from_dict(tensors=fields)
+        return fields
 
     def _micro_batches(self, batch: DataProto) -> list[tuple[Tensor, bool]]:
         """This rank's rows of a batch, in batches that pass through the model together; and whether they are idle.
@@ -411,14 +410,6 @@ class Learner:
             checkpoints.read_into(folder, checkpoints.REFERENCE, moved)
         counters = json.loads((folder / LEARNER).read_text())
         self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
-
-
-def _model(config: Config, device: torch.device) -> Any:
-    """The model of a configuration; the kinds have one interface."""
-    if config.model.family == "vision_language":
-        return VisionLanguageModel.load(config.model, device, config.data)
-    kind = MaskedLanguageModel if config.model.family == "masked_diffusion" else LanguageModel
-    return kind.load(config.model, device)
 
 
 def _device(wanted: str) -> str:

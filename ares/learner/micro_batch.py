@@ -1,12 +1,12 @@
 """What an update handles: rows that pass through the model together, and means of metrics over such passes."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from algorithms.protocol import DataProto
+from ares.models import PolicyModel
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Means:
 class MicroBatch:
     """Rows that pass through the model together; columns beyond the longest response are left off."""
 
-    def __init__(self, rows: DataProto, policy: Any) -> None:
+    def __init__(self, rows: DataProto, policy: PolicyModel) -> None:
         self.rows = rows
         self.tensors = policy.on_device(rows)
         full = self.tensors["response_mask"].bool()
@@ -43,7 +43,8 @@ class MicroBatch:
         self.row_kl = torch.zeros(len(full))
 
     def __getitem__(self, name: str) -> Tensor:
-        return self.tensors[name][:, : self._keep]
+        columns: Tensor = self.tensors[name][:, : self._keep]
+        return columns
 
     def columns(self, values: Tensor) -> Tensor:
         """Values of the response tokens, row after row, as [B, L] with zeros elsewhere; keeps the gradient."""

@@ -7,9 +7,11 @@ Covered: causal, masked-diffusion and vision-language models behind one interfac
 from ares.models.architecture import ModelError, check_architecture
 from ares.models.bidirectional_qwen2 import MaskedModel, MaskedModelConfig
 from ares.models.causal import Critic, LanguageModel
+from ares.models.kinds import load_model
 from ares.models.lora import WithoutAdapters, add_adapters, merged_weights, peft_settings
-from ares.models.masked_diffusion import MaskedLanguageModel, empty_model, mask_seeds
+from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
 from ares.models.packing import RowSizes, micro_batches, share_rows
+from ares.models.policy_model import Pass, PolicyModel, ReferenceModel
 from ares.models.sharding import shard
 from ares.models.vision_language import Pictures, VisionInputs, VisionLanguageModel, mark_ids, never_sampled
 from ares.models.weights import persistent_buffers, stored_tensors
@@ -21,7 +23,10 @@ __all__ = [
     "MaskedModel",
     "MaskedModelConfig",
     "ModelError",
+    "Pass",
     "Pictures",
+    "PolicyModel",
+    "ReferenceModel",
     "RowSizes",
     "VisionInputs",
     "VisionLanguageModel",
@@ -29,8 +34,8 @@ __all__ = [
     "add_adapters",
     "check_architecture",
     "empty_model",
+    "load_model",
     "mark_ids",
-    "mask_seeds",
     "merged_weights",
     "micro_batches",
     "never_sampled",

@@ -5,8 +5,7 @@ allow it, each has a line of its own, padded on the right, so causal attention n
 that transform their logits after the head (they are refused at loading).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -17,27 +16,20 @@ from transformers import AutoModel, AutoModelForCausalLM, PretrainedConfig
 from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
-from ares.config import ModelConfig
+from ares.config import DataConfig, ModelConfig
 from ares.models.architecture import ModelError, read_settings, refuse_softcaps
 from ares.models.fused_backward import shorten_backward
 from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
+from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
 from ares.models.sharding import GatheredModel
 
 Decode = Callable[..., Tensor]
 """(ids [lines, width], layout, batch) → hidden states [lines, width, H] of rows that do not see each other."""
 
 
-@dataclass
-class TokenLogProbs:
-    """Of every response token, row after row: [N] each."""
-
-    log_probs: Tensor
-    entropies: Tensor
-
-
 class LanguageModel:
-    """A transformers causal LM split into decoder and head."""
+    """A transformers causal LM split into decoder and head; a PolicyModel."""
 
     def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
         self.model = model
@@ -48,7 +40,7 @@ class LanguageModel:
         self.packs = packs(self.decoder, self.decode, model.get_input_embeddings().num_embeddings)
 
     @classmethod
-    def load(cls, config: ModelConfig, device: torch.device) -> Self:
+    def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
         """Read weights as float32 (they are trained); the model computes in config.dtype. Raises ModelError."""
         return cls._prepared(from_pretrained(AutoModelForCausalLM, config), config, device)
 
@@ -69,20 +61,21 @@ class LanguageModel:
         freeze(self.model, self.compute_dtype)
         return self
 
-    def token_log_probs(self, batch: Any, temperature: float) -> TokenLogProbs:
+    def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
         """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
         return TokenLogProbs(*self.whole(partial(self._log_probs_and_entropies, batch, temperature)))
 
-    def _log_probs_and_entropies(self, batch: Any, temperature: float) -> tuple[Tensor, Tensor]:
+    def _log_probs_and_entropies(self, batch: Pass, temperature: float) -> tuple[Tensor, Tensor]:
         hidden = self._response_hidden(batch)
         targets = batch["responses"][batch["response_mask"].bool()]
         weight = self.head.weight.to(self.compute_dtype)
         hidden = hidden.to(self.compute_dtype)
         return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature)
 
-    def on_device(self, rows: DataProto) -> Any:
+    def on_device(self, rows: DataProto) -> Pass:
         """What `token_log_probs` is given of some rows: their tensors by name."""
-        return rows.batch.to(self.head.weight.device)
+        tensors: Pass = rows.batch.to(self.head.weight.device)
+        return tensors
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
         """Hidden states of rows laid out in lines, as text_decode's."""
@@ -92,29 +85,37 @@ class LanguageModel:
         """What the head adds to its logits [V], in the type it computes in."""
         return None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
 
-    def row_sizes(self, batch: Any) -> RowSizes:
+    def row_sizes(self, batch: DataProto | Pass) -> RowSizes:
         """What rows cost in a pass. batch: prompts [B, P], attention_mask [B, P+L], of a DataProto or a pass."""
         tensors = batch.batch if isinstance(batch, DataProto) else batch
         return row_sizes(tensors["prompts"], tensors["attention_mask"])
 
+    def views(self, batch: DataProto, seed: int, step: int, iterations: int) -> list[DataProto]:
+        """Every iteration of an update sees the same batch."""
+        return [batch]
+
+    def collected(self, views: list[DataProto], measured: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """What was measured of the batch."""
+        return measured[0]
+
     def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
-        """The batch as an iteration of the update sees it: every one alike."""
+        """The batch as it is."""
         return batch
 
-    def exact_kl(self, reference: "LanguageModel", batch: Any, temperature: float) -> Tensor:
+    def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
         with torch.no_grad():
             theirs = reference.scored(batch)
         return exact_kl(*self.scored(batch), *theirs, temperature)
 
-    def scored(self, batch: Any) -> tuple[Tensor, Tensor]:
+    def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
         """Hidden states of the response tokens and a weight whose product is their logits, the bias included."""
         hidden, bias = self._response_hidden(batch), self.head_bias()
         if bias is None:
             return hidden, self.head.weight
         return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat([self.head.weight, bias[:, None]], 1)
 
-    def _response_hidden(self, batch: Any) -> Tensor:
+    def _response_hidden(self, batch: Pass) -> Tensor:
         device = self.head.weight.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
             return response_hidden(self.decode, batch, self.row_sizes(batch), self.packs)

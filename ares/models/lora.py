@@ -15,7 +15,7 @@ from peft.tuners.lora import LoraLayer
 from torch import Tensor
 
 from ares.config import ModelConfig
-from ares.models.causal import TokenLogProbs
+from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
 
 
 def add_adapters(model: Any, config: ModelConfig) -> None:
@@ -75,16 +75,17 @@ def _merged(parameter: Tensor, layer: Any) -> Tensor:
 class WithoutAdapters:
     """The reference of a policy with adapters: the very model, its adapters switched off. It takes no memory."""
 
-    def __init__(self, policy: Any) -> None:
+    def __init__(self, policy: PolicyModel) -> None:
         self.policy = policy
-        self.head = policy.head
+        self.model = policy.model
+        self.whole = policy.whole
 
-    def token_log_probs(self, batch: Any, temperature: float) -> TokenLogProbs:
-        """As LanguageModel's."""
+    def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
+        """The policy's, without its adapters."""
         with adapters_off(self.policy.model):
             return self.policy.token_log_probs(batch, temperature)
 
-    def scored(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """As LanguageModel's."""
+    def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
+        """The policy's, without its adapters."""
         with adapters_off(self.policy.model):
             return self.policy.scored(batch)

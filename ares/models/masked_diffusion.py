@@ -1,11 +1,12 @@
 """A masked-diffusion LM as the learner sees it: coupled log-probs of response tokens under masks that the batch names.
 
 Covered: loading (remote code where the settings allow it), masks keyed by run, step, iteration and row, coupled
-log-probs without a [tokens, vocab] array. The same interface as ares.models.LanguageModel. Not covered: the
+log-probs without a [tokens, vocab] array. Not covered: the
 exact KL over the vocabulary, a critic (both are refused by the configuration), denoising (ares/engines/diffusion.py).
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -17,10 +18,11 @@ from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
-from ares.config import ModelConfig
+from ares.config import DataConfig, ModelConfig
 from ares.models.architecture import ModelError, read_settings, refuse_softcaps
-from ares.models.causal import TokenLogProbs, check_head, freeze, without_dropout
-from ares.models.packing import RowSizes, micro_batches
+from ares.models.causal import check_head, freeze, without_dropout
+from ares.models.packing import RowSizes
+from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
 
 PER_ITERATION = "iteration_"
 """Prefix of fields [B, I, …] that hold a value for each iteration of an update."""
@@ -29,19 +31,20 @@ VERSIONS = 3
 
 
 class MaskedLanguageModel:
-    """A transformers masked-diffusion LM (as Dream: logit j − 1 predicts token j) split into decoder and head."""
+    """A transformers masked-diffusion LM (as Dream: logit j − 1 predicts token j) split into decoder and head; a
+    PolicyModel."""
 
     packs = False  # rows pass side by side only where attention may be kept apart by position ids
 
     def __init__(self, model: Any, compute_dtype: torch.dtype, mask_id: int) -> None:
-        self.model = model
+        self.model = self.whole = model
         self.decoder = model.get_decoder()
         self.head = model.get_output_embeddings()
         self.compute_dtype = compute_dtype
         self.mask_id = mask_id
 
     @classmethod
-    def load(cls, config: ModelConfig, device: torch.device) -> "MaskedLanguageModel":
+    def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
         """Read weights as float32 (they are trained); the model computes in config.dtype. Raises ModelError."""
         settings = _settings(config)
         try:
@@ -63,10 +66,28 @@ class MaskedLanguageModel:
         loaded._check_shape(config.path)
         return loaded
 
-    def frozen(self) -> "MaskedLanguageModel":
+    def frozen(self) -> Self:
         """The same as a reference that is never trained, kept in the type it computes in."""
         freeze(self.model, self.compute_dtype)
         return self
+
+    def views(self, batch: DataProto, seed: int, step: int, iterations: int) -> list[DataProto]:
+        """The batch under each iteration's masks."""
+        seeds = mask_seeds(seed, step, len(batch), iterations)
+        return [batch.union(DataProto.from_dict({"mask_seeds": of_rows})) for of_rows in seeds.unbind(1)]
+
+    def collected(self, views: list[DataProto], measured: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """mask_seeds [B, I]; log-probs under each iteration's masks [B, I, L] and their means over iterations [B, L],
+        which controllers see; entropies, where the engine brought none."""
+        stacked = {
+            name: torch.stack([of_view[name] for of_view in measured], 1)
+            for name in ("old_log_probs", "ref_log_probs")
+            if name in measured[0]
+        }
+        fields = {"mask_seeds": torch.stack([view.tensor("mask_seeds") for view in views], 1)}
+        fields |= {PER_ITERATION + name: values for name, values in stacked.items()}
+        fields |= {name: values.mean(1) for name, values in stacked.items()}
+        return fields if "entropies" in views[0].fields else fields | {"entropies": measured[0]["entropies"]}
 
     def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
         """The batch under the masks of one of its iterations, with the log-probs that belong to them."""
@@ -77,60 +98,28 @@ class MaskedLanguageModel:
                 fields[name] = batch.tensor(PER_ITERATION + name)[:, iteration]
         return DataProto.from_dict(fields, batch.non_tensor_batch, batch.meta_info)
 
-    @torch.no_grad()
-    def experience(
-        self,
-        batch: DataProto,
-        reference: "MaskedLanguageModel | None",
-        seeds: Tensor,
-        temperature: float,
-        token_budget: int,
-    ) -> DataProto:
-        """New fields: mask_seeds [B, I]; old and reference log-probs under each iteration's masks [B, I, L] and their
-        means over iterations [B, L], which controllers see; entropies, where the engine brought none.
-
-        batch: as token_batch leaves it; seeds: [B, I] (mask_seeds).
-        """
-        rows, iterations = seeds.shape
-        length = batch.tensor("responses").shape[1]
-        names = ["old_log_probs"] + (["ref_log_probs"] if reference else [])
-        found = {name: torch.zeros(rows, iterations, length) for name in names}
-        entropies = torch.zeros(rows, length)
-        for iteration in range(iterations):
-            whole = batch.union(DataProto.from_dict({"mask_seeds": seeds[:, iteration]}))
-            for chosen in micro_batches(self.row_sizes(batch), token_budget, self.packs):
-                part = self.on_device(whole[chosen])
-                response = part["response_mask"].bool().cpu()
-                own = self.token_log_probs(part, temperature)
-                measured = {"old_log_probs": own.log_probs}
-                if reference is not None:
-                    measured["ref_log_probs"] = reference.token_log_probs(part, temperature).log_probs
-                for name, values in measured.items():
-                    padded = torch.zeros(response.shape).masked_scatter(response, values.float().cpu())
-                    found[name][chosen, iteration] = padded
-                if iteration == 0:
-                    padded = torch.zeros(response.shape).masked_scatter(response, own.entropies.float().cpu())
-                    entropies[chosen] = padded
-        fields = {"mask_seeds": seeds}
-        fields |= {PER_ITERATION + name: values for name, values in found.items()}
-        fields |= {name: values.mean(1) for name, values in found.items()}
-        if "entropies" not in batch.fields:
-            fields["entropies"] = entropies
-        return DataProto.from_dict(fields)
-
-    def on_device(self, rows: DataProto) -> Any:
+    def on_device(self, rows: DataProto) -> Pass:
         """What `token_log_probs` is given of some rows: their tensors by name."""
-        return rows.batch.to(self.head.weight.device)
+        tensors: Pass = rows.batch.to(self.head.weight.device)
+        return tensors
 
     def row_sizes(self, batch: DataProto) -> RowSizes:
         """What rows cost in a pass."""
         prompts = batch.tensor("attention_mask")[:, : batch.tensor("prompts").shape[1]].sum(1)
         return RowSizes.alone(VERSIONS * (prompts + batch.tensor("canvas").shape[1]))
 
-    def token_log_probs(self, batch: Any, temperature: float) -> TokenLogProbs:
+    def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
+        """Refused: raises ModelError."""
+        raise ModelError("masked-diffusion models have no exact KL over the vocabulary (algorithm.kl.penalty=full)")
+
+    def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
+        """Refused, as `exact_kl`, which is what needs it."""
+        raise ModelError("a masked-diffusion model's tokens have no one distribution")
+
+    def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
         """Coupled log-prob of each response token, and its entropy (nats) when all places are masked.
 
-        batch: prompts [B, P], canvas [B, K], attention_mask, response_mask, mask_seeds [B]. Raises no error of its own.
+        batch: prompts [B, P], canvas [B, K], attention_mask, response_mask, mask_seeds [B].
         """
         places = batch["canvas"].shape[1]
         ratio, mask = coupled_masks(batch["mask_seeds"], places)
@@ -148,7 +137,7 @@ class MaskedLanguageModel:
         factor = torch.where(mask, 1 / ratio[:, None], 1 / (1 - ratio[:, None])).float()
         return TokenLogProbs((full + factor[response] * partial) / 2, entropies[: len(full)])
 
-    def _hidden(self, batch: Any, masked: Tensor) -> Tensor:
+    def _hidden(self, batch: Pass, masked: Tensor) -> Tensor:
         """Hidden states that predict the canvas, [V, B, K, H], for V masked versions [V, B, K] of it."""
         width = batch["prompts"].shape[1]
         seen = batch["attention_mask"][:, :width].bool()

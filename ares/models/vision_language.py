@@ -7,7 +7,7 @@ the tower once. Not covered: architectures that hand pictures to later layers to
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from ares.models.architecture import ModelError
 from ares.models.causal import LanguageModel, from_pretrained
 from ares.models.packed_attention import no_mask
 from ares.models.packing import Layout, RowSizes
+from ares.models.policy_model import Pass
 
 NEVER = -1e4
 """Logit of a mark that stands for a picture: its probability is exactly 0, for engine and learner alike."""
@@ -97,7 +98,7 @@ class VisionLanguageModel(LanguageModel):
         self.never = never_sampled(model.config, self.head.weight.device)
 
     @classmethod
-    def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> "VisionLanguageModel":
+    def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
         """As LanguageModel's; `data` says how pictures are read. Raises ModelError and MediaError."""
         assert data is not None
         model = from_pretrained(AutoModelForImageTextToText, config)
@@ -117,7 +118,7 @@ class VisionLanguageModel(LanguageModel):
         (media,) = rows.require("media_references")
         return {**super().on_device(rows), "pictures": Pictures.read(self.reader, list(media))}
 
-    def row_sizes(self, batch: Any) -> RowSizes:
+    def row_sizes(self, batch: DataProto | Pass) -> RowSizes:
         """As LanguageModel's; a prompt with other pictures is another prompt."""
         sizes = super().row_sizes(batch)
         shown = list(batch.require("media_references")[0]) if isinstance(batch, DataProto) else batch["pictures"].rows

@@ -38,6 +38,24 @@ def shaped(learner: Learner) -> DataProto:
     return batch
 
 
+def test_experience_holds_every_iterations_log_probs_and_the_engines_entropies() -> None:
+    learner, batch = Learner(settings("algorithm.policy.epochs=2", "learner.micro_batch_tokens=64")), sampled()
+    new = learner.experience(batch)
+    assert "entropies" not in new.fields  # the engine's are in the batch already
+    whole = batch.union(new)
+    for iteration in range(2):
+        seen = learner.policy.for_iteration(whole, iteration)
+        with torch.no_grad():
+            log_probs = learner.policy.token_log_probs(seen.batch, learner.config.rollout.temperature).log_probs
+        mask = seen.tensor("response_mask").bool()
+        torch.testing.assert_close(seen.tensor("old_log_probs")[mask], log_probs, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(seen.tensor("ref_log_probs"), seen.tensor("old_log_probs"))
+        assert (seen.tensor("old_log_probs")[~mask] == 0).all()
+    both = [learner.policy.for_iteration(whole, iteration).tensor("old_log_probs") for iteration in range(2)]
+    assert not torch.equal(*both)
+    torch.testing.assert_close(whole.tensor("old_log_probs"), (both[0] + both[1]) / 2)
+
+
 def weights(learner: Learner) -> torch.Tensor:
     return torch.cat([value.flatten() for value in learner.weights().values()])
 

@@ -101,25 +101,6 @@ def test_masks_follow_from_run_step_iteration_and_row_alone() -> None:
     assert float((mask.double().mean(1) - ratio).mean()) == pytest.approx(0.0, abs=0.01)
 
 
-def test_experience_holds_every_iterations_log_probs_and_the_engines_entropies() -> None:
-    policy, found = load(), batch()
-    found.batch.pop("mask_seeds")
-    seeds = mask_seeds(0, 1, len(found), 2)
-    new = policy.experience(found, load().frozen(), seeds, 1.0, token_budget=64)
-    assert "entropies" not in new.fields  # the engine's are in the batch already
-    whole = found.union(new)
-    for iteration in range(2):
-        seen = policy.for_iteration(whole, iteration)
-        log_probs = policy.token_log_probs(seen.batch, 1.0).log_probs
-        mask = seen.tensor("response_mask").bool()
-        torch.testing.assert_close(seen.tensor("old_log_probs")[mask], log_probs.detach(), atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(seen.tensor("ref_log_probs"), seen.tensor("old_log_probs"))
-        assert (seen.tensor("old_log_probs")[~mask] == 0).all()
-    both = [policy.for_iteration(whole, iteration).tensor("old_log_probs") for iteration in range(2)]
-    assert not torch.equal(*both)
-    torch.testing.assert_close(whole.tensor("old_log_probs"), (both[0] + both[1]) / 2)
-
-
 def test_a_directory_with_its_own_code_gives_the_same_log_probs() -> None:
     found = batch()
     own, remote = load(), load(remote_directory(), trust_remote_code=True)
