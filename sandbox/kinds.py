@@ -7,80 +7,11 @@ here, never run.
 
 import ast
 import builtins
-import collections
-import datetime
-import decimal
-import fractions
-import importlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-
-def words(text: str) -> frozenset[str]:
-    """The words of a text, as a set."""
-    return frozenset(text.split())
-
-
-MODULES = words(
-    """
-    array bisect cmath collections copy datetime decimal fractions functools heapq itertools json math numbers
-    operator random re statistics string sys textwrap typing unicodedata
-    """
-)
-"""What a test may import and still run apart; a name among them that no text binds is that module, unless called."""
-
-_SYS = frozenset(("maxsize", "float_info", "getsizeof", "byteorder", "maxunicode"))
-# What keeps state that the program would see too, or makes a class.
-_TOGETHER_ATTRIBUTES = words(
-    """
-    seed setstate getcontext setcontext localcontext namedtuple NamedTuple lru_cache cache
-    """
-)
-_LOCAL_RESULTS = words(
-    """
-    partial cmp_to_key match search fullmatch compile itemgetter attrgetter methodcaller Random SystemRandom
-    ChainMap UserDict UserList Template Formatter
-    """
-)
-_ITERATOR_FUNCTIONS = frozenset(("enumerate", "filter", "iter", "map", "reversed", "zip"))
-_PLAIN_TYPES = words(
-    """
-    bool bytearray bytes complex dict float frozenset int list range set str tuple
-    """
-)
-_COPYING = words(
-    """
-    list dict set tuple sorted frozenset bytearray bytes str
-    """
-)
-_FUNCTIONS = _PLAIN_TYPES | _COPYING | _ITERATOR_FUNCTIONS
-_FUNCTIONS |= {"abs", "all", "any", "ascii", "bin", "chr", "divmod", "format", "hex", "isinstance", "len", "max", "min"}
-_FUNCTIONS |= {"next", "oct", "ord", "pow", "print", "repr", "round", "slice", "sum"}
-_EXCEPTIONS = frozenset(
-    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
-)
-_EXCEPTION_ATTRIBUTES = frozenset(("args", "errno", "strerror", "filename"))
-_TYPES_OF_DATA: tuple[type, ...] = (
-    *(bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, slice, str, tuple),
-    *(collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque),
-    *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction),
-)
-_DATA_ATTRIBUTES = frozenset(name for kind in _TYPES_OF_DATA for name in dir(kind) if not name.startswith("_"))
-# Values, where the others are methods: data only when called.
-_DATA_FIELDS = frozenset(
-    name for name in _DATA_ATTRIBUTES if not any(callable(getattr(kind, name, None)) for kind in _TYPES_OF_DATA)
-)
-_MUTATORS = words(
-    """
-    add append appendleft clear difference_update discard extend extendleft insert intersection_update move_to_end
-    pop popitem popleft remove reverse rotate setdefault sort subtract symmetric_difference_update update
-    """
-)
-_CHANGING_FUNCTIONS = words(
-    """
-    heapify heappop heappush heappushpop heapreplace insort insort_left insort_right shuffle
-    """
-)
+from sandbox import vocabulary
+from sandbox.changes import Changes
 
 # What an expression may hold, the more demanding the higher. DATA: made by the test, plain. THEIRS: came from the
 # program. FUNCTION: a function of the program. The others make sense in the test's own process only.
@@ -89,17 +20,6 @@ _DATA, _THEIRS, _FUNCTION, _ITERATOR, _THEIR_ITERATOR, _LOCAL = range(6)
 
 class Together(Exception):
     """The test needs the program's own process: why is in the message."""
-
-
-def public_names(module: str) -> list[str]:
-    """What `from module import *` binds; nothing of modules that a test may not import apart from the program."""
-    if module not in MODULES:
-        return []
-    names = vars(importlib.import_module(module))
-    return list(names.get("__all__", [name for name in names if not name.startswith("_")]))
-
-
-Place = tuple[int, int]
 
 
 class Kinds:
@@ -115,26 +35,20 @@ class Kinds:
         self._exceptions: set[str] = set()  # names bound by `except … as`
         self._own: set[str] = set()  # first parameters of methods of the test's own classes
         self._function: str | None = None  # whose body is being looked at
-        self._loops = 0
-        self._calls: list[Place] = []
-        self._passed: dict[str, Place] = {}
-        self._mutated: list[tuple[str | None, Place]] = []
+        self._changes = Changes()
 
     def check(self, body: list[ast.stmt]) -> None:
         """Raise Together, saying why, where these statements cannot run apart from the program."""
         for _ in range(6):
             before = dict(self._kinds), dict(self._results)
-            self._calls, self._passed, self._mutated = [], {}, []
+            self._changes = Changes()
             self._block(body)
             if (self._kinds, self._results) == before:
                 break
         else:
             raise Together("its variables hold too many things")
-        last = max(self._calls, default=(0, 0))
-        for name, place in self._mutated:
-            # A later call of the program's may see the change, in what it returned or was given.
-            if place < last and (name is None or self._passed.get(name, place) < place):
-                raise Together("it changes what the program has seen")
+        if self._changes.may_be_seen():
+            raise Together("it changes what the program has seen")
 
     def _block(self, body: list[ast.stmt]) -> None:
         for node in body:
@@ -143,12 +57,6 @@ class Kinds:
                 raise Together(f"it has a {type(node).__name__} statement")
             method(node)
 
-    def _place(self, node: ast.expr | ast.stmt, ends: bool = False) -> Place:
-        """Where in the text; in a loop everything comes both before and after everything else of the loop."""
-        if self._loops:
-            return (1 << 30, 0) if ends else (node.lineno, node.col_offset)
-        return node.lineno, node.col_offset
-
     # Statements
 
     def _on_Pass(self, node: ast.stmt) -> None:
@@ -156,16 +64,10 @@ class Kinds:
 
     _on_Break = _on_Continue = _on_Pass
 
-    def _on_Expr(self, node: ast.Expr) -> None:
-        self._kind(node.value)
+    def _on_Expr(self, node: ast.stmt) -> None:
+        self._parts(node)
 
-    def _on_Assert(self, node: ast.Assert) -> None:
-        self._kind(node.test)
-        self._maybe(node.msg)
-
-    def _on_Raise(self, node: ast.Raise) -> None:
-        self._maybe(node.exc)
-        self._maybe(node.cause)
+    _on_Assert = _on_Raise = _on_Expr
 
     def _on_Return(self, node: ast.Return) -> None:
         kind = self._maybe(node.value)
@@ -197,15 +99,13 @@ class Kinds:
         self._block(node.orelse)
 
     def _on_While(self, node: ast.While) -> None:
-        self._loops += 1
-        self._on_If(node)  # type: ignore[arg-type]
-        self._loops -= 1
+        with self._changes.repeated():
+            self._on_If(node)  # type: ignore[arg-type]
 
     def _on_For(self, node: ast.For) -> None:
         self._bind(node.target, _items(self._kind(node.iter)))
-        self._loops += 1
-        self._block(node.body)
-        self._loops -= 1
+        with self._changes.repeated():
+            self._block(node.body)
         self._block(node.orelse)
 
     def _on_Try(self, node: ast.Try) -> None:
@@ -213,7 +113,7 @@ class Kinds:
             self._block(block)
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type else []
-            if any(not (isinstance(kind, ast.Name) and kind.id in _EXCEPTIONS) for kind in kinds):
+            if any(not (isinstance(kind, ast.Name) and kind.id in vocabulary.EXCEPTIONS) for kind in kinds):
                 raise Together("it catches the program's exceptions")
             if handler.name is not None:
                 self._exceptions.add(handler.name)
@@ -222,7 +122,7 @@ class Kinds:
 
     def _on_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            if alias.name in MODULES:
+            if alias.name in vocabulary.MODULES:
                 self._modules[alias.asname or alias.name] = alias.name
             elif alias.name.partition(".")[0] in sys.stdlib_module_names:
                 raise Together(f"it imports {alias.name}")
@@ -230,12 +130,14 @@ class Kinds:
 
     def _on_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = str(node.module)
-        if module == "sys" or (module not in MODULES and module.partition(".")[0] in sys.stdlib_module_names):
+        if module == "sys" or (
+            module not in vocabulary.MODULES and module.partition(".")[0] in sys.stdlib_module_names
+        ):
             raise Together(f"it imports from {module}")
         for alias in node.names:
-            if alias.name in _TOGETHER_ATTRIBUTES:
+            if alias.name in vocabulary.TOGETHER_ATTRIBUTES:
                 raise Together(f"it uses {alias.name}")
-            for name in public_names(module) if alias.name == "*" else [alias.asname or alias.name]:
+            for name in vocabulary.public_names(module) if alias.name == "*" else [alias.asname or alias.name]:
                 self._join(name, _LOCAL)
                 self._results[name] = _result_of(module, name if alias.name == "*" else alias.name)
 
@@ -301,11 +203,11 @@ class Kinds:
             root = root.value
         if isinstance(root, ast.Name) and root.id not in self._theirs:
             self._join(root.id, added)
-            self._mutated.append((None if kind >= _THEIRS else root.id, self._place(target)))
+            self._changes.note_change(None if kind >= _THEIRS else root.id, target)
         elif isinstance(root, ast.Name):
             raise Together("it changes the program's variables")
         elif kind >= _THEIRS:
-            self._mutated.append((None, self._place(target)))
+            self._changes.note_change(None, target)
 
     # Expressions
 
@@ -329,9 +231,9 @@ class Kinds:
         name = node.id
         if name in self._kinds:
             return self._kinds[name]
-        if name in self._theirs or name in _FUNCTIONS:  # built-ins cross by name
+        if name in self._theirs or name in vocabulary.FUNCTIONS:  # built-ins cross by name
             return _FUNCTION
-        if hasattr(builtins, name) and name not in _EXCEPTIONS and name != "__name__":
+        if hasattr(builtins, name) and name not in vocabulary.EXCEPTIONS and name != "__name__":
             raise Together(f"it uses {name}")
         return _DATA if name == "__name__" else _LOCAL
 
@@ -339,31 +241,14 @@ class Kinds:
         self._all(node.values)
         return _DATA
 
-    def _of_FormattedValue(self, node: ast.FormattedValue) -> int:
-        return self._all((node.value, node.format_spec))
+    def _parts(self, node: ast.AST) -> int:
+        return self._all(part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
 
-    def _of_List(self, node: ast.List | ast.Tuple | ast.Set) -> int:
-        return self._all(node.elts)
-
-    _of_Tuple = _of_Set = _of_List
-
-    def _of_Dict(self, node: ast.Dict) -> int:
-        return self._all((*node.keys, *node.values))
+    _of_List = _of_Tuple = _of_Set = _of_Dict = _of_BinOp = _of_BoolOp = _of_UnaryOp = _of_IfExp = _of_Slice = _parts
+    _of_FormattedValue = _parts
 
     def _of_Starred(self, node: ast.Starred) -> int:
         return _items(self._kind(node.value))
-
-    def _of_BinOp(self, node: ast.BinOp) -> int:
-        return self._all((node.left, node.right))
-
-    def _of_BoolOp(self, node: ast.BoolOp) -> int:
-        return self._all(node.values)
-
-    def _of_UnaryOp(self, node: ast.UnaryOp) -> int:
-        return self._kind(node.operand)
-
-    def _of_IfExp(self, node: ast.IfExp) -> int:
-        return self._all((node.test, node.body, node.orelse))
 
     def _of_NamedExpr(self, node: ast.NamedExpr) -> int:
         kind = self._kind(node.value)
@@ -383,9 +268,6 @@ class Kinds:
         self._kind(node.slice)
         return _items(self._kind(node.value))
 
-    def _of_Slice(self, node: ast.Slice) -> int:
-        return self._all((node.lower, node.upper, node.step))
-
     def _of_Lambda(self, node: ast.Lambda) -> int:
         for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
             self._join(argument.arg, _THEIRS)
@@ -393,9 +275,8 @@ class Kinds:
             if other is not None:
                 self._join(other.arg, _THEIRS)
         self._all((*node.args.defaults, *node.args.kw_defaults))
-        self._loops += 1  # called any number of times
-        self._kind(node.body)
-        self._loops -= 1
+        with self._changes.repeated():  # called any number of times
+            self._kind(node.body)
         return _LOCAL
 
     def _of_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> int:
@@ -404,10 +285,8 @@ class Kinds:
                 raise Together("it is asynchronous")
             self._bind(part.target, _items(self._kind(part.iter)))
             self._all(part.ifs)
-        self._loops += 1
-        kind = self._all((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,))
-        self._loops -= 1
-        return kind
+        with self._changes.repeated():
+            return self._all((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,))
 
     _of_SetComp = _of_DictComp = _of_ListComp
 
@@ -417,24 +296,26 @@ class Kinds:
 
     def _of_Attribute(self, node: ast.Attribute) -> int:
         kind = self._looked_at(node)
-        return kind if self._module(node.value) is not None or node.attr in _DATA_FIELDS else max(kind, _LOCAL)
+        return (
+            kind if self._module(node.value) is not None or node.attr in vocabulary.DATA_FIELDS else max(kind, _LOCAL)
+        )
 
     def _looked_at(self, node: ast.Attribute) -> int:
         """The kind of a module's attribute, or of the value that has the attribute."""
         if (module := self._module(node.value)) is not None:
-            if node.attr in _TOGETHER_ATTRIBUTES or node.attr.startswith("_"):
+            if node.attr in vocabulary.TOGETHER_ATTRIBUTES or node.attr.startswith("_"):
                 raise Together(f"it uses {module}.{node.attr}")
-            if module == "sys" and node.attr not in _SYS:
+            if module == "sys" and node.attr not in vocabulary.SYS:
                 raise Together(f"it uses sys.{node.attr}")
             return _DATA if module in ("sys", "string", "math", "cmath") and node.attr.islower() else _LOCAL
         kind = self._kind(node.value)
         if isinstance(node.value, ast.Name) and node.value.id in self._exceptions:
-            if node.attr not in _EXCEPTION_ATTRIBUTES:
+            if node.attr not in vocabulary.EXCEPTION_ATTRIBUTES:
                 raise Together(f"it looks at .{node.attr} of an exception")
             return _THEIRS
-        if node.attr.startswith("_") or (kind != _LOCAL and node.attr not in _DATA_ATTRIBUTES):
+        if node.attr.startswith("_") or (kind != _LOCAL and node.attr not in vocabulary.DATA_ATTRIBUTES):
             raise Together(f"it looks at .{node.attr}")
-        if kind == _FUNCTION and not (isinstance(node.value, ast.Name) and node.value.id in _PLAIN_TYPES):
+        if kind == _FUNCTION and not (isinstance(node.value, ast.Name) and node.value.id in vocabulary.PLAIN_TYPES):
             raise Together("it looks into a function of the program's")
         return _LOCAL if kind == _FUNCTION else kind
 
@@ -477,44 +358,43 @@ class Kinds:
         for argument in arguments:
             if self._kind(argument) >= _ITERATOR:
                 raise Together("it gives the program more than plain data")
-            for name in _named_in(argument):
-                self._passed.setdefault(name, (0, 0) if self._loops else self._place(argument))
-        self._calls.append(self._place(node, ends=True))
+            self._changes.note_given(argument)
+        self._changes.note_call(node)
         return _THEIRS
 
     def _builtin_call(self, name: str, arguments: list[ast.expr]) -> int:
-        if name in _EXCEPTIONS:
+        if name in vocabulary.EXCEPTIONS:
             self._all(arguments)
             return _LOCAL
-        if name not in _FUNCTIONS:
+        if name not in vocabulary.FUNCTIONS:
             raise Together(f"it uses {name}")
         if name == "isinstance":
             asked = arguments[-1]
             names = asked.elts if isinstance(asked, ast.Tuple) else [asked]
-            if not all(isinstance(name, ast.Name) and name.id in _PLAIN_TYPES for name in names):
+            if not all(isinstance(name, ast.Name) and name.id in vocabulary.PLAIN_TYPES for name in names):
                 raise Together("it asks for a class")
         kinds = [self._kind(argument) for argument in arguments if not self._is_callable(argument)]
         if any(isinstance(node, ast.Name) and node.id in self._theirs for node in arguments):  # map(f, …)
-            self._calls.append(self._place(arguments[0], ends=True))
+            self._changes.note_call(arguments[0])
         for argument in arguments:  # the test's own functions get whatever there is
             if isinstance(argument, ast.Name):
                 for parameter in self._parameters.get(argument.id, ()):
                     self._join(parameter, max(_THEIRS, *kinds))
         kind = max(kinds, default=_DATA)
-        if name in _ITERATOR_FUNCTIONS:
+        if name in vocabulary.ITERATOR_FUNCTIONS:
             has_function = any(map(self._is_callable, arguments))
             return max(kind, _ITERATOR if kind == _DATA and not has_function else _THEIR_ITERATOR)
         if kind == _LOCAL:
             return _LOCAL
-        return _DATA if name in _COPYING else min(kind, _THEIRS)
+        return _DATA if name in vocabulary.COPYING else min(kind, _THEIRS)
 
     def _is_callable(self, node: ast.expr) -> bool:
         """Whether an argument of a built-in is a function that it calls, whose kind says nothing of the result."""
         if isinstance(node, ast.Name):
-            return node.id in self._parameters or (node.id not in self._kinds and node.id in _FUNCTIONS)
+            return node.id in self._parameters or (node.id not in self._kinds and node.id in vocabulary.FUNCTIONS)
         if isinstance(node, ast.Attribute):
             return self._module(node.value) is not None or (
-                isinstance(node.value, ast.Name) and node.value.id in _PLAIN_TYPES
+                isinstance(node.value, ast.Name) and node.value.id in vocabulary.PLAIN_TYPES
             )
         return isinstance(node, ast.Lambda)
 
@@ -523,10 +403,10 @@ class Kinds:
         kinds = [self._kind(argument) for argument in arguments if not self._is_callable(argument)]
         added = max(kinds, default=_DATA)
         if (module := self._module(function.value)) is not None:
-            if function.attr in _CHANGING_FUNCTIONS and arguments:
+            if function.attr in vocabulary.CHANGING_FUNCTIONS and arguments:
                 self._change(arguments[0], *(kinds[1:2]))
             return max(_result_of(module, function.attr), _LOCAL if added == _LOCAL else _DATA)
-        if function.attr in _MUTATORS and kind != _LOCAL:
+        if function.attr in vocabulary.MUTATORS and kind != _LOCAL:
             self._change(function.value, added)
         if kind == _LOCAL:
             return _LOCAL if added == _LOCAL else _DATA
@@ -542,14 +422,4 @@ def _result_of(module: str, name: str) -> int:
     """The kind of what a function of a module returns."""
     if module == "itertools" or (module, name) == ("heapq", "merge") or name == "finditer":
         return _ITERATOR
-    return _LOCAL if name in _LOCAL_RESULTS else _DATA
-
-
-def _named_in(node: ast.expr) -> Iterator[str]:
-    """Variables that the program gets to see when it is given this: not those of which a call takes a copy."""
-    if isinstance(node, ast.Name):
-        yield node.id
-    elif not isinstance(node, ast.Call):
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                yield from _named_in(child)
+    return _LOCAL if name in vocabulary.LOCAL_RESULTS else _DATA

@@ -16,8 +16,9 @@ import re
 import symtable
 from typing import Any
 
-from sandbox.kinds import MODULES, Kinds, Together, public_names, words
+from sandbox.kinds import Kinds, Together
 from sandbox.parsing import parse
+from sandbox.vocabulary import MODULES, public_names, words
 
 _NEVER_THEIRS = words(
     """

@@ -13,6 +13,7 @@ import importlib
 import mmap
 import os
 import random
+import resource
 import signal
 import socket
 import struct
@@ -33,6 +34,7 @@ _FLUSH_SECONDS = 0.02
 _JOB, _CONTROL = 3, 4  # their numbers among the descriptors that stay open
 _CHECKER_MEMORY_BYTES = 2 << 30
 _MAX_JOBS = 200  # of one checker, so that its memory stays flat
+_MOST_KIB = 256 << 10  # what one program's answers leave behind, reference cycles too, shall not cramp the next
 _PHASES = {"compile": "syntax_error", "load": "runtime_error"}
 
 
@@ -55,14 +57,28 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap) 
         sys.setrecursionlimit(3000)  # a decoder goes deeper than the values it decodes
         for _ in range(_MAX_JOBS):
             Checker(wire.receive(job_connection), job_connection, zygote, progress).run()
+            if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB:
+                break
     except wire.Disconnected:
         pass  # the pool is gone
     except BaseException as error:  # noqa: BLE001 - a fault of the sandbox: the pool tries a fresh worker
-        line = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(line.filename)}:{line.lineno}"
-        wire.send(job_connection, {"fault": f"checker: {type(error).__name__}: {error} at {where}"})
+        wire.send(job_connection, {"fault": f"checker: {_shown(error)} at {_place(error)}"})
     finally:
         os._exit(0)
+
+
+def _shown(error: BaseException) -> str:
+    """An exception in a few words."""
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001 - of its arguments, the program's, no text can be made (an int of 5000 digits)
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _place(error: BaseException) -> str:
+    line = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{os.path.basename(line.filename)}:{line.lineno}"
 
 
 class _Globals(dict[str, Any]):
@@ -128,7 +144,15 @@ class Checker:
         self._flushed = time.monotonic()
 
     def _judge(self, index: int) -> tuple[str, float, str]:
-        """(outcome, CPU seconds of the candidate, short detail) of one test."""
+        """(outcome, CPU seconds of the candidate, short detail) of one test, whatever its program makes go wrong."""
+        try:
+            return self._judged(index)
+        except (_Spent, OSError, wire.Disconnected):  # the last two are the machine's
+            raise
+        except Exception as error:  # noqa: BLE001 - what one program alone brings about is that program's failure
+            return "runtime_error", 0.0, f"it cannot be judged: {_shown(error)} at {_place(error)}"
+
+    def _judged(self, index: int) -> tuple[str, float, str]:
         plans = self._job["plans"]
         for _ in range(1 + _KILLS):
             if index >= len(plans):
@@ -178,11 +202,10 @@ class Checker:
         except CandidateFailed as failure:
             return failure.outcome, failure.detail
         except BaseException as error:  # noqa: BLE001 - a test may end in any exception, and that is its outcome
-            detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             if isinstance(error, MemoryError):
-                return "memory", detail
+                return "memory", _shown(error)
             is_wrong = isinstance(error, AssertionError) and error is not session.raised
-            return "wrong_answer" if is_wrong else "runtime_error", detail
+            return "wrong_answer" if is_wrong else "runtime_error", _shown(error)
         return "accepted", ""
 
     def _run_in_process(self, plan: dict[str, Any], session: Session) -> tuple[str, str]:

@@ -163,6 +163,8 @@ class Confinement:
         if self._rulesets:  # first, for its descriptor is not kept
             self._rulesets[is_checker].restrict()
         _keep_only(fds)
+        if "root" in self.applied and not is_checker:
+            os.chdir("/tmp")  # for files that a program names without a folder
         if self.uids is not None:
             _become(self.uids[is_checker])
         else:  # of the user namespace, or of a root that cannot change its user

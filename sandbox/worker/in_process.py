@@ -10,17 +10,48 @@ import sys
 import types
 from typing import Any
 
+globals()["__builtins__"] = dict(vars(builtins))  # its own: a program may set `builtins.exec` for everyone else
 _ORIGINAL_BUILTINS: dict[str, Any] = {}
 _ORIGINAL_FUNCTIONS: list[tuple[types.ModuleType, dict[str, Any]]] = []
+_ORIGINAL_METHODS: list[tuple[type, dict[str, Any]]] = []  # of their classes
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
+_ORIGINAL_FINDERS: list[Any] = []
+_set_trace, _set_profile = sys.settrace, sys.setprofile
 
 
 def remember(modules: list[str]) -> None:
     """Note the built-ins and the functions of modules, in the zygote, before any program could change them."""
     _ORIGINAL_BUILTINS.update(vars(builtins))
+    _ORIGINAL_FINDERS.extend(sys.meta_path)
     for name in modules:
         if name != "sys":  # whose functions are there to be replaced
             functions = {key: value for key, value in vars(sys.modules[name]).items() if callable(value)}
             _ORIGINAL_FUNCTIONS.append((sys.modules[name], functions))
+            classes = [value for value in functions.values() if isinstance(value, type) and value.__module__ == name]
+            _ORIGINAL_METHODS.extend((kind, _methods(kind)) for kind in classes if not kind.__flags__ & _IMMUTABLE)
+
+
+def _methods(kind: type) -> dict[str, Any]:
+    return {name: value for name, value in vars(kind).items() if hasattr(value, "__get__")}
+
+
+def _restore() -> None:
+    """Undo what the program replaced of the interpreter's and the standard library's."""
+    _set_trace(None)  # a tracer may jump over the lines of a test
+    _set_profile(None)
+    sys.meta_path = [*_ORIGINAL_FINDERS]
+    for known, functions in _ORIGINAL_FUNCTIONS:
+        sys.modules[known.__name__] = known
+        vars(known).update(functions)
+    for kind, methods in _ORIGINAL_METHODS:
+        now = _methods(kind)
+        for name in methods.keys() | now.keys():
+            if name in methods and now.get(name) is not methods[name]:
+                setattr(kind, name, methods[name])
+            elif name not in methods and name.startswith("__"):  # as an __eq__ where there was none
+                delattr(kind, name)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "unittest"]:
+        del sys.modules[name]  # the test's own: the assert methods of the program's may say anything
 
 
 class _Scope(dict[str, Any]):
@@ -56,6 +87,7 @@ class _Scope(dict[str, Any]):
 
     def __delitem__(self, name: str) -> None:
         self._protected.discard(name)
+        self._known.pop(name, None)
         dict.pop(self, name, None)
         del self._program[name]
 
@@ -89,11 +121,7 @@ def _innermost(error: BaseException) -> str:
 
 
 def _run(module: types.ModuleType, request: dict[str, Any]) -> None:
-    for known, functions in _ORIGINAL_FUNCTIONS:
-        sys.modules[known.__name__] = known
-        vars(known).update(functions)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "unittest"]:
-        del sys.modules[name]  # the test's own: the assert methods of the program's may say anything
+    _restore()
     sys.modules["__main__"] = module  # for unittest.main(), and for pickle
     protected = {name: _ORIGINAL_BUILTINS[name] for name in request["protected"]}
     protected |= {name: __import__(name) for name in request["modules"]}

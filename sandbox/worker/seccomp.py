@@ -26,6 +26,7 @@ _FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030)
 _IOCTL_COMMANDS = (0x5421, 0x5451, 0x5450, 0x541B)
 _AF_UNIX, _SOCK_STREAM = 1, 1
 _SIGKILL = 9
+_RLIMIT_STACK = 3  # of no harm, for the address space has its limit; programs that recurse deeply raise it
 # Of open(): a file without a name would move on the inode numbers of /tmp, which else is as new for the next candidate.
 _O_TMPFILE = 0x400000
 
@@ -87,12 +88,18 @@ def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
         ],
         ("open",): _without(1, _O_TMPFILE),
         ("openat",): _without(2, _O_TMPFILE),
-        # Its flags lie in memory, out of a filter's sight; on ENOSYS the C library falls back to clone.
-        ("clone3",): [(_JUMP, "not implemented", "", 0)],
+        # The flags of clone3 lie in memory, out of a filter's sight; statx tells when a /tmp was made. On ENOSYS the C
+        # library falls back to clone and stat.
+        ("clone3", "statx"): [(_JUMP, "not implemented", "", 0)],
         ("ioctl",): _one_of(1, _IOCTL_COMMANDS, "not a terminal"),
         ("fcntl",): _one_of(1, _FCNTL_COMMANDS, "deny"),
-        # getrlimit of oneself only: pid and the new limit are both 0.
-        ("prlimit64",): _is_null(0, 2),
+        # Of oneself only (pid 0): getrlimit, where the new limit is 0, and how far the stack may grow.
+        ("prlimit64",): [
+            *_is_null(0)[:-1],
+            _load(_argument(1)),
+            (_JUMP_EQ, "permit", "", _RLIMIT_STACK),
+            *_is_null(2),
+        ],
         # A stream pair cannot be re-addressed; a datagram one could reach any unix socket by sendto.
         ("socketpair",): [
             _load(_argument(0)),

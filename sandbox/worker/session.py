@@ -27,8 +27,10 @@ _FDS = struct.Struct("3i")
 _FDS_SPACE = socket.CMSG_SPACE(_FDS.size)
 # Asked of the kernel at once: a buffer above 128 KiB is mapped and unmapped for every call.
 _USUAL_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
-_EXCEPTIONS = {
-    name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+_EXCEPTIONS = {  # not groups, which are made of exceptions
+    name: kind
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(kind, BaseExceptionGroup)
 }
 
 
@@ -144,8 +146,9 @@ class Session:
         self.stop()
         return self.failure
 
-    def _wait(self) -> None:
-        """Return when there is something to read; fail when the allowance is spent."""
+    def _wait(self, event: int = select.POLLIN) -> None:
+        """Return when the connection can be read (or written to); fail when the allowance is spent."""
+        self._poll.modify(self._connection, event)
         while True:
             cpu_left = self._cpu_seconds - self.used()
             wall_left = self._wall_deadline - time.monotonic()
@@ -215,11 +218,15 @@ class Session:
             raise self._fail("runtime_error", f"a malformed result: {type(error).__name__}") from None
 
     def send(self, message: Any) -> None:
-        """Send one message; a dead candidate fails the session."""
-        try:
-            wire.send(self._connection, message)
-        except wire.Disconnected:
-            raise self._died() from None
+        """Send one message; fails the session of a candidate that is dead or does not read it."""
+        frame = memoryview(wire.encode_frame(message))
+        while frame:
+            try:
+                frame = frame[self._connection.send(frame, socket.MSG_DONTWAIT) :]
+            except BlockingIOError:
+                self._wait(select.POLLOUT)
+            except (BrokenPipeError, ConnectionResetError):
+                raise self._died() from None
 
     def receive(self) -> dict[str, Any]:
         """The next message of the candidate's; fails the session on silence, death or nonsense."""

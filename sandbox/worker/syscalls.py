@@ -133,30 +133,13 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
 }
 
 _CONDITIONAL = (
-    "open",
-    "openat",
-    "recvmsg",
-    "socketpair",
-    "sendto",
-    "clone",
-    "clone3",
-    "ioctl",
-    "fcntl",
-    "prlimit64",
-    "kill",
-    "tkill",
-    "tgkill",
-)
+    "statx", "open", "openat", "recvmsg", "socketpair", "sendto", "clone", "clone3", "ioctl", "fcntl", "prlimit64",
+    "kill", "tkill", "tgkill",
+)  # fmt: skip
 _WORKER_ONLY = (
-    "landlock_create_ruleset",
-    "landlock_add_rule",
-    "landlock_restrict_self",
-    "seccomp",
-    "mount_setattr",
-    "pivot_root",
-    "io_uring_setup",
-    "io_uring_register",
-)
+    "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "seccomp", "mount_setattr",
+    "pivot_root", "io_uring_setup", "io_uring_register",
+)  # fmt: skip
 ALLOWED = tuple(name for name in NUMBERS if name not in _CONDITIONAL and name not in _WORKER_ONLY)
 
 # Machine name as `uname -m` says it: (column of NUMBERS, AUDIT_ARCH constant that a filter sees).

@@ -72,10 +72,12 @@ _CONTAINERS: dict[type, tuple[str, Callable[[Any], list[Any]]]] = {
     _ITEMS: ("I", lambda value: []),
 }
 _MUTABLE = (list, dict, set, bytearray, collections.deque, array.array)
-# How a reader makes an empty one, from what else was said of it; then it is filled.
+# How a reader makes an empty one, from what else was said of it and nothing more; then it is filled.
 _NEW: dict[str, Callable[..., Any]] = {
-    "l": list, "d": dict, "s": set, "c": collections.Counter, "o": collections.OrderedDict, "a": bytearray,
-    "dd": collections.defaultdict, "q": lambda maximum: collections.deque(maxlen=maximum), "y": array.array,
+    "l": lambda: [], "d": lambda: {}, "s": lambda: set(), "a": lambda: bytearray(),
+    "c": lambda: collections.Counter(), "o": lambda: collections.OrderedDict(),
+    "dd": lambda factory: collections.defaultdict(factory), "q": lambda maximum: collections.deque(maxlen=maximum),
+    "y": lambda typecode: array.array(typecode),
 }  # fmt: skip
 _PARTS = {"d": 2, "c": 2, "o": 2, "dd": 2}  # keys and values; all others have items
 _OF_ITEMS: dict[str, Callable[[list[Any]], Any]] = {
@@ -97,7 +99,7 @@ def require_small(body: bytes | bytearray, memory_bytes: int) -> None:
     """Raise Oversized for a frame whose values could need more memory. Counts, and decodes nothing."""
     if len(body) > _ALWAYS_SMALL:
         containers = body.count(b"[") + body.count(b"{") + body.count(b":")
-        if 3 * len(body) + 160 * containers + 60 * body.count(b",") > memory_bytes:
+        if 6 * len(body) + 160 * containers + 60 * body.count(b",") > memory_bytes:
             raise Oversized(f"a result of {len(body)} bytes needs more than {memory_bytes >> 20} MiB")
 
 

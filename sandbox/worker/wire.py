@@ -54,7 +54,7 @@ def encode_frame(message: Any, limit: int = MAX_JOB_BYTES) -> bytes:
 
 def decode_body(body: bytes) -> Any:
     """The message in a frame's body, as encode_frame() writes it. Raises ValueError or RecursionError."""
-    text = body.decode()
+    text = body.decode("ascii")  # any other character, forged, would have all of the text take four bytes a character
     try:
         message, end = _scan(text, 0)
     except StopIteration:

@@ -26,33 +26,11 @@ from .session import ALIVE, USAGE
 # What programs import most, before the first fork, so that none of them pays for it. No more than that: every page of
 # this process makes every fork dearer.
 _WARM = [
-    "array",
-    "bisect",
-    "collections",
-    "collections.abc",
-    "contextlib",
-    "copy",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "enum",
-    "fractions",
-    "functools",
-    "heapq",
-    "io",
-    "itertools",
-    "json",
-    "math",
-    "operator",
-    "random",
-    "re",
-    "statistics",
-    "string",
-    "sys",
-    "threading",
-    "time",
-    "typing",
-]
+    "array", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime", "decimal",
+    "enum", "fractions", "functools", "heapq", "io", "itertools", "json", "math", "operator", "random", "re",
+    "statistics", "string", "sys", "threading", "time", "typing",
+]  # fmt: skip
+_OWN_FRAMES = 10  # of ours, below those of a program
 _LOW_NUMBERS = 8
 _MOMENTS = 200  # milliseconds
 # Of a thread of a program's. The default of 8 MiB is counted in full against its memory: 64 threads would fill it.
@@ -76,6 +54,7 @@ def main(connection: socket.socket) -> None:
     sys.argv[:] = ["solution.py"]
     os.environ.clear()
     threading.stack_size(_STACK_BYTES)
+    sys.setrecursionlimit(sys.getrecursionlimit() + _OWN_FRAMES)
     for name in ("exit", "quit"):  # of `site`, which is not imported
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     in_process.remember(_WARM)

@@ -7,10 +7,10 @@ import resource
 from collections.abc import Callable
 
 import pytest
-from sandbox_configurations import Configuration, judge
 
 from sandbox import Program, SandboxPool
 from sandbox.worker import hot_pages
+from tests.sandbox.sandbox_configurations import Configuration, judge
 
 PAGES = 300
 GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])

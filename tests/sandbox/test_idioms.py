@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from idioms import CALLS, OBJECTS, SCRIPTS, SETUPS
 
 from sandbox import Program, SandboxPool
 from sandbox.lanes import plans
+from tests.sandbox.idioms import CALLS, OBJECTS, SCRIPTS, SETUPS
+from tests.sandbox.library_idioms import LIBRARY
 
-CASES = [(source, test) for source, tests in (*CALLS, *OBJECTS) for test in tests]
+CASES = [(source, test) for source, tests in (*CALLS, *OBJECTS, *LIBRARY) for test in tests]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def pool() -> Iterator[SandboxPool]:
 
 
 def test_every_test_comes_to_what_plain_python_says(pool: SandboxPool) -> None:
-    assert len(CASES) >= 270
+    assert len(CASES) >= 400
     command = [sys.executable, "-S", str(Path(__file__).with_name("plain_python.py"))]
     environment = {"PYTHONHASHSEED": "0"}
     done = subprocess.run(command, input=json.dumps(CASES), capture_output=True, text=True, check=True, env=environment)

@@ -6,10 +6,19 @@ import struct
 from typing import Any
 
 import pytest
-from sandbox_configurations import CAP_SYS_ADMIN, OPTED_OUT, OTHER_UID, REFUSED, ROOT, USERNS, Configuration, judge
 
 from sandbox import IsolationReport, Program, SandboxPool, SandboxUnavailable
 from sandbox.worker import seccomp, syscalls
+from tests.sandbox.sandbox_configurations import (
+    CAP_SYS_ADMIN,
+    OPTED_OUT,
+    OTHER_UID,
+    REFUSED,
+    ROOT,
+    USERNS,
+    Configuration,
+    judge,
+)
 
 GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
 

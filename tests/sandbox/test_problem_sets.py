@@ -11,9 +11,9 @@ import tokenize
 from collections.abc import Callable
 
 import pytest
-from problem_sets import humaneval, mbpp
 
 from sandbox import Program, SandboxPool
+from tests.sandbox.problem_sets import humaneval, mbpp
 
 SWAPS = {
     "+": "-", "-": "+", "*": "+", "//": "*", "/": "//", "%": "//", "<": "<=", "<=": "<", ">": ">=", ">=": ">",

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stand_ins import E2BHandler, MorphHandler, Provider, serve
 
 from sandbox import Program, SandboxPool, SandboxUnavailable
 from sandbox.providers import RemotePool, _parse, open_sandbox
 from sandbox.remote_machines import Outage
+from tests.sandbox.stand_ins import E2BHandler, MorphHandler, Provider, serve
 
 PROGRAMS = [
     Program(source="print('{\"nonce\": 1}')\ndef f(x): return x + 1", tests=["assert f(1) == 2", "assert f(2) == 3"]),

@@ -25,8 +25,7 @@ def test_a_pool_in_an_actor() -> None:
     ray = pytest.importorskip("ray")
     with SandboxPool(num_workers=1) as pool:
         isolation = pool.isolation
-    paths = f"{REPOSITORY}:{Path(__file__).parent}"
-    environment = {"env_vars": {"PYTHONPATH": paths}}
+    environment = {"env_vars": {"PYTHONPATH": str(REPOSITORY)}}
     ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     try:
         actor = ray.remote(Judge).remote()

@@ -25,7 +25,7 @@ def test_fields_of_an_accepted_verdict(pool: SandboxPool) -> None:
     assert (verdict.pass_ratio, verdict.error_type, verdict.trusted_compare) == (1.0, "accepted", True)
     assert [outcome.verdict for outcome in verdict.tests] == ["accepted", "accepted"]
     assert (verdict.stdout, verdict.stderr) == ("out\n", "err\n")
-    assert 0 < verdict.exec_time < 0.5
+    assert verdict.exec_time > 0
     assert verdict.wall_time > 0
     assert 5 << 20 < verdict.peak_rss < 100 << 20
     assert verdict.isolation.startswith("standard:")
@@ -236,8 +236,7 @@ def test_many_timeouts_do_not_stall_the_worker(pool: SandboxPool) -> None:
     tests = ["assert f() == 1"] * 40
     verdict = judge(pool, "def f():\n while True: pass", *tests, cpu_seconds=0.1)
     assert verdict.error_type == "timeout"
-    assert len(verdict.tests) == 40
-    assert verdict.wall_time < 20
+    assert sum(outcome.detail.startswith("not run") for outcome in verdict.tests) == 32
 
 
 def test_the_same_program_gets_the_same_answer_from_sets_and_random(pool: SandboxPool) -> None:

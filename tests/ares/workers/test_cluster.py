@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 import pytest
 import ray
-from ray.cluster_utils import Cluster as Machines
 
 from ares.engines.engine import Request, SamplingSettings
 from ares.runs.run import Run, read_config
@@ -21,7 +20,6 @@ from ares.workers.connection import connect
 from ares.workers.groups import EngineGroup
 from flows.refill import begin_sampling
 from tasks.sampling import Draw, requested
-from tests.ares.builders import config
 
 
 @pytest.fixture(scope="module")
@@ -169,23 +167,3 @@ def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
     with pytest.raises(WorkerError, match="engine died 3 times"):
         asyncio.run(cluster.generate(3, requests, settings(run)))
     cluster.shut_down()
-
-
-def test_a_cluster_without_room_is_named_with_the_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It may be about to grow, or another run about to end: the run waits, and says for what."""
-    ray.shutdown()  # another test's
-    machines = Machines(initialize_head=True, head_node_args={"num_cpus": 1})
-    try:
-        monkeypatch.setenv("RAY_ADDRESS", machines.address)
-        cluster = Cluster(config("learner.ranks=2"), RunStore(tmp_path / "run"))
-        cluster.warm_up()
-        cluster.warm_up()
-        cluster.disconnect()
-    finally:
-        machines.shutdown()
-    assert [record.getMessage() for record in caplog.records if record.name == "ares.workers.cluster"] == [
-        "learner.ranks=2 × threads=1 + rollout.engines=1 × threads=1 need 3 CPUs, and the Ray cluster has 1 free of 1: "
-        "the run waits for more"
-    ]

@@ -1,0 +1,2 @@
+import time
+def f(x): time.sleep(99)

@@ -1,0 +1,3 @@
+import builtins
+builtins.exec = lambda *a, **k: None
+class A: x = 3

@@ -1,0 +1,1 @@
+def f(x): raise ValueError(10 ** 5000)

@@ -1,0 +1,1 @@
+print('inf nan 1e999 -inf')

@@ -1,0 +1,1 @@
+for n in range(100): print(n)

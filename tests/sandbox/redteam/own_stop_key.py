@@ -1,0 +1,2 @@
+def f(x): raise StopIteration
+def g(x): return iter(f, 0)
