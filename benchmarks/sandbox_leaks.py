@@ -3,11 +3,13 @@
     python -m benchmarks.sandbox_leaks [--programs 100000] [--workers 2]
 
 The programs are of eight kinds: right, wrong, crashing, timing out, killed for memory, writing to /tmp, in process, a
-script. Everything is counted after the first thousand and at the end, in this process and all below it; then the pool
-is closed and nothing may be left. The exit status is 1 where something grew.
+script. Everything is counted after the first thousand, after every tenth of the rest, and at the end, in this process
+and all below it; then the pool is closed and nothing may be left. The exit status is 1 where something grew. Ctrl-C
+ends it early, with what was counted so far.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 import time
@@ -63,6 +65,10 @@ def footprint() -> dict[str, int]:
     return count
 
 
+def row(title: str, count: dict[str, int]) -> None:
+    print(f"| {title} |" + "".join(f" {number} |" for number in count.values()), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=100_000)
@@ -71,18 +77,22 @@ def main() -> None:
     empty = footprint()
     with SandboxPool(arguments.workers) as pool:
         pool.run(KINDS * 125)
-        first = footprint()
-        judged = 1000
-        while judged < arguments.programs:
-            verdicts = pool.run(KINDS * 125)
-            assert [verdict.error_type for verdict in verdicts] == EXPECTED * 125
-            judged += len(verdicts)
-        last = footprint()
+        last = first = footprint()
+        print("| programs |" + "".join(f" {name} |" for name in empty) + "\n|---|" + "---|" * len(empty))
+        row("none", empty)
+        row("1000", first)
+        judged, step = 1000, max(1000, arguments.programs // 10_000 * 1000)
+        with contextlib.suppress(KeyboardInterrupt):
+            while judged < arguments.programs:
+                verdicts = pool.run(KINDS * 125)
+                assert [verdict.error_type for verdict in verdicts] == EXPECTED * 125
+                judged += len(verdicts)
+                if judged % step == 0 or judged >= arguments.programs:
+                    last = footprint()
+                    row(str(judged), last)
     closed = footprint()
+    row("closed", closed)
     print(f"after {judged} programs, load {os.getloadavg()[0]:.1f}")
-    print("| | before | after 1,000 | at the end | closed |\n|---|---|---|---|---|")
-    for name in empty:
-        print(f"| {name} | {empty[name]} | {first[name]} | {last[name]} | {closed[name]} |")
     grown = [name for name, most in MAX_GROWTH.items() if last[name] - first[name] > most]
     left = [name for name in ("files", "mounts", "cgroups", "processes") if closed[name] > empty[name]]
     if grown or left:

@@ -167,6 +167,7 @@ class SandboxPool:
         for thread in self._threads:
             thread.join()
         self._kill_workers()  # those that a thread had just started anew
+        self._workers = [None] * len(self._workers)  # their sockets with them
         while not self._jobs.empty():
             job = self._jobs.get()
             if job is not None:

@@ -153,6 +153,16 @@ class Confinement:
         if self.pids is not None:
             self.pids.child_apart()
 
+    def hide_times(self, outputs: list[int]) -> None:
+        """Called by the zygote before a candidate gets its program: what is its own has just been made, by the clock.
+
+        Otherwise it would tell whether the candidate was forked ahead, or the one before it wrote to /tmp.
+        """
+        for file in outputs:
+            os.utime(file)
+        if "root" in self.applied:
+            os.utime("/tmp", (0, 0))
+
     def prepare_checker(self) -> None:
         """Called by the zygote before it forks a checker."""
         if self.pids is not None:

@@ -131,10 +131,9 @@ def renew_tmp() -> bool:
     """Replace /tmp if anything was ever written to it, be it empty again; True when it was replaced.
 
     No candidate can set the time back, none makes a file without a name, and none asks for the time of birth: the
-    system-call filter sees to that. The time of the last change is now, replaced or not.
+    system-call filter sees to that.
     """
     if os.stat("/tmp").st_mtime_ns == 0:
-        os.utime("/tmp", (0, 0))
         return False
     kernel.unmount("/tmp")
     mount_tmp()

@@ -159,6 +159,7 @@ class Zygote:
             self._drop_spare()  # something killed it while it waited; the program shall not answer for that
         self._candidate, fds = self._spare or self._fork_candidate()
         self._spare = None
+        self._layers.hide_times(fds[1:])
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("3i", *fds))
         control.sendmsg([str(self._candidate).encode()], [rights])
         for fd in fds:

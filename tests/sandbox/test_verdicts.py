@@ -1,5 +1,6 @@
 """What programs and tests may look like, and which verdict they get."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -221,6 +222,16 @@ def test_a_candidate_per_test_shares_no_state(pool: SandboxPool) -> None:
     assert judge(pool, source, *tests, fresh_per_test=True).pass_ratio == 1.0
     with SandboxPool(num_workers=1, fresh_per_test=True) as fresh:
         assert judge(fresh, source, *tests).pass_ratio == 1.0
+
+
+def test_no_candidate_can_tell_that_it_was_forked_ahead(pool: SandboxPool) -> None:
+    source = "import os, time\nages = [time.time() - os.fstat(n).st_ctime for n in (1, 2)]\n"
+    source += (
+        "try: ages.append(time.time() - os.stat('/tmp').st_ctime)\nexcept OSError: pass\ndef f(): return max(ages) > 1"
+    )
+    judge(pool, "def f(): return 1", "assert f() == 1")
+    time.sleep(1.5)  # with a candidate waiting, which is as old; with none it is younger, as are all after the first
+    assert judge(pool, source, "assert f()").error_type == "wrong_answer"
 
 
 def test_shuffled_tests_keep_their_places_in_the_verdict(pool: SandboxPool) -> None:
