@@ -6,7 +6,8 @@ Designs: a1 `python -c source+test` per test with this environment's interpreter
 same with a bare system interpreter, a warm zygote that forks once per program and runs the asserts in that fork, and
 the sandbox with more and more of its layers. Every round runs all designs one after the other on the same programs, so
 that a busy machine slows all alike; ratios are medians over rounds. Programs: MBPP with its three asserts, or a
-stand-in of the same shape where ARES_TEST_DATA (tests/README.md) names no folder with it.
+stand-in of the same shape where ARES_TEST_DATA (tests/README.md) names no folder with it. Then what a forged answer of
+32 MiB may cost: its time, and the memory of the process that decodes it.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent import futures
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -138,6 +140,67 @@ def load_programs(count: int) -> list[Program]:
     return quick
 
 
+FRAME_BYTES = 32 << 20
+# What fills the frame of a program that forges its answer, as (start, piece, times, end).
+FRAMES = {
+    "text": ('"', "x" * 1024, FRAME_BYTES >> 10, '"'),
+    "floats": ('["l",[0', ",1.5" * 256, FRAME_BYTES >> 10, "]]"),
+    "empty lists": ('["l",[0', ",[]" * 256, FRAME_BYTES // 768, "]]"),
+    "deep lists": ('["l",[0', "," + "[" * 500 + "]" * 500, FRAME_BYTES // 1001, "]]"),
+    "colliding hashes": ('["s",[0', "", FRAME_BYTES // 64, "]]"),
+    "aliases": ('["l",[["l",[]]', ',["@",1]' * 128, FRAME_BYTES >> 10, "]]"),
+}
+FORGER = """
+import os, struct, sys
+Server = sys.modules["worker.server"].Server
+start, piece, times, end = {parts!r}
+def pieces(number):
+    yield f'{{{{"id":{{number}},"value":{{start}}'
+    for n in range(times): yield piece or f',["i","{{hex((n + 1) * (2**61 - 1)):>18s}}"]'.replace(" ", "")
+    yield end + "}}"
+def call(self, request):
+    size = sum(len(text) for text in pieces(request["id"]))
+    data = bytearray(struct.pack("<I", size))
+    for text in pieces(request["id"]):
+        data += text.encode()
+        while len(data) > 1 << 16: del data[:os.write(3, data)]
+    while data: del data[:os.write(3, data)]
+    return {{"value": 0}}
+Server._call = call
+def f(x): return 0
+"""
+
+
+def most_memory(worker: int, stop: threading.Event) -> int:
+    """MiB of the largest process below a worker, of all that lived until the event."""
+    most = 0
+    while not stop.wait(0.005):
+        todo = [worker]
+        for pid in todo:
+            try:
+                todo += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+                status = Path(f"/proc/{pid}/status").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            most = max([most, *(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))])
+    return most >> 10
+
+
+def bounded_decoding() -> None:
+    """Print what an answer of 32 MiB costs, by what fills it."""
+    print("| 32 MiB of | verdict | CPU limit s | wall s | largest process MiB |\n|---|---|---|---|---|")
+    for name, parts in FRAMES.items():
+        program = Program(source=FORGER.format(parts=parts), tests=["assert f(1) == 2"], cpu_seconds=4.0)
+        with SandboxPool(1) as pool, futures.ThreadPoolExecutor(1) as threads:
+            stop = threading.Event()
+            memory = threads.submit(most_memory, next(w.pid for w in pool._workers if w is not None), stop)
+            (verdict,) = pool.run([program])
+            stop.set()
+            outcome = verdict.tests[0]
+            cost = f"{program.cpu_seconds:g} | {verdict.wall_time:.2f} | {memory.result()}"
+            print(f"| {name} | {outcome.verdict}: {outcome.detail} | {cost} |")
+
+
 LAYERS = {
     "split, no isolation": (),
     "+ rlimits, seccomp": ("rlimits", "seccomp"),
@@ -203,6 +266,7 @@ def main() -> None:
     print(f"isolation on top of the split: {100 * isolation:.0f} %; worker start: {min(start_ms):.0f} ms")
     for closing in (*pools.values(), fresh, *zygotes):
         closing.close()
+    bounded_decoding()
 
 
 if __name__ == "__main__":
