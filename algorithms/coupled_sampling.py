@@ -1,221 +1,30 @@
-"""Likelihoods of a masked-diffusion LM by coupled masks, and the losses made of them (DiffuCoder, arXiv 2506.20639).
+"""Coupled masks: how a masked-diffusion LM's log-prob of a token is estimated (DiffuCoder, arXiv 2506.20639, §4.2).
 
-Covered: the three masked versions of a completion, the coupled log-prob, leave-one-out advantages, the clipped loss
-with its KL term. Pure functions; every draw comes in as a tensor or from a generator of its own, never from the global
-one. Not covered: generation (algorithms/denoising.py), the object that strings these together
-(algorithms/coupled_grpo.py).
+A completion is passed three times: all masked, masked at random with ratio p, and masked exactly where that left it.
+Each token then has two log-probs from passes that masked it, and every token the same number of them.
+
+Covered: the three masks and the estimate, as the learner and the published trainer use them. Not covered: who draws the
+masks (ares/models/masked_diffusion.py by keys, algorithms/published/coupled_log_probs.py from a seed), the passes.
 """
 
 from __future__ import annotations
-
-import inspect
-from typing import Any
 
 import torch
 from torch import Tensor
 
 MASK_RATIO_RANGE = (0.2, 0.8)
-STD_EPS = 1e-4
-ROWS_PER_CHUNK = 16
-"""Positions whose logits are worked on together: 16 × 151,936 in float32 are 10 MB, which a last-level cache holds."""
+"""p is uniform on it."""
 
 
-# ---- masks -----------------------------------------------------------------------------------------------------------
+def version_masks(mask: Tensor) -> Tensor:
+    """What the three passes mask, given what the second one does: bool [...] → [3, ...]."""
+    return torch.stack([torch.ones_like(mask), mask, ~mask])
 
 
-def forward_process(
-    batch: Tensor,
-    prompt_index: Tensor,
-    mask_id: int,
-    seed: int | None = None,
-    accumulate: bool = False,
-    gradient_accumulation_steps: int = 1,
-) -> tuple[list[Tensor], list[float], Tensor]:
-    """Three masked versions of a batch: all of the completion, a random part, and the rest of it (§4.2, "coupled").
+def coupled_log_probs(full: Tensor, partial: Tensor, mask: Tensor, second: Tensor, third: Tensor) -> Tensor:
+    """(l₁ + w₂·l₂ or w₃·l₃)/2 (eq. 7): the log-prob under the full mask and that of the pass which masked the token.
 
-    batch: [B, L] tokens; prompt_index: [L] true at the prompt. p ~ U(0.2, 0.8), one per call. `accumulate`: the draws
-    of one micro-batch of B / gradient_accumulation_steps rows, repeated, so that whole batch and micro-batch agree.
-    Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2). seed None draws afresh; the global generator is left
-    alone either way. Raises ValueError on shapes that do not fit.
+    full, partial: log-probs; mask: true where the second pass masked; second, third: weights 1/p and 1/(1 − p). All of
+    one shape, or broadcast to it.
     """
-    if batch.ndim != 2 or prompt_index.shape != batch.shape[1:]:
-        raise ValueError(
-            f"need batch [B, L] and prompt_index [L], got {tuple(batch.shape)} and {tuple(prompt_index.shape)}"
-        )
-    parts = gradient_accumulation_steps if accumulate else 1
-    if len(batch) % parts:
-        raise ValueError(f"{len(batch)} rows cannot be divided by gradient_accumulation_steps={parts}")
-    generator = torch.Generator()  # on the CPU: one seed gives one mask on every device
-    if seed is None:
-        generator.seed()
-    else:
-        generator.manual_seed(seed)
-    low, high = MASK_RATIO_RANGE
-    ratio = low + (high - low) * float(torch.rand((), generator=generator, dtype=torch.float64))
-    uniform = torch.rand(len(batch) // parts, batch.shape[1], generator=generator).repeat(parts, 1)
-    mask = (uniform.to(batch.device) < ratio) & ~prompt_index.bool()
-    return coupled_versions(batch, prompt_index, mask_id, mask), [1.0, 1 / ratio, 1 / (1 - ratio)], mask
-
-
-def coupled_versions(batch: Tensor, prompt_index: Tensor, mask_id: int, mask: Tensor) -> list[Tensor]:
-    """[v1, v2, v3] of a batch [B, L]: the completion all masked, masked where `mask` [B, L] is true, and where not."""
-    completion = ~prompt_index.bool()
-    hidden = (completion.expand_as(mask), mask & completion, ~mask & completion)
-    return [batch.masked_fill(where, mask_id) for where in hidden]
-
-
-# ---- log-probs -------------------------------------------------------------------------------------------------------
-
-
-def selective_log_softmax(
-    logits: Tensor, index: Tensor, weights: Tensor | None = None, mask: Tensor | None = None
-) -> Tensor:
-    """Coupled log-prob of each token, (l₁ + w₂·l₂ or w₃·l₃)/2, from the version that masked it (eq. 7 and §4.2).
-
-    logits: [3·I·B, K, V], per iteration the B rows of v1, then of v2, then of v3; index: [I·B, K] tokens; weights:
-    [3·I]; mask: [I·B, K], true where v2 masked. Without a mask l₁ alone; without weights there is one iteration and l₁
-    alone. Returns [I·B, K] in float32 (float64 for float64 logits). Sums are in that type, a few positions at a time;
-    of v2 and v3 only the positions that count are looked at. Raises ValueError on shapes that do not fit.
-    """
-    if logits.ndim != 3 or index.ndim != 2 or logits.shape[:2] != (3 * len(index), index.shape[1]):
-        raise ValueError(
-            f"need logits [3·rows, K, V] for index [rows, K], got {tuple(logits.shape)} and {tuple(index.shape)}"
-        )
-    iterations = 1 if weights is None else len(weights) // 3
-    if weights is not None and (weights.shape != (3 * iterations,) or not iterations):
-        raise ValueError(f"weights must be [3·iterations], got {tuple(weights.shape)}")
-    if len(index) % iterations:
-        raise ValueError(f"{len(index)} rows cannot be divided among {iterations} iterations")
-    if mask is not None and mask.shape != index.shape:
-        raise ValueError(f"mask must be {tuple(index.shape)}, got {tuple(mask.shape)}")
-    rows = len(index) // iterations
-    row = torch.arange(len(index), device=index.device)
-    first = (row // rows * 3 * rows + row % rows)[:, None].expand_as(index)  # row of v1; v2 and v3 lie B and 2B below
-    place = torch.arange(index.shape[1], device=index.device).expand_as(index)
-    full = _ChosenLogProbs.apply(logits, first.flatten(), place.flatten(), index.flatten()).view_as(index)
-    if mask is None or weights is None:
-        return full
-    mask = mask.bool()
-    partner = first + torch.where(mask, rows, 2 * rows)
-    partial = _ChosenLogProbs.apply(logits, partner.flatten(), place.flatten(), index.flatten()).view_as(index)
-    of_row = weights.to(partial.device, partial.dtype).view(iterations, 3)[row // rows]
-    return (full + torch.where(mask, of_row[:, 1:2], of_row[:, 2:3]) * partial) / 2
-
-
-class _ChosenLogProbs(torch.autograd.Function):
-    """log softmax(logits[row, place])[token] of many (row, place, token), a few at a time in both directions."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, rows: Tensor, places: Tensor, tokens: Tensor) -> Tensor:
-        kind = torch.promote_types(logits.dtype, torch.float32)
-        norm = torch.empty(len(rows), dtype=kind, device=logits.device)
-        chosen = torch.empty_like(norm)
-        for start in range(0, len(rows), ROWS_PER_CHUNK):
-            span = slice(start, start + ROWS_PER_CHUNK)
-            block = logits[rows[span], places[span]].to(kind)
-            chosen[span] = block.gather(1, tokens[span, None])[:, 0]
-            top = block.amax(1, keepdim=True)
-            norm[span] = block.sub_(top).exp_().sum(1).log_() + top[:, 0]
-        ctx.save_for_backward(logits, rows, places, tokens, norm)
-        return chosen - norm
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, rows, places, tokens, norm = ctx.saved_tensors
-        gradient = torch.zeros_like(logits, memory_format=torch.contiguous_format)
-        for start in range(0, len(rows), ROWS_PER_CHUNK):
-            span = slice(start, start + ROWS_PER_CHUNK)
-            factor = grad[span, None].to(norm.dtype)
-            block = logits[rows[span], places[span]].to(norm.dtype).sub_(norm[span, None]).exp_().mul_(-factor)
-            block.scatter_add_(1, tokens[span, None], factor)
-            gradient[rows[span], places[span]] = block.to(logits.dtype)
-        return gradient, None, None, None
-
-
-def completion_logits(model: Any, input_ids: Tensor, keep: int, attention_mask: Tensor | None = None) -> Tensor:
-    """Logits that predict the last `keep` tokens: [B, keep, V]. Position j is predicted by logit j − 1 (as in Dream).
-
-    attention_mask: [B, L], 0 at padding on the left; None where there is none. Models that can leave logits out
-    (`num_logits_to_keep`, `logits_to_keep`) are asked to.
-    """
-    length = input_ids.shape[1]
-    if not 1 <= keep <= length:
-        raise ValueError(f"cannot keep {keep} of {length} positions")
-    accepted = inspect.signature(getattr(model, "forward", model)).parameters
-    wanted = min(keep + 1, length)
-    options: dict[str, Any] = {}
-    for name in ("num_logits_to_keep", "logits_to_keep"):
-        if name in accepted and wanted < length:
-            options[name] = wanted
-    if attention_mask is not None and not bool(attention_mask.all()):
-        seen = attention_mask.bool()
-        options["attention_mask"] = seen[:, None, None, :] & seen[:, None, :, None]
-        options["position_ids"] = (seen.long().cumsum(1) - 1).clamp(min=0)
-    logits = model(input_ids, **options).logits
-    logits = logits[:, -wanted:]
-    if keep == length:  # nothing stands before the first token: it is predicted by its own logit, as in Dream
-        return torch.cat([logits[:, :1], logits[:, :-1]], 1)
-    return logits[:, :-1]
-
-
-# ---- advantages and loss ---------------------------------------------------------------------------------------------
-
-
-def weighted_rewards(rewards_per_function: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sum over reward functions, NaN ("does not apply") counting nothing. [B, F] and [F] → [B]."""
-    return (rewards_per_function * weights.to(rewards_per_function)).nansum(1)
-
-
-def leave_one_out_advantages(rewards: Tensor, num_generations: int, scale: bool = False) -> tuple[Tensor, Tensor]:
-    """Reward less the mean of the group's others, optionally over (std + 1e-4) (RLOO, arXiv 2402.14740, eq. 8).
-
-    rewards: [B], groups contiguous. Returns advantages [B] and each row's group std [B] (unbiased). Raises ValueError
-    when B cannot be cut into groups of at least two.
-    """
-    if num_generations < 2 or len(rewards) % num_generations:
-        raise ValueError(f"{len(rewards)} rewards cannot be cut into groups of {num_generations} (at least 2)")
-    groups = rewards.view(-1, num_generations)
-    baseline = (groups.sum(1, keepdim=True) - groups) / (num_generations - 1)
-    std = groups.std(1, keepdim=True).expand_as(groups)
-    advantages = groups - baseline
-    if scale:
-        advantages = advantages / (std + STD_EPS)
-    return advantages.flatten(), std.flatten()
-
-
-def completion_mask(completion_ids: Tensor, end_id: int) -> Tensor:
-    """1 up to and with the first end token, 0 after it. [B, K] int64."""
-    ended = (completion_ids == end_id).long()
-    return (ended.cumsum(1) - ended == 0).long()
-
-
-def coupled_grpo_loss(
-    log_probs: Tensor,
-    advantages: Tensor,
-    mask: Tensor,
-    old_log_probs: Tensor | None = None,
-    ref_log_probs: Tensor | None = None,
-    beta: float = 0.0,
-    epsilon: float = 0.5,
-) -> tuple[Tensor, dict[str, float]]:
-    """Σ(−min(ρA, clip(ρ, 1±ε)A) + β·k3)·mask / max(Σmask, 1) (coupled-GRPO, eq. 6).
-
-    log_probs, old_log_probs, ref_log_probs, mask: [B, K]; advantages: [B]. Without old log-probs ρ is 1 and carries the
-    gradient. Returns the loss and the metrics clip_ratio (share of tokens) and, with a reference, kl (nats a token).
-    """
-    tokens = mask.sum().clamp(min=1)
-    old = log_probs.detach() if old_log_probs is None else old_log_probs
-    ratio = (log_probs - old).masked_fill(mask == 0, 0.0).exp()
-    advantage = advantages[:, None]
-    clipped = ratio.clamp(1 - epsilon, 1 + epsilon)
-    per_token = -torch.minimum(ratio * advantage, clipped * advantage)
-    with torch.no_grad():
-        binding = clipped * advantage < ratio * advantage
-        metrics = {"clip_ratio": float((binding * mask).sum() / tokens)}
-    if ref_log_probs is not None:
-        gap = (ref_log_probs - log_probs).masked_fill(mask == 0, 0.0)
-        kl = gap.exp() - gap - 1
-        metrics["kl"] = float((kl.detach() * mask).sum() / tokens)
-        if beta:
-            per_token = per_token + beta * kl
-    return (per_token * mask).sum() / tokens, metrics
+    return (full + torch.where(mask, second, third).to(partial.dtype) * partial) / 2

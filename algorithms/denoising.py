@@ -1,15 +1,16 @@
 """Denoising as Dream does it: from a canvas of masks to text, the surest places first (Dream 7B, arXiv 2508.15487).
 
 Covered: how many places a step uncovers, candidate tokens with their confidence (entropy, maskgit_plus, topk_margin,
-origin), which places are taken. Pure: uniform draws come in as tensors. Not covered: the model, prompts, keys of draws
-(ares/engines/diffusion.py).
+origin), which places are taken; the logits of a model of transformers for the places after prompts; where a completion
+ends. Uniform draws come in as tensors. Not covered: batches of prompts, keys of draws (ares/engines/diffusion.py).
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -187,3 +188,54 @@ def _propose_all(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, m
     ]
     names = ("tokens", "confidence", "log_probs", "entropies")
     return Proposal(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+
+
+def denoise_completions(
+    model: Any,
+    prompts: Tensor,
+    prompt_mask: Tensor,
+    places: int,
+    settings: DenoisingSettings,
+    mask_id: int,
+    uniform: Uniform,
+) -> FinishedCanvas:
+    """Uncover a canvas of K places after each prompt: prompts [B, P], padded on the left where prompt_mask is 0."""
+    shape = (len(prompts), places)
+    seen = torch.cat([prompt_mask, prompt_mask.new_ones(shape)], 1)
+
+    def logits_at(canvas: Tensor, wanted: Tensor) -> Tensor:
+        return completion_logits(model, torch.cat([prompts, canvas], 1), places, seen)[wanted]
+
+    return denoise(logits_at, shape, settings, mask_id, uniform, prompts.device)
+
+
+def completion_logits(model: Any, input_ids: Tensor, keep: int, attention_mask: Tensor | None = None) -> Tensor:
+    """Logits that predict the last `keep` tokens: [B, keep, V]. Position j is predicted by logit j − 1 (as in Dream).
+
+    attention_mask: [B, L], 0 at padding on the left; None where there is none. Models that can leave logits out
+    (`num_logits_to_keep`, `logits_to_keep`) are asked to.
+    """
+    length = input_ids.shape[1]
+    if not 1 <= keep <= length:
+        raise ValueError(f"cannot keep {keep} of {length} positions")
+    accepted = inspect.signature(getattr(model, "forward", model)).parameters
+    wanted = min(keep + 1, length)
+    options: dict[str, Any] = {}
+    for name in ("num_logits_to_keep", "logits_to_keep"):
+        if name in accepted and wanted < length:
+            options[name] = wanted
+    if attention_mask is not None and not bool(attention_mask.all()):
+        seen = attention_mask.bool()
+        options["attention_mask"] = seen[:, None, None, :] & seen[:, None, :, None]
+        options["position_ids"] = (seen.long().cumsum(1) - 1).clamp(min=0)
+    logits = model(input_ids, **options).logits
+    logits = logits[:, -wanted:]
+    if keep == length:  # nothing stands before the first token: it is predicted by its own logit, as in Dream
+        return torch.cat([logits[:, :1], logits[:, :-1]], 1)
+    return logits[:, :-1]
+
+
+def completion_mask(ends: Tensor) -> Tensor:
+    """1 up to and with the first end of a completion, 0 after it: bool [B, K], true at end tokens, → int64 [B, K]."""
+    ended = ends.long()
+    return (ended.cumsum(1) - ended == 0).long()

@@ -19,7 +19,8 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 import ares.models.bidirectional_qwen2  # noqa: F401 - registers the model's type
-from algorithms.coupled_sampling import MASK_RATIO_RANGE, completion_logits
+from algorithms.coupled_sampling import MASK_RATIO_RANGE
+from algorithms.denoising import completion_logits
 from ares.tiny import CHECKPOINTS
 
 Passes = Callable[[Tensor], Tensor]

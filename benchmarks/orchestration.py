@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 import ray
 import torch
+from safetensors.torch import load_file
 
 import tasks.sampling
 from algorithms.protocol import DataProto
@@ -62,7 +63,7 @@ def conducted(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
     store = RunStore(Path(HOME) / name)
     commits = [store.read_commit(step) for step in store.committed_steps()]
     stamps = [commit.timestamp / 1000 for commit in commits]
-    weights = store.read_tensors_of(commits[-1].artifacts["checkpoint"], "policy.safetensors")
+    weights = load_file(store.folder(commits[-1].artifacts["checkpoint"]) / "policy.safetensors")
     return list(np.diff(stamps)), weights
 
 

@@ -16,7 +16,7 @@ import sys
 import torch
 from torch import Tensor
 
-from algorithms.coupled_sampling import selective_log_softmax
+from algorithms.published.coupled_log_probs import selective_log_softmax
 from benchmarks.logprobs import Meter
 
 GOAL_TIME, GOAL_MEMORY = 0.5, 1.0

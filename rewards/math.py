@@ -301,12 +301,6 @@ def _pool() -> _Pool:
         return _shared
 
 
-def close_graders() -> None:
-    """Kill this process's grader workers now rather than at exit."""
-    if _shared is not None:
-        _shared.close()
-
-
 def _equal(answer: str, truth: str) -> bool:
     """Mathematical equality by math-verify, or of the words where the ground truth is no mathematics."""
     from math_verify import parse, verify

@@ -123,11 +123,6 @@ class MediaReader:
             self._kept_bytes -= self._kept.popitem(last=False)[1].pixels.nbytes
 
 
-def media_reader(model_path: str, family: str, data: DataConfig) -> MediaReader | None:
-    """The reader of a vision-language model; None for a model of text."""
-    return MediaReader(model_path, data) if family == "vision_language" else None
-
-
 def content_hash(content: bytes) -> str:
     """As references carry it."""
     return hashlib.sha256(content).hexdigest()[:DIGITS]

@@ -12,8 +12,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from algorithms.coupled_sampling import completion_logits
-from algorithms.denoising import DenoisingSettings, FinishedCanvas, denoise, distribution_at
+from algorithms.denoising import (
+    DenoisingSettings,
+    FinishedCanvas,
+    completion_mask,
+    denoise_completions,
+    distribution_at,
+)
 from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
 from ares.config import Config, DiffusionConfig, ModelConfig
@@ -62,17 +67,12 @@ class DiffusionEngine(ModelEngine):
     def _denoise(
         self, prompts: Tensor, seen: Tensor, seeds: Tensor, settings: DenoisingSettings, places: int
     ) -> FinishedCanvas:
-        shape = (len(prompts), places)
-        whole = torch.cat([seen, seen.new_ones(shape)], 1)
         place = torch.arange(places, device=self.device)
-
-        def logits_at(canvas: Tensor, wanted: Tensor) -> Tensor:
-            return completion_logits(self.model, torch.cat([prompts, canvas], 1), places, whole)[wanted]
 
         def uniform(purpose: str, step: int) -> Tensor:
             return keyed_uniform(seeds[:, None], (2 * step + PURPOSES[purpose]) * places + place)
 
-        return denoise(logits_at, shape, settings, self.mask_id, uniform, self.device)
+        return denoise_completions(self.model, prompts, seen, places, settings, self.mask_id, uniform)
 
     def _own_generation(
         self, prompts: Tensor, seen: Tensor, seeds: Tensor, settings: DenoisingSettings, places: int
@@ -106,8 +106,7 @@ class DiffusionEngine(ModelEngine):
 
     def _completions(self, answered: FinishedCanvas) -> Iterator[Completion]:
         ends = torch.isin(answered.tokens, self.end_ids)
-        stopped = ends.any(1)
-        lengths = torch.where(stopped, ends.int().argmax(1) + 1, answered.tokens.shape[1])
+        stopped, lengths = ends.any(1), completion_mask(ends).sum(1)
         tokens = answered.tokens.to("cpu", torch.int32).numpy()
         log_probs, entropies = answered.log_probs.cpu().numpy(), answered.entropies.cpu().numpy()
         for row, (length, stop) in enumerate(zip(lengths.tolist(), stopped.tolist(), strict=True)):

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoModel
 
 import ares.models.bidirectional_qwen2  # noqa: F401 - registers `ares_masked_lm` with transformers
-from algorithms.coupled_sampling import MASK_RATIO_RANGE
+from algorithms.coupled_sampling import MASK_RATIO_RANGE, coupled_log_probs, version_masks
 from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
 from algorithms.logprobs import logprobs_and_entropy
@@ -125,8 +125,7 @@ class MaskedLanguageModel:
         ratio, mask = coupled_masks(batch["mask_seeds"], places)
         response = torch.zeros_like(mask)
         response[:, : batch["response_mask"].shape[1]] = batch["response_mask"].bool()
-        versions = torch.stack([torch.ones_like(mask), mask, ~mask])
-        hidden = self._hidden(batch, versions)  # [3, B, K, H]
+        hidden = self._hidden(batch, version_masks(mask))  # [3, B, K, H]
         partner = torch.where(mask[..., None], hidden[1], hidden[2])
         targets = batch["canvas"][response]
         weight = self.head.weight.to(self.compute_dtype)
@@ -134,8 +133,9 @@ class MaskedLanguageModel:
         both = torch.cat([hidden[0][response], partner[response]]).to(self.compute_dtype)
         log_probs, entropies = logprobs_and_entropy(both, weight, targets.repeat(2), bias, temperature)
         full, partial = log_probs.chunk(2)
-        factor = torch.where(mask, 1 / ratio[:, None], 1 / (1 - ratio[:, None])).float()
-        return TokenLogProbs((full + factor[response] * partial) / 2, entropies[: len(full)])
+        of_tokens = ratio[:, None].expand_as(mask)[response]
+        coupled = coupled_log_probs(full, partial, mask[response], 1 / of_tokens, 1 / (1 - of_tokens))
+        return TokenLogProbs(coupled, entropies[: len(full)])
 
     def _hidden(self, batch: Pass, masked: Tensor) -> Tensor:
         """Hidden states that predict the canvas, [V, B, K, H], for V masked versions [V, B, K] of it."""

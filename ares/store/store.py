@@ -1,6 +1,6 @@
 """The run directory: artifacts that are whole or absent, and the chain of commits.
 
-Covered: atomic writes (temporary name, fsync, rename), content hashes, rows as parquet, tensors as safetensors,
+Covered: atomic writes (temporary name, fsync, rename), content hashes, rows as parquet, folders that a caller fills,
 `run.json`, `COMMIT.json`, the lock that keeps a second process out; where the directory is a copy of one at a URL, that
 what is written is there first. Not covered: how it gets there (ares/store/mirror.py), what artifacts mean (tasks/), and
 whether a phase has to run (Prefect's keyed results decide; `kept` tells whether their files can be trusted).
@@ -27,10 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from ares.store.commits import Commit, Fork, Ref, sealed, unsealed
 from ares.store.errors import DamagedArtifact, StoreError
@@ -69,11 +67,6 @@ class RunStore:
         """Write a table as parquet."""
         return self._write(path, lambda target: rows.to_parquet(target, index=False, compression="zstd"))
 
-    def write_tensors(self, path: str, tensors: dict[str, torch.Tensor]) -> Ref:
-        """Write named tensors as safetensors."""
-        whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-        return self._write(path, lambda target: save_file(whole, target))
-
     def write_folder(self, path: str, fill: Callable[[Path], None]) -> Ref:
         """Write a folder: `fill` puts the files into the (temporary) folder it is given."""
 
@@ -90,17 +83,6 @@ class RunStore:
     def read_rows(self, ref: Ref) -> pd.DataFrame:
         """Read a table artifact. Raises DamagedArtifact."""
         return pd.read_parquet(self._checked(ref))
-
-    def read_tensors(self, ref: Ref) -> dict[str, torch.Tensor]:
-        """Read a tensor artifact. Raises DamagedArtifact."""
-        try:
-            return load_file(self._checked(ref))
-        except SafetensorError as error:
-            raise DamagedArtifact(f"{self.directory / ref.path}: {error}") from error
-
-    def read_tensors_of(self, folder: Ref, name: str) -> dict[str, torch.Tensor]:
-        """Read one tensor file of a folder artifact. Raises DamagedArtifact."""
-        return load_file(self._checked(folder) / name)
 
     def folder(self, ref: Ref) -> Path:
         """The path of a folder artifact, its content checked. Raises DamagedArtifact."""

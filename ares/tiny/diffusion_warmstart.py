@@ -21,8 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import Qwen2Tokenizer
 
-from algorithms.coupled_sampling import completion_logits
-from algorithms.denoising import DenoisingSettings, denoise
+from algorithms.denoising import DenoisingSettings, completion_logits, denoise_completions
 from ares.engines import left_padded
 from ares.models import MaskedModel, MaskedModelConfig
 from ares.tiny.model import INITIALIZER_RANGE, Progress
@@ -200,18 +199,12 @@ class Classroom:
     ) -> list[bool]:
         prompts, seen = left_padded([self.prompts[problem] for problem in problems], self.tokenizer.pad_token_id)
         shape = (len(problems), PLACES)
-        whole = torch.cat([seen, torch.ones(shape, dtype=torch.long)], 1)
 
-        def logits_at(canvas: Tensor, wanted: Tensor) -> Tensor:
-            return completion_logits(self.model, torch.cat([prompts, canvas], 1), PLACES, whole)[wanted]
+        def uniform(purpose: str, step: int) -> Tensor:
+            return torch.rand(shape, generator=generator, dtype=torch.float64)
 
-        answered = denoise(
-            logits_at,
-            shape,
-            settings,
-            self.tokenizer.mask_token_id,
-            lambda purpose, step: torch.rand(shape, generator=generator, dtype=torch.float64),
-        )
+        mask_id = self.tokenizer.mask_token_id
+        answered = denoise_completions(self.model, prompts, seen, PLACES, settings, mask_id, uniform)
         texts = [self.tokenizer.decode(row).partition(self.tokenizer.eos_token)[0] for row in answered.tokens]
         return [text == respond(problem.solution) for problem, text in zip(problems, texts, strict=True)]
 

@@ -84,7 +84,7 @@ def test_close_leaves_no_process():
     grading.grade_answers(boxed("\\frac{2}{4}"), ["0.5"])
     pids = worker_ids()
     assert pids
-    grading.close_graders()
+    grading._pool().close()
     assert not any(map(alive, pids))
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from algorithms.coupled_sampling import completion_logits, coupled_versions, selective_log_softmax
+from algorithms.denoising import completion_logits
 from algorithms.protocol import DataProto
+from algorithms.published.coupled_log_probs import coupled_versions, selective_log_softmax
 from ares.config.run import ModelConfig
 from ares.engines.diffusion import DiffusionEngine
 from ares.engines.engine import SamplingSettings

@@ -1,12 +1,14 @@
-"""Coupled-GRPO (DiffuCoder, arXiv 2506.20639): the published trainer's own object, thin over pure functions.
+"""Coupled-GRPO (DiffuCoder, arXiv 2506.20639): the published trainer's own object.
 
 Covered: `DiffuGRPOTrainer` with forward_process, _get_per_token_logps, _generate_and_score_completions and compute_loss
-as its users know them, for one process and a model and tokenizer of transformers. Not covered: optimiser, devices,
-resuming; `ares train` brings the same functions into the common learner (ares/models/masked_diffusion.py).
+as its users know them, for one process and a model and tokenizer of transformers. Thin: masks, log-probs, denoising,
+advantages, loss and KL are the functions that the training loop calls, under the published names. Not covered:
+optimiser, devices, resuming (`ares train diffucoder`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,21 +16,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algorithms.coupled_sampling import (
+from algorithms.advantages import compute_rloo_outcome_advantage
+from algorithms.denoising import (
+    DenoisingSettings,
+    Order,
     completion_logits,
     completion_mask,
-    coupled_grpo_loss,
-    forward_process,
-    leave_one_out_advantages,
-    selective_log_softmax,
-    weighted_rewards,
+    denoise_completions,
 )
-from algorithms.denoising import DenoisingSettings, Order, denoise
+from algorithms.losses import compute_kl_loss
+from algorithms.published.coupled_log_probs import forward_process, selective_log_softmax
+from algorithms.published.losses import compute_policy_loss
 
 __all__ = ["DiffuGRPOConfig", "DiffuGRPOTrainer", "forward_process", "selective_log_softmax"]
 
 FIXED_MASK_SEED = 42
 LARGEST_MASK_SEED = 2**31 - 1
+STD_EPS = 1e-4
 
 RewardFunction = Callable[..., Sequence[float | None]]
 """TRL's signature: f(prompts=…, completions=…, **columns); None where the function does not apply."""
@@ -91,7 +95,7 @@ class DiffuGRPOTrainer:
     def forward_process(
         self, batch: Tensor, prompt_index: Tensor, mask_id: int, seed: int | None = None, accumulate: bool = False
     ) -> tuple[list[Tensor], list[float], Tensor]:
-        """See coupled_sampling.forward_process."""
+        """`forward_process` with the configured gradient_accumulation_steps."""
         return forward_process(
             batch, prompt_index, mask_id, seed, accumulate, self.args.gradient_accumulation_steps if accumulate else 1
         )
@@ -160,7 +164,7 @@ class DiffuGRPOTrainer:
                 )
             ]
         )
-        mask = completion_mask(completions, self.processing_class.eos_token_id)
+        mask = completion_mask(completions == self.processing_class.eos_token_id)
         mask_seeds = self._mask_seeds()
         repeated = torch.cat([prompt_ids, completions], 1).expand(args.num_iterations, -1, -1)
         whole = args.gradient_accumulation_steps > 1 and len(inputs) % args.gradient_accumulation_steps == 0
@@ -245,15 +249,12 @@ class DiffuGRPOTrainer:
             )
             return output.sequences[:, width:]
         shape = (len(prompt_ids), keep)
-        seen = torch.cat([prompt_mask, prompt_mask.new_ones(shape)], 1)
-
-        def logits_at(canvas: Tensor, wanted: Tensor) -> Tensor:
-            return completion_logits(self.model, torch.cat([prompt_ids, canvas], 1), keep, seen)[wanted]
 
         def uniform(purpose: str, step: int) -> Tensor:
             return torch.rand(shape, generator=self.generator, dtype=torch.float64).to(prompt_ids.device)
 
-        return denoise(logits_at, shape, args.denoising(), mask_id, uniform, prompt_ids.device).tokens
+        canvas = denoise_completions(self.model, prompt_ids, prompt_mask, keep, args.denoising(), mask_id, uniform)
+        return canvas.tokens
 
     def _mask_seeds(self) -> list[int]:
         if not self.args.random_masking:
@@ -291,6 +292,55 @@ class DiffuGRPOTrainer:
             for function, values in zip(self.reward_funcs, rewards.T, strict=True)
         }
         return advantages.to(mask.device)
+
+
+def weighted_rewards(rewards_per_function: Tensor, weights: Tensor) -> Tensor:
+    """Weighted sum over reward functions, NaN ("does not apply") counting nothing. [B, F] and [F] → [B]."""
+    return (rewards_per_function * weights.to(rewards_per_function)).nansum(1)
+
+
+def leave_one_out_advantages(rewards: Tensor, num_generations: int, scale: bool = False) -> tuple[Tensor, Tensor]:
+    """Reward less the mean of the group's others, optionally over (std + 1e-4) (RLOO, arXiv 2402.14740, eq. 8).
+
+    rewards: [B], groups contiguous. Returns advantages [B] and each row's group std [B] (unbiased). Raises ValueError
+    when B cannot be cut into groups of at least two.
+    """
+    if num_generations < 2 or len(rewards) % num_generations:
+        raise ValueError(f"{len(rewards)} rewards cannot be cut into groups of {num_generations} (at least 2)")
+    group = [row // num_generations for row in range(len(rewards))]
+    column = rewards[:, None]
+    advantages = compute_rloo_outcome_advantage(column, torch.ones_like(column), group)[0][:, 0]
+    std = rewards.view(-1, num_generations).std(1).repeat_interleave(num_generations).float()
+    return advantages / (std + STD_EPS) if scale else advantages, std
+
+
+def coupled_grpo_loss(
+    log_probs: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    old_log_probs: Tensor | None = None,
+    ref_log_probs: Tensor | None = None,
+    beta: float = 0.0,
+    epsilon: float = 0.5,
+) -> tuple[Tensor, dict[str, float]]:
+    """Σ(−min(ρA, clip(ρ, 1±ε)A) + β·k3)·mask / max(Σmask, 1) (coupled-GRPO, eq. 6): PPO without a dual clip.
+
+    log_probs, old_log_probs, ref_log_probs, mask: [B, K]; advantages: [B]. Without old log-probs ρ is 1 and carries the
+    gradient. Returns the loss and the metrics clip_ratio (share of tokens) and, with a reference, kl (nats a token).
+    """
+    tokens = mask.sum().clamp(min=1)
+    old = log_probs.detach() if old_log_probs is None else old_log_probs
+    advantage = advantages[:, None].expand_as(log_probs)
+    loss, measured = compute_policy_loss(
+        old, log_probs, advantage, mask, epsilon, epsilon, clip_ratio_dual=math.inf, normalizer=tokens
+    )
+    metrics = {"clip_ratio": measured["pg_clipfrac_higher"]}
+    if ref_log_probs is not None:
+        own, ref = (values.masked_fill(mask == 0, 0.0) for values in (log_probs, ref_log_probs))
+        kl, _ = compute_kl_loss(own, ref, mask, normalizer=tokens)
+        metrics["kl"] = float(kl.detach())
+        loss = loss + beta * kl
+    return loss, metrics
 
 
 def _name(function: RewardFunction) -> str:
