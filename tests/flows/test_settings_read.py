@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -13,16 +13,14 @@ import pytest
 from pydantic import BaseModel
 
 import flows.refill
-from ares.config.extensions import ENGINES
 from ares.config.profiles import load
 from ares.config.run import Config
 from ares.config.strict import Strict
-from ares.learner.learner import Learner
-from ares.runs.phase_settings import ALIKE, EARLIER, FIRST_USE, PHASES, UPDATE
+from ares.runs.phase_settings import ALIKE, EARLIER, FIRST_USE, PHASES, UPDATE, WEIGHTS
 from ares.runs.run import Run
-from ares.workers.actors import EngineActor, LearnerActor
 from tasks.phase import Phase
 from tasks.training import choose, shape_batch
+from tests.in_process import InProcessCluster
 
 SMALL = ["rollout.n=4", "rollout.prompts=4", "learner.global_batch_prompts=4", "algorithm.filter.enabled=false"]
 
@@ -59,29 +57,6 @@ class Recorder:
             self.phase.reset(token)
 
 
-class InProcess:
-    """Learner and engine without actors, so that what they read is recorded."""
-
-    def __init__(self, run: Run) -> None:
-        self.learner, self.engine = LearnerActor.__new__(LearnerActor), EngineActor.__new__(EngineActor)
-        self.learner.learner, self.learner.store, self.learner.rank = Learner(run.config), run.store, 0
-        self.engine.engine = ENGINES.made(run.config.rollout, run.config, run.tokenizer)
-        self.engine.tokenizer = run.tokenizer
-        self.engine.engine.load_weights(0, self.learner.learner.weights())
-
-    async def generate(self, version: int, requests: Any, settings: Any, finished: Callable[..., Any]) -> pd.DataFrame:
-        found = list(self.engine.generate(requests, settings))
-        for rows in found:
-            finished(rows)
-        return pd.concat(found).sort_index()
-
-    async def experience(self, version: int, batch: Any, target: str) -> Any:
-        return self.learner.experience(batch, target)
-
-    def shut_down(self) -> None:
-        pass
-
-
 async def first_step(run: Run) -> None:
     step = run.step(1)
     samples, found, state, _ = await flows.refill.training_samples(step)
@@ -92,7 +67,8 @@ def recorded(config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> d
     """Settings that each phase of a step reads."""
     recorder, draws = Recorder(), flows.refill._draws
     run, _ = Run.check(config, "run", folder)
-    run.cluster = InProcess(run)  # type: ignore[assignment]
+    run.cluster = InProcessCluster(run.config, run.store)
+    run.cluster.warm_up()  # making a model reads how it is made: it is the phases' reading that counts
     run.grader.start()
     recorder.watch(run.config)
     anticipate = run.grader.anticipate
@@ -145,7 +121,7 @@ def test_no_phase_reads_a_setting_that_a_fork_sharing_it_may_change(
     assert "algorithm.advantage.estimator" in reads["shape"]
     late = {name: part for part in (*PHASES, UPDATE) for name in FIRST_USE[part]}
     for number, phase in enumerate(PHASES):
-        earlier = {name for part in PHASES[: number + 1] for name in EARLIER.get(part, {})}
+        earlier = {name for part in (WEIGHTS, *PHASES[: number + 1]) for name in EARLIER.get(part, {})}
         later = {name for name in reads[phase] - earlier if late.get(name) in (*PHASES[number + 1 :], UPDATE)}
         assert not later, f"{phase} reads {later}: FIRST_USE has them later"
     assert not set(FIRST_USE[ALIKE]) & set(late)

@@ -1,0 +1,59 @@
+"""A run's learner and engine in the test's own process, without Ray: the real cluster but for its actors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from ares.workers.actors import EngineActor, LearnerActor
+from ares.workers.cluster import Cluster
+
+
+class InProcessLearner:
+    """In place of a LearnerGroup."""
+
+    def __init__(self, actor: LearnerActor) -> None:
+        self.actor = actor
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        return getattr(self.actor, method)(*arguments)
+
+    def weights(self) -> Any:
+        return self.actor.weights()
+
+    def kill(self) -> None:
+        pass
+
+
+class InProcessEngine:
+    """In place of an EngineGroup."""
+
+    def __init__(self, actor: EngineActor) -> None:
+        self.actor = actor
+
+    async def load_weights(self, version: int, weights: Any) -> None:
+        self.actor.load_weights(version, weights)
+
+    async def generate(
+        self, requests: Any, settings: Any, finished: Callable[[pd.DataFrame], None] | None
+    ) -> pd.DataFrame:
+        found = list(self.actor.generate(requests, settings))
+        for rows in found if finished is not None else []:
+            finished(rows)
+        return pd.concat(found).sort_index()
+
+    def kill(self) -> None:
+        pass
+
+
+class InProcessCluster(Cluster):
+    """Learner and engine here; `config` itself is what they are made of, and what they read of it can be watched."""
+
+    def _start(self) -> None:
+        pass
+
+    def _start_learner(self) -> Any:
+        return InProcessLearner(LearnerActor(self.config, str(self.store.directory)))  # type: ignore[arg-type]
+
+    def _start_engine(self) -> Any:
+        return InProcessEngine(EngineActor(self.sampling))  # type: ignore[arg-type]
