@@ -22,11 +22,11 @@ from flows.artifacts import RunArtifacts
 from flows.child_run import conducted
 from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run_title
 from flows.refill import begin_sampling, sample, sample_ahead, training_samples
+from tasks.mismatch import check_draw, check_mismatch
 from tasks.training import (
     Batch,
     EvaluationResult,
     PolicyUpdate,
-    check_mismatch,
     checkpoint,
     evaluate,
     experience,
@@ -156,10 +156,11 @@ async def bootstrap() -> None:
             found.append(await experience(step, [ref], [], f"experience-{shard:04d}", label=str(shard)))
 
     samples = await sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n, beside=beside)
+    compared = await check_draw(step, samples.rollouts, "bootstrap", config.rollout.temperature)
     shaped = await summarise_bootstrap(step, samples, found)
     evaluated = await _evaluation(step)
     state = _with_evaluation(step.run.store.read_json(shaped.state), evaluated)
-    metrics = shaped.metrics | (evaluated.metrics if evaluated else {})
+    metrics = shaped.metrics | compared | (evaluated.metrics if evaluated else {})
     artifacts = {"samples": shaped.samples} | ({"evaluation": evaluated.rows} if evaluated else {})
     step.commit(artifacts, state, metrics)
 
@@ -174,12 +175,12 @@ async def train_step(number: int) -> None:
     shaped = await shape_batch(step, samples, found, state)
     at_once = config.algorithm.policy.old_log_probs == "learner"
     if at_once:
-        check_mismatch(step, samples, shaped.metrics)
+        check_mismatch(step, samples.rollouts, shaped.metrics)
     after_shaping = run.store.read_json(shaped.state)
     run.cluster.announce_update(number, shaped.batch, state["beta"])
     updated = await _update(step, shaped.batch, after_shaping)
     if not at_once:
-        check_mismatch(step, samples, updated.metrics)
+        check_mismatch(step, samples.rollouts, updated.metrics)
 
     due = number % config.validation.every == 0 or number == config.train.steps
     evaluated = await _evaluation(step) if due else None
@@ -219,7 +220,9 @@ async def _evaluation(step: Step) -> EvaluationResult | None:
     settings = step.config.validation
     ids = step.run.validation_set.frame["id"].tolist()
     samples = await sample(step, "validation", ids, step.number, settings.n, temperature=settings.temperature)
-    return await evaluate(step, samples)
+    compared = await check_draw(step, samples.rollouts, "validation", settings.temperature)
+    evaluated = await evaluate(step, samples)
+    return evaluated.model_copy(update={"metrics": evaluated.metrics | compared})
 
 
 def _with_evaluation(state: dict[str, Any], evaluated: EvaluationResult | None) -> dict[str, Any]:

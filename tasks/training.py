@@ -11,7 +11,6 @@ import pandas as pd
 from pydantic import BaseModel
 
 from algorithms.protocol import DataProto
-from ares.errors import UserError
 from ares.runs import Step
 from ares.step import (
     GREEDY,
@@ -163,30 +162,6 @@ def choose(step: Step, samples: Samples, refill: Refill, state: RunState) -> Non
     """Have the refill choose among one rollout's groups, and the state count and learn from all of them."""
     rows = _rewarded(step, samples)
     state.absorb_sampled(rows, refill.take(rows))
-
-
-class EngineMismatch(UserError, RuntimeError):
-    """The engine's log-probs are not the learner's: it sampled from another policy than the one being trained."""
-
-
-def check_mismatch(step: Step, samples: Samples, metrics: dict[str, float]) -> None:
-    """Raise EngineMismatch when the step's own tokens show an engine with other weights than the learner's.
-
-    Every sampled token is compared, so this is the check that the weights' update in place worked. The samples are
-    discarded: a resumed run draws them again, from an engine that was started anew. Stale samples differ by the update
-    in between, and are not checked.
-    """
-    limit, found = step.config.rollout.max_mismatch, metrics.get("mismatch/logprob_diff_mean", 0.0)
-    if limit is None or found <= limit or step.is_stale:
-        return
-    for ref in samples.rollouts:
-        step.run.store.discard(ref)
-    raise EngineMismatch(
-        f"step {step.number}: the log-probs of {step.config.rollout.engine} and learner differ by {found:.4g} nats a "
-        f"token (rollout.max_mismatch={limit}). Start the run again: its samples are drawn anew. If the difference "
-        "stays, the engine computes another model or in another precision: rollout.engine=transformers is the "
-        "reference, and rollout.max_mismatch raises the bound."
-    )
 
 
 def _joined(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:

@@ -1,10 +1,13 @@
 """A run's learner and engine in the test's own process, without Ray: the real cluster but for its actors."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
+import flows.train
 from ares.workers.actors import EngineActor, LearnerActor
 from ares.workers.cluster import Cluster
 
@@ -57,3 +60,21 @@ class InProcessCluster(Cluster):
 
     def _start_engine(self) -> Any:
         return InProcessEngine(EngineActor(self.sampling))  # type: ignore[arg-type]
+
+
+class NoTracking:
+    """In place of MLflow."""
+
+    def catch_up(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+
+def run_in_this_process(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of a test lie in `runs`, and `flows.train` trains them without Ray and without MLflow."""
+    monkeypatch.setenv("ARES_RUNS", str(runs))
+    for module in ("ares.runs.run", "ares.runs.lineage"):
+        monkeypatch.setattr(f"{module}.Cluster", InProcessCluster)
+    monkeypatch.setattr(flows.train, "load_tracker", lambda *_: NoTracking())

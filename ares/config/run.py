@@ -157,8 +157,9 @@ class RolloutConfig(Strict):
     vllm: VllmConfig = VllmConfig()
     diffusion: DiffusionConfig = DiffusionConfig()
     max_mismatch: float | None = Field(0.02, gt=0, json_schema_extra=NO_EFFECT)
-    """Mean |log-prob difference| of engine and learner on a step's tokens (nats) beyond which the run stops: the engine
-    samples from other weights than it should. None: only measured (mismatch/*)."""
+    """Mean |log-prob difference| of engine and learner on a step's tokens, or on 64 responses of the bootstrap or an
+    evaluation (nats), beyond which the run stops: the engine samples from other weights than it should. None: a step's
+    is only measured (mismatch/*), and nothing else is compared."""
     n: int = Field(8, ge=2)
     """Samples per prompt. Group estimators compare within the group, so one is not enough."""
     prompts: int = Field(16, ge=1)

@@ -134,6 +134,19 @@ class Learner:
             self.ranks.sum(fields[name])  # a row is zero on every rank but one
         return fields
 
+    @torch.no_grad()
+    def mismatch(self, batch: DataProto, temperature: float) -> dict[str, float]:
+        """`mismatch/…` of sampled rows, whose engine_log_probs are at a temperature. Not for masked diffusion."""
+        mask = batch.tensor("response_mask")
+        own = torch.zeros(mask.shape)
+        for rows, idle in self._micro_batches(batch):
+            part = self.policy.on_device(batch[rows])
+            found = self.policy.token_log_probs(part, temperature).log_probs
+            if not idle:
+                own[rows] = self._padded(part["response_mask"], found, mask.shape[1])
+        self.ranks.sum(own)
+        return truncated_importance_weights(own, batch.tensor("engine_log_probs"), mask, None)[1]
+
     def _micro_batches(self, batch: DataProto) -> list[tuple[Tensor, bool]]:
         """This rank's rows of a batch, in batches that pass through the model together; and whether they are idle.
 

@@ -53,6 +53,10 @@ class LearnerActor:
         measured = self.learner.experience(rows)
         return None if self.rank else self.store.write_folder(target, rows.union(measured).save)
 
+    def mismatch(self, rows: DataProto, temperature: float) -> dict[str, float]:
+        """How far the policy's log-probs of sampled rows are from the engine's."""
+        return self.learner.mismatch(rows, temperature)
+
     def update(self, batch: Ref, beta: dict[str, Any] | None) -> UpdateResult:
         """One training step."""
         return self.learner.update(DataProto.load(self.store.folder(batch)), beta)

@@ -16,6 +16,7 @@ import pandas as pd
 import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
+from algorithms.protocol import DataProto
 from ares.config import Config
 from ares.engines import Request, SamplingSettings
 from ares.errors import UserError
@@ -132,6 +133,17 @@ class Cluster:
                 learner = await self._learner_at(version)
                 await self._engine_sleeps()
                 return await learner.call("experience", batch, target)
+
+        return await self._persistently("learner", work)
+
+    async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
+        """How far the log-probs of a version's policy are from those that rows were sampled with."""
+
+        async def work() -> dict[str, float]:
+            async with self._learning:
+                learner = await self._learner_at(version)
+                await self._engine_sleeps()
+                return await learner.call("mismatch", rows, temperature)
 
         return await self._persistently("learner", work)
 

@@ -17,12 +17,11 @@ from ares.runs.run import Run
 from ares.step.collate import token_batch
 from ares.step.slots import SECOND_TURN_SLOT
 from ares.step.state import RunState
+from tasks.mismatch import EngineMismatch, check_mismatch
 from tasks.training import (
     Batch,
-    EngineMismatch,
     Samples,
     _rewarded,
-    check_mismatch,
     evaluate,
     shape_batch,
     summarise_bootstrap,
@@ -197,11 +196,11 @@ def test_an_evaluation_in_which_nothing_was_graded_is_an_error_that_says_so(run:
 
 def test_an_engine_that_samples_from_other_weights_stops_the_run_and_its_samples_are_drawn_again(run: Run) -> None:
     samples = written(run, "rollout", [{0: 1.0, 1: 0.0}])
-    check_mismatch(run.step(3), samples, {"mismatch/logprob_diff_mean": 0.019})
+    check_mismatch(run.step(3), samples.rollouts, {"mismatch/logprob_diff_mean": 0.019})
     assert run.store.intact(samples.rollouts)
     with pytest.raises(EngineMismatch, match=r"step 3.*0\.12 nats.*max_mismatch=0\.02"):
-        check_mismatch(run.step(3), samples, {"mismatch/logprob_diff_mean": 0.12})
+        check_mismatch(run.step(3), samples.rollouts, {"mismatch/logprob_diff_mean": 0.12})
     assert not run.store.intact(samples.rollouts)
     measured = run.step(3)
     measured.run.config = config("rollout.max_mismatch=null")
-    check_mismatch(measured, samples, {"mismatch/logprob_diff_mean": 0.12})
+    check_mismatch(measured, samples.rollouts, {"mismatch/logprob_diff_mean": 0.12})

@@ -1,0 +1,79 @@
+"""The alarm on an engine that samples from other weights than it should: its log-probs against the learner's.
+
+Covered: a training step, all of whose tokens are compared in the course of it; the bootstrap and evaluations, some of
+whose responses the learner looks at for this alone. Not covered: the measures themselves (algorithms/losses.py).
+"""
+
+import math
+
+from pydantic import BaseModel
+
+from ares.errors import UserError
+from ares.runs import Step
+from ares.step import GREEDY, sampled_rows, token_batch
+from ares.store import Ref
+from tasks.phase import phase
+
+COMPARED = 64
+"""Responses of a bootstrap or an evaluation that the learner looks at: wrong weights show in every one of them."""
+MEAN = "mismatch/logprob_diff_mean"
+
+
+class EngineMismatch(UserError, RuntimeError):
+    """The engine's log-probs are not the learner's: it sampled from another policy than the one being trained."""
+
+
+class Mismatch(BaseModel):
+    """Mean |log-prob difference| of engine and learner over the responses that were compared (nats a token)."""
+
+    mean: float
+
+
+@phase("compare")
+async def compare(step: Step, rollouts: list[Ref], purpose: str, temperature: float) -> Mismatch:
+    """Have the learner look at responses from all over a draw, so that every engine's are among them.
+
+    The policy is the one after the step: an evaluation's, and the bootstrap's.
+    """
+    sampled = sampled_rows([step.run.store.read_rows(ref) for ref in rollouts], step.run.problems(purpose))
+    rows = sampled[sampled["sample"] != GREEDY]
+    rows = rows.iloc[:: max(math.ceil(len(rows) / COMPARED), 1)].reset_index(drop=True)
+    batch = token_batch(rows, step.run.pad_id)
+    return Mismatch(mean=(await step.run.cluster.mismatch(step.number, batch, temperature))[MEAN])
+
+
+async def check_draw(step: Step, rollouts: list[Ref], purpose: str, temperature: float) -> dict[str, float]:
+    """The mismatch of a bootstrap's or an evaluation's samples, as a metric. Raises EngineMismatch.
+
+    Without a limit nothing is compared: masked-diffusion models cannot be, and nobody asked.
+    """
+    if step.config.rollout.max_mismatch is None:
+        return {}
+    found = (await compare(step, rollouts, purpose, temperature)).mean
+    _check(step, rollouts, found, f"step {step.number}, {purpose}")
+    return {f"mismatch/{purpose}": found}
+
+
+def check_mismatch(step: Step, rollouts: list[Ref], metrics: dict[str, float]) -> None:
+    """Raise EngineMismatch when the step's own tokens show an engine with other weights than the learner's.
+
+    Every sampled token is compared, so this is the check that the weights' update in place worked. Stale samples differ
+    by the update in between, and are not checked.
+    """
+    if not step.is_stale:
+        _check(step, rollouts, metrics.get(MEAN, 0.0), f"step {step.number}")
+
+
+def _check(step: Step, rollouts: list[Ref], found: float, what: str) -> None:
+    """The samples are discarded: a resumed run draws them again, from an engine that was started anew."""
+    limit = step.config.rollout.max_mismatch
+    if limit is None or found <= limit:
+        return
+    for ref in rollouts:
+        step.run.store.discard(ref)
+    raise EngineMismatch(
+        f"{what}: the log-probs of {step.config.rollout.engine} and learner differ by {found:.4g} nats a token "
+        f"(rollout.max_mismatch={limit}). Start the run again: its samples are drawn anew. If the difference stays, "
+        "the engine computes another model or in another precision: rollout.engine=transformers is the reference, and "
+        "rollout.max_mismatch raises the bound."
+    )
