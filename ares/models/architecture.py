@@ -1,8 +1,8 @@
 """What a model's configuration says that decides whether ares computes what the model does.
 
-Covered: caps on logits and rotary embeddings that depend on the longest row of a pass, both refused by name before
-anything is sampled; the sliding window of a layer. Not covered: what can only be tried on numbers, such as logits that
-are scaled after the head (ares/models/causal.py).
+Covered: caps on logits, rotary embeddings that depend on the longest row of a pass, and routers that draw at random,
+all refused by name before anything is sampled; the sliding window of a layer. Not covered:
+what can only be tried on numbers, such as logits that are scaled after the head (ares/models/causal.py).
 """
 
 from collections.abc import Iterator
@@ -18,6 +18,9 @@ SOFTCAPS = ("final_logit_softcapping", "attn_logit_softcapping")
 BY_LENGTH = ("longrope", "dynamic")
 """Kinds of rope that turn every position of a pass otherwise once its longest row exceeds the original window."""
 
+RANDOM_ROUTERS = ("phimoe",)
+"""Model types whose router draws its experts at random in training mode, whatever their settings say."""
+
 
 class ModelError(UserError, ValueError):
     """A model directory cannot be used; the message says what is wrong with it."""
@@ -27,6 +30,7 @@ def check_architecture(config: Config) -> None:
     """Raise ModelError when the model cannot be trained rightly at the lengths of a configuration."""
     settings = read_settings(config.model)
     refuse_softcaps(settings, config.model.path)
+    _refuse_random_routers(settings.get_text_config(), config.model)
     for kind, window in _windows_of_ropes(settings.get_text_config()):
         if config.longest_sequence > window:
             raise ModelError(
@@ -57,6 +61,22 @@ def refuse_softcaps(settings: PretrainedConfig, path: str) -> None:
                     f"{path}: {settings.model_type} caps its logits ({name}={getattr(part, name)}), "
                     "which ares does not reproduce"
                 )
+
+
+def _refuse_random_routers(settings: PretrainedConfig, model: ModelConfig) -> None:
+    """Raise ModelError where a pass of the update would choose other experts than the one it is compared with."""
+    if settings.model_type in RANDOM_ROUTERS:
+        raise ModelError(
+            f"{model.path}: {settings.model_type} trains with a router that draws its experts at random, so one "
+            "response has other log-probs in every pass; ares does not train it"
+        )
+    noise = {name: value for name, value in settings.to_dict().items() if name.endswith("jitter_noise") and value}
+    if noise and model.gradient_checkpointing:
+        told = ", ".join(f"{name}={value}" for name, value in noise.items())
+        raise ModelError(
+            f"{model.path}: with model.gradient_checkpointing its layers work as in training, where the router adds "
+            f"noise ({told}): set it to 0 in config.json, or model.gradient_checkpointing=false"
+        )
 
 
 def window_of(module: Any) -> int | None:

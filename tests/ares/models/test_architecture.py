@@ -80,6 +80,26 @@ def test_a_rope_that_depends_on_the_longest_row_is_refused_beyond_its_window(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_router_that_draws_at_random_is_refused_before_anything_is_sampled(tmp_path: Path) -> None:
+    model = f"model.path={build(CAUSAL['Phi-MoE with a window'], tmp_path / 'model')}"
+    with pytest.raises(ModelError, match="phimoe trains with a router that draws its experts at random"):
+        Run.check(config(model), "run", tmp_path)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_router_with_noise_is_refused_where_layers_work_as_in_training(noise: float, tmp_path: Path) -> None:
+    mixtral = Family("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "router_jitter_noise": noise})
+    model = f"model.path={build(mixtral, tmp_path)}"
+    check_architecture(config(model))
+    checkpointed = config(model, "model.gradient_checkpointing=true")
+    if noise:
+        with pytest.raises(ModelError, match=r"router adds noise \(router_jitter_noise=0.01\)"):
+            check_architecture(checkpointed)
+    else:
+        check_architecture(checkpointed)
+
+
 def test_an_ordinary_rope_has_no_such_bound() -> None:
     check_architecture(config(f"model.path={MODEL}", "rollout.max_response_length=100000"))
 

@@ -24,11 +24,10 @@ from tests.ares.models.families import CAUSAL, CPU, build, naive, random_rows, s
 
 ROWS: dict[str, Any] = {"prompts": [40, 500], "responses": [[100, 30], [300, 1548]]}
 FAST = ("Llama", "Mistral", "GLM-4-MoE")
-# Phi-MoE draws its experts at random in training mode, which gradient checkpointing needs: not supported.
 EVERY = [
     pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
     for name in CAUSAL
-    if not name.startswith("Phi-MoE")
+    if not name.startswith("Phi-MoE")  # refused
 ]
 LORA = LoraConfig(rank=4, targets=("q_proj", "v_proj", "o_proj", "down_proj", "qkv_proj", "query_key_value", "dense"))
 ROUNDING = 0.1
