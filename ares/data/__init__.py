@@ -8,7 +8,7 @@ from ares.data.check import CheckReport, check_rows, check_solutions, compare_wi
 from ares.data.code import program
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
-from ares.data.problems import MESSAGES, Cursor, Problems, load_problems, load_tokenizer
+from ares.data.problems import MESSAGES, Cursor, Problems, is_one_answer, load_problems, load_tokenizer
 from ares.data.shared import SharedPrompts, shared_prompts
 from ares.data.tables import DataError
 from ares.data.vision import Vision, check_media, in_parts
@@ -35,6 +35,7 @@ __all__ = [
     "content_hash",
     "draw",
     "in_parts",
+    "is_one_answer",
     "is_video",
     "load_problems",
     "load_tokenizer",

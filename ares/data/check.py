@@ -14,13 +14,18 @@ from transformers import PreTrainedTokenizerBase
 
 from ares.config import CodeConfig, DataConfig
 from ares.data.code import CodeProblem, RowError, program, read_problem
-from ares.data.problems import conversation, ground_truth, id_column, is_empty
+from ares.data.problems import conversation, ground_truth, id_column, is_empty, is_one_answer
 from ares.data.shared import shared_prompts
 from ares.data.tables import DataError, is_missing, read_rows
 from sandbox import SandboxPool, Verdict, parse
 
 PATIENCE_SECONDS = 10.0
 """CPU seconds that each test of a reference solution has: enough to tell a slow solution from a wrong one."""
+
+SEVERAL_ANSWERS = (
+    "the answer is a list or an object, and reward.kind=math compares with one: name another column with "
+    "data.answer_key=…, or a function of your own with reward.kind=path.py:function"
+)
 
 
 @dataclass(frozen=True)
@@ -98,9 +103,13 @@ class CheckReport:
 
 
 def check_rows(
-    source: str, split: str, config: DataConfig, code: bool, tokenizer: PreTrainedTokenizerBase | None = None
-) -> CheckReport:
-    """Look at every row. Raises DataError only when the source cannot be read at all."""
+    source: str, split: str, config: DataConfig, code: bool, tokenizer: PreTrainedTokenizerBase | None = None,
+    math: bool = False,
+) -> CheckReport:  # fmt: skip
+    """Look at every row. Raises DataError only when the source cannot be read at all.
+
+    code: rows have unit tests (reward.kind=code). math: their answers are compared by our grader (reward.kind=math).
+    """
     unreadable: dict[int, str] = {}
     raw = read_rows(source, split, unreadable)
     report = CheckReport(source, rows=len(raw) + len(unreadable))
@@ -113,7 +122,9 @@ def check_rows(
     for place, (row, values) in enumerate(zip(raw.index, records, strict=True)):
         name = str(values[id_key] if id_key is not None else place)
         wrong = list(_id_errors(values, id_key, name, ids, row))
-        prompt, others = _code_errors(values, config, report.problems, row, name) if code else _errors(values, config)
+        prompt, others = (
+            _code_errors(values, config, report.problems, row, name) if code else _errors(values, config, math)
+        )
         wrong += others
         if prompt is not None:
             try:
@@ -195,7 +206,7 @@ def _syntax_error(where: str, text: str) -> str | None:
     return None if tree.body or where == "setup" else f"{where} has no statement"
 
 
-def _errors(values: dict[str, Any], config: DataConfig) -> tuple[Any, list[str]]:
+def _errors(values: dict[str, Any], config: DataConfig, math: bool) -> tuple[Any, list[str]]:
     """(prompt, what is wrong) of a row that has an answer."""
     wrong = []
     prompt = values.get(config.prompt_key)
@@ -210,6 +221,8 @@ def _errors(values: dict[str, Any], config: DataConfig) -> tuple[Any, list[str]]
             wrong.append(f"column {config.answer_key!r} is missing or null. Name it with data.answer_key=…")
         elif is_empty(answer):
             wrong.append("the answer is empty")
+        elif math and not is_one_answer(answer):
+            wrong.append(SEVERAL_ANSWERS)
     except RowError as error:
         wrong.append(str(error))
     return prompt, wrong

@@ -292,6 +292,11 @@ def is_empty(answer: Any) -> bool:
     return not answer.strip() if isinstance(answer, str) else isinstance(answer, list | dict) and not answer
 
 
+def is_one_answer(answer: Any) -> bool:
+    """What the math grader can compare with: no object, and no list but one of a single answer."""
+    return not isinstance(answer, dict) and not (isinstance(answer, list) and len(answer) != 1)
+
+
 def ground_truth(reward_model: Any) -> Any:
     """The answer of a verl row. Raises RowError when there is none."""
     if not isinstance(reward_model, dict) or reward_model.get("ground_truth") is None:  # parquet fills keys with null

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ares.config import GRADERS, RewardConfig
-from ares.data import DataError, Problems
+from ares.data import DataError, Problems, is_one_answer
 from ares.grading.code import CodeGrader
 from ares.grading.functions import UserFunction
 from ares.grading.grader import FunctionGrader, Grader
@@ -37,7 +37,7 @@ def check_answers(config: RewardConfig, problems: Problems) -> None:
     if config.kind != "math":
         return
     for name, answer in zip(problems.frame["id"], problems.frame["answer"], strict=True):
-        if isinstance(answer, dict) or (isinstance(answer, list) and len(answer) != 1):
+        if not is_one_answer(answer):
             raise DataError(
                 f"{problems.source}: problem {name!r}: reward.kind=math compares with one answer, this is "
                 f"{answer!r:.80}. Name another column with data.answer_key=…, or a function of your own with "

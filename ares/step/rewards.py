@@ -85,7 +85,9 @@ def _outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates |
     parts = _designed(rows, outcomes, config, rates)
     parts["code"] = code.weight * parts["code"]
     if code.format_weight:
-        parts["format"] = np.where(outcomes.scored, code.format_weight * rows["format"].to_numpy(dtype=float), np.nan)
+        parts["format_score"] = np.where(
+            outcomes.scored, code.format_weight * rows["format"].to_numpy(dtype=float), np.nan
+        )
     return parts
 
 

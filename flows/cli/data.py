@@ -47,10 +47,9 @@ def check(
 
     from ares.data import check_rows, check_solutions, compare_with_held_out, load_tokenizer
 
-    code = config.reward.judges_programs
-    report = check_rows(
-        file, split, config.data, code, load_tokenizer(model, config.model.trust_remote_code) if model else None
-    )
+    code, math = config.reward.judges_programs, config.reward.kind == "math"
+    tokenizer = load_tokenizer(model, config.model.trust_remote_code) if model else None
+    report = check_rows(file, split, config.data, code, tokenizer, math)
     held_out, its_split = config.data.validation, config.data.validation_split
     if held_out is not None and (held_out, its_split) != (file, split):
         compare_with_held_out(report, check_rows(held_out, its_split, config.data, code))

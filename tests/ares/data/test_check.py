@@ -9,7 +9,7 @@ import pytest
 
 from ares.config.reward import CodeConfig
 from ares.config.run import DataConfig
-from ares.data.check import CheckReport, check_rows, check_solutions
+from ares.data.check import SEVERAL_ANSWERS, CheckReport, check_rows, check_solutions
 from ares.data.problems import DataError, load_problems
 from sandbox import SandboxPool
 from tests.ares.builders import tokenizer
@@ -35,6 +35,17 @@ def checked(source: str, code: bool, solutions: bool = False, **settings: Any) -
         with SandboxPool() as pool:
             check_solutions(found, CodeConfig(), pool, lambda done, total: None)
     return found
+
+
+def test_answers_that_the_math_grader_cannot_compare_with_are_one_line(tmp_path: Path) -> None:
+    rows = [
+        MATH | {"id": str(place), "answer": answer} for place, answer in enumerate(["2", ["2", "3"], ["2"], {"a": 1}])
+    ]
+    source = written(tmp_path / "rows.jsonl", rows)
+    found = check_rows(source, "train", DataConfig(train=source), code=False, math=True)
+    assert {finding.what for finding in found.findings} == {SEVERAL_ANSWERS}
+    assert [finding.row for finding in found.findings] == [2, 4]
+    assert checked(source, code=False).good  # a function of the user's is handed anything
 
 
 def findings(found: CheckReport) -> list[tuple[int, str]]:

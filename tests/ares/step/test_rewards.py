@@ -9,8 +9,10 @@ import pytest
 from ares.config import Config, ConfigError
 from ares.step.code_metrics import code_metrics, ending_shares, seconds_per_solved
 from ares.step.rewards import observe_tests, reward_parts, rewarded, running_pass_rates, total_reward
+from ares.step.shape import shape
+from ares.step.state import RunState
 from rewards.pass_rates import RunningPassRates
-from tests.ares.builders import config
+from tests.ares.builders import config, handmade
 
 ENDINGS = {
     "accepted": ["accepted"] * 5,
@@ -80,9 +82,20 @@ def test_truncated_and_unscored_programs_have_no_reward_unless_the_profile_lets_
 def test_format_weight_and_efficiency_are_parts_of_their_own() -> None:
     rows = judged("accepted", "syntax_error")
     parts = parts_of(rows, code("reward.code.weight=2", "reward.code.format_weight=0.5"))
-    assert {name: values.tolist() for name, values in parts.items()} == {"code": [2.0, -2.0], "format": [0.5, 0.25]}
+    assert {name: values.tolist() for name, values in parts.items()} == {
+        "code": [2.0, -2.0],
+        "format_score": [0.5, 0.25],
+    }
     late = code("reward.code.efficiency=0.2", "rollout.max_response_length=20")
     assert parts_of(rows, late)["efficiency"].round(6).tolist() == [-0.1, 0.0]  # 10 of 20 tokens
+
+
+def test_no_part_of_a_reward_has_the_name_of_another_metric() -> None:
+    settings = config("algorithm.aepo.enabled=false")
+    metrics = shape(handmade([[1.0]] * 2, [[1.0, 0.0]]), RunState.initial(settings, 10), settings)
+    parts = parts_of(judged("accepted"), code("reward.code.format_weight=0.5", "reward.code.efficiency=0.2"))
+    assert len(parts) == 3
+    assert not {f"reward/{name}" for name in parts} & metrics.keys()
 
 
 def test_a_test_that_rarely_passes_weighs_more_once_it_was_seen_to() -> None:
