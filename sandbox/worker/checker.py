@@ -9,6 +9,7 @@ then sends the rest of the tests to a new checker.
 What runs here leaves no trace, so a checker goes on to the next program. Nothing is ever forked from a checker.
 """
 
+import gc
 import importlib
 import mmap
 import os
@@ -185,6 +186,8 @@ class Checker:
         used = session.used()
         if outcome == "memory" or not plan["apart"]:
             self._end_session()  # the next test shall find neither a full memory nor this test
+        if outcome == "memory":
+            gc.collect()  # what answers left here in cycles
         return outcome, used, detail
 
     def _run_apart(self, plan: dict[str, Any], session: Session) -> tuple[str, str]:

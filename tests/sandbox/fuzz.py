@@ -13,6 +13,7 @@ TESTS = (
     ["assert f(1) == 'quite unlikely'", "assert f(2) == ['no', {'such': 'thing'}]", "assert sum(f(3)) == 0.123456789"],
     ["v = [3]\nf(v)\nassert v == ['unlikely']", "for a, b in zip(map(f, [1, 2]), ['x y', 'z']): assert a == b"],
     ["try:\n    f(1)\nexcept KeyError as e:\n    assert e.args == ('unlikely',)\nelse:\n    assert f(2) == 'unlikely'"],
+    ["assert f([0] * 300_000) == 'unlikely'", "assert f(1) == 'unlikely'"],
     ["assert f(1)(2) == 'unlikely'", "g = f(1)\nassert next(g) == 'unlikely'", "assert LIMIT == 'unlikely'"],
 )
 _TAGS = (
@@ -59,7 +60,7 @@ _FIELDS = ("id", "value", "error", "text", "args", "changed", "end", "loaded", "
 _ENDS = (
     "os._exit(0)", "os._exit(97)", "os.abort()", "sys.exit(0)", "raise KeyboardInterrupt", "raise GeneratorExit", "raise MemoryError",
     "os.closerange(0, 99)", "os.close(3)", "raise StopIteration", "time.sleep(9)", "os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)",
-    "sys.setrecursionlimit(5)", "threading.Thread(target=lambda: os._exit(0)).start()", "sys.stdout.close()", "sys.modules.clear()",
+    "sys.setrecursionlimit(5)", "os.write(3, bytes([15, 0, 0, 0]) + b'{\"loaded\":true}'); time.sleep(9)", "threading.Thread(target=lambda: os._exit(0)).start()", "sys.stdout.close()", "sys.modules.clear()",
     "sys.settrace(lambda *a: 1 / 0)", "gc.disable(); gc.freeze()", "builtins.__dict__.clear()", "resource.setrlimit(resource.RLIMIT_CPU, (1, 1))",
 )  # fmt: skip
 
@@ -68,7 +69,7 @@ def data(rng: random.Random, depth: int = 0) -> Any:
     """Something that is nearly a value of the wire."""
     kind = rng.randrange(12)
     if depth > 4 or kind < 4:
-        return rng.choice([None, True, 0, -1, 1 << 70, 1.5, float("nan"), *_WORDS])
+        return rng.choice([None, True, 0, -1, 1 << 70, 1.5, float("nan"), ["i", "0x" + "f" * 5000], *_WORDS])
     if kind < 9:
         return [rng.choice(_TAGS), *(data(rng, depth + 1) for _ in range(rng.randrange(4)))]
     if kind < 11:

@@ -153,7 +153,7 @@ def judge_all(configuration: Configuration, folder: Path, bait: Bait) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "count"), [(BASIC, 47), (OWN, 88), (REDTEAM, 111)], ids=lambda value: getattr(value, "name", None)
+    ("folder", "count"), [(BASIC, 47), (OWN, 88), (REDTEAM, 112)], ids=lambda value: getattr(value, "name", None)
 )
 @pytest.mark.parametrize(
     "configuration",
