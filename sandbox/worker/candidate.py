@@ -128,6 +128,7 @@ def _run_script(connection: socket.socket, source: str) -> int:
     """Run the source as a script: to its end, its threads' end and its exit handlers. Its exit status."""
     streams = [sys.stdout, sys.stderr]
     module = types.ModuleType("__main__")
+    module.__file__ = sys.argv[0]
     failure = _load(source, module)
     if failure is not None and isinstance(failure[1], SystemExit) and not failure[1].code:
         failure = None
@@ -138,7 +139,7 @@ def _run_script(connection: socket.socket, source: str) -> int:
             streams[1].write(f"{type(failure[1]).__name__}: {server.describe(failure[1])['text']}\n")
     for _ in range(2):  # what it opened anew flushes when it is let go
         for stream in (*streams, sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):
+            with contextlib.suppress(Exception):  # a stream of the program's own may miss its globals by then
                 stream.flush()
         module.__dict__.clear()
         gc.collect()

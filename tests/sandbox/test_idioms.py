@@ -12,6 +12,7 @@ from sandbox import Program, SandboxPool
 from sandbox.lanes import plans
 from tests.sandbox.idioms import CALLS, OBJECTS, SCRIPTS, SETUPS
 from tests.sandbox.library_idioms import LIBRARY
+from tests.sandbox.library_idioms import SCRIPTS as MORE_SCRIPTS
 
 CASES = [(source, test) for source, tests in (*CALLS, *OBJECTS, *LIBRARY) for test in tests]
 
@@ -47,7 +48,7 @@ def test_the_setup_of_an_honest_problem(pool: SandboxPool) -> None:
     assert found == [(setup, accepted) for _, setup, _, accepted in SETUPS]
 
 
-@pytest.mark.parametrize(("source", "stdin", "stdout"), SCRIPTS)
+@pytest.mark.parametrize(("source", "stdin", "stdout"), [*SCRIPTS, *MORE_SCRIPTS])
 def test_a_script(pool: SandboxPool, source: str, stdin: str, stdout: str) -> None:
     (verdict,) = pool.run([Program(source=source, stdin_tests=[(stdin, stdout)], cpu_seconds=10)])
     assert verdict.error_type == "accepted", (verdict.tests, verdict.stdout, verdict.stderr)
