@@ -227,7 +227,7 @@ def _continue_as_first_process() -> None:
 def _limit_resources(memory_bytes: int, cpu_seconds: int, threads_are_countable: bool) -> None:
     limits = {
         # Address space, not RLIMIT_DATA, which misses shared mappings. On top of what the zygote already has mapped.
-        resource.RLIMIT_AS: _mapped_bytes() + memory_bytes,
+        resource.RLIMIT_AS: _mapped_at_start + memory_bytes,
         # The first process of a PID namespace ignores SIGXCPU, so soft = hard: the kernel sends SIGKILL.
         resource.RLIMIT_CPU: cpu_seconds,
     }
@@ -251,7 +251,3 @@ def note_mapped_memory() -> None:
     global _mapped_at_start
     with open("/proc/self/statm") as file:
         _mapped_at_start = int(file.read().split()[0]) * resource.getpagesize()
-
-
-def _mapped_bytes() -> int:
-    return _mapped_at_start

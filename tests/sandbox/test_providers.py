@@ -59,6 +59,21 @@ def rent(provider: Provider) -> RemotePool:
     return RemotePool("shell", lambda: ShellMachine(provider))
 
 
+def test_no_program_can_take_so_long_that_it_looks_like_an_outage(provider: Provider) -> None:
+    allowed: list[float] = []
+
+    class Watched(ShellMachine):
+        def execute(self, command: str, seconds: float) -> str:
+            if ".json" in command and "remote_job" in command:
+                allowed.append(seconds)
+            return super().execute(command, seconds)
+
+    naps = Program(source="def f(x): return x", tests=["assert f(1) == 1"] * 40, wall_seconds=7.0)
+    with RemotePool("shell", lambda: Watched(provider)) as pool:
+        assert pool.run([naps])[0].error_type == "accepted"
+    assert allowed[0] >= 40 * (7.0 + 7.0)  # for loading anew and for the test
+
+
 def judged(pool: SandboxPool) -> list[tuple[str, float | None]]:
     return [(verdict.error_type, verdict.pass_ratio) for verdict in pool.run(PROGRAMS)]
 
