@@ -61,7 +61,7 @@ def footprint() -> dict[str, int]:
         count["processes"] += 1
         count["mounts"] = max(count["mounts"], mounts)
     count["MiB"] = pages * os.sysconf("SC_PAGESIZE") >> 20
-    count["cgroups"] = sum(1 for _ in Path("/sys/fs/cgroup").rglob("ares-sandbox-*"))
+    count["cgroups"] = sum(1 for _ in Path("/sys/fs/cgroup").rglob(f"ares-sandbox-{os.getpid()}-*"))
     return count
 
 
