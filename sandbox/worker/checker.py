@@ -151,6 +151,7 @@ class Checker:
         except (_Spent, OSError, wire.Disconnected):  # the last two are the machine's
             raise
         except Exception as error:  # noqa: BLE001 - what one program alone brings about is that program's failure
+            self._end_session()
             return "runtime_error", 0.0, f"it cannot be judged: {_shown(error)} at {_place(error)}"
 
     def _judged(self, index: int) -> tuple[str, float, str]:

@@ -225,7 +225,7 @@ class Session:
                 frame = frame[self._connection.send(frame, socket.MSG_DONTWAIT) :]
             except BlockingIOError:
                 self._wait(select.POLLOUT)
-            except (BrokenPipeError, ConnectionResetError):
+            except OSError:
                 raise self._died() from None
 
     def receive(self) -> dict[str, Any]:
@@ -251,7 +251,7 @@ class Session:
         self._wait()
         try:
             piece = self._connection.recv(most)
-        except ConnectionResetError:
+        except OSError:
             piece = b""
         if not piece:
             raise self._died()

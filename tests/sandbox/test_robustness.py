@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from sandbox import PoolClosed, Program, SandboxPool, Verdict
+from sandbox.worker.checker import Checker
 from sandbox.worker_process import WorkerLost, WorkerProcess, _post_mortem
 from tests.sandbox.sandbox_configurations import REFUSED, REPOSITORY, ROOT, USERNS, Configuration, judge, require
 
@@ -112,6 +113,29 @@ def test_a_checker_killed_from_outside_is_our_failure_and_out_of_memory_is_the_t
         return _post_mortem(died, 512 << 20)[1].verdict
 
     assert [outcome(20 << 20), outcome(400 << 20)] == ["internal_error", "memory"]
+
+
+@pytest.mark.parametrize("error", [ValueError(10**5000), RecursionError(), TypeError("x")])
+def test_whatever_goes_wrong_in_judging_a_test_is_its_programs_failure(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Checker, index: int) -> tuple[str, float, str]:
+        raise error
+
+    monkeypatch.setattr(Checker, "_judged", fail)
+    job = {"plans": [], "timeouts": 0}
+    outcome, _, detail = Checker(job, None, None, None)._judge(0)  # type: ignore[arg-type]
+    assert outcome == "runtime_error"
+    assert detail.startswith(f"it cannot be judged: {type(error).__name__}")
+
+
+def test_what_fails_on_the_machine_is_no_programs_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Checker, index: int) -> tuple[str, float, str]:
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(Checker, "_judged", fail)
+    with pytest.raises(OSError, match="no space"):
+        Checker({"plans": [], "timeouts": 0}, None, None, None)._judge(0)  # type: ignore[arg-type]
 
 
 SPAWN = """
