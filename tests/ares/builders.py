@@ -98,7 +98,13 @@ def rows(
 
 def to_batch(sampled: pd.DataFrame, pad_id: int) -> DataProto:
     """Graded rows (prompt_token_ids, token_ids, log_probs, accuracy, …) as a batch; a reward is the accuracy."""
-    return graded(token_batch(sampled, pad_id), rewarded(sampled, config(), None))
+    return graded(token_batch(sampled, pad_id), rewarded(sampled, unchanged(), None))
+
+
+@functools.cache
+def unchanged() -> Config:
+    """The configuration without overrides; not to be changed."""
+    return config()
 
 
 def experienced(learner: Learner, sampled: pd.DataFrame) -> DataProto:

@@ -1,0 +1,93 @@
+"""Absent scores in any pattern and groups of any size: advantages stay finite, and absent is not zero."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ares.config import ESTIMATORS, Config
+from ares.grading.grader import RewardError, score_rows
+from ares.step.refill import Refill
+from ares.step.rewards import rewarded
+from ares.step.shape import shape
+from ares.step.state import RunState
+from tests.ares.builders import config, handmade, rows
+
+scores = st.one_of(st.none(), st.sampled_from([0.0, 1.0]), st.floats(0, 1))
+groups = st.lists(st.lists(scores, min_size=1, max_size=6), min_size=1, max_size=4)
+trained = st.lists(
+    st.tuples(st.lists(scores, max_size=4), st.floats(0, 1), st.floats(0, 1)).map(
+        lambda drawn: [*drawn[0], *drawn[1:]]
+    ),
+    min_size=1,
+    max_size=4,
+)
+"""As the refill leaves them: at least two scores a group."""
+
+
+@functools.cache
+def settings_of(*overrides: str) -> Config:
+    return config(*overrides)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    estimator=st.sampled_from(list(ESTIMATORS.builtin)),
+    aepo=st.sampled_from(["true", "false"]),
+    drawn=trained,
+    noise=st.integers(0, 2**31),
+)
+def test_advantages_are_finite_and_absent_scores_teach_nothing(
+    estimator: str, aepo: str, drawn: list[list[float | None]], noise: int
+) -> None:
+    of_run = settings_of(f"algorithm.advantage.estimator={estimator}", f"algorithm.aepo.enabled={aepo}")
+    size = sum(map(len, drawn))
+    rng = np.random.default_rng(noise)
+    batch = handmade([rng.uniform(0, 3, rng.integers(1, 8)).tolist() for _ in range(size)], drawn)
+    batch.batch["values"] = torch.zeros_like(batch.tensor("entropies"))
+    batch.non_tensor_batch["baseline"] = np.full(size, 0.5, dtype=object)
+    metrics = shape(batch, RunState.initial(of_run, 10), of_run)
+
+    absent = torch.tensor([score is None for group in drawn for score in group])
+    for name in ("advantages", "returns", "token_level_scores"):
+        assert batch.tensor(name).isfinite().all()
+        assert (batch.tensor(name)[absent] == 0).all()
+    assert not batch.tensor("response_mask")[absent].any()
+    assert [value is None for value in batch.non_tensor_batch["reward"]] == absent.tolist()
+    assert metrics["reward/unscored"] == absent.sum()
+    assert not any(map(math.isinf, metrics.values()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(drawn=groups)
+def test_no_pattern_of_absent_scores_blocks_the_refill(drawn: list[list[float | None]]) -> None:
+    wanted = len(drawn)
+    sizes = (f"rollout.prompts={wanted}", f"learner.global_batch_prompts={wanted}", "algorithm.filter.enabled=false")
+    of = Refill(1, settings_of(*sizes))
+    of.ask()
+    sampled = rows(drawn).astype({"accuracy": "Float64"}).assign(tokens=3, truncated=False)
+    present = [sum(score is not None for score in group) for group in drawn]
+    assert of.take(rewarded(sampled, of.config, None)) == [slot for slot, left in enumerate(present) if left >= 2]
+    metrics = of.metrics()
+    assert metrics["reward/unscored_groups"] == sum(left < 2 for left in present)
+    found = [score for group in drawn for score in group if score is not None]
+    assert metrics["reward/sampled_accuracy"] == pytest.approx(sum(found) / max(len(found), 1))
+    assert of.is_full or of.ask() >= 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(given_scores=st.lists(st.one_of(st.none(), st.floats()), min_size=1, max_size=6))
+def test_a_grader_gives_numbers_between_0_and_1_or_none_and_anything_else_is_named(
+    given_scores: list[float | None],
+) -> None:
+    sampled = rows([[None] * len(given_scores)]).assign(response="")
+    if all(score is None or 0 <= score <= 1 for score in given_scores):
+        table = score_rows(lambda _: given_scores, sampled)
+        assert table["accuracy"].isna().tolist() == [score is None for score in given_scores]
+    else:
+        with pytest.raises(RewardError, match=r"to problem 'p0', sample \d; accuracy is a number in \[0, 1\]"):
+            score_rows(lambda _: given_scores, sampled)
