@@ -17,6 +17,7 @@ from ares.models.causal import ModelError
 from ares.models.masked_diffusion import MaskedLanguageModel, coupled_masks, mask_seeds
 from tests.ares.builders import rows, to_batch
 from tests.ares.masked_builders import model_directory, remote_directory, tokenizer
+from tests.ares.models.families import random_rows, widen
 
 CPU = torch.device("cpu")
 PLACES = 9
@@ -44,7 +45,8 @@ def batch(groups: int = 2, samples: int = 3, seeds: torch.Tensor | None = None) 
 def plain(policy: MaskedLanguageModel, found: DataProto, temperature: float = 1.0) -> torch.Tensor:
     """Row by row, without padding or company, through logits and selective_log_softmax: [N]."""
     parts = []
-    ratios, masks = coupled_masks(found.tensor("mask_seeds"), PLACES)
+    places = found.tensor("canvas").shape[1]
+    ratios, masks = coupled_masks(found.tensor("mask_seeds"), places)
     for row in range(len(found)):
         width = found.tensor("prompts").shape[1]
         prompt = found.tensor("prompts")[row][found.tensor("attention_mask")[row, :width].bool()]
@@ -52,10 +54,10 @@ def plain(policy: MaskedLanguageModel, found: DataProto, temperature: float = 1.
         prompt_index = torch.arange(ids.shape[1]) < len(prompt)
         mask = torch.nn.functional.pad(masks[row : row + 1], (len(prompt), 0))
         versions = torch.cat(coupled_versions(ids, prompt_index, policy.mask_id, mask))
-        logits = completion_logits(policy.model, versions, PLACES) / temperature
+        logits = completion_logits(policy.model, versions, places) / temperature
         ratio = float(ratios[row])
         weights = torch.tensor([1.0, 1 / ratio, 1 / (1 - ratio)])
-        known = selective_log_softmax(logits, ids[:, -PLACES:], weights, mask[:, -PLACES:])[0]
+        known = selective_log_softmax(logits, ids[:, -places:], weights, mask[:, -places:])[0]
         parts.append(known[: int(found.tensor("response_mask")[row].sum())])
     return torch.cat(parts)
 
@@ -75,6 +77,46 @@ def test_gradients_are_those_of_the_published_form() -> None:
         grads.append(torch.autograd.grad(loss, list(policy.model.parameters())))
     for one, other in zip(*grads, strict=True):
         torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-3)
+
+
+def long_rows() -> DataProto:
+    """Canvases of 1,500 places; the answers in them and their prompts differ in length."""
+    tensors: dict[str, torch.Tensor] = dict(random_rows([20, 300], [[900, 200], [1500]]).items())
+    generator = torch.Generator().manual_seed(1)
+    for name in ("prompts", "responses"):
+        tensors[name] = tensors[name] % 60 + 3
+    canvas = torch.randint(3, 60, tensors["responses"].shape, generator=generator)
+    tensors["canvas"] = torch.where(tensors["response_mask"].bool(), tensors["responses"], canvas)
+    return DataProto.from_dict(tensors | {"mask_seeds": torch.tensor([7, 8, 9])})
+
+
+def widened(**settings: object) -> MaskedLanguageModel:
+    policy = load(**settings)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        widen(policy.model)
+    return policy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_long_rows_have_the_log_probs_and_gradients_of_the_published_form(checkpointing: bool) -> None:
+    policy, found = widened(gradient_checkpointing=checkpointing), long_rows()
+    log_probs, expected = policy.token_log_probs(found.batch, 1.0).log_probs, plain(policy, found)
+    torch.testing.assert_close(log_probs, expected, atol=1e-3, rtol=1e-3)
+    grads = [torch.autograd.grad(values.mean(), list(policy.model.parameters())) for values in (log_probs, expected)]
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-3 * float(other.abs().max()) + 1e-8, rtol=1e-2)
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_long_rows_in_bfloat16_are_the_model_but_for_rounding() -> None:
+    policy, found = widened(dtype="bfloat16"), long_rows()
+    expected = plain(widened(), found)
+    for model in (policy, policy.frozen()):
+        difference = (model.token_log_probs(found.batch, 1.0).log_probs - expected).abs()
+        assert float(difference.mean()) < 0.2  # two versions are weighed, by up to their inverse ratios
 
 
 def test_a_row_has_the_same_log_probs_in_whatever_company() -> None:

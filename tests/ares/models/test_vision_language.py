@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,6 +17,7 @@ from ares.models.packing import share_rows
 from ares.models.vision_language import Pictures, VisionLanguageModel
 from ares.step.collate import token_batch
 from tests.ares.builders import END, PAD
+from tests.ares.models.families import widen
 from tests.ares.vision_builders import CHART, DOTS, MODEL, data, image, model, problems, tokenizer
 
 LENGTHS = [5, 9, 3, 7, 6]
@@ -92,13 +94,16 @@ def test_a_batch_that_was_written_and_read_again_shows_the_same(batch: DataProto
     assert torch.equal(log_probs(policy, again), log_probs(policy, batch))
 
 
-def test_log_probs_are_transformers_own(batch: DataProto, shown: pd.DataFrame) -> None:
-    """Every row through the published model as its users call it; only the pictures' marks are taken out."""
-    policy = model()
+def transformers_own(
+    policy: VisionLanguageModel, batch: DataProto, shown: pd.DataFrame, lengths: list[int]
+) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+    """Log-probs, entropies and the gradient of the log-probs' mean, of the published model as its users call it, row
+    by row; only the pictures' marks are taken out."""
     theirs = AutoModelForImageTextToText.from_pretrained(MODEL, dtype=torch.float32).eval()
-    found = log_probs(policy, batch).split(LENGTHS)
-    for row, answer in enumerate(found):
-        tokens = batch.tensor("responses")[row, : LENGTHS[row]]
+    theirs.load_state_dict(policy.model.state_dict())
+    found, entropies = [], []
+    for row, length in enumerate(lengths):
+        tokens = batch.tensor("responses")[row, :length]
         ids = torch.cat([torch.tensor(shown["prompt_token_ids"][row]), tokens])[None]
         pictures = Pictures.read(policy.reader, [shown["media_references"][row]])
         kinds = (ids == theirs.config.image_token_id).int() + 2 * (ids == theirs.config.video_token_id).int()
@@ -112,10 +117,67 @@ def test_log_probs_are_transformers_own(batch: DataProto, shown: pd.DataFrame) -
                 f"{kind}_grid_thw": torch.tensor([each.grid for each in pictures.patches]),
                 "mm_token_type_ids": kinds,
             }
-        with torch.no_grad():
-            logits = theirs(input_ids=ids, **inputs).logits[0, -len(tokens) - 1 : -1] + policy.never
-        expected = torch.log_softmax(logits, -1).gather(1, tokens[:, None])[:, 0]
-        torch.testing.assert_close(answer, expected, atol=1e-5, rtol=1e-5)
+        logits = theirs(input_ids=ids, **inputs).logits[0, -len(tokens) - 1 : -1] + policy.never
+        known = torch.log_softmax(logits, -1)
+        found.append(known.gather(1, tokens[:, None])[:, 0])
+        entropies.append(-(known.exp() * known).nan_to_num().sum(-1))
+    log_probs = torch.cat(found)
+    log_probs.mean().backward()
+    gradients = {name: parameter.grad for name, parameter in theirs.named_parameters() if parameter.grad is not None}
+    return log_probs.detach(), torch.cat(entropies).detach(), gradients
+
+
+def test_log_probs_are_transformers_own(batch: DataProto, shown: pd.DataFrame) -> None:
+    policy = model()
+    expected, _, _ = transformers_own(policy, batch, shown, LENGTHS)
+    torch.testing.assert_close(log_probs(policy, batch), expected, atol=1e-5, rtol=1e-5)
+
+
+FAR = [1500, 700, 300, 900, 1900]
+
+
+def far_rows(shown: pd.DataFrame) -> DataProto:
+    generator = torch.Generator().manual_seed(0)
+    answers = [torch.randint(10, 300, (length,), generator=generator).tolist() for length in FAR]
+    return of(shown, answers, [[0.0] * length for length in FAR])
+
+
+def widened(**settings: Any) -> VisionLanguageModel:
+    policy = model(train_vision=True, **settings)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        widen(policy.model)
+    return policy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_far_from_their_pictures_log_probs_entropies_and_gradients_are_transformers_own(
+    checkpointing: bool, shown: pd.DataFrame
+) -> None:
+    policy, batch = widened(gradient_checkpointing=checkpointing), far_rows(shown)
+    log_probs, entropies, gradients = transformers_own(policy, batch, shown, FAR)
+    assert policy.packs
+    found = policy.token_log_probs(policy.on_device(batch), 1.0)
+    torch.testing.assert_close(found.log_probs, log_probs, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found.entropies, entropies, atol=1e-4, rtol=1e-4)
+    found.log_probs.mean().backward()
+    for name, parameter in policy.model.named_parameters():
+        if name in gradients and parameter.grad is not None:
+            scale = float(gradients[name].abs().max())
+            torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-3 * scale + 1e-8, rtol=1e-2)
+    assert {name for name, parameter in policy.model.named_parameters() if parameter.grad is not None} >= set(gradients)
+
+
+@pytest.mark.slow
+def test_far_from_their_pictures_policy_and_reference_in_bfloat16_are_the_model_but_for_rounding(
+    shown: pd.DataFrame,
+) -> None:
+    policy, batch = widened(dtype="bfloat16"), far_rows(shown)
+    expected, _, _ = transformers_own(policy, batch, shown, FAR)
+    own = log_probs(policy, batch)
+    for found in (own, log_probs(policy.frozen(), batch)):
+        assert float((found - expected).abs().mean()) < 0.1
 
 
 def test_what_a_picture_shows_matters_to_its_own_row_alone(batch: DataProto, shown: pd.DataFrame) -> None:
