@@ -73,6 +73,12 @@ CAUSAL: dict[str, Family] = {
     "GLM-4-MoE": Family("glm4_moe", {
         "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_shared_experts": 1,
         "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}),
+    "DeepSeek-V3": Family("deepseek_v3", {
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_shared_experts": 1,
+        "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "q_lora_rank": 32, "kv_lora_rank": 32,
+        "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 16, "num_key_value_heads": 4}),
+    "Mixtral": Family("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": WINDOW}),
+    "OLMoE": Family("olmoe", {"num_experts": 4, "num_experts_per_tok": 2}),
 }  # fmt: skip
 """Families whose every row must come out as plain transformers has it."""
 

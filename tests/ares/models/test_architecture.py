@@ -59,6 +59,14 @@ def test_a_cap_that_no_setting_names_shows_in_large_logits(tmp_path: Path, monke
         LanguageModel.load(settings(build(GEMMA_2, tmp_path)), CPU)
 
 
+@pytest.mark.parametrize(
+    "family", [Family("granite", {"logits_scaling": 8.0}), Family("cohere", {"logit_scale": 0.25})]
+)
+def test_logits_that_are_scaled_after_the_head_are_refused(family: Family, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="ForCausalLM transforms its logits after the output head"):
+        LanguageModel.load(settings(build(family, tmp_path)), CPU)
+
+
 def test_without_caps_the_same_architecture_is_taken(tmp_path: Path) -> None:
     caps = {"final_logit_softcapping": None, "attn_logit_softcapping": None}
     assert LanguageModel.load(settings(build(GEMMA_2, tmp_path, **caps)), CPU).packs
