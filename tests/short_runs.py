@@ -16,6 +16,7 @@ from mlflow import MlflowClient
 from ares.store.store import Commit, RunStore
 from flows.cli.main import main
 from flows.servers.local_server import LocalServer
+from tests.forked_commands import run_forked
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 WITH_A_FLOW = ("train", "resume", "eval", "ablate")
@@ -40,11 +41,13 @@ def ares(
 ) -> subprocess.CompletedProcess[str]:
     """`ares …` in its own process; `kill_at` names the moment at which it kills itself (killed_cli.py).
 
-    With `own_server` it starts a Prefect server, as it does for a user who runs none.
+    With `own_server` it is all as for a user who runs no server: a fresh interpreter, which starts one.
     """
     environment = os.environ | {"ARES_RUNS": str(runs), "KILL_AT": kill_at or "-1:none:before", "COLUMNS": "200"}
     if arguments[0] in WITH_A_FLOW and not own_server:
         environment["PREFECT_API_URL"] = prefect_server().url
+    if not own_server:
+        return run_forked(list(arguments), environment, seconds)
     command = [sys.executable, "-m", "tests.killed_cli", *arguments]
     # Pipes end when the last process that holds them ends: a survivor of a kill would make this time out.
     return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=seconds)
