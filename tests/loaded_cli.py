@@ -1,4 +1,4 @@
-# ruff: noqa: F401, E402
+# ruff: noqa: F401
 """What a training command imports, loaded once for all commands that are forked from here (forked_commands.py)."""
 
 import os

@@ -56,6 +56,7 @@ def copied(runs: Path, source: str, name: str) -> RunStore:
     return RunStore(runs / name)
 
 
+@pytest.mark.slow
 def test_a_lost_checkpoint_a_damaged_batch_and_a_half_written_result_are_made_again(runs: Path) -> None:
     store = copied(runs, "uninterrupted", "damaged")
     delete(store.directory / "checkpoints/000004")

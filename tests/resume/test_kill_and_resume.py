@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ares.store.store import RunStore
 from tests.short_runs import assert_same, train
 
-QUICK = ["2:update:inside", "3:shape:after"]
 THOROUGH = [
     f"{step}:{phase}:{moment}"
     for step, phase in [(0, "rollout"), (0, "experience"), (0, "bootstrap"), (1, "score"), (1, "experience"),
@@ -24,13 +24,25 @@ def damage(artifact: Path) -> None:
     artifact.write_bytes(content)
 
 
-def test_killed_again_and_again_ends_in_the_same_bits(runs: Path) -> None:
-    for moment in QUICK:
-        assert train(runs, "killed", kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
-        if moment == "3:shape:after":
-            damage(runs / "killed" / "steps/000003/batch/tensors.safetensors")
+def cut(result: Path) -> None:
+    """Leave half of a kept result, as a disk that lost power does."""
+    result.write_bytes(result.read_bytes()[: result.stat().st_size // 2])
+
+
+def test_killed_in_an_update_with_two_files_damaged_it_ends_in_the_same_bits(runs: Path) -> None:
+    assert train(runs, "killed", kill_at="2:update:inside") == -signal.SIGKILL
+    damage(runs / "killed" / "steps/000002/batch/tensors.safetensors")
+    cut(next(RunStore(runs / "killed").results.glob("000002-score*")))
     assert train(runs, "killed") == 0
     assert_same(runs, "uninterrupted", "killed")
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_ends_in_the_same_bits(runs: Path) -> None:
+    for moment in ("1:rollout:inside", "2:update:inside", "3:shape:after", "4:checkpoint:before"):
+        assert train(runs, "killed-again", kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
+    assert train(runs, "killed-again") == 0
+    assert_same(runs, "uninterrupted", "killed-again")
 
 
 @pytest.mark.slow
