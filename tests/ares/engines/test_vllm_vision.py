@@ -19,7 +19,11 @@ from tests.ares.builders import PAD
 from tests.ares.vision_builders import CHART, DOTS, MODEL, image, problems
 
 pytest.importorskip("vllm", exc_type=ImportError)
-pytest.importorskip("torchvision", exc_type=(ImportError, RuntimeError))
+pytest.importorskip(
+    "torchvision",
+    reason="needs torchvision, whose registered builds are for a CUDA torch",
+    exc_type=(ImportError, RuntimeError),
+)
 pytestmark = pytest.mark.slow
 
 
