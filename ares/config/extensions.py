@@ -276,7 +276,7 @@ def _executed(path: Path, source: bytes) -> types.ModuleType:
         exec(compile(source, str(path), "exec"), module.__dict__)
     except SyntaxError as error:
         raise ConfigError(f"{path}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         raise ConfigError(f"{path}:{lines[-1] if lines else 1}: {type(error).__name__}: {error}") from error
     return module

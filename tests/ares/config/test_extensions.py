@@ -118,6 +118,7 @@ def test_an_unknown_name_lists_those_there_are_and_the_nearest(file: Path) -> No
         ("import torch\n\nclass Halved(:\n    pass\n", 3, "SyntaxError"),
         ("import torch\nimport no_such_module\n", 2, "ModuleNotFoundError: No module named 'no_such_module'"),
         ("def f():\n    return undefined\n\n\nf()\n", 2, "NameError: name 'undefined'"),
+        ("import sys\n\nsys.exit()\n", 3, "SystemExit"),  # else the command would end, with exit code 0
     ],
 )
 def test_a_file_that_does_not_import_says_which_line(tmp_path: Path, text: str, line: int, said: str) -> None:
