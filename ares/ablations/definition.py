@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, ValidationError, field_validator
 
-from ares.config import PROFILES, Config, ConfigError, Override, Strict, explained, fingerprint, load
+from ares.config import PROFILES, Config, ConfigError, Override, Strict, explained, fingerprint, load, read_yaml
 
 ABLATIONS = PROFILES / "ablations"
 OWN = ("train.seed", "tracking.experiment", "tracking.parent_run", "tracking.tags")
@@ -89,10 +88,7 @@ def read_ablation(ablation: str, name: str | None = None) -> tuple[Ablation, Pat
         close = difflib.get_close_matches(ablation, ablation_names(), 1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise ConfigError(f"There is no ablation {ablation!r} (ablations: {', '.join(ablation_names())}).{hint}")
-    try:
-        fields = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {error}") from error
+    fields = read_yaml(path)
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: an ablation is a mapping ({', '.join(Ablation.model_fields)})")
     try:

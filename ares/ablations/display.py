@@ -21,7 +21,7 @@ class AblationDisplay:
     def __init__(self, ablation: Ablation, children: list[Child], parallel: int, runs: Path) -> None:
         self.ablation = ablation
         self.runs = runs
-        self.console = Console(highlight=False, soft_wrap=True)
+        self.console = Console(highlight=False, soft_wrap=True, emoji=False)
         self.console.print(
             f"[bold]{ablation.name}[/]  {len(ablation.variants)} variants × {len(ablation.seeds)} seeds of "
             f"{escape(ablation.profile)}, {parallel} at a time; logs: {runs / ablation.name / 'logs'}"

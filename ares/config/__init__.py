@@ -40,6 +40,7 @@ from ares.config.run import (
     VllmConfig,
 )
 from ares.config.strict import ConfigError, PerBucket, Strict, explained, reason
+from ares.config.yaml_files import read_yaml
 
 __all__ = [
     "ENGINES",
@@ -75,6 +76,7 @@ __all__ = [
     "load",
     "override",
     "profile_names",
+    "read_yaml",
     "reason",
     "result_settings",
 ]

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from ares.config.extensions import SETTING_ERROR, UNOPENED
 from ares.config.run import Config
 from ares.config.strict import ConfigError, explained, reason
+from ares.config.yaml_files import read_yaml
 
 PROFILES = Path(__file__).resolve().parents[2] / "profiles"
 Override = Annotated[str, "section.field=value"]
@@ -76,10 +77,7 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
         close = difflib.get_close_matches(profile, profile_names(), 1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise ConfigError(f"There is no profile {profile!r} (profiles: {', '.join(profile_names())}).{hint}")
-    try:
-        settings = yaml.safe_load(path.read_text()) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML: {error}") from error
+    settings = read_yaml(path) or {}
     if not isinstance(settings, dict):
         raise ConfigError(f"{path}: a profile is a mapping of sections, this is a {type(settings).__name__}")
     parent = settings.pop("extends", None)

@@ -16,7 +16,7 @@ class Display:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.console = Console(highlight=False, soft_wrap=True)
+        self.console = Console(highlight=False, soft_wrap=True, emoji=False)
         self.started = time.perf_counter()
         self.first_step = max(run.state.step, 0)
         self.progress = Progress(

@@ -5,14 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from ares.config import ConfigError
-from flows.cli.command import completed
+from flows.cli.command import completed, console, errors
 from flows.servers.local_server import local_api
-
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, soft_wrap=True)
 
 
 def ablate(

@@ -16,7 +16,9 @@ from ares.errors import UserError
 from flows.servers.local_server import LocalServer
 
 T = TypeVar("T")
-errors = Console(stderr=True, soft_wrap=True)
+# Rich would make a picture of the `:100:` in `rows.jsonl:100: not JSON`.
+console = Console(highlight=False, soft_wrap=True, emoji=False)
+errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 class ServerLost(UserError, RuntimeError):

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
 from ares.config import load
+from flows.cli.command import console, errors
 
 if TYPE_CHECKING:
     from ares.data import CheckReport
 
 app = typer.Typer(help="Data sets: check one before it is trained on.", no_args_is_help=True)
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 @app.callback()

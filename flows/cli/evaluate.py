@@ -8,16 +8,12 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 from rich import box
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ares.config import ConfigError, reason
-from flows.cli.command import completed
+from flows.cli.command import completed, console, errors
 from flows.servers.local_server import local_api
-
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def evaluate(

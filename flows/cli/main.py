@@ -15,13 +15,12 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
 
 from ares.config import Config, ConfigError, fingerprint, load, profile_names
 from ares.errors import UserError
 from flows.cli import ablate as ablate_cli
 from flows.cli import runs as runs_cli
-from flows.cli.command import ServerLost, completed
+from flows.cli.command import ServerLost, completed, console, errors
 from flows.cli.data import app as data_app
 from flows.cli.evaluate import evaluate
 from flows.cli.export import export
@@ -39,8 +38,6 @@ app.command("eval")(evaluate)
 for command in (runs_cli.fork, runs_cli.diff, runs_cli.gc):
     app.command()(command)
 app.command()(export)
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, soft_wrap=True)
 
 RunName = Annotated[str, typer.Argument(help="Name of a run (its folder in the directory of runs).")]
 Overrides = Annotated[

@@ -4,9 +4,9 @@ import time
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-console = Console(highlight=False, soft_wrap=True)
+from flows.cli.command import console
+
 RunName = Annotated[str, typer.Argument(help="Name of a run.")]
 
 

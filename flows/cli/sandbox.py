@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from flows.cli.command import console, errors
 from sandbox import IsolationReport, Program, SandboxPool, SandboxUnavailable, Verdict
 from sandbox.worker_process import ALL_LAYERS, WorkerLost, WorkerProcess
 
 app = typer.Typer(help="The sandboxed executor: probe this machine, judge one program.", no_args_is_help=True)
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 @app.command()
