@@ -138,11 +138,3 @@ def test_a_finished_run_goes_on_when_it_is_made_longer(tmp_path: Path) -> None:
     assert "resuming after step 1" in ended.stdout
     told = json.loads(ares(tmp_path, "status", "longer", "--json").stdout)
     assert (told["state"], told["step"], told["steps"]) == ("finished", 2, 2)
-
-
-def test_the_number_of_a_line_is_printed_as_it_is(tmp_path: Path) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"prompt": "1+1?", "answer": "2"}\n' * 99 + "{\n")
-    checked = told(tmp_path, "data", "check", str(rows))
-    assert checked.returncode == 2
-    assert "rows.jsonl:100:" in checked.stderr  # Rich makes a picture of :100: unless it is told not to
