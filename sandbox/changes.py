@@ -1,7 +1,8 @@
 """The order in which a test calls the program and changes what it holds: could the program see a change?
 
-A function of the program's gets copies when the test runs apart. What the test does to the originals afterwards, a
-later call must not depend on.
+When the test runs apart, the program gets copies, and the test gets copies of what it returns. What the test does to
+the originals afterwards, a later call must not depend on. And where a call is there for what it changes, for its result
+is not used, an older result must not be looked at again: it may be part of what was changed.
 """
 
 import ast
@@ -21,6 +22,9 @@ class Changes:
         self._last_call = _START
         self._given: dict[str, Place] = {}
         self._changed: list[tuple[str | None, Place]] = []
+        self._results: list[tuple[Place, str]] = []  # of the program, in variables
+        self._looks: list[tuple[Place, str]] = []
+        self._effects: list[tuple[Place, frozenset[str]]] = []  # of calls without a result, and what they were given
 
     @contextlib.contextmanager
     def repeated(self) -> Iterator[None]:
@@ -42,12 +46,34 @@ class Changes:
         """The test changes a variable of its own, or something that came from the program (None)."""
         self._changed.append((name, _place(node)))
 
+    def note_result(self, target: ast.Name) -> None:
+        """A variable gets something from the program."""
+        self._results.append((_place(target), target.id))
+
+    def note_look(self, node: ast.Name) -> None:
+        """A variable is looked at."""
+        self._looks.append((_place(node), node.id))
+
+    def note_effect(self, call: ast.Call) -> None:
+        """The program is called, and its result not used."""
+        given = (name for part in (*call.args, *(key.value for key in call.keywords)) for name in _named_in(part))
+        self._effects.append((_place(call), frozenset(given)))
+
     def may_be_seen(self) -> bool:
-        """Whether a call may come after a change of what the program returned or was given."""
+        """Whether program or test may see a change of what is a copy."""
         return any(
             place < self._last_call and (name is None or self._given.get(name, place) < place)
             for name, place in self._changed
-        )
+        ) or any(self._is_outdated(*effect) for effect in self._effects)
+
+    def _is_outdated(self, effect: Place, given: frozenset[str]) -> bool:
+        """Whether a result from before this effect is looked at after it; what the call was given is carried over."""
+        for place, name in self._looks:
+            if place > effect and name not in given:
+                last = max((bound for bound, other in self._results if other == name and bound < place), default=place)
+                if last < effect:
+                    return True
+        return False
 
 
 def _place(node: ast.expr) -> Place:

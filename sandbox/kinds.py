@@ -35,6 +35,7 @@ class Kinds:
         self._exceptions: set[str] = set()  # names bound by `except … as`
         self._own: set[str] = set()  # first parameters of methods of the test's own classes
         self._function: str | None = None  # whose body is being looked at
+        self._unused: ast.expr | None = None  # the latest expression that is a statement
         self._changes = Changes()
 
     def check(self, body: list[ast.stmt]) -> None:
@@ -64,10 +65,14 @@ class Kinds:
 
     _on_Break = _on_Continue = _on_Pass
 
-    def _on_Expr(self, node: ast.stmt) -> None:
+    def _on_Expr(self, node: ast.Expr) -> None:
+        self._unused = node.value
         self._parts(node)
 
-    _on_Assert = _on_Raise = _on_Expr
+    def _on_Assert(self, node: ast.stmt) -> None:
+        self._parts(node)
+
+    _on_Raise = _on_Assert
 
     def _on_Return(self, node: ast.Return) -> None:
         kind = self._maybe(node.value)
@@ -182,6 +187,8 @@ class Kinds:
     def _bind(self, target: ast.expr, kind: int) -> None:
         if isinstance(target, ast.Name):
             self._join(target.id, kind)
+            if kind == _THEIRS:
+                self._changes.note_result(target)
         elif isinstance(target, (ast.Tuple, ast.List)):
             for part in target.elts:
                 self._bind(part, _items(kind))
@@ -230,6 +237,7 @@ class Kinds:
     def _of_Name(self, node: ast.Name) -> int:
         name = node.id
         if name in self._kinds:
+            self._changes.note_look(node)
             return self._kinds[name]
         if name in self._theirs or name in vocabulary.FUNCTIONS:  # built-ins cross by name
             return _FUNCTION
@@ -334,7 +342,7 @@ class Kinds:
             if function.id in self._theirs:
                 return self._program_call(node, arguments)
             return self._builtin_call(function.id, arguments)
-        kind = self._kind(function)
+        kind = self._kinds[function.id] if isinstance(function, ast.Name) else self._kind(function)
         if kind in (_THEIRS, _FUNCTION):
             return self._program_call(node, arguments)
         if kind != _LOCAL:
@@ -352,7 +360,7 @@ class Kinds:
                     self._join(parameter, max(kinds, default=_DATA))
         elif max(kinds, default=_DATA) == _LOCAL and name not in self._results:
             raise Together("it passes functions around")
-        return self._results.get(name, _THEIRS)
+        return _LOCAL if _holds_function(name, arguments) else self._results.get(name, _THEIRS)
 
     def _program_call(self, node: ast.Call, arguments: list[ast.expr]) -> int:
         for argument in arguments:
@@ -360,6 +368,8 @@ class Kinds:
                 raise Together("it gives the program more than plain data")
             self._changes.note_given(argument)
         self._changes.note_call(node)
+        if node is self._unused:
+            self._changes.note_effect(node)
         return _THEIRS
 
     def _builtin_call(self, name: str, arguments: list[ast.expr]) -> int:
@@ -405,7 +415,8 @@ class Kinds:
         if (module := self._module(function.value)) is not None:
             if function.attr in vocabulary.CHANGING_FUNCTIONS and arguments:
                 self._change(arguments[0], *(kinds[1:2]))
-            return max(_result_of(module, function.attr), _LOCAL if added == _LOCAL else _DATA)
+            holds = added == _LOCAL or _holds_function(function.attr, arguments)
+            return max(_result_of(module, function.attr), _LOCAL if holds else _DATA)
         if function.attr in vocabulary.MUTATORS and kind != _LOCAL:
             self._change(function.value, added)
         if kind == _LOCAL:
@@ -416,6 +427,11 @@ class Kinds:
 def _items(kind: int) -> int:
     """The kind of what an iterable of this kind holds."""
     return {_ITERATOR: _DATA, _THEIR_ITERATOR: _THEIRS}.get(kind, kind)
+
+
+def _holds_function(name: str, arguments: list[ast.expr]) -> bool:
+    """Whether a call makes a defaultdict with a function of the test's own."""
+    return name == "defaultdict" and any(isinstance(argument, ast.Lambda) for argument in arguments[:1])
 
 
 def _result_of(module: str, name: str) -> int:

@@ -26,7 +26,10 @@ def describe(error: BaseException, writer: values.Writer | None = None) -> dict[
         text = "?"
     found: dict[str, Any] = {"error": [kind.__name__ for kind in type(error).__mro__], "text": text}
     if writer is not None:
-        found["args"] = [writer.encode(argument) for argument in error.args]
+        args = error.args
+        if isinstance(error, OSError) and len(args) == 2 and error.filename is not None:  # which is taken out of them
+            args = (*args, error.filename)
+        found["args"] = [writer.encode(argument) for argument in args]
     return found
 
 

@@ -63,6 +63,63 @@ LIBRARY: list[tuple[str, list[str]]] = [
         "from itertools import permutations\nassert all(twice(list(p)) == [2 * x for x in p] for p in permutations([1, 2, 3]))", "from functools import partial\nassert partial(kw, 1, 2)(c=5) == (1, 2, 5, {})", "import inspect\nassert inspect.isfunction(twice) and str(inspect.signature(kw)) == '(a, /, b, *, c=3, **rest)'", "import timeit\nassert timeit.timeit(lambda: twice([1]), number=10) > 0", "import operator\nassert list(map(operator.itemgetter(0), runs('ab'))) == ['a', 'b']", "assert twice([1]) == [2], 'no'\nassert twice([2]) == [5], f'got {twice([2])}'", "import random\nrandom.seed(3)\nxs = [random.random() for _ in range(9)]\nassert twice(xs) == [2 * x for x in xs]", "assert (lambda *a: twice(a))(1, 2) == [2, 4]", "assert {k: twice(v) for k, v in {'a': [1]}.items()} == {'a': [2]}",
         "try:\n    twice(5)\nexcept TypeError as e:\n    message = str(e)\nelse:\n    message = ''\nassert 'iterable' in message", "assert not any(twice([]))", "a = b = twice([1])\na += [3]\nassert b == [2, 3]", "assert sum(len(r) for r in runs('aab')) == 4 and min(runs('aab'), key=lambda r: r[1]) == ('b', 1)", "import string\nassert twice(string.digits[:2]) == ['00', '11']", "global seen\nseen = twice([3])\ndef look():\n    return seen[0]\nassert look() == 6", "assert ' '.join(sorted(map(str, twice([2, 1])))) == '2 4'", "assert sys.maxsize > 0 and twice([0]) == [0]",
     ]),
+    ("import threading\nfrom concurrent.futures import ThreadPoolExecutor\ndef f(n):\n    with ThreadPoolExecutor(64) as p: return sum(p.map(lambda i: i*i, range(n)))", [
+        "assert f(100) == 328350",
+    ]),
+    ("def f(n):\n    import threading\n    ts=[threading.Thread(target=lambda: None) for _ in range(n)]\n    [t.start() for t in ts]; [t.join() for t in ts]\n    return len(ts)", [
+        "assert f(200) == 200",
+    ]),
+    ("class Matrix:\n    def __init__(self, r): self.r = r\n    def __matmul__(self, o): return Matrix([[sum(a*b for a,b in zip(x,y)) for y in zip(*o.r)] for x in self.r])\n    def __eq__(self, o): return self.r == o.r", [
+        "assert Matrix([[1]]) @ Matrix([[2]]) == Matrix([[2]])",
+    ]),
+    ("from collections import defaultdict\ndef f(d, k):\n    d[k].append(1)\n    return d", [
+        "from collections import defaultdict\nassert f(defaultdict(list), 'a') == {'a': [1]}", "from collections import defaultdict\nd = defaultdict(lambda: [0])\nassert f(d, 'a')['a'] == [0, 1]", "from collections import defaultdict\nd = defaultdict(list)\nf(d, 'x')\nassert d['x'] == [1] and d['y'] == []",
+    ]),
+    ("class BaseErr(Exception): pass\nclass SubErr(BaseErr): pass\ndef f(): raise SubErr('s', 2)", [
+        "try:\n    f()\n    assert False\nexcept BaseErr as e:\n    assert e.args == ('s', 2) and isinstance(e, SubErr)",
+    ]),
+    ("def f(p): return open(p)", [
+        "try:\n    f('/nope')\n    assert False\nexcept FileNotFoundError as e:\n    assert e.errno == 2 and e.filename == '/nope'", "try:\n    f('/nope')\n    assert False\nexcept OSError as e:\n    assert 'nope' in str(e)",
+    ]),
+    ("def f(d): return d['k']", [
+        "try:\n    f({})\n    assert False\nexcept KeyError as e:\n    assert str(e) == \"'k'\"", "try:\n    f({})\n    assert False\nexcept LookupError:\n    pass",
+    ]),
+    ("def f(s): return s.encode('ascii')", [
+        "try:\n    f('é')\n    assert False\nexcept UnicodeEncodeError as e:\n    pass", "try:\n    f('é')\n    assert False\nexcept ValueError as e:\n    assert 'ascii' in str(e)",
+    ]),
+    ("def f(x):\n    print(x)\n    return None", [
+        "import io, sys\nold = sys.stdout\nsys.stdout = buf = io.StringIO()\ntry:\n    f('hello')\nfinally:\n    sys.stdout = old\nassert buf.getvalue() == 'hello\\n'", "assert f(1) is None",
+    ]),
+    ("import sys\ndef f(): return [l.strip() for l in sys.stdin]", [
+        "import sys, io\nsys.stdin = io.StringIO('a\\nb')\nassert f() == ['a', 'b']",
+    ]),
+    ("def fib():\n    a, b = 0, 1\n    while True:\n        yield a\n        a, b = b, a+b", [
+        "from itertools import islice, takewhile\nassert list(takewhile(lambda v: v < 20, fib())) == [0,1,1,2,3,5,8,13]", "g = fib()\nfor _ in range(10): next(g)\nassert next(g) == 55",
+    ]),
+    ("def f(n):\n    r = yield n\n    return r", [
+        "g = f(3)\nassert next(g) == 3\ntry:\n    g.send(7)\nexcept StopIteration as e:\n    assert e.value == 7", "def wrap():\n    r = yield from f(1)\n    yield ('got', r)\ng = wrap()\nnext(g)\nassert g.send(5) == ('got', 5)",
+    ]),
+    ("class Tree:\n    def __init__(self, v, l=None, r=None): self.v, self.l, self.r = v, l, r\n    def __iter__(self):\n        if self.l: yield from self.l\n        yield self.v\n        if self.r: yield from self.r\ndef build(xs):\n    t = None\n    for x in xs: t = ins(t, x)\n    return t\ndef ins(t, x):\n    if t is None: return Tree(x)\n    if x < t.v: t.l = ins(t.l, x)\n    else: t.r = ins(t.r, x)\n    return t", [
+        "t = build([2,1])\nassert t.l.v == 1 and t.r is None",
+    ]),
+    ("import enum\nclass Level(enum.IntEnum):\n    LOW = 1\n    HIGH = 2\ndef f(x): return Level.HIGH if x > 5 else Level.LOW", [
+        "assert f(9) == 2 and f(9) > f(1)", "assert f(9) == Level.HIGH", "assert f(9) is Level.HIGH and f(9).name == 'HIGH'", "assert {f(1): 'a'}[1] == 'a'",
+    ]),
+    ("counter = {'n': 0}\ndef hit():\n    counter['n'] += 1\n    return counter", [
+        "hit()\nassert counter['n'] == 1 and hit() is counter and counter == {'n': 2}", "a = hit()\nb = hit()\nassert a is b", "a = hit()\nhit()\nassert a['n'] == 2",
+    ]),
+    ("cache = []\ndef get(): return cache\ndef add(x): cache.append(x)", [
+        "add(1)\nc = get()\nadd(2)\nassert c == [1, 2]", "get().append(5)\nassert get() == [5]", "c = get()\nc.append(3)\nadd(4)\nassert get() == [3, 4]", "x = get()\nfor i in range(3):\n    add(i)\nassert len(x) == 3",
+    ]),
+    ("def make():\n    items = []\n    def add(x): items.append(x)\n    def get(): return items\n    return add, get", [
+        "add, get = make()\nadd(1)\nassert get() == [1]", "add, get = make()\nr = get()\nadd(2)\nassert r == [2]",
+    ]),
+    ("def f(xs): return sorted(xs, key=lambda p: (-p[1], p[0]))\ndef g(fn, xs): return list(map(fn, xs))", [
+        "assert f([('a', 1), ('b', 2)]) == [('b', 2), ('a', 1)]", "assert g(str, [1]) == ['1'] and g(len, ['ab']) == [2]", "assert g(lambda x: x ** 2, [3]) == [9]", "assert g(int, ['7']) == [7]",
+    ]),
+    ("def rotate(m): m[:] = [list(r) for r in zip(*m[::-1])]", [
+        "m = [[1,2],[3,4]]\nrotate(m)\nassert m == [[3,1],[4,2]]", "m = [[1,2],[3,4]]\nassert rotate(m) is None and m[0] == [3,1]", "m = [[1]]\nrow = m[0]\nrotate(m)\nassert m[0] is not row",
+    ]),
 ]  # fmt: skip
 
 SCRIPTS: list[tuple[str, str, str]] = [  # (source, stdin, stdout): all accepted

@@ -24,7 +24,7 @@ def pool() -> Iterator[SandboxPool]:
 
 
 def test_every_test_comes_to_what_plain_python_says(pool: SandboxPool) -> None:
-    assert len(CASES) >= 400
+    assert len(CASES) >= 480
     command = [sys.executable, "-S", str(Path(__file__).with_name("plain_python.py"))]
     environment = {"PYTHONHASHSEED": "0"}
     done = subprocess.run(command, input=json.dumps(CASES), capture_output=True, text=True, check=True, env=environment)
