@@ -22,6 +22,7 @@ from typing import Any
 MAX_DEPTH = 180
 _BIG = 1 << 63
 _AS_IS = {str, bool, float, type(None)}
+_JSON_CONTAINERS = frozenset((list, dict))
 _ALWAYS_SMALL = 1 << 20
 # Of the standard library's, these cross by name, and each side uses its own.
 _BY_NAME: dict[str, Any] = {
@@ -221,6 +222,6 @@ class Reader:
     def _items(self, items: Any, depth: int) -> list[Any]:
         if not isinstance(items, list):
             raise ValueError("not a list of values")
-        if not any(type(item) is list or type(item) is dict for item in items):
+        if _JSON_CONTAINERS.isdisjoint(map(type, items)):
             return items
         return [self.decode(item, depth) for item in items]
