@@ -94,18 +94,9 @@ def entropy_score(
     """
     labels = np.asarray(difficulty, dtype=object)
     rows = len(labels)
-    acc, n, t, alpha = (
-        _column(name, values, rows)
-        for name, values in (
-            ("accuracy", accuracy),
-            ("high_entropy_token_num", counts),
-            ("target_high_entropy_token_num", targets),
-            ("alpha_entropy", alphas),
-        )
-    )
-    bucket = np.full(rows, OTHER)
-    for code, name in enumerate(BUCKETS):
-        bucket[labels == name] = code
+    acc, n = _column("accuracy", accuracy, rows), _column("high_entropy_token_num", counts, rows)
+    t, alpha = _column("target_high_entropy_token_num", targets, rows), _column("alpha_entropy", alphas, rows)
+    bucket = _bucket_codes(labels)
     kappa, temp, share = KAPPA[bucket], TEMPERATURE[bucket], WRONG_SHARE[bucket]
     cap = alpha * CAP_SCALE[bucket]
     highest_cap = 1.0 / (1.0 + share)
@@ -133,6 +124,14 @@ def entropy_score(
         0.0,
     )
     return np.where(acc == 1.0, right, wrong)
+
+
+def _bucket_codes(labels: np.ndarray) -> np.ndarray:
+    """Each label [B] as an index into the constants above."""
+    codes = np.full(len(labels), OTHER)
+    for code, name in enumerate(BUCKETS):
+        codes[labels == name] = code
+    return codes
 
 
 def compute_score(

@@ -25,7 +25,7 @@ from ares.data.code import IDS, RowError, read_problem, with_unit_tests
 from ares.data.media import MediaError
 from ares.data.shared import SharedPrompts, shared_prompts
 from ares.data.tables import DataError, read_rows
-from ares.data.vision import Vision, has_media, spoken
+from ares.data.vision import RowMedia, Vision, has_media, spoken
 
 MESSAGES = "prompt_messages"
 """Column with the chat messages of a prompt as the row holds them; null where it is text, absent where all are."""
@@ -124,21 +124,14 @@ def load_problems(
     else:
         prompts = _column(raw, config.prompt_key, source, "data.prompt_key")
         answers = _answers(raw, config, source)
-    id_key = id_column(raw, config, code)
-    names = _column(raw, id_key, source, "data.id_key") if id_key is not None else range(len(raw))
-    ids = [str(name) for name in names]
-    _check_ids(ids, raw.index, source)
-
+    ids = _ids(raw, config, code, source)
     conversations: list[Any] = [
         conversation(spoken(value) if vision else value, config.format_prompt, f"{source}:{line}")
         for line, value in zip(raw.index, prompts, strict=True)
     ]
     media = None
     if vision is not None:
-        with _naming(source):
-            beside = Path(source).parent if Path(source).is_file() else Path()
-            folder = Path(config.image_dir or beside).absolute()  # the run may be continued from elsewhere
-            conversations, media = vision.look(raw, conversations, config, folder)
+        conversations, media = _look(vision, raw, conversations, config, source)
         raw = raw.drop(columns=[config.images_key, config.videos_key], errors="ignore")
     elif has_media(raw, config):
         raise DataError(
@@ -163,14 +156,30 @@ def load_problems(
     if any(not isinstance(value, str) for value in prompts):
         chats = [None if isinstance(value, str) else list(value) for value in prompts]
         frame[MESSAGES] = pd.Series(chats, index=raw.index, dtype=object)
-    fits = np.array([len(tokens) <= config.max_prompt_length for tokens in token_ids])
-    if not fits.any():
-        raise DataError(
-            f"{source}: all {len(frame)} prompts are longer than data.max_prompt_length={config.max_prompt_length} "
-            f"(the shortest has {min(map(len, token_ids))} tokens)"
-        )
+    fits = _fits(token_ids, config.max_prompt_length, source)
     embedded = media.embedded if media is not None else {}
     return Problems(source, frame[fits].reset_index(drop=True), int((~fits).sum()), embedded)
+
+
+def _look(
+    vision: Vision, raw: pd.DataFrame, conversations: list[Any], config: DataConfig, source: str
+) -> tuple[list[Any], RowMedia]:
+    """Conversations with the places of what they show, and what that is."""
+    with _naming(source):
+        beside = Path(source).parent if Path(source).is_file() else Path()
+        folder = Path(config.image_dir or beside).absolute()  # the run may be resumed from elsewhere
+        return vision.look(raw, conversations, config, folder)
+
+
+def _fits(token_ids: list[list[int]], limit: int, source: str) -> np.ndarray:
+    """Which prompts are no longer than data.max_prompt_length. Raises DataError when none is."""
+    lengths = np.array([len(tokens) for tokens in token_ids])
+    if lengths.min() > limit:
+        raise DataError(
+            f"{source}: all {len(lengths)} prompts are longer than data.max_prompt_length={limit} "
+            f"(the shortest has {lengths.min()} tokens)"
+        )
+    return lengths <= limit
 
 
 @contextmanager
@@ -304,12 +313,17 @@ def ground_truth(reward_model: Any) -> Any:
     return reward_model["ground_truth"]
 
 
-def _check_ids(ids: list[str], lines: pd.Index, source: str) -> None:
+def _ids(raw: pd.DataFrame, config: DataConfig, code: bool, source: str) -> list[str]:
+    """The problems' names as text. Raises DataError on one that is missing or that two rows have."""
+    key = id_column(raw, config, code)
+    names = _column(raw, key, source, "data.id_key") if key is not None else range(len(raw))
+    ids = [str(name) for name in names]
     first_row: dict[str, int] = {}
-    for row, name in zip(lines, ids, strict=True):
+    for row, name in zip(raw.index, ids, strict=True):
         if name in first_row:
             raise DataError(f"{source}:{row}: id {name!r} is a duplicate of row {first_row[name]}")
         first_row[name] = row
+    return ids
 
 
 def conversation(value: Any, format_prompt: str | None, where: str) -> list[dict[str, str]]:

@@ -55,42 +55,35 @@ class TransformersEngine(ModelEngine):
         step = self.prompt_inputs(prompts, ids, mask)
         step_positions = step["position_ids"]
         seeds = torch.tensor([request.seed for request in requests], device=self.device)
-        tokens = torch.full((batch, settings.max_tokens), self.pad_id, device=self.device)
-        log_probs = torch.zeros(batch, settings.max_tokens, device=self.device)
-        lengths = torch.full((batch,), settings.max_tokens, device=self.device)
-        stopped = torch.zeros(batch, dtype=torch.bool, device=self.device)
-
+        responses = _Responses(batch, settings.max_tokens, self.end_ids, self.pad_id)
         rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
         going = torch.ones_like(rows, dtype=torch.bool)
         cache = growing_cache(self.model.config)
         for place in range(settings.max_tokens):
-            found = self.model(
+            logits = self.model(
                 attention_mask=mask, past_key_values=cache, use_cache=True, logits_to_keep=1, **step
             ).logits[:, -1]
             if place == 0:
-                found, mask, step_positions = found[prompt_of], mask[prompt_of], step_positions[..., prompt_of, :]
+                logits, mask, step_positions = logits[prompt_of], mask[prompt_of], step_positions[..., prompt_of, :]
                 cache.batch_select_indices(prompt_of)
-            logits = found if self.never is None else found + self.never
+            logits = logits if self.never is None else logits + self.never
             drawn, drawn_log_probs = sample_tokens(
                 logits, keyed_uniform(seeds[rows], place), settings.temperature, settings.top_p
             )
-            tokens[rows, place], log_probs[rows, place] = drawn, drawn_log_probs
-            ended = torch.isin(drawn, self.end_ids) & going
-            lengths[rows[ended]], stopped[rows[ended]] = place + 1, True
-            going &= ~ended
+            going &= ~responses.add(rows, place, drawn, drawn_log_probs, going)
             if not going.any():
                 break
             step_ids, step_positions = drawn[:, None], step_positions[..., -1:] + 1
             mask = torch.nn.functional.pad(mask, (0, 1), value=1)
             # Dropping rows copies the cache, so wait until a quarter of the batch is finished.
             if int(going.sum()) <= 0.75 * len(rows):
-                yield self._completions(rows[~going], tokens, log_probs, lengths, stopped)
+                yield responses.completions(rows[~going])
                 rows, mask, step_ids = rows[going], mask[going], step_ids[going]
                 step_positions = step_positions[..., going, :]
                 cache.batch_select_indices(going.nonzero()[:, 0])
                 going = torch.ones_like(rows, dtype=torch.bool)
             step = {"input_ids": step_ids, "position_ids": step_positions}
-        yield self._completions(rows, tokens, log_probs, lengths, stopped)
+        yield responses.completions(rows)
 
     def prompt_inputs(self, requests: list[Request], ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
         """What the model is given of prompts [B, P] in its first pass; position_ids [..., B, P] are among it."""
@@ -99,23 +92,42 @@ class TransformersEngine(ModelEngine):
     def _distinct_prompts(self, requests: list[Request]) -> tuple[list[Request], torch.Tensor]:
         """One request for each prompt with what it shows, and for each request [B] which of them has its prompt."""
         numbers: dict[Any, int] = {}
-        found: list[Request] = []
+        distinct: list[Request] = []
         for request in requests:
-            if numbers.setdefault((*request.prompt_token_ids, request.media), len(found)) == len(found):
-                found.append(request)
+            if numbers.setdefault((*request.prompt_token_ids, request.media), len(distinct)) == len(distinct):
+                distinct.append(request)
         of_rows = [numbers[(*request.prompt_token_ids, request.media)] for request in requests]
-        return found, torch.tensor(of_rows, device=self.device)
+        return distinct, torch.tensor(of_rows, device=self.device)
 
-    def _completions(
-        self, rows: torch.Tensor, tokens: torch.Tensor, log_probs: torch.Tensor, lengths: torch.Tensor,
-        stopped: torch.Tensor,
-    ) -> list[tuple[int, Completion]]:  # fmt: skip
+
+class _Responses:
+    """The responses of a call while they grow."""
+
+    def __init__(self, count: int, limit: int, end_ids: torch.Tensor, pad_id: int) -> None:
+        device = end_ids.device
+        self.end_ids = end_ids
+        self.tokens = torch.full((count, limit), pad_id, device=device)
+        self.log_probs = torch.zeros(count, limit, device=device)
+        self.lengths = torch.full((count,), limit, device=device)
+        self.stopped = torch.zeros(count, dtype=torch.bool, device=device)
+
+    def add(
+        self, rows: torch.Tensor, place: int, drawn: torch.Tensor, log_probs: torch.Tensor, going: torch.Tensor
+    ) -> torch.Tensor:
+        """Put a token into each row [R]; which of those that are going end with it: bool [R]."""
+        self.tokens[rows, place], self.log_probs[rows, place] = drawn, log_probs
+        ended = torch.isin(drawn, self.end_ids) & going
+        self.lengths[rows[ended]], self.stopped[rows[ended]] = place + 1, True
+        return ended
+
+    def completions(self, rows: torch.Tensor) -> list[tuple[int, Completion]]:
+        """The responses of rows [R], each with its number in the call."""
         of_rows = zip(
             rows.tolist(),
-            tokens[rows].to("cpu", torch.int32).numpy(),
-            log_probs[rows].cpu().numpy(),
-            lengths[rows].tolist(),
-            stopped[rows].tolist(),
+            self.tokens[rows].to("cpu", torch.int32).numpy(),
+            self.log_probs[rows].cpu().numpy(),
+            self.lengths[rows].tolist(),
+            self.stopped[rows].tolist(),
             strict=True,
         )
         return [

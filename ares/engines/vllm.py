@@ -51,20 +51,10 @@ class VllmEngine(Engine):
 
         self.end_ids = sorted(end_ids)
         config = AutoConfig.from_pretrained(model_path)
-        kind = AutoModelForCausalLM if data is None else AutoModelForImageTextToText
-        with torch.device("meta"):
-            named = stored_tensors(kind.from_config(config))
+        self._expected = _shapes(config, AutoModelForCausalLM if data is None else AutoModelForImageTextToText)
         self.reader = None if data is None else MediaReader(model_path, data)
-        self.marks: set[int] = set()
-        pictures: dict[str, Any] = {}
-        if self.reader is not None:
-            self.marks = set(mark_ids(config))
-            self._image_token = config.image_token_id
-            size = self.reader.processor.size
-            pixels = {"min_pixels": size.shortest_edge, "max_pixels": size.longest_edge}
-            limits = {"image": settings.images, "video": 0}
-            pictures = {"limit_mm_per_prompt": limits, "mm_processor_kwargs": pixels}
-        self._expected = {name: parameter.shape for name, parameter in named.items()}
+        self.marks = set() if self.reader is None else set(mark_ids(config))
+        self._image_token = getattr(config, "image_token_id", None)
         self._on_gpu = torch.cuda.is_available()
         placed: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory} if self._on_gpu else {}
         self._sleeps = colocated and self._on_gpu
@@ -82,7 +72,7 @@ class VllmEngine(Engine):
             generation_config="vllm",  # nothing but what a request says
             seed=0,
             **placed,
-            **pictures,
+            **({} if self.reader is None else _picture_options(self.reader, settings.images)),
         )
         self._asleep = False
         self.version: int | None = None
@@ -163,6 +153,20 @@ class VllmEngine(Engine):
             output_kind=RequestOutputKind.FINAL_ONLY,
             logit_bias=dict.fromkeys(self.marks, -100.0) or None,  # the marks of pictures, as in the learner
         )
+
+
+def _shapes(config: Any, kind: Any) -> dict[str, torch.Size]:
+    """Names and shapes of the weights that an update brings."""
+    with torch.device("meta"):
+        named = stored_tensors(kind.from_config(config))
+    return {name: tensor.shape for name, tensor in named.items()}
+
+
+def _picture_options(reader: MediaReader, images: int) -> dict[str, Any]:
+    """vLLM's options for prompts with up to so many images, of the reader's sizes."""
+    size = reader.processor.size
+    pixels = {"min_pixels": size.shortest_edge, "max_pixels": size.longest_edge}
+    return {"limit_mm_per_prompt": {"image": images, "video": 0}, "mm_processor_kwargs": pixels}
 
 
 def _completion(output: Any) -> Completion:

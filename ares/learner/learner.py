@@ -222,23 +222,7 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         if self.critic_optimizer:
             self.critic_optimizer.zero_grad(set_to_none=True)
-        row_kls = torch.zeros(len(batch))
-        means = Means()
-        losses: dict[str, float] = {}
-        for rows, idle in self._micro_batches(batch):
-            part = MicroBatch(batch[rows], self.policy)
-            if idle:
-                self._idle_pass(part)
-                continue
-            terms = self._policy_terms(part, controller, averaging, means, compares)
-            if self.critic is not None:
-                terms["critic/vf_loss"] = self._critic_loss(part, normalizer, means)
-            sum(terms.values(), torch.zeros((), device=self.device)).backward()
-            for name, value in terms.items():
-                losses[name] = losses.get(name, 0.0) + float(value.detach())
-            row_kls[rows] = part.row_kl.float().cpu()
-        self.ranks.sum(row_kls)
-        means, losses = self._over_ranks(means, losses)
+        means, losses, row_kls = self._accumulate(batch, controller, averaging, compares)
         norms = {"actor/grad_norm": self._clip(self.policy.model)}
         if self.critic:
             norms["critic/grad_norm"] = self._clip(self.critic)
@@ -253,6 +237,28 @@ class Learner:
             (difficulty,) = batch.require("difficulty")
             controller.update(BatchKL.of(row_kls, difficulty))
         return means
+
+    def _accumulate(
+        self, batch: DataProto, controller: KLController | None, averaging: dict[str, Any], compares: bool
+    ) -> tuple[Means, dict[str, float], Tensor]:
+        """Add up the gradients of a global batch; its metrics, losses and each row's KL [B], over all ranks."""
+        row_kls = torch.zeros(len(batch))
+        means = Means()
+        losses: dict[str, float] = {}
+        for rows, idle in self._micro_batches(batch):
+            part = MicroBatch(batch[rows], self.policy)
+            if idle:
+                self._idle_pass(part)
+                continue
+            terms = self._policy_terms(part, controller, averaging, means, compares)
+            if self.critic is not None:
+                terms["critic/vf_loss"] = self._critic_loss(part, averaging["normalizer"], means)
+            sum(terms.values(), torch.zeros((), device=self.device)).backward()
+            for name, value in terms.items():
+                losses[name] = losses.get(name, 0.0) + float(value.detach())
+            row_kls[rows] = part.row_kl.float().cpu()
+        self.ranks.sum(row_kls)
+        return *self._over_ranks(means, losses), row_kls
 
     def _idle_pass(self, part: MicroBatch) -> None:
         """A pass forth and back that leaves no gradient."""

@@ -11,8 +11,9 @@ many err. Taught from the erring ones alone, it learns the errors' form long bef
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from transformers import Qwen2Tokenizer
 from algorithms.denoising import DenoisingSettings, completion_logits, denoise_completions
 from ares.engines import left_padded
 from ares.models import MaskedModel, MaskedModelConfig
+from ares.tiny.lessons import Lesson, one_thread, teach
 from ares.tiny.model import INITIALIZER_RANGE, Progress
 from ares.tiny.one_liners import WHOLE_WORDS, Problem, respond, split_problems, worked_example
 from ares.tiny.tokenizer import build_tokenizer
@@ -36,21 +38,6 @@ PLACES = 14
 TRAIN_PROBLEMS, HELDOUT_PROBLEMS = 800, 160
 TOKENIZER_PROBLEMS = 2000
 REPORT_NAME = "warmstart.json"
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """AdamW over examples of one kind: a short warm-up, a level rate, a decline over the last quarter.
-
-    Copying is learnt all at once, after some hundred steps at the full rate: where the rate falls earlier, never.
-    """
-
-    steps: int
-    learning_rate: float
-    errs: bool
-    batch_size: int = 64
-    warmup_steps: int = 50
-    max_grad_norm: float = 1.0
 
 
 COPY_GAIN = 0.3
@@ -135,28 +122,12 @@ class Classroom:
         self.prompts = dict(zip(problems, encode_prompts(tokenizer, problems), strict=True))
         self._canvases: dict[str, list[int]] = {}
 
-    def teach(self, problems: Sequence[Problem], lesson: Lesson, progress: Callable[[int, float], None]) -> float:
-        """Cross-entropy of masked places, mask ratio U(0, 1) a row, the prompt in sight. Mean of the last losses."""
-        optimizer = torch.optim.AdamW(self.model.parameters(), lesson.learning_rate, betas=(0.9, 0.98))
-        self.model.train()
-        losses = []
-        for step in range(lesson.steps):
-            for group in optimizer.param_groups:
-                group["lr"] = lesson.learning_rate * schedule(step, lesson)
-            chosen = self.rng.choices(problems, k=lesson.batch_size)
-            texts = [
-                worked_example(problem, self.rng) if lesson.errs else respond(problem.solution) for problem in chosen
-            ]
-            canvas = torch.tensor([self._canvas(text) for text in texts])
-            loss = self._loss([self.prompts[problem] for problem in chosen], canvas)
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), lesson.max_grad_norm)
-            optimizer.step()
-            losses.append(loss.item())
-            progress(step + 1, losses[-1])
-        self.model.eval()
-        return sum(losses[-20:]) / len(losses[-20:])
+    def loss(self, problems: Sequence[Problem], lesson: Lesson) -> Tensor:
+        """Cross-entropy of masked places, mask ratio U(0, 1) a row, the prompt in sight, of a batch of examples."""
+        chosen = self.rng.choices(problems, k=lesson.batch_size)
+        texts = [worked_example(problem, self.rng) if lesson.errs else respond(problem.solution) for problem in chosen]
+        canvas = torch.tensor([self._canvas(text) for text in texts])
+        return self._loss([self.prompts[problem] for problem in chosen], canvas)
 
     def _loss(self, prompts: Sequence[list[int]], canvas: Tensor) -> Tensor:
         rows = len(canvas)
@@ -222,43 +193,22 @@ def warmstart(
     """
     out = Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # faster at this size, and the number of threads decides the bits
-    try:
-        split = split_problems(random.Random(seed), TRAIN_PROBLEMS, HELDOUT_PROBLEMS)
+    split = split_problems(random.Random(seed), TRAIN_PROBLEMS, HELDOUT_PROBLEMS)
+    with one_thread():
         texts = [text for p in split.taught[:TOKENIZER_PROBLEMS] for text in (p.prompt, respond(p.solution))]
         tokenizer = build_tokenizer(texts, VOCAB_SIZE, max_length=MAX_POSITIONS, whole_words=WHOLE_WORDS)
         model = build_model(tokenizer, torch.Generator().manual_seed(seed))
         room = Classroom(tokenizer, model, split.taught + split.heldout, seed)
-        total, done = sum(lesson.steps for lesson in lessons), 0
-        losses = []
-        for lesson in lessons:
-
-            def report(step: int, loss: float, before: int = done) -> None:
-                if progress is not None:
-                    progress(before + step, total, loss)
-
-            losses.append(room.teach(split.taught, lesson, report))
-            done += lesson.steps
-        measured = Report(
-            name=NAME,
-            seed=seed,
-            parameters=model.num_parameters(),
-            vocab_size=len(tokenizer),
-            places=PLACES,
-            lessons=lessons,
-            losses=losses,
-            heldout=room.measure(split.heldout),
-        )
-    finally:
-        torch.set_num_threads(threads)
+        losses = teach(model, lessons, partial(room.loss, split.taught), progress)
+        heldout = room.measure(split.heldout)
+    report = Report(NAME, seed, model.num_parameters(), len(tokenizer), PLACES, lessons, losses, heldout)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     for name, problems in (("train", split.train), ("heldout", split.heldout)):
         rows = ({"id": f"{name}-{number:04d}"} | problem.row() for number, problem in enumerate(problems))
         (out / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (out / REPORT_NAME).write_text(json.dumps(asdict(measured), indent=2) + "\n", encoding="utf-8")
-    return measured
+    (out / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
+    return report
 
 
 def encode_prompts(tokenizer: Qwen2Tokenizer, problems: Sequence[Problem]) -> list[list[int]]:
@@ -270,8 +220,3 @@ def encode_prompts(tokenizer: Qwen2Tokenizer, problems: Sequence[Problem]) -> li
         for problem in problems
     ]
     return tokenizer(rendered, add_special_tokens=False)["input_ids"]
-
-
-def schedule(step: int, lesson: Lesson) -> float:
-    """Share of the lesson's full rate at a step."""
-    return min(1.0, (step + 1) / lesson.warmup_steps, 4 * (lesson.steps - step) / lesson.steps)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
+from algorithms.buckets import BUCKETS
+from algorithms.difficulty import difficulty_codes
 from ares.engines import left_padded
 
 QUANTILES = (0.5, 0.8, 0.9, 0.95, 0.99)
@@ -37,8 +39,8 @@ class Responses:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """Accuracy at temperature 1 with n samples per prompt; shares add up to 1; entropies are in nats."""
+class SampledAccuracy:
+    """Accuracy at temperature 1 with n samples per prompt; shares add up to 1."""
 
     prompts: int
     samples_per_prompt: int
@@ -47,6 +49,12 @@ class Measurement:
     bucket_shares: dict[str, float]
     share_all_wrong: float
     share_all_right: float
+
+
+@dataclass(frozen=True)
+class Measurement(SampledAccuracy):
+    """The same, with lengths in tokens and entropies in nats."""
+
     finished: float
     mean_length: float
     max_length: int
@@ -134,20 +142,27 @@ def draw(
     return Responses(texts, lengths, torch.cat(entropies))
 
 
-def measurement(responses: Responses, right: Sequence[bool], levels: Sequence[str]) -> Measurement:
-    """What was drawn, counted; `right` has one entry a response, `levels` one a prompt."""
+def sampled_accuracy(right: Sequence[bool], levels: Sequence[str]) -> SampledAccuracy:
+    """`right` has one entry a response, those of one prompt together, `levels` one a prompt."""
     samples_per_prompt = len(right) // len(levels)
     accuracy = torch.tensor(right, dtype=torch.float64).view(len(levels), samples_per_prompt).mean(1)
-    quantiles = torch.quantile(responses.entropy, torch.tensor(QUANTILES))
-    easy, hard = accuracy >= 2 / 3, accuracy < 1 / 3
-    return Measurement(
+    codes = difficulty_codes(accuracy.numpy())
+    return SampledAccuracy(
         prompts=len(levels),
         samples_per_prompt=samples_per_prompt,
         accuracy=share(right),
         accuracy_by_level=by_label(accuracy, levels),
-        bucket_shares={"easy": share(easy), "medium": share(~easy & ~hard), "hard": share(hard)},
+        bucket_shares={bucket: float((codes == code).mean()) for code, bucket in enumerate(BUCKETS)},
         share_all_wrong=share(accuracy == 0),
         share_all_right=share(accuracy == 1),
+    )
+
+
+def measurement(responses: Responses, right: Sequence[bool], levels: Sequence[str]) -> Measurement:
+    """What was drawn, counted; `right` has one entry a response, `levels` one a prompt."""
+    quantiles = torch.quantile(responses.entropy, torch.tensor(QUANTILES))
+    return Measurement(
+        **vars(sampled_accuracy(right, levels)),
         finished=share([text is not None for text in responses.texts]),
         mean_length=sum(responses.lengths) / len(responses.lengths),
         max_length=max(responses.lengths),

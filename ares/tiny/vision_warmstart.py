@@ -9,12 +9,14 @@ Training and measuring go through the learner's model and the reference engine: 
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+from torch import Tensor
 from transformers import Qwen2Tokenizer, Qwen2VLForConditionalGeneration
 
 from algorithms.keys import derive_seed
@@ -24,8 +26,8 @@ from ares.engines import Request, SamplingSettings, VisionEngine
 from ares.models import VisionLanguageModel
 from ares.step import token_batch
 from ares.tiny.arithmetic import extract_answer
-from ares.tiny.diffusion_warmstart import Lesson, schedule
-from ares.tiny.measurement import by_label, share
+from ares.tiny.lessons import Lesson, one_thread, teach
+from ares.tiny.measurement import SampledAccuracy, sampled_accuracy, share
 from ares.tiny.model import Progress
 from ares.tiny.pictures import IMAGE, SIDE, split_problems, taught, write_problems
 from ares.tiny.vision_model import IMAGE_PAD, build_vision_model, image_processor, vision_tokenizer
@@ -41,16 +43,9 @@ COLUMNS = ["prompt_token_ids", "token_ids", "log_probs", "slot", "sample", "medi
 
 
 @dataclass(frozen=True)
-class VisionMeasurement:
-    """Held-out responses at temperature 1."""
+class VisionMeasurement(SampledAccuracy):
+    """Held-out responses at temperature 1, and the greedy ones."""
 
-    prompts: int
-    samples_per_prompt: int
-    accuracy: float
-    accuracy_by_level: dict[str, float]
-    bucket_shares: dict[str, float]
-    share_all_wrong: float
-    share_all_right: float
     greedy_accuracy: float
 
 
@@ -77,12 +72,10 @@ def warmstart(
     """
     out = Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # faster at this size, and the number of threads decides the bits
-    try:
-        rng = random.Random(seed)
-        split = split_problems(rng, train=TRAIN_PROBLEMS, heldout=HELDOUT_PROBLEMS)
-        write_problems(out, split)
+    rng = random.Random(seed)
+    split = split_problems(rng, train=TRAIN_PROBLEMS, heldout=HELDOUT_PROBLEMS)
+    write_problems(out, split)
+    with one_thread():
         examples = taught(rng, TOKENIZER_EXAMPLES)
         tokenizer = vision_tokenizer(
             text for problem, response in examples for text in (problem.prompt.removeprefix(IMAGE), response)
@@ -91,65 +84,43 @@ def warmstart(
         image_processor().save_pretrained(out)
         model = build_vision_model(tokenizer, torch.Generator().manual_seed(seed))
         model.save_pretrained(out)  # the readers of its directory want its configuration
-        losses = _fit(model, tokenizer, out, lessons, rng, progress)
-        report = Report(
-            name=NAME,
-            seed=seed,
-            parameters=model.num_parameters(),
-            tower_parameters=sum(parameter.numel() for parameter in model.model.visual.parameters()),
-            vocab_size=len(tokenizer),
-            lessons=lessons,
-            losses=losses,
-            heldout=measure(model, tokenizer, out, "heldout"),
-        )
-        model.save_pretrained(out)
-    finally:
-        torch.set_num_threads(threads)
+        losses = teach(model, lessons, _imitation(model, tokenizer, out, rng), progress)
+        heldout = measure(model, tokenizer, out, "heldout")
+    report = Report(
+        name=NAME,
+        seed=seed,
+        parameters=model.num_parameters(),
+        tower_parameters=sum(parameter.numel() for parameter in model.model.visual.parameters()),
+        vocab_size=len(tokenizer),
+        lessons=lessons,
+        losses=losses,
+        heldout=heldout,
+    )
+    model.save_pretrained(out)
     (out / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
     return report
 
 
-def _fit(
-    model: Qwen2VLForConditionalGeneration,
-    tokenizer: Qwen2Tokenizer,
-    folder: Path,
-    lessons: tuple[Lesson, ...],
-    rng: random.Random,
-    progress: Progress | None,
-) -> list[float]:
-    """Imitation of fresh examples, tower and all. Returns the mean loss of each lesson's last steps (nats a token)."""
-    room = VisionLanguageModel(model, torch.float32, MediaReader(str(folder), DATA))
-    room.packs = False  # rows are of nearly one length: side by side they would cost more
-    total, done = sum(lesson.steps for lesson in lessons), 0
+def _imitation(
+    model: Qwen2VLForConditionalGeneration, tokenizer: Qwen2Tokenizer, folder: Path, rng: random.Random
+) -> Callable[[Lesson], Tensor]:
+    """The loss (nats a token) of imitating a batch of fresh examples, tower and all."""
+    policy = VisionLanguageModel(model, torch.float32, MediaReader(str(folder), DATA))
+    policy.packs = False  # rows are of nearly one length: side by side they would cost more
     asked: dict[str, list[int]] = {}
-    means = []
-    model.train()
-    for lesson in lessons:
-        optimizer = torch.optim.AdamW(model.parameters(), lesson.learning_rate, betas=(0.9, 0.98))
-        losses: list[float] = []
-        for step in range(lesson.steps):
-            for group in optimizer.param_groups:
-                group["lr"] = lesson.learning_rate * schedule(step, lesson)
-            rows: list[tuple[Any, ...]] = []
-            for problem, response in taught(rng, lesson.batch_size, lesson.errs):
-                if problem.prompt not in asked:
-                    asked[problem.prompt] = _asked(tokenizer, problem.prompt)
-                answer = tokenizer(response + tokenizer.eos_token)["input_ids"]
-                reference = f"{problem.reference}{MARK}{content_hash(problem.reference.encode())}"
-                rows.append((asked[problem.prompt], answer, [0.0] * len(answer), len(rows), 0, [reference]))
-            batch = room.on_device(token_batch(pd.DataFrame(rows, columns=COLUMNS), tokenizer.pad_token_id))
-            loss = -room.token_log_probs(batch, temperature=1.0).log_probs.mean()
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), lesson.max_grad_norm)
-            optimizer.step()
-            losses.append(loss.item())
-            done += 1
-            if progress is not None:
-                progress(done, total, losses[-1])
-        means.append(sum(losses[-20:]) / len(losses[-20:]))
-    model.eval()
-    return means
+
+    def loss(lesson: Lesson) -> Tensor:
+        rows: list[tuple[Any, ...]] = []
+        for problem, response in taught(rng, lesson.batch_size, lesson.errs):
+            if problem.prompt not in asked:
+                asked[problem.prompt] = _asked(tokenizer, problem.prompt)
+            answer = tokenizer(response + tokenizer.eos_token)["input_ids"]
+            reference = f"{problem.reference}{MARK}{content_hash(problem.reference.encode())}"
+            rows.append((asked[problem.prompt], answer, [0.0] * len(answer), len(rows), 0, [reference]))
+        batch = policy.on_device(token_batch(pd.DataFrame(rows, columns=COLUMNS), tokenizer.pad_token_id))
+        return -policy.token_log_probs(batch, temperature=1.0).log_probs.mean()
+
+    return loss
 
 
 def _asked(tokenizer: Qwen2Tokenizer, prompt: str) -> list[int]:
@@ -167,19 +138,9 @@ def measure(
     problems = load_problems(str(folder / f"{name}.jsonl"), "", DATA, tokenizer, vision=vision).frame
     engine = VisionEngine(str(folder), "float32", "cpu", {tokenizer.eos_token_id}, tokenizer.pad_token_id, DATA)
     engine.load_weights(0, dict(model.named_parameters()))
-    drawn = torch.tensor(_right(engine, tokenizer, problems, samples, 1.0), dtype=torch.float64)
-    accuracy = drawn.view(len(problems), samples).mean(1)
-    easy, hard = accuracy >= 2 / 3, accuracy < 1 / 3
-    return VisionMeasurement(
-        prompts=len(problems),
-        samples_per_prompt=samples,
-        accuracy=float(drawn.mean()),
-        accuracy_by_level=by_label(accuracy, [str(level) for level in problems["level"]]),
-        bucket_shares={"easy": share(easy), "medium": share(~easy & ~hard), "hard": share(hard)},
-        share_all_wrong=share(accuracy == 0),
-        share_all_right=share(accuracy == 1),
-        greedy_accuracy=share(_right(engine, tokenizer, problems, 1, 0.0)),
-    )
+    right = _right(engine, tokenizer, problems, samples, 1.0)
+    accuracy = sampled_accuracy(right, [str(level) for level in problems["level"]])
+    return VisionMeasurement(**vars(accuracy), greedy_accuracy=share(_right(engine, tokenizer, problems, 1, 0.0)))
 
 
 def _right(

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from transformers import Qwen2Tokenizer
 
+from ares.tiny.lessons import one_thread
 from ares.tiny.measurement import Measurement
-from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, build_model, fit
+from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, Turn, build_model, fit
 from ares.tiny.program_measurement import ProgramMeasurement
 from ares.tiny.second_tries import Conversation, with_second_tries
 from ares.tiny.tasks import MATH, TinyTask
@@ -64,12 +65,8 @@ def warmstart(
         raise ValueError(f"a warm start takes at least 1 step, not {settings.steps}")
     out = Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # faster at this size, and the number of threads decides the bits
-    try:
+    with one_thread():
         return _warmstart(out, task, seed, settings, progress)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _warmstart(
@@ -82,15 +79,9 @@ def _warmstart(
         task.tokenizer_texts(split), task.vocab_size, max_length=MAX_POSITIONS, whole_words=task.whole_words
     )
     model = build_model(tokenizer, torch.Generator().manual_seed(seed))
-    if task.second_tries:
-        worked = with_second_tries(split.examples, rng)
-    else:
-        worked = [(_asked(problem.prompt), response) for problem, response in split.examples]
-    prompts = encode_conversations(tokenizer, [conversation for conversation, _ in worked])
-    responses = tokenizer([response + tokenizer.eos_token for _, response in worked])["input_ids"]
     loss = fit(
         model,
-        list(zip(prompts, responses, strict=True)),
+        _turns(tokenizer, task, split.examples, rng),
         settings,
         pad_token_id=tokenizer.pad_token_id,
         rng=rng,
@@ -121,6 +112,19 @@ def _warmstart(
         write_problems(out / "heldout.jsonl", "heldout", split.heldout)
     (out / REPORT_NAME).write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
     return report
+
+
+def _turns(
+    tokenizer: Qwen2Tokenizer, task: TinyTask, examples: Sequence[tuple[Any, str]], rng: random.Random
+) -> list[Turn]:
+    """Worked examples as token ids of a conversation and of the response to imitate."""
+    if task.second_tries:
+        worked = with_second_tries(examples, rng)
+    else:
+        worked = [(_asked(problem.prompt), response) for problem, response in examples]
+    prompts = encode_conversations(tokenizer, [conversation for conversation, _ in worked])
+    responses = tokenizer([response + tokenizer.eos_token for _, response in worked])["input_ids"]
+    return list(zip(prompts, responses, strict=True))
 
 
 def encode_prompts(tokenizer: Qwen2Tokenizer, prompts: Sequence[str]) -> list[list[int]]:

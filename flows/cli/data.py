@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from ares.config import load
+from ares.config import CodeConfig, load
 from flows.cli.command import console, errors
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def check(
     settings = [f"model.path={model or 'unused'}", *(["reward.kind=code"] if code else []), *(overrides or [])]
     config = load(profile, [f"data.train={json.dumps(file)}", *settings])
 
-    from ares.data import check_rows, check_solutions, compare_with_held_out, load_tokenizer
+    from ares.data import check_rows, compare_with_held_out, load_tokenizer
 
     code, math = config.reward.judges_programs, config.reward.kind == "math"
     tokenizer = load_tokenizer(model, config.model.trust_remote_code) if model else None
@@ -52,13 +52,7 @@ def check(
     if held_out is not None and (held_out, its_split) != (file, split):
         compare_with_held_out(report, check_rows(held_out, its_split, config.data, code))
     if any(problem.solution is not None for _, problem in report.problems.values()):
-        from sandbox import SandboxPool
-
-        limits = config.reward.code
-        count = workers or limits.workers or os.cpu_count() or 1
-        with SandboxPool(count, limits.min_isolation) as pool, Progress(console=errors, transient=True) as bar:
-            task = bar.add_task("reference solutions")
-            check_solutions(report, limits, pool, lambda done, total: bar.update(task, completed=done, total=total))
+        _judge_solutions(report, config.reward.code, workers)
     if as_json:
         shown = {
             "file": file,
@@ -71,6 +65,16 @@ def check(
     else:
         _show(report)
     raise typer.Exit(0 if report.good else 1)
+
+
+def _judge_solutions(report: "CheckReport", limits: CodeConfig, workers: int | None) -> None:
+    from ares.data import check_solutions
+    from sandbox import SandboxPool
+
+    count = workers or limits.workers or os.cpu_count() or 1
+    with SandboxPool(count, limits.min_isolation) as pool, Progress(console=errors, transient=True) as bar:
+        task = bar.add_task("reference solutions")
+        check_solutions(report, limits, pool, lambda done, total: bar.update(task, completed=done, total=total))
 
 
 def _show(report: "CheckReport") -> None:
