@@ -1,4 +1,4 @@
-"""What is known per prompt, split into what was known before a step and what the step has found.
+"""What is known per prompt, split into what was known before a step and what the step has added.
 
 Covered: look-ups in both, the step's own part on its own, so that what is written with every step does not grow with
 the number of prompts. Not covered: what is known (algorithms/difficulty.py, rewards/pass_rates.py).

@@ -68,21 +68,20 @@ def prepare(
 
     Raises ConfigError, DataError or StoreError.
     """
-    found, source = read_ablation(ablation, name)
-    runs, of_ablation = runs_directory(), children(found, source, overrides)
-    if RunStore(runs / found.name).exists():
-        raise StoreError(f"{runs / found.name} is a training run: give the ablation another name with --name")
+    definition, source = read_ablation(ablation, name)
+    runs, of_ablation = runs_directory(), children(definition, source, overrides)
+    if RunStore(runs / definition.name).exists():
+        raise StoreError(f"{runs / definition.name} is a training run: give the ablation another name with --name")
     for child in of_ablation:
         _check_settings(child, RunStore(runs / child.name))
-    for child in of_ablation[: len(found.variants)]:  # seeds read the same data and weights
+    for child in of_ablation[: len(definition.variants)]:  # seeds read the same data and weights
         Run.check(child.config, child.name, runs)
-    return Plan(
-        found, of_ablation, list(overrides or []), parallel or runs_that_fit([child.config for child in of_ablation])
-    )
+    at_once = parallel or runs_that_fit([child.config for child in of_ablation])
+    return Plan(definition, of_ablation, list(overrides or []), at_once)
 
 
 class ChildrenFailed(UserError, RuntimeError):
-    """Some children failed; the others are finished, and `result` is what `ablate` found."""
+    """Some children failed; the others are finished, and `result` is what `ablate` returned."""
 
     def __init__(self, result: dict[str, Any]) -> None:
         failed = result["failed"]
@@ -119,8 +118,8 @@ async def ablate(plan: Plan) -> dict[str, Any]:
         status, files = "KILLED", []
         try:
             failed = await _train_children(plan, parent)
-            found = read_rows(plan.ablation.name, parent.uri)
-            files = write_report(found, plan.folder / "report.html")
+            rows = read_rows(plan.ablation.name, parent.uri)
+            files = write_report(rows, plan.folder / "report.html")
             status = "FAILED" if failed else "FINISHED"
         finally:
             parent.close(status, files)
@@ -128,7 +127,7 @@ async def ablate(plan: Plan) -> dict[str, Any]:
         "ablation": plan.ablation.name,
         "finished": [child.name for child in plan.children if child.name not in failed],
         "failed": failed,
-        "conclusion": conclusion(found),
+        "conclusion": conclusion(rows),
         "report": str(files[0]),
     }
 
@@ -211,9 +210,9 @@ def _check_settings(child: Child, store: RunStore) -> None:
 def _state(child: Child) -> str:
     if not RunStore(runs_directory() / child.name).exists():
         return "new"
-    found = run_status(child.name)
+    status = run_status(child.name)
     # The run's own description may hold fewer steps than it is asked for now.
-    return "stopped" if found["step"] < child.config.train.steps else str(found["state"])
+    return "stopped" if status["step"] < child.config.train.steps else str(status["state"])
 
 
 def _last_word(log: Path, code: int) -> str:

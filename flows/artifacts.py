@@ -113,8 +113,8 @@ def summary(run: Run) -> str:
     if commit is not None:
         lines += ["", f"| bucket | {' | '.join(SHOWN)} |", "|---" * (len(SHOWN) + 1) + "|"]
         for bucket in BUCKETS:
-            found = [commit.metrics.get(f"bucket/{bucket}/{name}") for name in SHOWN]
-            cells = ["" if value is None else f"{value:.4g}" for value in found]
+            values = [commit.metrics.get(f"bucket/{bucket}/{name}") for name in SHOWN]
+            cells = ["" if value is None else f"{value:.4g}" for value in values]
             lines.append(f"| {' | '.join([bucket, *cells])} |")
     return "\n".join([*lines, "", f"`{run.store.directory.absolute()}`"])
 
@@ -130,6 +130,6 @@ def mlflow_page(run: Run) -> str | None:
 
 
 def _row(commit: Commit) -> dict[str, Any]:
-    found = {title: commit.metrics.get(metric) for title, metric in COLUMNS.items()}
-    shown = {title: "" if value is None else f"{value:.3f}" for title, value in found.items()}
+    values = {title: commit.metrics.get(metric) for title, metric in COLUMNS.items()}
+    shown = {title: "" if value is None else f"{value:.3f}" for title, value in values.items()}
     return {"step": commit.step} | shown | {"seconds": f"{commit.timings['timing_s/step']:.1f}"}

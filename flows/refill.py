@@ -21,16 +21,16 @@ from tasks.training import Batch, Samples, choose, experience
 async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, Any], dict[str, float]]:
     """Draw prompts until rollout.prompts groups are worth training on. Raises FilterExhausted.
 
-    Returns them, what the learner found of them, the state with cursor and counters moved on, and metrics.
+    Returns them, the learner's measures of them, the state with cursor and counters moved on, and metrics.
     """
     run, config = step.run, step.config
     state = run.restored(run.state.state_dict())
     refill = Refill(step.number, config)
     samples = Samples(rollouts=[], scores=[], slots=[])
-    found: list[Batch] = []
+    batches: list[Batch] = []
     while not refill.is_full:
         ids = run.next_prompts(state, refill.ask())
-        beside = partial(_experience, step, found) if config.measures_all else None
+        beside = partial(_experience, step, batches) if config.measures_all else None
         version, n, before = step.sampled_version, config.rollout.n, samples.scores
         slots = (refill.shards, refill.drawn)
         part = await sample(step, "rollout", ids, version, n, *slots, beside=beside, before=before)
@@ -41,8 +41,8 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
     if config.reward.judges_programs:
         step.timings |= program_seconds(step, refill)
     if not config.measures_all:
-        found.append(await experience(step, samples.rollouts, samples.slots, "experience"))
-    return samples, found, state.state_dict(), refill.metrics()
+        batches.append(await experience(step, samples.rollouts, samples.slots, "experience"))
+    return samples, batches, state.state_dict(), refill.metrics()
 
 
 async def sample_ahead(step: Step, state: RunState) -> None:
@@ -61,8 +61,8 @@ def begin_sampling(step: Step) -> None:
     begin(step, _draws(step, "rollout", ids, step.sampled_version, settings.n)[0])
 
 
-async def _experience(step: Step, found: list[Batch], rollouts: list[Ref]) -> None:
-    found.append(await experience(step, rollouts, [], f"experience-{len(found):04d}"))
+async def _experience(step: Step, batches: list[Batch], rollouts: list[Ref]) -> None:
+    batches.append(await experience(step, rollouts, [], f"experience-{len(batches):04d}"))
 
 
 async def sample(

@@ -149,15 +149,15 @@ async def bootstrap() -> None:
         return
     config = step.config
     ids = step.run.train_set.first(config.bootstrap.max_prompts).frame["id"].tolist()
-    found: list[Batch] = []
+    measured: list[Batch] = []
 
     async def beside(rollouts: list[Ref]) -> None:
         for shard, ref in enumerate(rollouts):
-            found.append(await experience(step, [ref], [], f"experience-{shard:04d}", label=str(shard)))
+            measured.append(await experience(step, [ref], [], f"experience-{shard:04d}", label=str(shard)))
 
     samples = await sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n, beside=beside)
     compared = await check_draw(step, samples.rollouts, "bootstrap", config.rollout.temperature)
-    shaped = await summarise_bootstrap(step, samples, found)
+    shaped = await summarise_bootstrap(step, samples, measured)
     evaluated = await _evaluation(step)
     state = _with_evaluation(step.run.store.read_json(shaped.state), evaluated)
     metrics = shaped.metrics | compared | (evaluated.metrics if evaluated else {})
@@ -171,8 +171,8 @@ async def train_step(number: int) -> None:
     if step.run.state.step >= number:
         return  # Prefect's server was lost after the commit, and the step asked for again
     run, config = step.run, step.config
-    samples, found, state, sampled_metrics = await training_samples(step)
-    shaped = await shape_batch(step, samples, found, state)
+    samples, measured, state, sampled_metrics = await training_samples(step)
+    shaped = await shape_batch(step, samples, measured, state)
     at_once = config.algorithm.policy.old_log_probs == "learner"
     if at_once:
         check_mismatch(step, samples.rollouts, shaped.metrics)

@@ -317,8 +317,8 @@ def _as_small(gold: list[Any], target: list[Any]) -> bool:
     numbers = [[item for item in parsed if getattr(item, "is_number", False)] for parsed in (gold, target)]
     if not all(numbers):
         return True
-    wanted, found = (complex(found[0].evalf()) for found in numbers)
-    return abs(wanted) >= SMALL or abs(found - wanted) <= SMALL * abs(wanted) + NOTHING
+    wanted, given = (complex(parsed[0].evalf()) for parsed in numbers)
+    return abs(wanted) >= SMALL or abs(given - wanted) <= SMALL * abs(wanted) + NOTHING
 
 
 def _serve() -> None:

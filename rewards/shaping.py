@@ -61,7 +61,7 @@ OVERRIDDEN = frozenset({RewardDesign.DENSE_LINEAR, RewardDesign.DENSE_WEIGHTED, 
 
 @dataclasses.dataclass(frozen=True)
 class CodeOutcomes:
-    """What the sandbox found about a batch of B responses. Raises ValueError naming the row and what is wrong."""
+    """What became of a batch of B responses. Raises ValueError naming the row and what is wrong."""
 
     error_type: np.ndarray
     """[B], the verdict's error type, one of sandbox.ERROR_TYPES."""

@@ -49,9 +49,9 @@ async def check_draw(step: Step, rollouts: list[Ref], purpose: str, temperature:
     """
     if step.config.rollout.max_mismatch is None:
         return {}
-    found = (await compare(step, rollouts, purpose, temperature)).mean
-    _check(step, rollouts, found, f"step {step.number}, {purpose}")
-    return {f"mismatch/{purpose}": found}
+    mismatch = (await compare(step, rollouts, purpose, temperature)).mean
+    _check(step, rollouts, mismatch, f"step {step.number}, {purpose}")
+    return {f"mismatch/{purpose}": mismatch}
 
 
 def check_mismatch(step: Step, rollouts: list[Ref], metrics: dict[str, float]) -> None:
@@ -64,15 +64,15 @@ def check_mismatch(step: Step, rollouts: list[Ref], metrics: dict[str, float]) -
         _check(step, rollouts, metrics.get(MEAN, 0.0), f"step {step.number}")
 
 
-def _check(step: Step, rollouts: list[Ref], found: float, what: str) -> None:
+def _check(step: Step, rollouts: list[Ref], mismatch: float, what: str) -> None:
     """The samples are discarded: a resumed run draws them again, from an engine that was started anew."""
     limit = step.config.rollout.max_mismatch
-    if limit is None or found <= limit:
+    if limit is None or mismatch <= limit:
         return
     for ref in rollouts:
         step.run.store.discard(ref)
     raise EngineMismatch(
-        f"{what}: the log-probs of {step.config.rollout.engine} and learner differ by {found:.4g} nats a token "
+        f"{what}: the log-probs of {step.config.rollout.engine} and learner differ by {mismatch:.4g} nats a token "
         f"(rollout.max_mismatch={limit}). Start the run again: its samples are drawn anew. If the difference stays, "
         "the engine computes another model or in another precision: rollout.engine=transformers is the reference, and "
         "rollout.max_mismatch raises the bound."

@@ -55,9 +55,9 @@ async def rollout(step: Step, draw: Draw) -> Rows:
         parts.append(part[kept].reset_index(drop=True).join(answers))
     if not parts:  # nothing failed, so nothing is continued
         parts = [rows.reindex(columns=[*ID_COLUMNS, *PROMPT, *ANSWER])]
-    found = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
-    ref = step.run.store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), found)
-    return Rows(rows=ref, tokens=int(found["token_ids"].map(len).sum()))
+    sampled_rows = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
+    ref = step.run.store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), sampled_rows)
+    return Rows(rows=ref, tokens=int(sampled_rows["token_ids"].map(len).sum()))
 
 
 def begin(step: Step, draw: Draw) -> None:
@@ -124,8 +124,8 @@ def exec_times(step: Step, shards: int) -> pd.DataFrame | None:
     """
     purposes = ("rollout", "second-turn") if step.config.rollout.second_turn.enabled else ("rollout",)
     paths = [step.path(exec_times_name(purpose, shard)) for purpose in purposes for shard in range(shards)]
-    found = [times for path in paths if (times := read_exec_times(step.run.store, path)) is not None]
-    return pd.concat(found, ignore_index=True) if len(found) == len(paths) else None
+    tables = [times for path in paths if (times := read_exec_times(step.run.store, path)) is not None]
+    return pd.concat(tables, ignore_index=True) if len(tables) == len(paths) else None
 
 
 def program_seconds(step: Step, refill: Refill) -> dict[str, float]:

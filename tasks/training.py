@@ -144,7 +144,7 @@ async def checkpoint(step: Step) -> Checkpoint:
 async def summarise_bootstrap(step: Step, samples: Samples, found: list[Batch]) -> ShapedBatch:
     """First difficulty of every problem, first targets, τ and alpha, from one pass over the train set.
 
-    found: what the learner found of each shard of the samples.
+    found: the learner's measures of each shard of the samples (the name is part of the phase's key).
     """
     run = step.run
     state = RunState.initial(step.config, len(run.train_set))
@@ -179,8 +179,8 @@ def _rewarded(step: Step, samples: Samples) -> pd.DataFrame:
     return rows[rows["slot"].isin(samples.slots)] if samples.slots else rows
 
 
-def _graded_shard(step: Step, rollout: Ref, scores: Ref, found: Batch) -> DataProto:
-    """A shard of the bootstrap: what the learner found of it, and what graders said."""
+def _graded_shard(step: Step, rollout: Ref, scores: Ref, measured: Batch) -> DataProto:
+    """A shard of the bootstrap: what the learner measured, and what graders said."""
     rows = in_training_order(_joined(step, Samples(rollouts=[rollout], scores=[scores], slots=[]), "bootstrap"))
-    batch = DataProto.load(step.run.store.folder(found.batch))
+    batch = DataProto.load(step.run.store.folder(measured.batch))
     return graded(gathered([batch], rows, step.run.pad_id), rows)

@@ -92,14 +92,14 @@ class Kind:
         if REFERENCE.fullmatch(name) is None:
             module, _, attribute = self.builtin[name].where.partition(":")
             return getattr(importlib.import_module(module), attribute)
-        found = load(name)
-        if self.functions and callable(found) and not isinstance(found, type):
-            return found
-        missing = [method for method in self.methods if not callable(getattr(found, method, None))]
-        if not isinstance(found, type) or missing or inspect.isabstract(found):
-            lacking = ", ".join(missing or sorted(getattr(found, "__abstractmethods__", ())) or ["no class"])
+        loaded = load(name)
+        if self.functions and callable(loaded) and not isinstance(loaded, type):
+            return loaded
+        missing = [method for method in self.methods if not callable(getattr(loaded, method, None))]
+        if not isinstance(loaded, type) or missing or inspect.isabstract(loaded):
+            lacking = ", ".join(missing or sorted(getattr(loaded, "__abstractmethods__", ())) or ["no class"])
             raise ConfigError(f"{name} is no {self.what}: it lacks {lacking} (needed: {', '.join(self.methods)})")
-        return found
+        return loaded
 
     def fact(self, name: str, fact: str) -> Any:
         """What the configuration needs to know of an implementation."""
@@ -114,8 +114,8 @@ class Kind:
 
     def made(self, section: Any, *more: Any) -> Any:
         """The implementation that a section names, made from its settings and whatever its kind is given besides."""
-        found = self.implementation(getattr(section, self.field))
-        return getattr(found, "create", found)(self.settings(section), *more)
+        implementation = self.implementation(getattr(section, self.field))
+        return getattr(implementation, "create", implementation)(self.settings(section), *more)
 
     def _settings_model(self, name: str) -> type[BaseModel] | None:
         if name in self.builtin:  # they have the fields of the section
@@ -237,9 +237,9 @@ def extension_files(config: BaseModel) -> dict[Path, str]:
         place: Any = config
         for part in section.split("."):
             place = getattr(place, part)
-        found = REFERENCE.fullmatch(getattr(place, kind.field))
-        if found:
-            files[Path(found["path"])] = f"{section}.{kind.field}"
+        reference = REFERENCE.fullmatch(getattr(place, kind.field))
+        if reference:
+            files[Path(reference["path"])] = f"{section}.{kind.field}"
     return files
 
 
@@ -248,10 +248,10 @@ _loaded: dict[tuple[Path, str], types.ModuleType] = {}
 
 def load(reference: str) -> Any:
     """What `path/to/file.py:Name` names; a file is executed once for each content it has. Raises ConfigError."""
-    found = REFERENCE.fullmatch(reference)
-    if found is None:
+    named = REFERENCE.fullmatch(reference)
+    if named is None:
         raise ConfigError(f"{reference!r} is not of the form path/to/file.py:Name")
-    path = Path(found["path"])
+    path = Path(named["path"])
     try:
         source = path.read_bytes()
     except OSError as error:
@@ -259,11 +259,11 @@ def load(reference: str) -> Any:
     key = path.resolve(), hashlib.sha256(source).hexdigest()
     if key not in _loaded:
         _loaded[key] = _executed(path, source)
-    value = getattr(_loaded[key], found["name"], None)
+    value = getattr(_loaded[key], named["name"], None)
     if value is None:
         names = [name for name in vars(_loaded[key]) if not name.startswith("_")]
-        close = difflib.get_close_matches(found["name"], names, 1)
-        raise ConfigError(f"{path} has no {found['name']!r}" + (f": did you mean {close[0]}?" if close else ""))
+        close = difflib.get_close_matches(named["name"], names, 1)
+        raise ConfigError(f"{path} has no {named['name']!r}" + (f": did you mean {close[0]}?" if close else ""))
     return value
 
 

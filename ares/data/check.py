@@ -83,23 +83,23 @@ class CheckReport:
 
     def counts(self) -> dict[str, Any]:
         """Sizes of the set, in the order in which they are shown."""
-        found: dict[str, Any] = {"rows": self.rows, "rows with an error": len({each.row for each in self.findings})}
+        counts: dict[str, Any] = {"rows": self.rows, "rows with an error": len({each.row for each in self.findings})}
         if self.problems:
             sizes = [len(each.test_cases) + len(each.stdin_tests) for _, each in self.problems.values()]
-            found["tests"] = sum(sizes)
-            found["tests per row"] = _spread(sizes)
-            found["rows without a solution"] = sum(each.solution is None for _, each in self.problems.values())
-            found["solutions accepted"] = self.accepted
-            found["solutions not accepted"] = len(self.failures)
-            found["solutions slower than reward.code.cpu_seconds"] = _named(self.slow)
-            found["rows with tests that the program could deceive"] = self.untrusted
-        found["duplicate prompts"] = _named(self.duplicate_prompts)
+            counts["tests"] = sum(sizes)
+            counts["tests per row"] = _spread(sizes)
+            counts["rows without a solution"] = sum(each.solution is None for _, each in self.problems.values())
+            counts["solutions accepted"] = self.accepted
+            counts["solutions not accepted"] = len(self.failures)
+            counts["solutions slower than reward.code.cpu_seconds"] = _named(self.slow)
+            counts["rows with tests that the program could deceive"] = self.untrusted
+        counts["duplicate prompts"] = _named(self.duplicate_prompts)
         if self.shared is not None:
-            found["prompts that are held out too"] = self.shared
+            counts["prompts that are held out too"] = self.shared
         if self.prompt_tokens:
-            found["prompt tokens"] = _spread(self.prompt_tokens)
-            found["prompts left out as overlong"] = self.overlong
-        return found
+            counts["prompt tokens"] = _spread(self.prompt_tokens)
+            counts["prompts left out as overlong"] = self.overlong
+        return counts
 
 
 def check_rows(
@@ -257,13 +257,13 @@ def _first_line(text: str) -> str:
     return line if len(line) <= 120 else f"{line[:119]}…"
 
 
-def _named(found: list[str]) -> str:
+def _named(rows: list[str]) -> str:
     """How many, and the first twenty of them."""
-    return f"{len(found)}{': ' if found else ''}{_listed(found)}"
+    return f"{len(rows)}{': ' if rows else ''}{_listed(rows)}"
 
 
-def _listed(found: list[str]) -> str:
-    return f"{', '.join(found[:20])}{', …' if len(found) > 20 else ''}"
+def _listed(rows: list[str]) -> str:
+    return f"{', '.join(rows[:20])}{', …' if len(rows) > 20 else ''}"
 
 
 def _spread(numbers: Iterable[int]) -> str:

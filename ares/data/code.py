@@ -124,11 +124,11 @@ def _tests(row: dict[str, Any], tests_key: str, solution: str | None) -> tuple[l
             raise RowError("reward_model has no ground_truth")
     texts = [value for value in row.values() if isinstance(value, str)] + [json.dumps(row.get("prompt"), default=str)]
     in_class = any("class Solution" in text for text in [*texts, solution or ""])
-    found = _read_tests(value, str(column), lambda name: f"Solution().{name}" if in_class else name)
+    from_column = _read_tests(value, str(column), lambda name: f"Solution().{name}" if in_class else name)
     pairs = _json(row.get("stdin_tests", []), "stdin_tests")
     if not isinstance(pairs, list):
         raise RowError(f"stdin_tests is no list of [input, output], but {pairs!r:.80}")
-    return found[0], found[1] + [_pair(pair, "stdin_tests") for pair in pairs]
+    return from_column[0], from_column[1] + [_pair(pair, "stdin_tests") for pair in pairs]
 
 
 def _read_tests(value: Any, column: str, callee: Callable[[str], str]) -> tuple[list[str], list[list[str]]]:
@@ -260,8 +260,8 @@ def _solution(row: dict[str, Any], answer_key: str) -> str | None:
         return row["prompt"] + body if _is_humaneval(row) else body
     if "test_list" in row and "code" in row:
         return _text(row, "code") or None
-    found = _json(row.get("solutions") or [], "solutions")
-    return str(found[0]) if isinstance(found, list) and found else None
+    solutions = _json(row.get("solutions") or [], "solutions")
+    return str(solutions[0]) if isinstance(solutions, list) and solutions else None
 
 
 def _prompt(row: dict[str, Any], prompt_key: str, tests: list[str]) -> Any:

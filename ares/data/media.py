@@ -74,9 +74,9 @@ class MediaReader:
             self._kept.move_to_end(reference)
             return self._kept[reference]
         source, _, digest = reference.rpartition(MARK)
-        frames, found = _frames(source, self.fps)
-        if found != digest:
-            raise MediaError(f"{source}: its content has changed since the run was started ({digest} → {found})")
+        frames, now = _frames(source, self.fps)
+        if now != digest:
+            raise MediaError(f"{source}: its content has changed since the run was started ({digest} → {now})")
         cut = self._cut(frames, source.startswith(VIDEO))
         self._keep(reference, cut)
         return cut
@@ -103,8 +103,8 @@ class MediaReader:
         return f"{source}{MARK}{digest}", steps * patches // self.processor.merge_size**2
 
     def _cut(self, frames: list[Image.Image], video: bool) -> Patches:
-        found = self.processor(images=frames, return_tensors="pt")
-        pixels, (_, height, width) = found["pixel_values"], found["image_grid_thw"][0].tolist()
+        cut = self.processor(images=frames, return_tensors="pt")
+        pixels, (_, height, width) = cut["pixel_values"], cut["image_grid_thw"][0].tolist()
         if not video:
             return Patches(pixels, (1, height, width))
         together = self.processor.temporal_patch_size

@@ -107,8 +107,8 @@ def _json_row(line: str) -> dict[str, Any]:
         raise ValueError(f"a row is a JSON object, this is {type(row).__name__}")
     if "\\ud" in line or "\\uD" in line:
         for name, value in row.items():
-            if found := _SURROGATE.search(json.dumps([name, value], ensure_ascii=False)):
+            if half := _SURROGATE.search(json.dumps([name, value], ensure_ascii=False)):
                 raise ValueError(
-                    f"column {name!a} holds {found[0]!a}, half of a character (a lone surrogate), which is no text"
+                    f"column {name!a} holds {half[0]!a}, half of a character (a lone surrogate), which is no text"
                 )
     return row

@@ -131,19 +131,19 @@ def spoken(prompt: Any) -> Any:
 def in_parts(messages: list[dict[str, str]]) -> tuple[list[Message], list[str]]:
     """Chat messages whose <image> and <video> are typed parts, as chat templates want them; the kinds in order."""
     kinds: list[str] = []
-    found: list[Message] = []
+    typed: list[Message] = []
     for message in messages:
         places = [PLACES[place] for place in _PLACE.findall(message["content"])]
         if not places:
-            found.append(dict(message))
+            typed.append(dict(message))
             continue
         kinds += places
         first, *texts = _PLACE.split(message["content"])
         parts = [{"type": "text", "text": first}]
         for place, text in zip(places, texts, strict=True):
             parts += [{"type": place}, {"type": "text", "text": text}]
-        found.append({**message, "content": [part for part in parts if part.get("text") != ""]})
-    return found, kinds
+        typed.append({**message, "content": [part for part in parts if part.get("text") != ""]})
+    return typed, kinds
 
 
 def _sources(
@@ -163,11 +163,11 @@ def _sources(
         }
     except MediaError as error:
         raise MediaError(f"{line}: {error}") from error
-    for kind, found in given.items():
-        if wanted.count(kind) != len(found):
+    for kind, values in given.items():
+        if wanted.count(kind) != len(values):
             key = config.images_key if kind == "image" else config.videos_key
-            raise MediaError(f"{line}: the prompt has {wanted.count(kind)} <{kind}>, column {key!r} has {len(found)}")
-    waiting = {kind: iter(found) for kind, found in given.items()}
+            raise MediaError(f"{line}: the prompt has {wanted.count(kind)} <{kind}>, column {key!r} has {len(values)}")
+    waiting = {kind: iter(values) for kind, values in given.items()}
     return [next(waiting[kind]) for kind in wanted]
 
 
@@ -219,10 +219,10 @@ def _described(
 
     described = {}
     with ThreadPoolExecutor(READERS) as pool:
-        for source, found in zip(first, pool.map(look, first), strict=True):
-            if isinstance(found, MediaError):
-                raise MediaError(f"{first[source]}: {found}") from found
-            described[source] = found
+        for source, description in zip(first, pool.map(look, first), strict=True):
+            if isinstance(description, MediaError):
+                raise MediaError(f"{first[source]}: {description}") from description
+            described[source] = description
     return described
 
 

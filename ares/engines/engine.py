@@ -103,5 +103,5 @@ def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[in
     if configured is None:
         written, _ = PretrainedConfig.get_config_dict(model_path)
         configured = written.get("eos_token_id", written.get("text_config", {}).get("eos_token_id"))
-    found = {tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])}
-    return {token for token in found if token is not None}
+    ends = {tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])}
+    return {token for token in ends if token is not None}

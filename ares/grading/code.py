@@ -58,8 +58,8 @@ class CodeGrader(Grader):
         A program that the sandbox failed to judge has no accuracy and no pass ratio (null), never zero. One with a test
         that ran in its own process is not trusted.
         """
-        found = [future.result() for future in [self._submit(row) for row in rows.to_dict("records")]]
-        verdicts = [weighed(verdict, self.config.untrusted) for verdict in found]
+        judged = [future.result() for future in [self._submit(row) for row in rows.to_dict("records")]]
+        verdicts = [weighed(verdict, self.config.untrusted) for verdict in judged]
         ratio = pd.Series([verdict.pass_ratio for verdict in verdicts], dtype="Float64", index=rows.index)
         all_passed = (ratio == 1.0).astype("Float64")  # stays null where there is no ratio
         outcomes = [[test.verdict for test in verdict.tests] for verdict in verdicts]

@@ -63,10 +63,10 @@ class UserFunction:
             return self._process.call(_completions(rows), self.timeout * size, default=[None] * size)
         samples = [_sample(row) for row in rows.to_dict("records")]
         if self.is_async:
-            found = self._process.call(samples, self.timeout * size, default=[None] * size, each=self.timeout)
+            values = self._process.call(samples, self.timeout * size, default=[None] * size, each=self.timeout)
         else:
-            found = [self._process.call(sample, self.timeout, default=None) for sample in samples]
-        return [_score(value) for value in found]
+            values = [self._process.call(sample, self.timeout, default=None) for sample in samples]
+        return [_score(value) for value in values]
 
     def close(self) -> None:
         """End the process."""
@@ -173,9 +173,9 @@ def _sample(row: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _score(found: Any) -> Any:
-    if not isinstance(found, dict):
-        return found
-    if "score" not in found:
-        raise RewardError(f"The reward function returned a dict without 'score' (keys: {', '.join(map(str, found))})")
-    return found["score"]
+def _score(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "score" not in value:
+        raise RewardError(f"The reward function returned a dict without 'score' (keys: {', '.join(map(str, value))})")
+    return value["score"]

@@ -24,8 +24,8 @@ OPTIMIZER, CRITIC_OPTIMIZER = "optimizer", "critic-optimizer"
 
 def whole(tensor: Tensor) -> Tensor:
     """A tensor on the CPU, gathered from the ranks that hold parts of it; then every rank must call."""
-    found = tensor.detach()
-    return (found.full_tensor() if isinstance(found, DTensor) else found).cpu()
+    plain = tensor.detach()
+    return (plain.full_tensor() if isinstance(plain, DTensor) else plain).cpu()
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -62,11 +62,11 @@ def names(folder: Path, name: str) -> set[str]:
     """Names of the tensors that were written."""
     from safetensors import safe_open
 
-    found: set[str] = set()
+    tensor_names: set[str] = set()
     for file in sorted((folder / name).glob("*.safetensors")) or [_whole_file(folder, name)]:
         with safe_open(file, framework="pt") as opened:
-            found |= set(opened.keys())
-    return found
+            tensor_names |= set(opened.keys())
+    return tensor_names
 
 
 def read(folder: Path, name: str) -> dict[str, Tensor]:
@@ -75,9 +75,9 @@ def read(folder: Path, name: str) -> dict[str, Tensor]:
         return load_file(_whole_file(folder, name))
     written = HuggingFaceStorageReader(str(folder / name)).read_metadata().state_dict_metadata
     tensors = {key: kept for key, kept in written.items() if isinstance(kept, TensorStorageMetadata)}
-    found = {key: torch.empty(kept.size, dtype=kept.properties.dtype) for key, kept in tensors.items()}
-    _read_shards(folder / name, found, alone=True)
-    return found
+    whole_tensors = {key: torch.empty(kept.size, dtype=kept.properties.dtype) for key, kept in tensors.items()}
+    _read_shards(folder / name, whole_tensors, alone=True)
+    return whole_tensors
 
 
 @torch.no_grad()

@@ -141,9 +141,9 @@ class Learner:
         own = torch.zeros(mask.shape)
         for rows, idle in self._micro_batches(batch):
             part = self.policy.on_device(batch[rows])
-            found = self.policy.token_log_probs(part, temperature).log_probs
+            log_probs = self.policy.token_log_probs(part, temperature).log_probs
             if not idle:
-                own[rows] = self._padded(part["response_mask"], found, mask.shape[1])
+                own[rows] = self._padded(part["response_mask"], log_probs, mask.shape[1])
         self.ranks.sum(own)
         return truncated_importance_weights(own, batch.tensor("engine_log_probs"), mask, None)[1]
 
@@ -410,9 +410,9 @@ class Learner:
             for name, tensor in named.items()
             if not torch.isfinite(checkpoints.local(tensor)).all()
         ]
-        for found in self.ranks.gather(bad[:1]) if self.sharded else [bad]:
-            if found:
-                raise ValueError(found[0])
+        for messages in self.ranks.gather(bad[:1]) if self.sharded else [bad]:
+            if messages:
+                raise ValueError(messages[0])
 
     def load(self, folder: Path) -> None:
         """Go back to a checkpoint, of any number of ranks."""

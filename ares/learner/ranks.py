@@ -41,9 +41,9 @@ class Ranks:
         """This rank's rows of a batch; if asked for, then those of the others."""
         if self.count == 1:
             return [torch.arange(len(sizes))]
-        found = share_rows(sizes, self.count)
-        own = found.pop(self.rank)
-        return [own, *(found if of_others else [])]
+        others = share_rows(sizes, self.count)
+        own = others.pop(self.rank)
+        return [own, *(others if of_others else [])]
 
     def sum(self, values: Tensor) -> None:
         """Replace values by their sum over ranks."""
@@ -54,9 +54,9 @@ class Ranks:
         """A small value of every rank, in the order of ranks."""
         if self.count == 1:
             return [value]
-        found: list[T | None] = [None] * self.count
-        dist.all_gather_object(found, value)
-        return found  # type: ignore[return-value]
+        values: list[T | None] = [None] * self.count
+        dist.all_gather_object(values, value)
+        return values  # type: ignore[return-value]
 
     def sum_gradients(self, model: torch.nn.Module) -> None:
         """Replace each gradient by its sum over ranks; a parameter that no rank used keeps none."""

@@ -208,10 +208,10 @@ def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> b
     together = layout(sizes, pack=True)
     line = ids.new_zeros(together.width)
     line[together.place] = ids
-    found = decode(line[None], together)[0, together.place]
+    packed = decode(line[None], together)[0, together.place]
     parts = zip(ids.split(lengths.tolist()), lengths.split(1), strict=True)
     alone = [decode(part[None], layout(RowSizes.alone(length), pack=False)) for part, length in parts]
-    return torch.allclose(found, torch.cat(alone, 1)[0], atol=1e-3, rtol=1e-3)
+    return torch.allclose(packed, torch.cat(alone, 1)[0], atol=1e-3, rtol=1e-3)
 
 
 @torch.no_grad()
@@ -232,13 +232,13 @@ def check_head(model: Any, head: Any, path: str, **how: Any) -> None:
     try:
         for size in (1.0, LARGE_LOGIT):
             expected = model(input_ids=ids, **how).logits.float()
-            found = nn.functional.linear(given[0], head.weight, head.bias).float()
-            if not torch.allclose(found, expected, atol=1e-3 * size, rtol=1e-3):
+            plain = nn.functional.linear(given[0], head.weight, head.bias).float()
+            if not torch.allclose(plain, expected, atol=1e-3 * size, rtol=1e-3):
                 raise ModelError(
                     f"{path}: {type(model).__name__} transforms its logits after the output head, "
                     "which ares does not reproduce"
                 )
-            factor = LARGE_LOGIT / float(found.abs().max().clamp(min=1e-6))
+            factor = LARGE_LOGIT / float(plain.abs().max().clamp(min=1e-6))
     finally:
         hook.remove()
 

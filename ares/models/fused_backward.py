@@ -82,8 +82,8 @@ def shorten_backward(model: nn.Module) -> None:
 
 def _normed(module: Any, otherwise: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     if x.dtype == module.weight.dtype == torch.float32:
-        found: Tensor = RMSNorm.apply(x, module.weight, module.variance_epsilon)
-        return found
+        normed: Tensor = RMSNorm.apply(x, module.weight, module.variance_epsilon)
+        return normed
     return otherwise(x)
 
 

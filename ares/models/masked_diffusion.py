@@ -148,12 +148,12 @@ class MaskedLanguageModel:
         ids = torch.cat([prompts.expand(versions, -1, -1), canvas.masked_fill(masked, self.mask_id)], 2).flatten(0, 1)
         seen = torch.cat([seen, seen.new_ones(rows, places)], 1).repeat(versions, 1)
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
-            found = self.decoder(
+            hidden = self.decoder(
                 input_ids=ids,
                 attention_mask=None if bool(seen.all()) else seen[:, None, None, :] & seen[:, None, :, None],
                 position_ids=(seen.long().cumsum(1) - 1).clamp(min=0),
             ).last_hidden_state
-        return found[:, -places - 1 : -1].reshape(versions, rows, places, -1)
+        return hidden[:, -places - 1 : -1].reshape(versions, rows, places, -1)
 
     def _check_shape(self, path: str) -> None:
         """A model that transforms its logits after the head, or looks only backwards, would be silently wrong."""
@@ -178,10 +178,10 @@ def empty_model(config: ModelConfig, device: torch.device) -> tuple[Any, int]:
 
 def mask_token_id(settings: Any, path: str) -> int:
     """The token that stands for a masked place. Raises ModelError."""
-    found = getattr(settings, "mask_token_id", None)
-    if found is None:
+    token = getattr(settings, "mask_token_id", None)
+    if token is None:
         raise ModelError(f"{path}: config.json names no mask_token_id: this is no masked-diffusion model")
-    return int(found)
+    return int(token)
 
 
 def mask_seeds(seed: int, step: int, rows: int, iterations: int) -> Tensor:

@@ -41,8 +41,8 @@ class Pictures:
     def read(cls, reader: MediaReader, rows: list[list[str]]) -> "Pictures":
         """The pictures of these references. Raises MediaError."""
         places: dict[str, int] = {}
-        found = [[places.setdefault(reference, len(places)) for reference in row] for row in rows]
-        return cls([reader.patches(reference) for reference in places], found)
+        numbers = [[places.setdefault(reference, len(places)) for reference in row] for row in rows]
+        return cls([reader.patches(reference) for reference in places], numbers)
 
 
 class VisionInputs:
@@ -74,14 +74,14 @@ class VisionInputs:
         before = torch.nn.functional.pad(kinds[:-1], (1, 0))
         video = kinds[(kinds > 0) & (before == 0)] == 2
         grids = torch.tensor([pictures.patches[picture].grid for picture in pictures.rows[row]], device=ids.device)
-        found, _ = self.model.model.get_rope_index(
+        positions, _ = self.model.model.get_rope_index(
             ids[None],
             mm_token_type_ids=kinds[None],
             image_grid_thw=grids[~video],
             video_grid_thw=grids[video],
             second_per_grid_ts=[self.moment] * int(video.sum()),
         )
-        return found[:, 0]
+        return positions[:, 0]
 
     def is_mark(self, ids: Tensor) -> Tensor:
         """Which tokens stand for a part of a picture."""

@@ -38,9 +38,9 @@ def run_files(config: Config) -> dict[Path, str]:
     """Files that settings name and whose content decides results, and the settings that name them."""
     path, colon, _ = config.reward.kind.rpartition(":")
     triggers = config.algorithm.entropy.trigger_tokens
-    found = {Path(path): "reward.kind"} if colon else {}
+    files = {Path(path): "reward.kind"} if colon else {}
     return (
-        found
+        files
         | extension_files(config)
         | ({Path(triggers): "algorithm.entropy.trigger_tokens"} if triggers is not None else {})
     )
@@ -90,11 +90,11 @@ def check_model(store: RunStore, config: Config) -> None:
 
 def completed(name: str, before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """A run's digests, with those of files that were not looked at when it was started."""
-    found = {kind: now[kind] | before.get(kind, {}) for kind in FILES}
-    added = [path for kind in FILES for path in sorted(found[kind].keys() - before.get(kind, {}).keys())]
+    files = {kind: now[kind] | before.get(kind, {}) for kind in FILES}
+    added = [path for kind in FILES for path in sorted(files[kind].keys() - before.get(kind, {}).keys())]
     if added:
         logger.info("%s: from now on it is held to the content of %s, too", name, ", ".join(added))
-    return before | found
+    return before | files
 
 
 def _check_same_model(name: str, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -259,10 +259,10 @@ def _check_same(store: RunStore, description: dict[str, Any]) -> None:
         store.write_json("evaluation.json", description)
         return
     try:
-        found = json.loads(path.read_bytes())
+        known = json.loads(path.read_bytes())
     except ValueError as error:
         raise StoreError(f"{path}: not readable as JSON ({error})") from error
-    changed = [f"{key}: {found.get(key)} → {value}" for key, value in description.items() if found.get(key) != value]
+    changed = [f"{key}: {known.get(key)} → {value}" for key, value in description.items() if known.get(key) != value]
     if changed:
         raise StoreError(
             f"{store.directory} holds another evaluation:\n  "

@@ -78,13 +78,13 @@ class Run:
         with self.store.lock():  # a run that is being trained keeps its run.json to itself
             if self.store.exists():
                 known = self.store.read_run()
-                found = {
+                now = {
                     "config": self.config.model_dump(mode="json"),
                     "digests": completed(self.store.name, known["digests"], digests),
                 }
                 if self.store.format() == 1:
                     self.store.seal()
-                self.store.write_run(known | found)
+                self.store.write_run(known | now)
             else:
                 self.store.write_run(description_of(self.config, self.store.name, digests))
 
@@ -138,7 +138,7 @@ class Run:
         if damaged is not None:
             logger.warning("%s: the batch of step %d is damaged; done again from there", self.store.name, damaged)
             self.commit = self.store.read_commit(damaged - 1)
-        # What is known per prompt is in the commits of all steps, each with what it found.
+        # What is known per prompt is in the commits of all steps, each with what its step added.
         self.state = RunState.initial(self.config, len(self.train_set))
         last = self.commit.step if self.commit is not None else -1
         self.commit = None

@@ -16,11 +16,11 @@ OF_PROBLEMS = ("prompt", "answer", "prompt_token_ids", "media_references")
 def sampled_rows(rollouts: list[pd.DataFrame], problems: Problems) -> pd.DataFrame:
     """Shards of samples as one table, with the prompts and answers of their problems."""
     rows = pd.concat(rollouts, ignore_index=True)
-    found = problems.rows(rows["id"].tolist())
-    found = found[[name for name in OF_PROBLEMS if name in found]]
+    of_problems = problems.rows(rows["id"].tolist())
+    of_problems = of_problems[[name for name in OF_PROBLEMS if name in of_problems]]
     if "prompt" in rows:  # second turns have prompts of their own
-        found = rows[["prompt", "prompt_token_ids"]].combine_first(found)
-    return rows.drop(columns=["prompt", "prompt_token_ids"], errors="ignore").join(found)
+        of_problems = rows[["prompt", "prompt_token_ids"]].combine_first(of_problems)
+    return rows.drop(columns=["prompt", "prompt_token_ids"], errors="ignore").join(of_problems)
 
 
 def with_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:

@@ -96,7 +96,7 @@ def _following_turns(
 
     ends: the token that each response ended with, which is not always the tokenizer's end token.
     """
-    found = []
+    turns = []
     for text, token in zip(texts, ends, strict=True):
         conversation = [
             {"role": "user", "content": "?"},
@@ -110,6 +110,6 @@ def _following_turns(
                 "continued as it was sampled: set rollout.second_turn.enabled=false"
             )
         after = whole.partition(_MARK)[2]
-        found.append(after.removeprefix(tokenizer.decode([token])))
-    tokens = tokenizer(found, add_special_tokens=False)["input_ids"] if found else []
-    return list(zip(found, tokens, strict=True))
+        turns.append(after.removeprefix(tokenizer.decode([token])))
+    tokens = tokenizer(turns, add_special_tokens=False)["input_ids"] if turns else []
+    return list(zip(turns, tokens, strict=True))

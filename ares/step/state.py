@@ -46,7 +46,7 @@ class Counters:
 class RunState:
     """State after `step` steps; `state_dict` is what COMMIT.json holds.
 
-    Of what is known per prompt, a commit holds what its step found: with the commits before it, it is the whole.
+    Of what is known per prompt, a commit holds what its step added: all commits together hold the whole.
     """
 
     step: int
@@ -120,7 +120,7 @@ class RunState:
         }
 
     def settled(self) -> "RunState":
-        """The same, once it is committed: what its step found per prompt is not written again."""
+        """The same, once it is committed: what its step added per prompt is not written again."""
         self.difficulty.settle()
         if self.tests is not None:
             self.tests.settle()

@@ -31,8 +31,8 @@ ROOT = "_"
 
 def path_of(address: str) -> Path:
     """The path that an address means: of a URL that of its copy on this machine. Raises StoreError."""
-    protocol, found, rest = address.partition("://")
-    if not found:
+    protocol, separator, rest = address.partition("://")
+    if not separator:
         return Path(address)
     first, *others = rest.rstrip("/").split("/")
     parts = [protocol, first or ROOT, *others]
@@ -97,17 +97,17 @@ class Mirror:
         """Names of the files and folders in a folder there."""
         self.system.invalidate_cache()
         with self._told(path, "listed"), suppress(FileNotFoundError):
-            return {PurePosixPath(found).name for found in self.system.ls(self._at(path), detail=False)}
+            return {PurePosixPath(entry).name for entry in self.system.ls(self._at(path), detail=False)}
         return set()
 
     def size(self, path: str) -> int:
         """Bytes of a file or folder there."""
-        return sum(found["size"] for found in self._listed(path).values())
+        return sum(info["size"] for info in self._listed(path).values())
 
     def bring(self, path: str) -> None:
         """Download what there is of a file or folder and is not here in its size. Hold `transfer`."""
-        found = self._listed(path)
-        self._download(path, [name for name, info in found.items() if self._size_here(name) != info["size"]])
+        files = self._listed(path)
+        self._download(path, [name for name, info in files.items() if self._size_here(name) != info["size"]])
 
     def refresh(self, held: Callable[[], bool]) -> None:
         """Bring run.json and the commits, and delete those here that are not there.
@@ -117,8 +117,8 @@ class Mirror:
         if held():
             return
         with self.transfer() as notes:
-            found = self._listed("")
-            there = {name: tokenize(info) for name, info in found.items() if PurePosixPath(name).name in BROUGHT}
+            files = self._listed("")
+            there = {name: tokenize(info) for name, info in files.items() if PurePosixPath(name).name in BROUGHT}
             known = _read(notes)
             missing = [name for name in there if self._size_here(name) is None]
             changed = [name for name, stamp in there.items() if known.get(name) != stamp]
@@ -150,8 +150,8 @@ class Mirror:
         """Every file below a path there, by its path."""
         self.system.invalidate_cache()
         with self._told(path, "listed"), suppress(FileNotFoundError):
-            found = self.system.find(self._at(path), detail=True)
-            return {str(name).removeprefix(f"{self.root}/"): info for name, info in found.items()}
+            files = self.system.find(self._at(path), detail=True)
+            return {str(name).removeprefix(f"{self.root}/"): info for name, info in files.items()}
         return {}
 
     def _download(self, path: str, names: list[str]) -> None:

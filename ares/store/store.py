@@ -49,7 +49,7 @@ class RunStore:
         """Of commits that were read: their file's stamp, their parent, their digest."""
         self._format: int | None = None
         self._whole: set[Ref] = set()
-        """Checkpoints that were found to be what was written."""
+        """Checkpoints whose content was checked, and is what was written."""
 
     @property
     def address(self) -> str:
@@ -113,8 +113,8 @@ class RunStore:
     def children(self, path: str) -> set[Path]:
         """Files and folders in a folder of the run, those that are at the URL only too."""
         folder = self.directory / path
-        found = set(folder.iterdir()) if folder.is_dir() else set()
-        return found if self.mirror is None else found | {folder / name for name in self.mirror.names(path)}
+        here = set(folder.iterdir()) if folder.is_dir() else set()
+        return here if self.mirror is None else here | {folder / name for name in self.mirror.names(path)}
 
     def discard(self, ref: Ref) -> None:
         """Delete an artifact that nothing refers to."""
@@ -135,14 +135,14 @@ class RunStore:
     def _hash(self, ref: Ref) -> str | None:
         """Hash of what an artifact is, brought from the URL where what is here is not it."""
         path = self.directory / ref.path
-        found = _tree_hash(path)
-        if self.mirror is not None and found != ref.sha256:
+        digest = _tree_hash(path)
+        if self.mirror is not None and digest != ref.sha256:
             with self.mirror.transfer():
                 if _tree_hash(path) != ref.sha256:  # another process may have brought it meanwhile
                     _remove(path)
                     self.mirror.bring(ref.path)
-            found = _tree_hash(path)
-        return found
+            digest = _tree_hash(path)
+        return digest
 
     def _upload(self, path: str, content: Path) -> None:
         if self.mirror is not None:
@@ -152,9 +152,9 @@ class RunStore:
 
     def _checked(self, ref: Ref) -> Path:
         path = self.directory / ref.path
-        found = self._hash(ref)
-        if found != ref.sha256:
-            what = "is missing" if found is None else "has changed since it was written"
+        digest = self._hash(ref)
+        if digest != ref.sha256:
+            what = "is missing" if digest is None else "has changed since it was written"
             raise DamagedArtifact(f"{path} {what} (expected sha256 {ref.sha256[:12]}…)")
         return path
 
@@ -225,8 +225,8 @@ class RunStore:
 
     def fork(self) -> Fork | None:
         """What the run was forked from; None for a run of its own."""
-        found = self.read_run().get("fork") if self.exists() else None
-        return None if found is None else Fork.model_validate(found)
+        described = self.read_run().get("fork") if self.exists() else None
+        return None if described is None else Fork.model_validate(described)
 
     def results_of(self, step: int) -> list[Path]:
         """The files of the kept results of a step's phases."""
@@ -275,8 +275,8 @@ class RunStore:
     def _link(self, step: int) -> tuple[str | None, str] | None:
         """Parent and digest of a step's commit; None when there is none that is whole."""
         try:
-            found = (self._opened / self.step_path(step) / "COMMIT.json").stat()
-            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+            file = (self._opened / self.step_path(step) / "COMMIT.json").stat()
+            stamp = (file.st_mtime_ns, file.st_size, file.st_ino)
             if self._links.get(step, (None,))[0] != stamp:
                 commit = self.read_commit(step)
                 self._links[step] = (stamp, commit.parent, commit.digest())
@@ -310,10 +310,10 @@ class RunStore:
         if fork is not None and fork.version == step:
             return fork.checkpoint
         try:
-            found = self.read_commit(commit) if isinstance(commit, int) else commit
+            known = self.read_commit(commit) if isinstance(commit, int) else commit
         except DamagedArtifact:
             return None
-        return found.artifacts.get("checkpoint")
+        return known.artifacts.get("checkpoint")
 
     def _is_whole(self, ref: Ref) -> bool:
         """Whether a checkpoint is what was written, read once; one that is at the URL only is taken for it."""

@@ -232,11 +232,11 @@ class Cluster:
             return self._weights[version]
         async with self._learning:
             learner = await self._learner_at(version)
-            found = learner.weights()
+            reference = learner.weights()
         stale = self.config.rollout.max_staleness
         kept = {held: weights for held, weights in self._weights.items() if held >= version - stale}
-        self._weights = kept | {version: found} if stale else {}
-        return found
+        self._weights = kept | {version: reference} if stale else {}
+        return reference
 
     async def _engine_sleeps(self) -> None:
         """Where learner and engine take turns on a GPU, it is the learner's: the engine needs weights afterwards."""
