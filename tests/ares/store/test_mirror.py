@@ -12,7 +12,7 @@ from ares.runs.lineage import prune
 from ares.runs.run import runs_directory
 from ares.store.mirror import path_of
 from ares.store.store import Commit, DamagedArtifact, Ref, RunStore, StoreError
-from tests.ares.store.test_store import KINDS, READERS, WRITERS, chain, commit
+from tests.ares.store_builders import KINDS, READERS, WRITERS, chain, commit
 
 
 class World:

@@ -1,0 +1,81 @@
+"""Checkpoints of a learner: what is read back is what went on, and nothing that is not finite is written."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ares.config.profiles import load
+from ares.learner.learner import Learner
+from tests.ares.builders import rows, shaped
+from tests.ares.learner_builders import ACCURACIES, LENGTHS, equal, learner, sampled, weights
+
+
+@pytest.mark.parametrize("which", ["policy", "critic"])
+def test_a_weight_that_is_not_finite_is_never_checkpointed(which: str, tmp_path: Path) -> None:
+    trained = learner("algorithm.advantage.estimator=gae")
+    model = trained.policy.model if which == "policy" else trained.critic
+    assert model is not None
+    next(model.parameters()).data[0, 0] = math.nan
+    with pytest.raises(ValueError, match="is not finite"):
+        trained.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+SETTINGS = {
+    "grpo": ("learner.warmup_steps=3",),
+    "gae": ("algorithm.advantage.estimator=gae", "learner.critic_lr=0.001"),
+    "two steps": ("learner.global_batch_prompts=1", "algorithm.policy.epochs=2"),
+    "bfloat16": ("model.dtype=bfloat16",),
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=list(SETTINGS))
+def test_saved_loaded_and_continued_equals_continued(settings: tuple[str, ...], tmp_path: Path) -> None:
+    """Bit for bit: weights, optimiser and metrics."""
+    straight = learner(*settings)
+    straight.update(shaped(straight, sampled()))
+    straight.save(tmp_path)
+    resumed = learner(*settings)
+    resumed.update(shaped(resumed, rows([[1, 1, 0, 0], [0, 1, 0, 1]], seed=5)))  # what it held before must not matter
+    resumed.load(tmp_path)
+    assert resumed.version == straight.version == 1
+    assert equal(weights(straight), weights(resumed))
+    for seed in (1, 2):
+        table = rows(ACCURACIES, LENGTHS, seed)
+        batches = [shaped(each, table) for each in (straight, resumed)]
+        results = [each.update(batch) for each, batch in zip((straight, resumed), batches, strict=True)]
+        assert results[0] == results[1]
+        assert equal(weights(straight), weights(resumed))
+
+
+def test_a_checkpoint_before_the_first_update_is_the_model_itself(tmp_path: Path) -> None:
+    fresh, other = learner(), learner()
+    fresh.save(tmp_path)
+    other.update(shaped(other, sampled()))
+    other.load(tmp_path)
+    assert other.version == other.optimizer_steps == 0
+    batch = shaped(fresh, sampled())
+    fresh.update(batch)
+    other.update(batch)
+    assert equal(weights(fresh), weights(other))
+
+
+def test_a_tower_that_was_trained_stays_so_where_it_is_trained_no_more(tmp_path: Path) -> None:
+    """A fork may set model.train_vision=false: its policy is the one that was trained, pictures and all."""
+    trained = Learner(load("tiny-vision", ["model.train_vision=true"]))
+    with torch.no_grad():
+        for parameter in trained.policy.model.parameters():
+            parameter.add_(0.01)
+    trained.save(tmp_path)
+    still = Learner(load("tiny-vision", ["model.train_vision=false"]))
+    still.load(tmp_path)
+    assert equal(weights(still), weights(trained))
+
+
+def test_a_checkpoints_policy_is_named_as_transformers_names_it(tmp_path: Path) -> None:
+    fresh = learner()
+    fresh.save(tmp_path)
+    assert load_file(tmp_path / "policy.safetensors").keys() == dict(fresh.policy.model.named_parameters()).keys()

@@ -1,0 +1,58 @@
+"""Losses and gradients that are not finite: the optimiser step is left out and counted."""
+
+import math
+
+import pytest
+import torch
+
+from ares.step.shape import shape
+from ares.step.state import RunState
+from tests.ares.builders import config, experienced, shaped
+from tests.ares.learner_builders import equal, finite, learner, sampled, weights
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["advantages", "kl_coefs", "old_log_probs", "returns"])
+def test_a_value_that_is_not_finite_skips_the_update_and_is_counted(name: str, bad: float) -> None:
+    trained = learner("algorithm.advantage.estimator=gae")
+    batch = shaped(trained, sampled())
+    before = weights(trained)
+    good = batch.tensor(name).clone()
+    batch.batch[name][2, 0] = bad if name != "old_log_probs" else math.nan
+    result = trained.update(batch)
+    assert finite(result)
+    assert result.metrics["actor/skipped_updates"] == 1
+    assert result.metrics["actor/optimizer_steps"] == 0
+    assert trained.version == 1
+    assert equal(before, weights(trained))
+    # It leaves nothing behind: the next update is what it would have been.
+    batch.batch[name] = good
+    trained.update(batch)
+    untouched = learner("algorithm.advantage.estimator=gae")
+    untouched.update(batch)
+    assert equal(weights(untouched), weights(trained))
+
+
+def test_a_reward_that_is_not_finite_skips_the_update() -> None:
+    trained = learner("algorithm.aepo.enabled=false", "algorithm.overlong.soft_punish_cache=2")
+    batch = experienced(trained, sampled())
+    batch.batch["old_log_probs"][0, 0] = math.nan
+    batch.batch["engine_log_probs"][0, 0] = math.nan
+    before = weights(trained)
+    shape_config = config("algorithm.kl.placement=none", "algorithm.aepo.enabled=false")
+    shape(batch, RunState.initial(shape_config, 10), shape_config)
+    batch.batch["kl_coefs"] = torch.zeros_like(batch.tensor("old_log_probs"))
+    assert trained.update(batch).metrics["actor/skipped_updates"] == 1
+    assert equal(before, weights(trained))
+
+
+def test_only_the_optimiser_step_with_the_bad_value_is_skipped() -> None:
+    trained = learner("learner.global_batch_prompts=1")
+    batch = shaped(trained, sampled())
+    batch.batch["advantages"][5, 0] = math.nan
+    result = trained.update(batch)
+    assert result.metrics["actor/skipped_updates"] == 1
+    assert result.metrics["actor/optimizer_steps"] == 1
+    reference = learner("rollout.prompts=1", "learner.global_batch_prompts=1")
+    reference.update(batch[:4])
+    assert equal(weights(reference), weights(trained))

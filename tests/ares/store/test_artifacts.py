@@ -1,0 +1,182 @@
+"""Artifacts: written whole or not at all, and checked when they are read."""
+
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from pyarrow import ArrowNotImplementedError
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from ares.store.store import DamagedArtifact, Ref, RunStore, StoreError
+from tests.ares.builders import REPOSITORY
+from tests.ares.store_builders import KINDS, READERS, ROWS, WRITERS, everything, fill
+
+
+def test_what_was_written_is_read_back(store: RunStore) -> None:
+    assert store.read_json(store.write_json("a/b.json", {"x": [1, 2.5, None]})) == {"x": [1, 2.5, None]}
+    pd.testing.assert_frame_equal(
+        store.read_rows(store.write_rows("r.parquet", ROWS)), ROWS, check_dtype=False, check_column_type=False
+    )
+    assert (store.folder(store.write_folder("f", fill)) / "inner" / "a.txt").read_text() == "a"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_content_has_the_same_ref_wherever_it_is_written(kind: str, tmp_path: Path) -> None:
+    first, second = (WRITERS[kind](RunStore(tmp_path / name), "x") for name in ("one", "two"))
+    assert first == second
+    assert first.bytes > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_artifact_is_found_after_the_run_directory_moved(kind: str, store: RunStore, tmp_path: Path) -> None:
+    ref = WRITERS[kind](store, "deep/x")
+    store.directory.rename(tmp_path / "moved")
+    moved = RunStore(tmp_path / "moved")
+    READERS[kind](moved, ref)
+    assert moved.intact([ref])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_changed_content_is_a_damaged_artifact(kind: str, store: RunStore) -> None:
+    ref = WRITERS[kind](store, "x")
+    assert store.intact([ref])
+    path = store.directory / "x"
+    target = path / "b.txt" if kind == "folder" else path
+    content = bytearray(target.read_bytes())
+    content[-1] ^= 1
+    target.write_bytes(content)
+    assert not store.intact([ref])
+    with pytest.raises(DamagedArtifact, match=r"x has changed since it was written"):
+        READERS[kind](store, ref)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_absent_artifact_is_a_damaged_artifact(kind: str, store: RunStore) -> None:
+    with pytest.raises(DamagedArtifact, match="is missing"):
+        READERS[kind](store, Ref(path="x", sha256="0" * 64, bytes=1))
+
+
+@pytest.mark.parametrize("change", ["added", "removed", "renamed"])
+def test_a_folder_with_other_files_is_a_damaged_artifact(change: str, store: RunStore) -> None:
+    ref = store.write_folder("f", fill)
+    folder = store.directory / "f"
+    if change == "added":
+        (folder / "c.txt").write_text("c")
+    elif change == "removed":
+        (folder / "b.txt").unlink()
+    else:
+        (folder / "b.txt").rename(folder / "c.txt")
+    assert not store.intact([ref])
+
+
+def test_one_damaged_artifact_of_many_is_not_intact(store: RunStore) -> None:
+    refs = [WRITERS[kind](store, kind) for kind in KINDS]
+    assert store.intact(refs)
+    (store.directory / "json").unlink()
+    assert not store.intact(refs)
+
+
+def test_a_folder_written_again_holds_the_new_files_only(store: RunStore) -> None:
+    store.write_folder("f", fill)
+    ref = store.write_folder("f", lambda folder: (folder / "c.txt").write_text("c") and None)
+    assert everything(store) == ["f/c.txt"]
+    assert store.intact([ref])
+
+
+class Interrupted(Exception):
+    pass
+
+
+def fails_midway(folder: Path) -> None:
+    (folder / "half.txt").write_text("half")
+    raise Interrupted
+
+
+def test_a_writer_that_fails_midway_leaves_nothing(store: RunStore) -> None:
+    with pytest.raises(Interrupted):
+        store.write_folder("f", fails_midway)
+    with pytest.raises(ValueError, match="JSON"):
+        store.write_json("x.json", {"a": float("nan")})
+    with pytest.raises(ArrowNotImplementedError):
+        store.write_rows("r.parquet", pd.DataFrame({"a": [{}, {}]}))
+    assert everything(store) == []
+
+
+def test_a_writer_that_fails_midway_leaves_the_old_content(store: RunStore) -> None:
+    ref = store.write_folder("f", fill)
+    with pytest.raises(Interrupted):
+        store.write_folder("f", fails_midway)
+    assert store.intact([ref])
+    assert everything(store) == ["f/b.txt", "f/inner/a.txt"]
+
+
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    """The kernel refuses to write more, as a full disk does (with another error number)."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+BIG: dict[str, Callable[[RunStore, str], Ref]] = {
+    "json": lambda store, path: store.write_json(path, list(range(10_000))),
+    "rows": lambda store, path: store.write_rows(path, pd.DataFrame({"a": torch.randn(10_000).numpy()})),
+    "tensors": lambda store, path: store.write_folder(path, lambda f: save_file({"a": torch.zeros(10_000)}, f / "a")),
+    "folder": lambda store, path: store.write_folder(path, lambda f: (f / "a").write_bytes(b"0" * 10_000) and None),
+}
+
+
+@pytest.mark.parametrize("kind", BIG)
+def test_a_write_that_the_file_system_refuses_is_a_clear_error_and_leaves_nothing(kind: str, store: RunStore) -> None:
+    with no_file_larger_than(4096), pytest.raises(StoreError, match=r"x: cannot be written"):
+        BIG[kind](store, "x")
+    assert everything(store) == []
+    assert store.intact([BIG[kind](store, "x")])
+
+
+def test_a_killed_writer_leaves_no_artifact(store: RunStore) -> None:
+    program = (
+        "import os, signal; from pathlib import Path; from ares.store import RunStore\n"
+        f"def fill(folder): (folder / 'half').write_text('half'); os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"RunStore(Path({str(store.directory)!r})).write_folder('f', fill)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY)
+    assert done.returncode == -signal.SIGKILL
+    assert not (store.directory / "f").exists()
+    assert store.intact([store.write_folder("f", fill)])
+
+
+def test_a_full_disk_is_told_with_its_remedy_whichever_library_wrote(store: RunStore) -> None:
+    def fails(error: Exception) -> Callable[[Path], None]:
+        def write(folder: Path) -> None:
+            raise error
+
+        return write
+
+    rust = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    for error in (OSError(28, "No space left on device"), rust):
+        with pytest.raises(StoreError, match="The disk is full: free some space"):
+            store.write_folder("f", fails(error))
+
+
+def test_everything_on_the_way_to_an_artifact_is_synced(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: set[int] = set()
+    monkeypatch.setattr("ares.store.store._fsync", lambda path: synced.add(path.stat().st_ino))
+    ref = store.write_folder("steps/000001/x", fill)
+    found = store.directory / ref.path
+    wanted = [*found.rglob("*"), found, *list(found.parents)[:4]]
+    assert store.directory.parent in wanted
+    assert [path for path in wanted if path.stat().st_ino not in synced] == []

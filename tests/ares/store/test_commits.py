@@ -1,0 +1,218 @@
+"""run.json and the chain of commits: which step a resume trusts, which checkpoints stay."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ares.store.store import Commit, Ref, RunStore, StoreError
+from tests.ares.store_builders import chain, commit, fill
+
+
+def test_run_json_round_trip_and_its_absence(store: RunStore) -> None:
+    assert not store.exists()
+    with pytest.raises(StoreError, match="There is no run 'run'"):
+        store.read_run()
+    store.write_run({"run": "run"})
+    assert store.exists()
+    assert store.read_run() == {"run": "run"}
+    (store.directory / "run.json").write_text("{")
+    with pytest.raises(StoreError, match=r"run\.json: not readable as JSON"):
+        store.read_run()
+
+
+def test_a_new_run_has_no_commit(store: RunStore) -> None:
+    assert store.last_commit() is None
+    assert store.committed_steps() == []
+
+
+def test_the_last_commit_is_the_newest_of_the_chain(store: RunStore) -> None:
+    commits = chain(store, 4)
+    assert store.committed_steps() == [0, 1, 2, 3]
+    assert store.last_commit() == commits[-1]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"step": 3}'])
+def test_a_damaged_newest_commit_is_left_out(damage: bytes, store: RunStore) -> None:
+    commits = chain(store, 4)
+    (store.directory / store.step_path(3) / "COMMIT.json").write_bytes(damage)
+    assert store.last_commit() == commits[2]
+
+
+def test_a_commit_whose_parent_was_changed_is_left_out(store: RunStore) -> None:
+    commits = chain(store, 4)
+    store.write_commit(commits[2].model_copy(update={"metrics": {"m": 0.6}}))
+    found = store.last_commit()
+    assert found is not None
+    assert found.step == 2
+
+
+def test_everything_after_a_damaged_commit_is_left_out(store: RunStore) -> None:
+    commits = chain(store, 4)
+    (store.directory / store.step_path(1) / "COMMIT.json").unlink()
+    assert store.committed_steps() == [0]
+    assert store.last_commit() == commits[0]
+
+
+def test_a_damaged_bootstrap_leaves_no_commit(store: RunStore) -> None:
+    chain(store, 1)
+    (store.directory / "bootstrap" / "COMMIT.json").write_text("{")
+    assert store.last_commit() is None
+
+
+@pytest.mark.parametrize("field", ["timings", "timestamp"])
+def test_a_commits_digest_ignores_when_and_how_fast(field: str) -> None:
+    other = {"timings": {"t": 2.0}, "timestamp": 2}[field]
+    assert commit(1, None).digest() == commit(1, None, **{field: other}).digest()
+
+
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [
+        ("metrics", {"m": 0.6}),
+        ("state", {"n": 2}),
+        ("artifacts", {"batch": Ref(path="x", sha256="0", bytes=1)}),
+    ],
+)
+def test_a_commits_digest_covers_what_a_resume_must_reproduce(field: str, other: Any) -> None:
+    assert commit(1, None).digest() != commit(1, None, **{field: other}).digest()
+    assert commit(1, None).digest() != commit(2, None, state={"n": 1}).digest()
+    assert commit(1, None).digest() != commit(1, commit(0, None)).digest()
+
+
+def test_a_commits_digest_survives_the_disk(store: RunStore) -> None:
+    before = commit(0, None, metrics={"a": 0.1 + 0.2, "b": 1e-300}, state={"deep": {"é": [1, None, 2.0]}})
+    store.write_commit(before)
+    assert store.read_commit(0).digest() == before.digest()
+
+
+def with_checkpoints(store: RunStore, steps: int, every: int = 1) -> list[Commit]:
+    """A chain of commits, every so manieth with a checkpoint."""
+    commits: list[Commit] = []
+    for step in range(steps):
+        artifacts = {"checkpoint": store.write_folder(f"checkpoints/{step:06d}", fill)} if step % every == 0 else {}
+        commits.append(commit(step, commits[-1] if commits else None, artifacts=artifacts))
+        store.write_commit(commits[-1])
+    return commits
+
+
+def checkpoints(store: RunStore) -> list[int]:
+    return sorted(int(name) for name in os.listdir(store.directory / "checkpoints"))
+
+
+def test_pruning_keeps_the_newest_checkpoints(store: RunStore) -> None:
+    commits = with_checkpoints(store, 9, every=2)
+    store.prune_checkpoints(commits[-1], 2)
+    assert checkpoints(store) == [6, 8]
+    store.prune_checkpoints(commits[-1], 5)
+    assert checkpoints(store) == [6, 8]
+
+
+def test_a_damaged_checkpoint_is_not_counted_among_those_that_are_kept(store: RunStore) -> None:
+    commits = with_checkpoints(store, 4)
+    (store.directory / "checkpoints/000002/b.txt").write_text("damage")
+    RunStore(store.directory).prune_checkpoints(commits[-1], 2)
+    assert checkpoints(store) == [1, 2, 3]
+
+
+def test_a_checkpoint_just_written_outlives_those_of_a_past_that_is_done_again(store: RunStore) -> None:
+    commits = with_checkpoints(store, 7)
+    again = commit(3, commits[2], artifacts=commits[3].artifacts, metrics={"m": 0.75})
+    store.write_commit(again)
+    store.prune_checkpoints(again, 2)
+    assert checkpoints(store)[:2] == [2, 3]
+
+
+def test_a_commit_file_is_json_that_people_can_read(store: RunStore) -> None:
+    store.write_commit(commit(12, None))
+    text = (store.directory / "steps" / "000012" / "COMMIT.json").read_text()
+    assert json.loads(text)["step"] == 12
+    assert len(text.splitlines()) > 5
+
+
+# ---- checksums -----------------------------------------------------------------------------------------------------
+
+
+def test_a_stale_tail_after_a_step_that_was_done_again_is_left_out(store: RunStore) -> None:
+    commits = chain(store, 6)
+    again = commit(2, commits[1], metrics={"m": 0.75})
+    store.write_commit(again)
+    assert store.last_commit() == again
+    assert store.committed_steps() == [0, 1, 2]
+    store.write_commit(commits[2])  # the very same result again: what followed from it still does
+    assert store.last_commit() == commits[5]
+
+
+def flips(content: bytes) -> Iterator[bytes]:
+    """The content with one bit of each byte turned over."""
+    for place in range(len(content)):
+        yield content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
+
+
+def test_no_flipped_bit_of_a_commit_is_believed(store: RunStore) -> None:
+    commits = chain(store, 3)
+    store.write_run({"run": "run"})
+    for step in (1, 2):
+        path = store.directory / store.step_path(step) / "COMMIT.json"
+        content = path.read_bytes()
+        for flipped in flips(content):
+            path.write_bytes(flipped)
+            assert RunStore(store.directory).last_commit() in (commits[step - 1], commits[2])
+            with suppress(StoreError):
+                assert store.read_commit(step) == commits[step]  # in the white space between values
+        path.write_bytes(content)
+
+
+def test_no_flipped_bit_of_run_json_is_believed(store: RunStore) -> None:
+    description = {"run": "run", "config": {"lr": 4e-4, "steps": 6}, "fingerprint": "1d6ffc3fc0bd9777"}
+    store.write_run(description)
+    path = store.directory / "run.json"
+    for flipped in flips(path.read_bytes()):
+        path.write_bytes(flipped)
+        with suppress(StoreError):
+            assert RunStore(store.directory).read_run() == description
+
+
+def unseal(path: Path) -> None:
+    """Make a file one of format 1."""
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in body.items() if name not in ("format", "checksum")}))
+
+
+def test_a_run_of_the_first_format_is_read_and_sealed(store: RunStore) -> None:
+    store.write_run({"run": "run"})
+    commits = chain(store, 3)
+    for path in [*store.directory.rglob("COMMIT.json"), store.directory / "run.json"]:
+        unseal(path)
+    old = RunStore(store.directory)
+    assert old.format() == 1
+    assert old.last_commit() == commits[-1]
+    old.seal()
+    old.write_run(old.read_run())
+    new = RunStore(store.directory)
+    assert new.format() == 2
+    assert new.last_commit() == commits[-1]
+    unseal(new.directory / new.step_path(2) / "COMMIT.json")  # a commit without a checksum is none any more
+    assert RunStore(store.directory).last_commit() == commits[1]
+
+
+def test_a_later_format_is_refused_with_the_reason(store: RunStore) -> None:
+    store.write_run({"run": "run"})
+    path = store.directory / "run.json"
+    body = json.loads(path.read_text()) | {"format": 3}
+    del body["checksum"]
+    body["checksum"] = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps(body))
+    with pytest.raises(StoreError, match="format 3 is of another version"):
+        RunStore(store.directory).read_run()
+
+
+def test_a_run_whose_run_json_is_gone_is_told_from_none(store: RunStore) -> None:
+    chain(store, 2)
+    with pytest.raises(StoreError, match=r"its run\.json is gone"):
+        store.read_run()
