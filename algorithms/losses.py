@@ -77,11 +77,11 @@ class PolicyLoss(Protocol):
     """The surrogate; made from its settings. docs/extending.md has an example.
 
     The learner weighs its tokens (truncated importance sampling), aggregates them over the whole global batch
-    (algorithm.policy.aggregation), adds the KL term, and logs the means of its figures under actor/.
+    (algorithm.policy.aggregation), adds the KL term, and logs the means of its metrics under actor/.
     """
 
     def terms(self, tokens: PolicyTokens) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of each token [B, L], finite everywhere, and figures without gradient [B, L] by name."""
+        """The loss of each token [B, L], finite everywhere, and metrics without gradient [B, L] by name."""
 
 
 class PpoSettings(Protocol):
@@ -144,7 +144,7 @@ def policy_loss(
     constant_length: int | None = None,
     normalizer: Tensor | float | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
-    """Aggregate a surrogate's tokens: the loss, and the means of its figures and of −log π (`entropy_loss`).
+    """Aggregate a surrogate's tokens: the loss, and the means of its metrics and of −log π (`entropy_loss`).
 
     importance_weights: per-token factors without gradient (truncated importance sampling), [B, L].
     """

@@ -1,7 +1,7 @@
 """A part of a run as a flow run of its own, under the run's flow run.
 
-Covered: the name and identity of a step's flow run, leaving when the run was suspended, going on while Prefect's server
-is away. Not covered: what a step does (flows/train.py).
+Covered: the name and identity of a step's flow run, leaving when the run was suspended, working on while Prefect's
+server is away. Not covered: what a step does (flows/train.py).
 """
 
 import logging

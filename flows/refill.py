@@ -70,7 +70,7 @@ async def sample(
     temperature: float | None = None, beside: Callable[[list[Ref]], Awaitable[None]] | None = None,
     before: Sequence[Ref] = (),
 ) -> Samples:  # fmt: skip
-    """Roll out shard after shard; each is graded while the next one is generated, the last while `beside` goes on.
+    """Roll out shard after shard; each is graded while the next one is generated, the last while `beside` runs.
 
     before: scores of what the step drew before. Raises RewardError where too much of it all has none.
     """

@@ -53,7 +53,7 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
     elif run is not None:
         config = override(read_config(RunStore(runs_directory() / run)), overrides or [])
     else:
-        raise ConfigError("Name a profile to start a run, or the run to continue")
+        raise ConfigError("Name a profile to start a run, or the run to resume")
     name = run or f"{Path(str(profile)).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     _prepared[name] = Run.open(config, name, runs_directory())
     return name
@@ -61,12 +61,12 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
 
 @flow(name="ares-train", persist_result=False, flow_run_name=flow_run_title)
 async def ares_train(
-    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the page refuses None for everything that may be left open)
+    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form refuses None for everything that may be left open)
     run: str = "",
     settings: Settings = Settings(),  # noqa: B008
-    overrides: list[str] = [],  # noqa: B006 (the page cannot submit None for a list; nobody changes it)
+    overrides: list[str] = [],  # noqa: B006 (the form cannot submit None for a list; nobody changes it)
 ) -> dict[str, Any]:
-    """Train a profile. A run that exists is continued from its last commit, by Retry too.
+    """Train a profile. A run that exists is resumed from its last commit, by Retry too.
 
     Args:
         profile: What is trained; "the run's own" resumes the run that `run` names.
@@ -79,12 +79,12 @@ async def ares_train(
 
 @flow(name="ares-bootstrap", persist_result=False, flow_run_name=flow_run_title)
 async def ares_bootstrap(
-    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the page refuses None for everything that may be left open)
+    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form refuses None for everything that may be left open)
     run: str = "",
     settings: Settings = Settings(),  # noqa: B008
     overrides: list[str] = [],  # noqa: B006
 ) -> dict[str, Any]:
-    """The first part of a run alone: buckets, targets, τ and alpha. `ares-train` with the same run name continues.
+    """The first part of a run alone: buckets, targets, τ and alpha. `ares-train` with the same run name resumes it.
 
     Args:
         profile: What is trained; "the run's own" resumes the run that `run` names.

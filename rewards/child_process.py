@@ -1,6 +1,6 @@
 """Child processes of a run that are Python, too: they find the modules that it finds, and end when it does.
 
-Beside the graders because every room above may import it from here; it needs nothing but the standard library. Not
+Beside the graders because every package above may import it from here; it needs nothing but the standard library. Not
 covered: the sandbox, whose processes must find nothing of ours.
 """
 

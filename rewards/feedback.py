@@ -35,7 +35,7 @@ def first_turn_credit(
     With share 1 a failure that was repaired is worth as much as a program that was right at once.
 
     own: [B] rewards of first turns (NaN: none); parent: int [C], the first turn of each second turn; second: [C] their
-    rewards (NaN: none, left out). Returns float64 [B], 0 where a first try has no second one or no reward of its own.
+    rewards (NaN: none, left out). Returns float64 [B], 0 where a first turn has no second one or no reward of its own.
     """
     gained = np.zeros(len(own))
     counted = ~np.isnan(second)

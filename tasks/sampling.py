@@ -33,7 +33,7 @@ class Draw(BaseModel):
     greedy: bool = False
     """One greedy answer more per problem (ReMax's baseline)."""
     continues: tuple[Ref, Ref] | None = None
-    """Rollout and scores of the first tries that are continued."""
+    """Rollout and scores of the first turns that are continued."""
 
 
 class Rows(BaseModel):

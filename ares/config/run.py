@@ -122,7 +122,7 @@ class SecondTurnConfig(Strict):
     """Second turns for programs that failed, with their verdict in the prompt (Murphy)."""
 
     enabled: bool = False
-    """On: every first try that failed its tests, and was not cut off, is continued once."""
+    """On: every first turn that failed its tests, and was not cut off, is continued once."""
     children: int = Field(1, ge=1)
     """Second turns per failed first turn."""
     max_feedback_length: int = Field(256, ge=1)

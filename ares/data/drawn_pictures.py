@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 SCHEME = "tiny-picture:"
-"""How a reference to such a picture begins ; its key follows."""
+"""How a reference to such a picture begins; its key follows."""
 
 SIDE, CELL = 3, 8
 """Cells a side, pixels a cell: a picture has 24 × 24 pixels."""
@@ -26,17 +26,17 @@ def draw(key: str) -> Image.Image:
     rng = np.random.default_rng(int(look))
     size = SIDE * CELL
     canvas = np.full((size, size, 3), 244 + rng.integers(-8, 9), dtype=np.int64)
-    for place, mark in enumerate(shown):
+    for place, sign in enumerate(shown):
         shade = rng.integers(-24, 25, 3)
         if _is_chart(shown):
-            left, top = place * CELL + 2, size - int(mark) * CELL // 2
+            left, top = place * CELL + 2, size - int(sign) * CELL // 2
             canvas[top:, left : left + CELL - 3] = np.array(BAR) + shade
             continue
         height, width = rng.integers(4, 7, 2)
         down, right = rng.integers(0, CELL + 1 - height), rng.integers(0, CELL + 1 - width)
-        if mark != ".":
+        if sign != ".":
             row, column = (place // SIDE) * CELL + down, (place % SIDE) * CELL + right
-            canvas[row : row + height, column : column + width] = np.array(COLOURS[mark]) + shade
+            canvas[row : row + height, column : column + width] = np.array(COLOURS[sign]) + shade
     return Image.fromarray(canvas.clip(0, 255).astype(np.uint8))
 
 

@@ -43,7 +43,7 @@ class Problems:
     overlong: int
     """Rows left out because the prompt was longer than data.max_prompt_length."""
     embedded: dict[Path, bytes] = field(default_factory=dict)
-    """Images that the data set holds itself, and the files that rows refer to instead."""
+    """Images stored in the data set itself, by the files to which they are written and rows refer."""
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -82,7 +82,7 @@ class Problems:
         return self if count is None else replace(self, frame=self.frame.head(count))
 
     def write_embedded(self) -> None:
-        """Put the images that the data set holds itself where rows refer to them."""
+        """Write the images stored in the data set to the files that rows refer to."""
         for path, content in self.embedded.items():
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 _CLOSING = re.compile(r"\s*[.,:;!?]+(?=[\s<]|$)|\s+(?=<)")
-"""Punctuation at the end of a word, and space before a template's mark; a point or comma within a number stays."""
+"""Punctuation at the end of a word, and space before `<`, as templates have it; a point within a number stays."""
 
 
 @dataclass(frozen=True)

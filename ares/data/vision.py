@@ -57,12 +57,12 @@ class Vision:
         return cls(config.model.path, config.data, runs / IMAGES)
 
     def __init__(self, model_path: str, data: DataConfig, files: Path) -> None:
-        """Raises MediaError when the model's directory has no image processor or no marks for pictures."""
+        """Raises MediaError when the model's directory has no image processor or no placeholder tokens for pictures."""
         self.model_path, self.files = model_path, files
         self.reader = MediaReader(model_path, data)
         config = AutoConfig.from_pretrained(model_path)
         try:
-            self.marks = {config.image_token_id: "image", config.video_token_id: "video"}
+            self.placeholders = {config.image_token_id: "image", config.video_token_id: "video"}
         except AttributeError as error:
             raise MediaError(f"model.path={model_path}: no vision-language model: {error}") from error
 
@@ -84,19 +84,19 @@ class Vision:
         return [messages for messages, _ in parted], RowMedia(kinds, references, tokens, embedded)
 
     def expanded(self, token_ids: list[list[int]], media: RowMedia, lines: pd.Index) -> list[list[int]]:
-        """Prompt tokens with each picture's mark as often as the picture has tokens. Raises MediaError."""
+        """Prompt tokens with each picture's placeholder token as often as the picture has tokens. Raises MediaError."""
         rows = zip(lines, token_ids, media.kinds, media.tokens, strict=True)
         return [self._expanded(line, ids, kinds, tokens) for line, ids, kinds, tokens in rows]
 
     def _expanded(self, line: Any, token_ids: list[int], kinds: list[str], tokens: list[int]) -> list[int]:
-        places = [self.marks[token] for token in token_ids if token in self.marks]
+        places = [self.placeholders[token] for token in token_ids if token in self.placeholders]
         if places != kinds:
             raise MediaError(
-                f"{line}: {len(kinds)} images and videos became {len(places)} marks in the prompt's tokens: the text "
-                f"itself holds such a mark, or the chat template of {self.model_path} has no place for them"
+                f"{line}: {len(kinds)} images and videos became {len(places)} placeholder tokens: the text "
+                f"itself holds such a token, or the chat template of {self.model_path} has no place for them"
             )
         sizes = iter(tokens)
-        return [each for token in token_ids for each in [token] * (next(sizes) if token in self.marks else 1)]
+        return [each for token in token_ids for each in [token] * (next(sizes) if token in self.placeholders else 1)]
 
 
 def check_media(problems: pd.DataFrame, source: str, rollout: RolloutConfig) -> None:

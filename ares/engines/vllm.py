@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 from ares.config import Config, DataConfig, VllmConfig
 from ares.data import MediaReader
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights, end_token_ids
-from ares.models import mark_ids, stored_tensors
+from ares.models import placeholder_ids, stored_tensors
 
 _ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
@@ -53,7 +53,7 @@ class VllmEngine(Engine):
         config = AutoConfig.from_pretrained(model_path)
         self._expected = _shapes(config, AutoModelForCausalLM if data is None else AutoModelForImageTextToText)
         self.reader = None if data is None else MediaReader(model_path, data)
-        self.marks = set() if self.reader is None else set(mark_ids(config))
+        self.placeholders = set() if self.reader is None else set(placeholder_ids(config))
         self._image_token = getattr(config, "image_token_id", None)
         self._on_gpu = torch.cuda.is_available()
         placed: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory} if self._on_gpu else {}
@@ -126,7 +126,7 @@ class VllmEngine(Engine):
                 engine.abort_request(list(waiting))
 
     def _prompt(self, request: Request) -> dict[str, Any]:
-        """What vLLM is given: it repeats each image's mark itself, and would resize with another library than ours."""
+        """What vLLM is given: it repeats an image's placeholder token itself, and would resize with another library."""
         if not request.media or self.reader is None:
             return {"prompt_token_ids": request.prompt_token_ids}
         tokens = [request.prompt_token_ids[0]]
@@ -151,7 +151,7 @@ class VllmEngine(Engine):
             ignore_eos=True,  # the end tokens are ours alone
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            logit_bias=dict.fromkeys(self.marks, -100.0) or None,  # the marks of pictures, as in the learner
+            logit_bias=dict.fromkeys(self.placeholders, -100.0) or None,  # never sampled, as in the learner
         )
 
 

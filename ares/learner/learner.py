@@ -45,7 +45,7 @@ from ares.models import (
 
 LEARNER = "learner.json"
 MISMATCH = ("mismatch/ratio_mean", "mismatch/kl", "mismatch/k3", "mismatch/logprob_diff_mean")
-"""Figures that may be averaged over micro-batches."""
+"""Metrics that may be averaged over micro-batches."""
 
 
 @dataclass

@@ -13,7 +13,7 @@ from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel, ReferenceModel
 from ares.models.sharding import shard
-from ares.models.vision_language import Pictures, VisionInputs, VisionLanguageModel, mark_ids, never_sampled
+from ares.models.vision_language import Pictures, VisionInputs, VisionLanguageModel, never_sampled, placeholder_ids
 from ares.models.weights import persistent_buffers, stored_tensors
 
 __all__ = [
@@ -35,12 +35,12 @@ __all__ = [
     "check_architecture",
     "empty_model",
     "load_model",
-    "mark_ids",
     "merged_weights",
     "micro_batches",
     "never_sampled",
     "peft_settings",
     "persistent_buffers",
+    "placeholder_ids",
     "shard",
     "share_rows",
     "stored_tensors",

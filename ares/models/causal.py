@@ -1,8 +1,8 @@
 """A causal LM as the learner sees it: hidden states of response tokens, then log-probs without a [tokens, vocab] array.
 
-Sequences are packed without padding, a shared prompt once (ares/models/packing.py); of models that do not
-allow it, each has a line of its own, padded on the right, so causal attention needs no mask either. Not covered: models
-that transform their logits after the head (they are refused at loading).
+Rows are packed into one sequence without padding, a shared prompt once (ares/models/packing.py). Where a model does
+not allow that, each row is a sequence of its own, padded on the right: causal attention needs no mask either way. Not
+covered: models that transform their logits after the head (they are refused at loading).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
 from ares.models.sharding import GatheredModel
 
 Decode = Callable[..., Tensor]
-"""(ids [lines, width], layout, batch) → hidden states [lines, width, H] of rows that do not see each other."""
+"""(ids [sequences, width], layout, batch) → hidden states [sequences, width, H] of rows that do not see each other."""
 
 
 class LanguageModel:
@@ -78,7 +78,7 @@ class LanguageModel:
         return tensors
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
-        """Hidden states of rows laid out in lines, as text_decode's."""
+        """Hidden states of rows in packed sequences, as text_decode's."""
         return text_decode(self.decoder, ids, laid)
 
     def head_bias(self) -> Tensor | None:
@@ -134,7 +134,7 @@ class Critic(nn.Module):
         self.packs = packs(self.decoder, self.decode, self.decoder.config.vocab_size)
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
-        """Hidden states of rows laid out in lines, as text_decode's."""
+        """Hidden states of rows in packed sequences, as text_decode's."""
         return text_decode(self.decoder, ids, laid)
 
     def values(self, batch: Any) -> Tensor:
@@ -144,7 +144,7 @@ class Critic(nn.Module):
 
 
 def text_decode(decoder: Any, ids: Tensor, laid: Layout) -> Tensor:
-    """Hidden states [lines, width, H] that a transformers decoder has for ids [lines, width]."""
+    """Hidden states [sequences, width, H] that a transformers decoder has for ids [sequences, width]."""
     where = {}
     if laid.blocks:
         where = {"position_ids": laid.position_ids(), "attention_mask": no_mask(ids.device), "layout": laid}
@@ -167,9 +167,9 @@ def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool) -> 
     """
     mask = batch["attention_mask"].bool()
     laid = layout(sizes, pack)
-    ids = torch.zeros(laid.lines * laid.width, dtype=torch.long, device=mask.device)
+    ids = torch.zeros(laid.sequences * laid.width, dtype=torch.long, device=mask.device)
     ids[laid.place] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
-    hidden = decode(ids.view(laid.lines, laid.width), laid, batch)
+    hidden = decode(ids.view(laid.sequences, laid.width), laid, batch)
     # The response's tokens are the row's last ones (a response mask may leave some of them out).
     response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
     # Index of the response token that a token predicts:

@@ -46,10 +46,10 @@ class RowSizes:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the tokens of some rows lie in the array [lines, width] that a model is given."""
+    """Where the tokens of some rows lie in the array [sequences, width] that a model is given."""
 
     width: int
-    lines: int
+    sequences: int
     place: Tensor
     """[N] of each token, row after row: its index in the flattened array. Tokens of a shared prompt have one place."""
     row: Tensor
@@ -69,10 +69,10 @@ class Layout:
         return len(self.leads)
 
     def position_ids(self) -> Tensor:
-        """[lines, width]; a place that holds no token has position 0."""
-        ids = torch.zeros(self.lines * self.width, dtype=torch.long, device=self.place.device)
+        """[sequences, width]; a place that holds no token has position 0."""
+        ids = torch.zeros(self.sequences * self.width, dtype=torch.long, device=self.place.device)
         ids[self.place] = self.position
-        return ids.view(self.lines, self.width)
+        return ids.view(self.sequences, self.width)
 
 
 def layout(sizes: RowSizes, pack: bool) -> Layout:

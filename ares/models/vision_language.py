@@ -1,8 +1,9 @@
 """A vision-language model (Qwen2-VL, Qwen2.5-VL) as the learner sees it: a LanguageModel whose rows may hold pictures.
 
 Covered: patches of what rows refer to, put into the embedded prompts; positions in time, height and width, packed or
-not; the tower trained or frozen; marks that are never sampled. A picture that several rows of a pass share goes through
-the tower once. Not covered: architectures that hand pictures to later layers too (Qwen3-VL), a critic.
+not; the tower trained or frozen; placeholder tokens, which are never sampled. A picture that several rows of a pass
+share goes through the tower once. Not covered: architectures that hand pictures to later layers too (Qwen3-VL), a
+critic.
 """
 
 from dataclasses import dataclass, replace
@@ -23,8 +24,8 @@ from ares.models.packing import Layout, RowSizes
 from ares.models.policy_model import Pass
 
 NEVER = -1e4
-"""Logit of a mark that stands for a picture: its probability is exactly 0, for engine and learner alike."""
-MARKS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+"""Logit of a placeholder token: its probability is exactly 0, for engine and learner alike."""
+PLACEHOLDERS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
 
 LATER_LAYERS = "deepstack_visual_indexes"
 """A tower with this setting hands pictures to later layers too."""
@@ -55,7 +56,7 @@ class VisionInputs:
         self.moment = getattr(model.config.vision_config, "temporal_patch_size", 2) / fps
 
     def embed(self, ids: Tensor, pictures: Pictures, order: list[int]) -> Tensor:
-        """Embeddings [..., H] of ids [...], with the pictures of the rows `order` in the places of their marks."""
+        """Embeddings [..., H] of ids [...], pictures of the rows `order` in place of placeholder tokens."""
         embedded = self.model.get_input_embeddings()(ids)
         if not pictures.patches:
             return embedded
@@ -64,7 +65,7 @@ class VisionInputs:
         grids = torch.tensor([each.grid for each in pictures.patches], device=device)
         features = self.model.model.get_image_features(pixels, grids, return_dict=True).pooler_output
         shown = torch.cat([features[picture] for row in order for picture in pictures.rows[row]])
-        return embedded.masked_scatter(self.is_mark(ids)[..., None], shown.to(embedded.dtype))
+        return embedded.masked_scatter(self.is_placeholder(ids)[..., None], shown.to(embedded.dtype))
 
     def positions(self, ids: Tensor, pictures: Pictures, row: int) -> Tensor:
         """Positions in time, height and width [3, N] of one row's tokens ids [N]; text counts on after a picture."""
@@ -83,7 +84,7 @@ class VisionInputs:
         )
         return positions[:, 0]
 
-    def is_mark(self, ids: Tensor) -> Tensor:
+    def is_placeholder(self, ids: Tensor) -> Tensor:
         """Which tokens stand for a part of a picture."""
         return (ids == self.image_token) | (ids == self.video_token)
 
@@ -126,7 +127,7 @@ class VisionLanguageModel(LanguageModel):
         return replace(sizes, group=sizes.group + other.cumsum(0))
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
-        """Hidden states [lines, width, H] of rows laid out in lines, with their pictures."""
+        """Hidden states [sequences, width, H] of rows in packed sequences, with their pictures."""
         pictures = Pictures([], [[] for _ in range(laid.rows)]) if batch is None else batch["pictures"]
         tokens = ids.flatten()[laid.place]
         bounds = torch.searchsorted(laid.row, torch.arange(laid.rows + 1, device=ids.device)).tolist()
@@ -140,17 +141,17 @@ class VisionLanguageModel(LanguageModel):
         return self.decoder(inputs_embeds=embedded, position_ids=positions, use_cache=False, **where).last_hidden_state
 
     def head_bias(self) -> Tensor | None:
-        """What is added to the logits [V]: marks are never sampled."""
+        """What is added to the logits [V]: placeholder tokens are never sampled."""
         return self.never.to(self.compute_dtype)
 
 
 def never_sampled(config: Any, device: torch.device) -> Tensor:
-    """[V] to be added to logits: NEVER at the marks of pictures, 0 elsewhere."""
+    """[V] to be added to logits: NEVER at placeholder tokens, 0 elsewhere."""
     added = torch.zeros(config.get_text_config().vocab_size, device=device)
-    added[mark_ids(config)] = NEVER
+    added[placeholder_ids(config)] = NEVER
     return added
 
 
-def mark_ids(config: Any) -> list[int]:
+def placeholder_ids(config: Any) -> list[int]:
     """The tokens that stand for pictures and for their bounds."""
-    return [getattr(config, mark) for mark in MARKS if getattr(config, mark, None) is not None]
+    return [getattr(config, name) for name in PLACEHOLDERS if getattr(config, name, None) is not None]

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 OF_A_MODEL = (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model")
 WEIGHTS = (".safetensors", ".bin")
 FILES = ("files", "model_files")
-"""Digests of files; runs of before they were kept have none, and get them when they are continued."""
+"""Digests of files; runs of before they were kept have none, and get them when they are resumed."""
 
 
 def digests_of(config: Config, train: Problems, validation: Problems | None) -> dict[str, Any]:

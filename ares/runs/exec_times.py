@@ -1,6 +1,6 @@
 """CPU seconds of judged programs, in files beside the scores: they differ from one execution to the next.
 
-So no hash and no result names them, and losing one costs the figures that are made of it and nothing else.
+So no hash and no result names them, and losing one costs the metrics that are computed from it and nothing else.
 """
 
 import logging

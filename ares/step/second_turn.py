@@ -1,6 +1,6 @@
 """A second turn for programs that failed: which first turns get one, and the prompt that holds their verdict (Murphy).
 
-Covered: their slots, their prompts, their credit to the first try. Not covered: sampling and judging them, as for any
+Covered: their slots, their prompts, their credit to the first turn. Not covered: sampling and judging them, as for any
 shard (tasks/sampling.py).
 """
 
@@ -23,9 +23,9 @@ def second_turns(
 ) -> pd.DataFrame:
     """One row per second turn: id, slot, sample, prompt, prompt_token_ids.
 
-    rows: judged first tries (id, slot, sample, response, token_ids, finish_reason, pass_ratio, test_outcomes);
-    problems: theirs, row by row. A try that passed, was cut off or was not judged gets no second one, nor does one
-    whose verdict is longer than engines have room for.
+    rows: judged first turns (id, slot, sample, response, token_ids, finish_reason, pass_ratio, test_outcomes);
+    problems: theirs, row by row. A first turn that passed, was cut off or was not judged gets no second one; nor does
+    one whose verdict is longer than engines have room for.
     """
     chosen = np.flatnonzero(_may_go_on(rows))
     failed, theirs = rows.iloc[chosen].to_dict("records"), problems.iloc[chosen].to_dict("records")
@@ -48,7 +48,7 @@ def second_turns(
 
 
 def _may_go_on(rows: pd.DataFrame) -> np.ndarray:
-    """Which tries [B] failed and ended by themselves."""
+    """Which first turns [B] failed and ended by themselves."""
     failed = rows["pass_ratio"].notna() & (rows["pass_ratio"].fillna(1.0).astype(float) < 1.0)
     return failed.to_numpy() & (rows["finish_reason"] == "stop").to_numpy()
 
@@ -69,7 +69,7 @@ def second_turn_credit(rows: pd.DataFrame, rewards: np.ndarray, settings: Second
 
 def second_turn_metrics(rows: pd.DataFrame, children: int) -> dict[str, float]:
     """`second_turn/{samples,solved,tokens_share,overlong}`: how many, share that passed, share of the step's tokens,
-    first tries that got none because their verdict was too long.
+    first turns that got none because their verdict was too long.
 
     Where there are none, no share of them passed: `solved` is absent.
     """

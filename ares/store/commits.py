@@ -1,7 +1,7 @@
 """What a run directory's own files say, run.json and COMMIT.json, and how their content is sealed.
 
 Covered: the models, the checksum that a file carries of itself, the version of its format. Files of format 1 have
-neither; they are read, and sealed when their run is continued. Not covered: where they lie, the links between commits
+neither; they are read, and sealed when their run is resumed. Not covered: where they lie, the links between commits
 (ares/store/store.py).
 """
 

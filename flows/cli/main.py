@@ -49,10 +49,10 @@ Overrides = Annotated[
 def train(
     profile: Annotated[str, typer.Argument(help="A profile's name or the path of a YAML file.")],
     overrides: Overrides = None,
-    run: Annotated[str | None, typer.Option(help="Name of the run. An existing run is continued.")] = None,
+    run: Annotated[str | None, typer.Option(help="Name of the run. An existing run is resumed.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved profile and stop.")] = False,
 ) -> None:
-    """Train a profile, or continue a run that was started with it."""
+    """Train a profile, or resume a run that was started with it."""
     config = load(profile, overrides)
     if dry_run:
         console.print(_resolved(config), markup=False, end="")
@@ -65,7 +65,7 @@ def resume(
     run: RunName,
     overrides: Overrides = None,
 ) -> None:
-    """Continue a run with the settings it was started with (train.steps=… makes it longer)."""
+    """Resume a run with the settings it was started with (train.steps=… makes it longer)."""
     _train(None, overrides or [], run)
 
 

@@ -50,7 +50,7 @@ def test_rows_of_one_prompt_pass_together_as_long_as_the_budget_lasts(groups: An
 def test_every_token_has_a_place_and_only_a_repeated_prompt_shares_it(groups: Any, pack: bool) -> None:
     rows = sizes(groups)
     laid = layout(rows, pack)
-    assert laid.lines * laid.width == (cost(rows) if pack else len(rows) * int(rows.tokens.max()))
+    assert laid.sequences * laid.width == (cost(rows) if pack else len(rows) * int(rows.tokens.max()))
     assert laid.row.tolist() == [row for row, size in enumerate(rows.tokens.tolist()) for _ in range(size)]
     assert laid.position.tolist() == [place for size in rows.tokens.tolist() for place in range(size)]
     owners: dict[int, set[tuple[int, int]]] = {}

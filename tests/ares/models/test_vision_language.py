@@ -330,5 +330,5 @@ def test_qwen2_5_vl_passes_too_its_moments_apart_as_in_time(batch: DataProto, tm
     torch.testing.assert_close(log_probs(found, batch), alone, atol=1e-5, rtol=1e-5)
     shown = found.on_device(batch[[3]])
     ids = shown["prompts"][0][shown["attention_mask"][0, : shown["prompts"].shape[1]].bool()]
-    times = found.inputs.positions(ids, shown["pictures"], 0)[0][found.inputs.is_mark(ids)]
+    times = found.inputs.positions(ids, shown["pictures"], 0)[0][found.inputs.is_placeholder(ids)]
     assert times.unique().diff().tolist() == [4]  # two frames a second, two a moment, four places a second
