@@ -47,17 +47,29 @@ def run_files(config: Config) -> dict[Path, str]:
 
 
 def model_digest(path: str) -> str:
-    """Hash of the weights and tokenizer files of a model directory; the revision of a hub model."""
+    """Hash of the weights and tokenizer files of a model directory; the revision of a hub model.
+
+    Raises ConfigError when it is neither.
+    """
     folder = Path(path)
     if not folder.is_dir():
-        from transformers import AutoConfig
-
-        return str(getattr(AutoConfig.from_pretrained(path), "_commit_hash", None) or path)
+        return _revision(path)
     digest = hashlib.sha256()
     for file in sorted(folder.glob("*")):
         if file.suffix in OF_A_MODEL:
             digest.update(f"{file.name}:{file_digest(file)}".encode())
     return digest.hexdigest()[:16]
+
+
+def _revision(path: str) -> str:
+    from transformers import AutoConfig
+
+    try:
+        return str(getattr(AutoConfig.from_pretrained(path), "_commit_hash", None) or path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"model.path={path}: no directory of {Path.cwd()}, and no model of the hub that can be read: {error}"
+        ) from error
 
 
 def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str, Any]) -> None:
