@@ -1,4 +1,4 @@
-"""The flow `ares-ablate`: every child of an ablation trained once, as many at a time as there is room for.
+"""The flow `ares-ablate`: every child of an ablation trained once, as many at a time as cores or GPUs allow.
 
 Covered: which children run, when, and what happens when one fails or this process ends. Not covered: the file
 (ares/ablations/definition.py), a child's training (flows/train.py), the comparison (ares/ablations/report.py). A child

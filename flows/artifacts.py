@@ -43,11 +43,11 @@ COLUMNS = {
 }
 """Columns of the table of recent steps, and the metrics they show."""
 SHOWN = ("count", "acc", "hwe", "target", "alpha", "kl")
-"""Figures of a bucket in the summary."""
+"""Metrics of a bucket in the summary."""
 
 
 class RunArtifacts:
-    """The artifacts of one execution of a run; without a server that has a page there are none."""
+    """The artifacts of one execution of a run; without a server that has a UI there are none."""
 
     def __init__(self, run: Run) -> None:
         self.run = run

@@ -39,7 +39,7 @@ class Switch(StrEnum):
 
 
 class Form(BaseModel):
-    """A section of the form. What is open is left out when it is written: the page refuses `null` for a section."""
+    """A section of the form. What is open is left out when it is written: the UI refuses `null` for a section."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -60,7 +60,7 @@ def _form(section: type[BaseModel]) -> type[BaseModel]:
 
 
 def _form_type(kind: Any) -> Any:
-    """What the page shows for a setting of this type. A value that needs more than one box is written as YAML."""
+    """What the UI shows for a setting of this type. A value that needs more than one box is written as YAML."""
     alternatives = [each for each in get_args(kind) if each is not NoneType]
     if get_origin(kind) in (UnionType, Union):
         kind = alternatives[0] if len(alternatives) == 1 else str

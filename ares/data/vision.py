@@ -1,8 +1,8 @@
 """Rows with images and videos: which a row has, whether they are where its prompt says, what tokens stand for them.
 
 Covered: an images and a videos column (paths, encoded bytes, PIL images, Hugging Face's Image features; one or a list),
-<image> and <video> in text and in chat messages, typed parts of messages, images that lie in the data set itself (they
-are written to files once, so that rows hold references only). Every one is read before anything is spent. Not covered:
+<image> and <video> in text and in chat messages, typed parts of messages, images stored in the data set (written
+to files once, so that rows hold references only). Every one is read before anything is spent. Not covered:
 their patches (ares/data/media.py), images on the network.
 """
 
@@ -27,7 +27,7 @@ from ares.data.tables import is_missing
 PLACES = {"<image>": "image", "<video>": "video"}
 _PLACE = re.compile("|".join(PLACES))
 IMAGES = ".images"
-"""Folder beside the runs for images that data sets hold themselves; a file is named by the hash of its content."""
+"""Folder beside the runs for images stored in data sets; a file is named by the hash of its content."""
 READERS = 8
 """Threads that look at the images of a data set before a run."""
 Message = dict[str, Any]
@@ -43,11 +43,11 @@ class RowMedia:
     tokens: list[list[int]]
     """How many tokens stand for each."""
     embedded: dict[Path, bytes]
-    """Images that the data set holds itself, by the file that each is to be written to."""
+    """Images stored in the data set, by the file that each is to be written to."""
 
 
 class Vision:
-    """What a vision-language model needs of a data set. `files`: folder for images that a data set holds itself."""
+    """What a vision-language model needs of a data set. `files`: folder for images stored in a data set."""
 
     @classmethod
     def of(cls, config: Config, runs: Path) -> "Vision | None":

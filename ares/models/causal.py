@@ -163,7 +163,7 @@ def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool) -> 
     """Hidden states that predict the response tokens, row after row: [N, H].
 
     batch: prompts [B, P] (left-padded), responses [B, L] (right-padded), attention_mask [B, P+L], response_mask [B, L].
-    `pack`: several rows may share a line (`packs` says whether the decoder allows it).
+    `pack`: rows stand in one packed sequence (`packs` says whether the decoder allows it).
     """
     mask = batch["attention_mask"].bool()
     laid = layout(sizes, pack)
@@ -199,7 +199,7 @@ def packs(decoder: Any, decode: Decode, vocabulary: int) -> bool:
 def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> bool:
     """Whether packed rows, two of them with one prompt, pass as they do one by one.
 
-    Architectures that carry a state along the line, or take no notice of positions, mix them up without a word. The
+    Architectures that carry a state along the sequence, or take no notice of positions, mix them up without a word. The
     rows are short: sliding windows must be narrower still (narrow_windows).
     """
     ids = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 6, 7, 8, 13], device=device) % vocabulary

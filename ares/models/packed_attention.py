@@ -1,7 +1,7 @@
 """Attention of packed rows, computed row by row: no token sees another row's, and no mask is made.
 
 Covered: transformers' decoders that attend through SDPA, to everything before or within a sliding window. Not covered:
-other attention (chunks, states carried along the line), which `can_regroup` refuses or `keeps_rows_apart` notices.
+other attention (chunks, states carried along the sequence), which `can_regroup` refuses or `keeps_rows_apart` notices.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def can_regroup(decoder: Any) -> bool:
 
 
 def regroup(decoder: Any) -> None:
-    """From now on the decoder takes a `layout` beside its line of tokens; without one it attends as before."""
+    """From now on the decoder takes a `layout` beside its packed sequence; without one it attends as before."""
     decoder.config._attn_implementation = NAME
 
 
@@ -69,7 +69,7 @@ def row_attention(
     layout: Layout | None = None,
     **how: Any,
 ) -> tuple[Tensor, None]:
-    """Causal attention within rows. query, key, value: [1, heads, N, D] of a line of N; returns [1, N, heads, D]."""
+    """Causal attention within rows. query, key, value: [1, heads, N, D], packed; returns [1, N, heads, D]."""
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if layout is None:
         return sdpa(module, query, key, value, mask, **how)
@@ -83,7 +83,7 @@ def row_attention(
 
 
 def _rows(states: Tensor, block: Tensor) -> Tensor:
-    """States [1, heads, tokens, D] of a line as [rows, heads, longest, D]."""
+    """States [1, heads, tokens, D] of a packed sequence as [rows, heads, longest, D]."""
     _, heads, tokens, size = states.shape
     line = states[0].transpose(0, 1).reshape(tokens, heads * size)
     return line.index_select(0, block.flatten()).view(*block.shape, heads, size).transpose(1, 2)

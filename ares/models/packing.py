@@ -1,8 +1,8 @@
 """Rows of unequal length through a model without padding: a packed sequence that holds a shared prompt once.
 
-Covered: which rows pass together, where each of their tokens lies and how attention regroups them (row_attention.py
-does it), the rows' fair division among ranks. Models whose packed rows cannot be told apart get one row a line,
-padded on the right. Not covered: what else rows share than their prompt.
+Covered: which rows pass together, where each of their tokens lies and how attention regroups them (in
+packed_attention.py), the rows' even division among ranks. Where packed rows cannot be told apart, each is a sequence of
+its own, padded on the right. Not covered: what else rows share than their prompt.
 """
 
 import heapq
@@ -38,7 +38,7 @@ class RowSizes:
         return RowSizes(self.tokens[rows], self.prompts[rows], self.group[rows])
 
     def shared(self) -> Tensor:
-        """Tokens of each row that lie in the line already, since the row before has the same prompt: [B]."""
+        """Tokens of each row that lie in the packed sequence already, since the row before has the same prompt: [B]."""
         again = torch.zeros_like(self.group, dtype=torch.bool)
         again[1:] = self.group[1:] == self.group[:-1]
         return torch.where(again, self.prompts, 0)
@@ -59,9 +59,9 @@ class Layout:
     leads: list[bool]
     """Of each row, whether its prompt lies at its own place, and not at an earlier row's."""
     blocks: list[Tensor]
-    """Places [rows, tokens] of rows of similar length, padded on the right; none: every row has a line of its own."""
+    """Places [rows, tokens] of rows of similar length, padded on the right; none: each row is a sequence of its own."""
     first_met: Tensor
-    """[width]: where in the blocks, flattened and one after the other, each place of the line is met first."""
+    """[width]: where in the blocks, flattened and one after the other, each place of the sequence comes first."""
 
     @property
     def rows(self) -> int:
@@ -76,7 +76,7 @@ class Layout:
 
 
 def layout(sizes: RowSizes, pack: bool) -> Layout:
-    """Packed where that is allowed (a prompt that follows itself is left out), else one row a line."""
+    """Packed where that is allowed (a prompt that follows itself is left out), else each row by itself."""
     tokens, device = sizes.tokens, sizes.tokens.device
     row = torch.repeat_interleave(torch.arange(len(sizes), device=device), tokens)
     position = torch.arange(len(row), device=device) - (tokens.cumsum(0) - tokens)[row]

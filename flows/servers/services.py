@@ -37,7 +37,7 @@ class ServiceError(UserError, RuntimeError):
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the two pages are."""
+    """Addresses of the two UIs."""
 
     prefect: int
     mlflow: int
