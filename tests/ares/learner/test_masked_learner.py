@@ -8,6 +8,7 @@ import torch
 from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError
 from ares.learner.learner import Learner
+from ares.learner.ranks import Ranks
 from ares.step.shape import shape
 from ares.step.state import RunState
 from tests.ares.builders import rows, to_batch
@@ -36,6 +37,25 @@ def shaped(learner: Learner) -> DataProto:
     batch = batch.union(learner.experience(batch))
     shape(batch, RunState.initial(learner.config, 100), learner.config)
     return batch
+
+
+class OneOfTwo(Ranks):
+    """A rank that keeps its own part of a sum."""
+
+    def sum(self, values: torch.Tensor) -> None:
+        pass
+
+
+def test_ranks_share_the_rows_of_experience() -> None:
+    alone, batch = Learner(settings("algorithm.policy.epochs=2")), sampled()
+    whole = alone.experience(batch)
+    first, second = (Learner(alone.config, OneOfTwo(rank, 2)).experience(batch) for rank in range(2))
+    assert torch.equal(first.tensor("mask_seeds"), whole.tensor("mask_seeds"))
+    for name in ("old_log_probs", "iteration_old_log_probs", "iteration_ref_log_probs"):
+        one, other = first.tensor(name), second.tensor(name)
+        torch.testing.assert_close(one + other, whole.tensor(name), atol=1e-5, rtol=1e-5)
+        rows_of_both = one.flatten(1).any(1) & other.flatten(1).any(1)
+        assert not rows_of_both.any()
 
 
 def test_experience_holds_every_iterations_log_probs_and_the_engines_entropies() -> None:
