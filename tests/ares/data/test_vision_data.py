@@ -114,7 +114,7 @@ BROKEN = [
     ({"prompt": "?", "images": [DOTS]}, "the prompt has 0 <image>, column 'images' has 1"),
     ({"prompt": "<image><image>?", "images": [DOTS]}, "the prompt has 2 <image>, column 'images' has 1"),
     ({"prompt": "<image>?"}, "the prompt has 1 <image>, column 'images' has 0"),
-    ({"prompt": f"<image>{MARK}?", "images": [DOTS]}, "1 images and videos became 2 marks"),
+    ({"prompt": f"<image>{MARK}?", "images": [DOTS]}, "1 images and videos became 2 placeholder tokens"),
     ({"prompt": "<image>?", "images": [7]}, "a path or an image is wanted, this is int 7"),
     ({"prompt": "<image>?", "images": ["tiny-picture:x-1"]}, "'x-1' is no key of a tiny picture"),
     ({"prompt": "<video>?", "videos": ["empty"]}, "empty: a folder of frames with nothing in it"),
