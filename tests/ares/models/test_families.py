@@ -82,7 +82,7 @@ def test_in_bfloat16_policy_and_reference_are_the_model_but_for_rounding(name: s
 
 @pytest.mark.parametrize("name", EVERY)
 def test_adapters_start_as_no_change_and_merged_they_are_the_plain_model(name: str, tmp_path: Path) -> None:
-    folder, batch = build(CAUSAL[name], tmp_path), random_rows([30], [[90, 500]])
+    folder, batch = build(CAUSAL[name], tmp_path), random_rows([30], [[90, 1900]])
     policy = LanguageModel.load(settings(folder, lora=LORA), CPU)
     add_adapters(policy.model, settings(folder, lora=LORA))
     model = plain(folder)
@@ -103,7 +103,7 @@ def test_adapters_start_as_no_change_and_merged_they_are_the_plain_model(name: s
 @pytest.mark.parametrize("name", EVERY)
 def test_the_gradients_of_two_ranks_add_up_to_that_of_the_whole_batch(name: str, tmp_path: Path) -> None:
     policy = LanguageModel.load(settings(build(CAUSAL[name], tmp_path)), CPU)
-    batch = random_rows([30, 80], [[90, 20, 60], [150, 10]])
+    batch = random_rows([30, 400], [[90, 20, 1600], [1500, 10]])
     whole = _summed(policy, batch)
     first, second = (_summed(policy, batch[rows]) for rows in share_rows(policy.row_sizes(batch), 2))
     zero = {key: torch.zeros_like(value) for key, value in whole.items()}
