@@ -4,8 +4,8 @@ Covered: a training step, all of whose tokens are compared in the course of it; 
 whose responses the learner looks at for this alone. Not covered: the measures themselves (algorithms/losses.py).
 """
 
-import math
-
+import numpy as np
+import pandas as pd
 from pydantic import BaseModel
 
 from ares.errors import UserError
@@ -16,6 +16,9 @@ from tasks.phase import phase
 
 COMPARED = 64
 """Responses of a bootstrap or an evaluation that the learner looks at: wrong weights show in every one of them."""
+SHARDS = 8
+"""Shards that they are taken from: the first, the last and some between; of each from its first row to its last, since
+every engine answers a part of each shard."""
 MEAN = "mismatch/logprob_diff_mean"
 
 
@@ -31,15 +34,21 @@ class Mismatch(BaseModel):
 
 @phase("compare")
 async def compare(step: Step, rollouts: list[Ref], purpose: str, temperature: float) -> Mismatch:
-    """Have the learner look at responses from all over a draw, so that every engine's are among them.
-
-    The policy is the one after the step: an evaluation's, and the bootstrap's.
-    """
-    sampled = sampled_rows([step.run.store.read_rows(ref) for ref in rollouts], step.run.problems(purpose))
-    rows = sampled[sampled["sample"] != GREEDY]
-    rows = rows.iloc[:: max(math.ceil(len(rows) / COMPARED), 1)].reset_index(drop=True)
-    batch = token_batch(rows, step.run.pad_id)
+    """Have the learner, whose policy is the one after the step, look at responses from all over a draw."""
+    shards = [step.run.store.read_rows(rollouts[shard]) for shard in _spread(len(rollouts), SHARDS)]
+    some = [_some(rows[rows["sample"] != GREEDY], COMPARED // len(shards)) for rows in shards]
+    batch = token_batch(sampled_rows(some, step.run.problems(purpose)), step.run.pad_id)
     return Mismatch(mean=(await step.run.cluster.mismatch(step.number, batch, temperature))[MEAN])
+
+
+def _some(rows: pd.DataFrame, count: int) -> pd.DataFrame:
+    return rows.iloc[_spread(len(rows), count)]
+
+
+def _spread(size: int, count: int) -> list[int]:
+    """At most so many of the numbers below `size`, the first and the last among them."""
+    places: list[int] = np.linspace(0, size - 1, min(size, count)).round().astype(int).tolist()
+    return places
 
 
 async def check_draw(step: Step, rollouts: list[Ref], purpose: str, temperature: float) -> dict[str, float]:
