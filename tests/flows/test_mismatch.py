@@ -12,7 +12,7 @@ import pytest
 
 import flows.train
 from ares.store.store import RunStore
-from tasks.mismatch import EngineMismatch, _spread
+from tasks.mismatch import EngineMismatch
 from tests.in_process import InProcessEngine, run_in_this_process
 from tests.short_runs import SMALL
 
@@ -56,9 +56,3 @@ def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_fro
     found = [store.read_commit(step).metrics for step in (0, 1)]
     assert 0 <= found[0]["mismatch/bootstrap"] < 1e-4
     assert all(0 <= metrics["mismatch/validation"] < 1e-4 for metrics in found)
-
-
-def test_responses_from_the_first_to_the_last_of_each_shard_are_compared() -> None:
-    assert _spread(1, 8) == [0]
-    assert _spread(5, 8) == [0, 1, 2, 3, 4]
-    assert _spread(117, 8) == [0, 17, 33, 50, 66, 83, 99, 116]

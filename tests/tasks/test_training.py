@@ -15,9 +15,9 @@ from ares.grading.grader import RewardError
 from ares.learner.learner import Learner
 from ares.runs.run import Run
 from ares.step.collate import token_batch
-from ares.step.slots import SECOND_TURN_SLOT
+from ares.step.slots import GREEDY, SECOND_TURN_SLOT
 from ares.step.state import RunState
-from tasks.mismatch import EngineMismatch, check_mismatch
+from tasks.mismatch import EngineMismatch, check_draw, check_mismatch, compare
 from tasks.training import (
     Batch,
     Samples,
@@ -204,3 +204,35 @@ def test_an_engine_that_samples_from_other_weights_stops_the_run_and_its_samples
     measured = run.step(3)
     measured.run.config = config("rollout.max_mismatch=null")
     check_mismatch(measured, samples.rollouts, {"mismatch/logprob_diff_mean": 0.12})
+
+
+class Looking:
+    """In place of the cluster: keeps what the learner is shown, and finds a difference."""
+
+    def __init__(self, difference: float) -> None:
+        self.difference = difference
+        self.seen: list[tuple[int, DataProto, float]] = []
+
+    async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
+        self.seen.append((version, rows, temperature))
+        return {"mismatch/logprob_diff_mean": self.difference}
+
+
+def test_of_a_bootstrap_or_an_evaluation_responses_from_all_over_it_are_compared(run: Run) -> None:
+    samples = written(run, "validation", [{GREEDY: 1.0, 0: 1.0, 1: 0.0, 2: 0.0, 3: 0.0} for _ in range(40)], shards=10)
+    run.cluster = looking = Looking(0.01)  # type: ignore[assignment]
+    asyncio.run(compare.function(run.step(4), samples.rollouts, "validation", 0.7))
+    ((version, rows, temperature),) = looking.seen
+    assert (version, temperature, len(rows)) == (4, 0.7, 64)
+    assert GREEDY not in rows.non_tensor_batch["sample"]
+    slots = rows.non_tensor_batch["uid"].astype(int)
+    assert len(set(slots % 10)) == 8  # shards, the first and the last among them
+    assert {0, 9} <= set(slots % 10)
+    assert rows.tensor("engine_log_probs").sum() == -0.5 * rows.tensor("response_mask").sum()
+
+
+def test_without_a_limit_nothing_is_compared_for_it(run: Run) -> None:
+    run.config = config("rollout.max_mismatch=null")
+    run.cluster = looking = Looking(1.0)  # type: ignore[assignment]
+    assert asyncio.run(check_draw(run.step(0), [], "bootstrap", 1.0)) == {}
+    assert not looking.seen
