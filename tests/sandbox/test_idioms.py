@@ -23,11 +23,13 @@ def pool() -> Iterator[SandboxPool]:
         yield pool
 
 
-def test_every_test_comes_to_what_plain_python_says(pool: SandboxPool) -> None:
+def test_every_test_comes_to_what_plain_python_says(pool: SandboxPool, tmp_path: Path) -> None:
     assert len(CASES) >= 480
     command = [sys.executable, "-S", str(Path(__file__).with_name("plain_python.py"))]
     environment = {"PYTHONHASHSEED": "0"}
-    done = subprocess.run(command, input=json.dumps(CASES), capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        command, input=json.dumps(CASES), capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
     plain = json.loads(done.stdout)
     assert 0.8 < sum(plain) / len(plain) < 0.97  # some fail on purpose
     verdicts = pool.run(Program(source=source, tests=[test], cpu_seconds=10) for source, test in CASES)
