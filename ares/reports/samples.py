@@ -97,12 +97,20 @@ def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
     stdin_tests = [f"stdin {given!r} → {expected!r}" for given, expected in problem["stdin_tests"]]
     tests = [*problem["test_cases"], *stdin_tests]
     lines = [f"{ending:16s} {test}" for test, ending in zip(tests, row["test_outcomes"], strict=True)]
+    return lines + [f"{'exec_time':16s} {seconds:.4f} CPU seconds" for seconds in _seconds(store, step, row)]
+
+
+def _seconds(store: RunStore, step: int, row: pd.Series) -> list[float]:
+    """CPU seconds of a sample's program; none when their file is gone.
+
+    An evaluation in the step has other samples of the same slots and numbers.
+    """
+    seconds = []
     for path in sorted(store.children(store.step_path(step))):
-        if not path.match(exec_times_name("*")):
+        if not path.match(exec_times_name("*")) or path.match(exec_times_name("validation")):
             continue
         times = read_exec_times(store, f"{store.step_path(step)}/{path.name}")
-        if times is None:
-            continue
-        mine = times[(times["slot"] == row["slot"]) & (times["sample"] == row["sample"])]
-        lines += [f"{'exec_time':16s} {seconds:.4f} CPU seconds" for seconds in mine["exec_time"]]
-    return lines
+        if times is not None:
+            mine = times[(times["slot"] == row["slot"]) & (times["sample"] == row["sample"])]
+            seconds += mine["exec_time"].tolist()
+    return seconds
