@@ -1,9 +1,8 @@
-"""A Ray cluster without room for a run's actors. In a file of its own: it ends the Ray that other tests share."""
+"""A Ray cluster that has no room for a run yet: the run waits and says for what."""
 
 from pathlib import Path
 
 import pytest
-import ray
 from ray.cluster_utils import Cluster as Machines
 
 from ares.store.store import RunStore
@@ -15,7 +14,6 @@ def test_a_cluster_without_room_is_named_with_the_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be about to grow, or another run about to end: the run waits, and says for what."""
-    ray.shutdown()  # another test's
     machines = Machines(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         monkeypatch.setenv("RAY_ADDRESS", machines.address)
