@@ -5,6 +5,7 @@ number of seconds after its work began (whatever is going on then), and for phas
 or after (`after`) the commit file gets its name. CLOCK_JUMP=step:seconds moves the clock when that step begins.
 """
 
+import functools
 import os
 import signal
 import threading
@@ -64,6 +65,7 @@ def killed_replace(source: Any, target: Any) -> None:
 def killed_inside(found: Any) -> None:
     function = found.task.fn
 
+    @functools.wraps(function)  # with another signature Prefect would find no key for the result, and not keep it
     async def work(step: Any, *inputs: Any, **named: Any) -> Any:
         if seconds is not None and is_here(step, found.name, moment):
             threading.Timer(seconds, die).start()
