@@ -1,8 +1,8 @@
 """What a model's configuration says that decides whether ares computes what the model does.
 
-Covered: caps on logits, rotary embeddings that depend on the longest row of a pass, and routers that draw at random,
-all refused by name before anything is sampled; the sliding window of a layer. Not covered:
-what can only be tried on numbers, such as logits that are scaled after the head (ares/models/causal.py).
+Covered: caps on logits, rotary embeddings that depend on the longest row of a pass, routers that draw at random, and
+experts in vLLM, all refused by name before anything is sampled; the sliding window of a layer. Not covered: what can
+only be tried on numbers, such as logits that are scaled after the head (ares/models/causal.py).
 """
 
 from collections.abc import Iterator
@@ -22,6 +22,10 @@ RANDOM_ROUTERS = ("phimoe",)
 """Model types whose router draws its experts at random in training mode, whatever their settings say."""
 
 
+NUMBERS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+"""How architectures call the number of experts in a layer."""
+
+
 class ModelError(UserError, ValueError):
     """A model directory cannot be used; the message says what is wrong with it."""
 
@@ -31,6 +35,7 @@ def check_architecture(config: Config) -> None:
     settings = read_settings(config.model)
     refuse_softcaps(settings, config.model.path)
     _refuse_random_routers(settings.get_text_config(), config.model)
+    _refuse_experts_in_vllm(settings.get_text_config(), config)
     for kind, window in _windows_of_ropes(settings.get_text_config()):
         if config.longest_sequence > window:
             raise ModelError(
@@ -76,6 +81,16 @@ def _refuse_random_routers(settings: PretrainedConfig, model: ModelConfig) -> No
         raise ModelError(
             f"{model.path}: with model.gradient_checkpointing its layers work as in training, where the router adds "
             f"noise ({told}): set it to 0 in config.json, or model.gradient_checkpointing=false"
+        )
+
+
+def _refuse_experts_in_vllm(settings: PretrainedConfig, config: Config) -> None:
+    """Raise ModelError: vLLM agrees with a mixture's files, and no longer once its weights were replaced in place."""
+    mixture = any(getattr(settings, name, None) for name in NUMBERS_OF_EXPERTS)
+    if mixture and config.rollout.engine == "vllm":
+        raise ModelError(
+            f"{config.model.path}: {settings.model_type} is a mixture of experts, and vLLM does not take over new "
+            "weights of experts rightly (docs/models.md): use rollout.engine=transformers"
         )
 
 

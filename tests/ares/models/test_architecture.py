@@ -108,6 +108,14 @@ def test_a_router_with_noise_is_refused_where_layers_work_as_in_training(noise: 
         check_architecture(checkpointed)
 
 
+@pytest.mark.parametrize("name", ["GLM-4-MoE", "Qwen3-MoE", "Qwen2-MoE with a window"])
+def test_experts_are_refused_with_vllm(name: str, tmp_path: Path) -> None:
+    model = f"model.path={build(CAUSAL[name], tmp_path)}"
+    check_architecture(config(model))
+    with pytest.raises(ModelError, match=r"is a mixture of experts.*use rollout.engine=transformers"):
+        check_architecture(config(model, "rollout.engine=vllm"))
+
+
 def test_an_ordinary_rope_has_no_such_bound() -> None:
     check_architecture(config(f"model.path={MODEL}", "rollout.max_response_length=100000"))
 
