@@ -10,6 +10,7 @@ from typing import Any
 from prefect import flow
 
 from ares.runs import Evaluation, EvaluationRequest, finish
+from tasks.mismatch import check_draw
 from tasks.sampling import Draw, Rows, check_graded, rollout, score
 from tasks.training import Samples
 
@@ -33,12 +34,18 @@ async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
 
 async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
     """Sample and grade what is missing, write samples.parquet, problems.parquet and summary.json; the summary."""
+    request = evaluation.request
     with evaluation.run.store.lock():
         try:
             samples = await _samples(evaluation)
+            # The log-probs of greedy answers are those of no temperature that the learner could compare at.
+            temperature = evaluation.description["temperature"]
+            compared = (
+                {} if request.greedy else await check_draw(evaluation, samples.rollouts, "validation", temperature)
+            )
         finally:
             evaluation.run.close()
-        return finish(evaluation, samples.rollouts, samples.scores)
+        return finish(evaluation, samples.rollouts, samples.scores, compared)
 
 
 async def _samples(evaluation: Evaluation) -> Samples:

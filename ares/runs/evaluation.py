@@ -38,7 +38,8 @@ DEFAULT_K = (1, 4, 8)
 CONFIDENCE = 0.95
 OF_ENGINES = ["token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]
 """Columns of samples that are not kept."""
-OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts")
+OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
+             "rollout.max_mismatch")  # fmt: skip
 """Settings that may differ from those a run was trained with: the rest decides its weights."""
 
 
@@ -136,8 +137,13 @@ class Evaluation(Step):
         return name
 
 
-def finish(evaluation: Evaluation, rollouts: list[Ref], scores: list[Ref]) -> dict[str, Any]:
-    """Write samples.parquet, problems.parquet and summary.json from the shards and their scores; the summary."""
+def finish(
+    evaluation: Evaluation, rollouts: list[Ref], scores: list[Ref], compared: dict[str, float]
+) -> dict[str, Any]:
+    """Write samples.parquet, problems.parquet and summary.json from the shards and their scores; the summary.
+
+    compared: how far the engine's log-probs are from the learner's, as a metric; nothing where it was not looked at.
+    """
     store = evaluation.run.store
     shards = [
         with_scores(store.read_rows(sampled), store.read_rows(scored))
@@ -145,6 +151,7 @@ def finish(evaluation: Evaluation, rollouts: list[Ref], scores: list[Ref]) -> di
     ]
     samples = pd.concat(shards, ignore_index=True).drop(columns=[*OF_ENGINES, "slot"], errors="ignore")
     summary, problems = summarise(evaluation, samples)
+    summary |= compared
     store.write_rows("samples.parquet", samples)
     store.write_rows("problems.parquet", problems)
     store.write_json("summary.json", summary)

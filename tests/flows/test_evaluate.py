@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM
 
+from algorithms.protocol import DataProto
 from ares.engines.engine import Request, SamplingSettings
 from ares.runs.evaluation import EvaluationRequest
 from ares.workers.actors import EngineActor
@@ -34,6 +35,9 @@ class Here:
             raise RuntimeError("the power failed")
         self.left -= 1
         return pd.concat(list(self.actor.generate(requests, settings))).sort_index()
+
+    async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
+        return {"mismatch/logprob_diff_mean": 0.0}
 
     def shut_down(self) -> None:
         pass

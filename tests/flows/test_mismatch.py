@@ -1,4 +1,4 @@
-"""An engine with other weights than the learner's stops a run wherever it samples: in bootstrap and evaluations too.
+"""An engine with other weights than the learner's stops a run in bootstrap and evaluations too, and stops `ares eval`.
 
 What stops a training step: tests/tasks/test_training.py.
 """
@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import flows.evaluate
 import flows.train
+from ares.runs.evaluation import EvaluationRequest
 from ares.store.store import RunStore
 from tasks.mismatch import EngineMismatch
+from tests.ares.builders import MODEL
 from tests.in_process import InProcessEngine, run_in_this_process
 from tests.short_runs import SMALL
 
@@ -21,6 +24,18 @@ pytestmark = pytest.mark.usefixtures("prefect")
 
 NO_LEARNER_PASS = ["algorithm.policy.old_log_probs=engine", "algorithm.aepo.enabled=false",
                    "algorithm.kl.placement=none"]  # fmt: skip
+
+
+def load_wrong_weights(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on engines that are given this version hold another one."""
+    load_weights = InProcessEngine.load_weights
+
+    async def wrong(self: InProcessEngine, number: int, weights: dict[str, Any]) -> None:
+        noise = np.random.default_rng(0)
+        off = {name: array + noise.normal(0, 0.05, array.shape).astype(array.dtype) for name, array in weights.items()}
+        await load_weights(self, number, off if number == version else weights)
+
+    monkeypatch.setattr(InProcessEngine, "load_weights", wrong)
 
 
 @pytest.mark.parametrize(
@@ -36,13 +51,7 @@ def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_fro
     run_in_this_process(tmp_path, monkeypatch)
     small = [*SMALL, "train.steps=1", "rollout.prompts=2", "algorithm.filter.enabled=false", *settings]
     load_weights = InProcessEngine.load_weights
-
-    async def wrong(self: InProcessEngine, number: int, weights: dict[str, Any]) -> None:
-        noise = np.random.default_rng(0)
-        off = {name: array + noise.normal(0, 0.05, array.shape).astype(array.dtype) for name, array in weights.items()}
-        await load_weights(self, number, off if number == version else weights)
-
-    monkeypatch.setattr(InProcessEngine, "load_weights", wrong)
+    load_wrong_weights(version, monkeypatch)
     flows.train.prepare("tiny-math", small, "run")
     with pytest.raises(EngineMismatch, match=rf"^{where}: .*nats a token"):
         asyncio.run(flows.train.ares_train(run="run"))
@@ -56,3 +65,27 @@ def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_fro
     found = [store.read_commit(step).metrics for step in (0, 1)]
     assert 0 <= found[0]["mismatch/bootstrap"] < 1e-4
     assert all(0 <= metrics["mismatch/validation"] < 1e-4 for metrics in found)
+
+
+def evaluated(out: Path, **settings: Any) -> dict[str, Any]:
+    request = EvaluationRequest(
+        target=str(MODEL), profile="tiny-math", max_problems=7, n=2, out=str(out),
+        overrides=["rollout.shard_prompts=3"], **settings,
+    )  # fmt: skip
+    flows.evaluate.prepare(request)
+    return dict(asyncio.run(flows.evaluate.ares_eval(request)))
+
+
+def test_wrong_weights_in_the_engine_stop_an_evaluation_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_in_this_process(tmp_path, monkeypatch)
+    load_weights = InProcessEngine.load_weights
+    load_wrong_weights(0, monkeypatch)
+    with pytest.raises(EngineMismatch, match=r"^step 0, validation: .*nats a token"):
+        evaluated(tmp_path / "out", temperature=0.7)
+    assert not (tmp_path / "out" / "summary.json").exists()
+
+    monkeypatch.setattr(InProcessEngine, "load_weights", load_weights)
+    assert 0 <= evaluated(tmp_path / "out", temperature=0.7)["mismatch/validation"] < 1e-4
+    assert "mismatch/validation" not in evaluated(tmp_path / "greedy", greedy=True)
