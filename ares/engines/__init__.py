@@ -4,7 +4,7 @@ Not covered: which prompts, what is done with the answers.
 """
 
 from ares.engines.diffusion import DiffusionEngine
-from ares.engines.engine import Completion, Engine, Request, SamplingSettings
+from ares.engines.engine import Completion, Engine, Request, SamplingSettings, end_token_ids
 from ares.engines.model_engine import left_padded, padding_id
 from ares.engines.transformers import TransformersEngine
 from ares.engines.vision import VisionEngine
@@ -19,6 +19,7 @@ __all__ = [
     "TransformersEngine",
     "VisionEngine",
     "VllmEngine",
+    "end_token_ids",
     "left_padded",
     "padding_id",
 ]

@@ -8,15 +8,24 @@ from ares.models.architecture import ModelError, check_architecture
 from ares.models.bidirectional_qwen2 import MaskedModel, MaskedModelConfig
 from ares.models.causal import Critic, LanguageModel
 from ares.models.kinds import load_model
-from ares.models.lora import WithoutAdapters, add_adapters, merged_weights, peft_settings
+from ares.models.lora import Adapted, WithoutAdapters, adapted_layers, add_adapters, merged_weights, peft_settings
 from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel, ReferenceModel
 from ares.models.sharding import shard
 from ares.models.vision_language import Pictures, VisionInputs, VisionLanguageModel, never_sampled, placeholder_ids
-from ares.models.weights import persistent_buffers, stored_tensors
+from ares.models.weights import (
+    PUBLISHED_AS,
+    check_vocabulary,
+    check_weight_files,
+    persistent_buffers,
+    quiet_transformers,
+    stored_tensors,
+)
 
 __all__ = [
+    "PUBLISHED_AS",
+    "Adapted",
     "Critic",
     "LanguageModel",
     "MaskedLanguageModel",
@@ -31,8 +40,11 @@ __all__ = [
     "VisionInputs",
     "VisionLanguageModel",
     "WithoutAdapters",
+    "adapted_layers",
     "add_adapters",
     "check_architecture",
+    "check_vocabulary",
+    "check_weight_files",
     "empty_model",
     "load_model",
     "merged_weights",
@@ -41,6 +53,7 @@ __all__ = [
     "peft_settings",
     "persistent_buffers",
     "placeholder_ids",
+    "quiet_transformers",
     "shard",
     "share_rows",
     "stored_tensors",

@@ -54,7 +54,8 @@ def read_settings(config: ModelConfig) -> Any:
         hint = ""
         if "trust_remote_code" in str(error):
             hint = " Read the Python files in that directory; if you trust them, set model.trust_remote_code=true."
-        raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}{hint}") from error
+        cause = first_sentence(error)
+        raise ModelError(f"model.path={config.path}: not a model that transformers can load: {cause}{hint}") from error
 
 
 def refuse_softcaps(settings: PretrainedConfig, path: str) -> None:
@@ -116,3 +117,9 @@ def _windows_of_ropes(settings: Any) -> Iterator[tuple[str, int]]:
         if any(name in kind for name in BY_LENGTH):
             window = settings.max_position_embeddings
             yield kind, (rope.get("original_max_position_embeddings") or window) if kind == "longrope" else window
+
+
+def first_sentence(error: BaseException) -> str:
+    """Of a library's long message what says the cause, in one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text.partition(". ")[0].rstrip(".") + "."

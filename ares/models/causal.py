@@ -23,6 +23,7 @@ from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, r
 from ares.models.packing import Layout, RowSizes, layout
 from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
 from ares.models.sharding import GatheredModel
+from ares.models.weights import read_weights, transformed
 
 Decode = Callable[..., Tensor]
 """(ids [sequences, width], layout, batch) → hidden states [sequences, width, H] of rows that do not see each other."""
@@ -234,10 +235,7 @@ def check_head(model: Any, head: Any, path: str, **how: Any) -> None:
             expected = model(input_ids=ids, **how).logits.float()
             plain = nn.functional.linear(given[0], head.weight, head.bias).float()
             if not torch.allclose(plain, expected, atol=1e-3 * size, rtol=1e-3):
-                raise ModelError(
-                    f"{path}: {type(model).__name__} transforms its logits after the output head, "
-                    "which ares does not reproduce"
-                )
+                raise ModelError(transformed(type(model).__name__, path))
             factor = LARGE_LOGIT / float(plain.abs().max().clamp(min=1e-6))
     finally:
         hook.remove()
@@ -247,10 +245,7 @@ def from_pretrained(kind: Any, config: ModelConfig) -> Any:
     """A model of this kind from config.path, float32, without dropout. Raises ModelError."""
     settings = read_settings(config)
     refuse_softcaps(settings, config.path)
-    try:
-        model = kind.from_pretrained(config.path, config=without_dropout(settings), dtype=torch.float32)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
+    model = read_weights(kind, without_dropout(settings), config, part=kind is AutoModel)
     shorten_backward(model)
     return model
 

@@ -1,21 +1,42 @@
 """Low-rank adapters (LoRA, arXiv 2106.09685) by peft: only they are trained; the reference is the model without them.
 
-Covered: adding them, switching them off, the weights of base and adapters in one, under the base's own names, which is
-what engines and checkpoints for others are given. Not covered: quantised bases, several adapters, masked diffusion.
+Covered: adding them, which layers have one, switching them off, the weights of base and adapters in one, under the
+base's own names, which is what engines and checkpoints for others are given. Not covered: quantised bases, several
+adapters, masked diffusion.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import inject_adapter_in_model
 from peft.tuners.lora import LoraLayer
-from torch import Tensor
+from torch import Tensor, nn
 
 from ares.config import ModelConfig
+from ares.models.architecture import ModelError, first_sentence
 from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """Which layers model.lora adapts."""
+
+    layers: Mapping[str, int]
+    """How many layers of each name."""
+    unmatched: tuple[str, ...]
+    """Targets that no layer has the name of."""
+    trained: int
+    parameters: int
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} × {count}" for name, count in self.layers.items())
+        share = f"LoRA trains {100 * self.trained / self.parameters:.3g} % of {self.parameters:,} parameters: {told}"
+        return share + (f"; no layer is called {', '.join(self.unmatched)}" if self.unmatched else "")
 
 
 def add_adapters(model: Any, config: ModelConfig) -> None:
@@ -40,6 +61,25 @@ def peft_settings(config: ModelConfig) -> PeftLoraConfig:
         exclude_modules=r"(.*\.)?visual\..*" if looks_only else None,
         task_type="CAUSAL_LM",
     )
+
+
+def adapted_layers(model: Any, config: ModelConfig) -> Adapted:
+    """What model.lora adapts in a model on the meta device, which has the adapters afterwards. Raises ModelError."""
+    assert config.lora is not None
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    names = Counter(name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, nn.Linear))
+    try:
+        inject_adapter_in_model(peft_settings(config), model, low_cpu_mem_usage=True)
+    except ValueError as error:
+        raise ModelError(
+            f"model.lora.targets={', '.join(config.lora.targets)}: {first_sentence(error)} Linear layers of "
+            f"{config.path}: {', '.join(names)}"
+        ) from error
+    places = [name for name, _ in model.named_parameters() if ".lora_A." in name]
+    layers = Counter(name.partition(".lora_A.")[0].rpartition(".")[2] for name in places)
+    unmatched = tuple(target for target in config.lora.targets if target.rpartition(".")[2] not in layers)
+    trained = sum(parameter.numel() for name, parameter in model.named_parameters() if "lora_" in name)
+    return Adapted(layers, unmatched, trained, parameters)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from ares.models.architecture import ModelError, read_settings, refuse_softcaps
 from ares.models.causal import check_head, freeze, without_dropout
 from ares.models.packing import RowSizes
 from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
+from ares.models.weights import read_weights
 
 PER_ITERATION = "iteration_"
 """Prefix of fields [B, I, …] that hold a value for each iteration of an update."""
@@ -47,12 +48,7 @@ class MaskedLanguageModel:
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
         """Read weights as float32 (they are trained); the model computes in config.dtype. Raises ModelError."""
         settings = _settings(config)
-        try:
-            model = AutoModel.from_pretrained(
-                config.path, config=settings, dtype=torch.float32, trust_remote_code=config.trust_remote_code
-            )
-        except (OSError, ValueError, KeyError) as error:
-            raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
+        model = read_weights(AutoModel, settings, config)
         model.to(device)
         if config.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})

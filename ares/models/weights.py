@@ -1,11 +1,143 @@
-"""What of a model goes to another one with the same architecture: parameters, and buffers that its files hold.
+"""A model's weights: which are stored, whether its files hold them, reading them.
 
-Covered: their names. Not covered: adapters (ares/models/lora.py), what is computed anew (rotary frequencies).
+Covered: safetensors and legacy .bin files, whole or in shards, under transformers' own renaming, tying and exceptions;
+a vocabulary that the tokenizer exceeds; logits that are transformed after the head. All this is found out from headers,
+with the model on the meta device, before anything is started; NaN where weights are read. Not covered: headers of a
+hub's model that has not been downloaded yet (what reads it checks the same).
 """
 
-from collections.abc import Iterator
+import json
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.modeling_utils import load_state_dict
+from transformers.utils import cached_file, logging
+
+from ares.config import ModelConfig
+from ares.models.architecture import ModelError, first_sentence, read_settings
+
+PUBLISHED_AS: dict[str, Any] = {
+    "causal": AutoModelForCausalLM,
+    "vision_language": AutoModelForImageTextToText,
+    "masked_diffusion": AutoModel,
+}
+"""How transformers calls the models of a family."""
+FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+"""In the order in which transformers looks for them."""
+SHOWN = 3
+"""How many tensors of a kind an error names."""
+
+
+def check_weight_files(config: ModelConfig) -> Any:
+    """The model on the meta device, after a look at the headers of its files.
+
+    Raises ModelError where a tensor is missing, unexpected or of another shape, where a file is damaged, where the
+    architecture is unknown, and where logits are transformed after the head.
+    """
+    settings = read_settings(config)
+    kind = PUBLISHED_AS[config.family]
+    _refuse_quantised(settings, config.path)
+    with quiet_transformers():
+        model = _empty(kind, settings, config)
+        if (found := _headers(config.path)) is not None:
+            model, info = _filled(type(model), None, settings, state_dict=found, device_map={"": "meta"})
+            check_loaded(info, config.path, type(model).__name__, settings)
+    if config.family != "masked_diffusion" and _transforms_logits(model):
+        raise ModelError(transformed(type(model).__name__, config.path))
+    return model
+
+
+def read_weights(kind: Any, settings: Any, config: ModelConfig, part: bool = False) -> Any:
+    """The model of config.path, float32, of an Auto class; `part`: a part of what was saved. Raises ModelError.
+
+    Nothing of it was made up, and every weight is a finite number.
+    """
+    with quiet_transformers():
+        try:
+            model, info = _filled(type(_empty(kind, settings, config)), config.path, settings, dtype=torch.float32)
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
+    check_loaded(info, config.path, type(model).__name__, settings, part)
+    check_finite(model, config.path)
+    return model
+
+
+def check_loaded(info: Mapping[str, Any], path: str, kind: str, settings: Any, part: bool = False) -> None:
+    """Raise ModelError where files and architecture differ (transformers' loading info), naming the first tensors.
+
+    part: the architecture is a part of what was saved, so what it has no place for is no mistake.
+    """
+    shapes = [f"{name} {list(saved)} instead of {list(own)}" for name, saved, own in sorted(info["mismatched_keys"])]
+    differences = {
+        "missing": sorted(info["missing_keys"]),
+        "of another shape than config.json says": shapes,
+        "unexpected": [] if part else sorted(info["unexpected_keys"]),
+    }
+    told = [f"{len(names)} {_tensors(names)} {what}: {_some(names)}" for what, names in differences.items() if names]
+    if told:
+        saved_as = ", ".join(getattr(settings, "architectures", None) or ["an unnamed architecture"])
+        raise ModelError(
+            f"model.path={path}: its weight files do not hold a {kind} (config.json: saved as {saved_as}): "
+            + "; ".join(told)
+        )
+
+
+@torch.no_grad()
+def check_finite(model: nn.Module, path: str) -> None:
+    """Raise ModelError naming a weight that is not a number, or infinite. One sum a tensor, more only where it fails.
+
+    A sum that is finite has no such term.
+    """
+    for name, weight in model.named_parameters():
+        if not torch.isfinite(weight.sum()) and not torch.isfinite(weight).all():
+            bad = int((~torch.isfinite(weight)).sum())
+            raise ModelError(f"model.path={path}: {bad} of {weight.numel()} numbers of {name} are NaN or infinite")
+
+
+def check_vocabulary(
+    model: Any, tokenizer: PreTrainedTokenizerBase, ends: set[int], prompts: Iterable[Iterable[int]], path: str
+) -> None:
+    """Raise ModelError where text becomes tokens, or a response would end with one, that the model does not have.
+
+    ends: the tokens at which responses end. prompts: token ids. Tokens that were added to the tokenizer count only
+    where a prompt has them: Gemma 3's has one for pictures in models without eyes.
+    """
+    rows = model.get_input_embeddings().num_embeddings
+    used = max((max(prompt, default=0) for prompt in prompts), default=0)
+    of_text = tokenizer.get_vocab().values() - tokenizer.added_tokens_decoder.keys()
+    if (last := max(used, *of_text)) >= rows:
+        raise ModelError(
+            f"model.path={path}: the tokenizer makes tokens up to {tokenizer.convert_ids_to_tokens(last)!r} ({last}), "
+            f"the model has embeddings for {rows} (vocab_size): they do not belong together"
+        )
+    head = model.get_output_embeddings()
+    sayable = rows if head is None else head.weight.shape[0]
+    for number in sorted(ends):
+        if number >= sayable:
+            raise ModelError(
+                f"model.path={path}: the end token {number} ({tokenizer.convert_ids_to_tokens(number)!r}) is none of "
+                f"the {sayable} tokens that the model can say, so no response would end (eos_token_id in "
+                "generation_config.json, config.json and the tokenizer)"
+            )
+
+
+def transformed(kind: str, path: str) -> str:
+    """What is said of a model that scales or caps its logits."""
+    return f"{path}: {kind} transforms its logits after the output head, which ares does not reproduce"
 
 
 def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -20,3 +152,157 @@ def persistent_buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         for name, buffer in module.named_buffers(recurse=False):
             if name not in module._non_persistent_buffers_set:
                 yield f"{prefix}.{name}" if prefix else name, buffer
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Without transformers' bar and its report of what it loaded: what is wrong is raised."""
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _filled(kind: Any, path: str | None, settings: Any, **how: Any) -> tuple[Any, dict[str, Any]]:
+    """transformers' own loading, and what it says of it; not that of a class with a loading of its own, as Dream's."""
+    how |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    model, info = PreTrainedModel.from_pretrained.__func__(kind, path, config=settings, **how)
+    return model, info
+
+
+def _empty(kind: Any, settings: PretrainedConfig, config: ModelConfig) -> Any:
+    try:
+        with torch.device("meta"):
+            return kind.from_config(settings, trust_remote_code=config.trust_remote_code)
+    except Exception as error:  # whatever a class of theirs makes of a configuration that it was not written for
+        raise ModelError(
+            f"model.path={config.path}: no {config.family} model can be made of its config.json "
+            f"(model_type {settings.model_type}; model.family): {first_sentence(error)}"
+        ) from error
+
+
+def _refuse_quantised(settings: PretrainedConfig, path: str) -> None:
+    quantised = getattr(settings, "quantization_config", None)
+    if quantised:
+        method = quantised.get("quant_method") if isinstance(quantised, dict) else None
+        raise ModelError(
+            f"model.path={path}: its weights are quantised ({method or 'quantization_config'}); "
+            "ares trains those that are not"
+        )
+
+
+def _headers(path: str) -> dict[str, Tensor] | None:
+    """Every tensor of the weight files, on the meta device; None of a hub's model that is not on this machine."""
+    files = _weight_files(path)
+    if files is None:
+        return None
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        try:
+            # Legacy files are pickles: weights_only (the default) lets them hold nothing but tensors.
+            tensors |= load_state_dict(str(file), map_location="meta")
+        except (SafetensorError, OSError, EOFError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
+            raise ModelError(f"{file}: damaged or truncated: {first_sentence(error)}") from error
+    return tensors
+
+
+def _weight_files(path: str) -> list[Path] | None:
+    folder = Path(path)
+    for name in FILES:
+        file = folder / name if folder.is_dir() else _cached(path, name)
+        if file is not None and file.is_file():
+            return _shards(file, path) if name.endswith(".index.json") else [file]
+    if not folder.is_dir():
+        return None
+    if (folder / "adapter_config.json").exists():
+        raise ModelError(f"model.path={path}: holds adapters only: merge them into their base model first")
+    raise ModelError(f"model.path={path}: there is none of {', '.join(FILES)}")
+
+
+def _shards(index: Path, path: str) -> list[Path] | None:
+    try:
+        names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{index}: no index of weight files: {first_sentence(error)}") from error
+    if not Path(path).is_dir():
+        files = [_cached(path, name) for name in names]
+        return None if None in files else [file for file in files if file is not None]
+    absent = [name for name in names if not (index.parent / name).is_file()]
+    if absent:
+        raise ModelError(f"{index}: {len(absent)} of its {len(names)} files are missing: {_some(absent)}")
+    return [index.parent / name for name in names]
+
+
+def _cached(path: str, name: str) -> Path | None:
+    """A file of a hub's model, if this machine has it."""
+    found = cached_file(
+        path, name, local_files_only=True,
+        _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False,
+    )  # fmt: skip
+    return None if found is None else Path(found)
+
+
+class _Hidden(tuple[Tensor]):
+    """A decoder's output: hidden states, and None for whatever else a head asks for."""
+
+    __slots__ = ()
+
+    @property
+    def last_hidden_state(self) -> Tensor:
+        return self[0]
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+class _Decoder(nn.Module):
+    """Stands where the decoder does, and says the hidden states it was given."""
+
+    def __init__(self, hidden: Tensor) -> None:
+        super().__init__()
+        self.hidden = hidden
+
+    def forward(self, *inputs: Any, **named: Any) -> _Hidden:
+        return _Hidden((self.hidden,))
+
+
+def _transforms_logits(model: Any) -> bool:
+    """Whether logits are scaled or capped after the head, tried with a small head behind a decoder that says what it
+    is given. False where the model does not work without its own decoder: it is tried again once it is loaded."""
+    name, head = model.base_model_prefix, model.get_output_embeddings()
+    if head is None or not hasattr(model, name):
+        return False
+    decoder = getattr(model, name)
+    generator = torch.Generator().manual_seed(0)
+    small = nn.Linear(head.weight.shape[1], 8, bias=head.bias is not None)
+    with torch.no_grad():
+        for parameter in small.parameters():
+            parameter.normal_(generator=generator)
+    hidden = torch.randn(1, 4, head.weight.shape[1], generator=generator)
+    model.set_output_embeddings(small)
+    try:
+        with torch.no_grad():
+            for size in (1.0, 1e3):
+                setattr(model, name, _Decoder(size * hidden))
+                logits = model(input_ids=torch.arange(4)[None], use_cache=False).logits
+                if not torch.allclose(logits, small(size * hidden), atol=1e-3 * size, rtol=1e-3):
+                    return True
+    except (AttributeError, TypeError, RuntimeError, ValueError, NotImplementedError):
+        return False
+    finally:
+        setattr(model, name, decoder)
+        model.set_output_embeddings(head)
+    return False
+
+
+def _tensors(names: list[str]) -> str:
+    return "tensor is" if len(names) == 1 else "tensors are"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")

@@ -39,6 +39,8 @@ class Display:
             f"{config.rollout.prompts} × {config.rollout.n} samples a step, engine {config.rollout.engine}",
             soft_wrap=True,
         )
+        if self.run.adapted is not None:
+            self.console.print(str(self.run.adapted), markup=False)
         if self.run.commit is None:
             self.console.print("bootstrap: one pass over the train set …", style="dim")
         else:

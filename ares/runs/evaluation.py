@@ -26,8 +26,9 @@ from algorithms.keys import derive_seed
 from algorithms.pass_at_k import mean_interval, pass_at_k
 from ares.config import Config, ConfigError, Strict, fingerprint, load, override
 from ares.data import Vision, check_media, load_problems, load_tokenizer
+from ares.engines import end_token_ids
 from ares.grading import check_answers
-from ares.models import check_architecture
+from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.run import Run, Step, identity_of, read_config, runs_directory
 from ares.step import with_scores
@@ -107,9 +108,12 @@ class Evaluation(Step):
             raise ConfigError("There are no held-out problems in the settings: name a data set with --data")
         split = config.data.validation_split
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
+        model = check_weight_files(config.model)
         vision = Vision.of(config, runs_directory())
         loaded = load_problems(data, split, config.data, tokenizer, config.reward.judges_programs, vision)
         problems = loaded.first(request.max_problems)
+        ends, prompts = end_token_ids(config.model.path, tokenizer), problems.frame["prompt_token_ids"]
+        check_vocabulary(model, tokenizer, ends, prompts, config.model.path)
         temperature = request.temperature or config.validation.temperature
         description = {
             "target": request.target,

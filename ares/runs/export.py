@@ -8,26 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoImageProcessor,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
-    AutoTokenizer,
-)
+from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer
 
 from ares.config import Config
 from ares.learner import checkpoints
+from ares.models import PUBLISHED_AS
 from ares.runs.digests import check_model
 from ares.runs.run import read_config, runs_directory
 from ares.store import Ref, RunStore, StoreError
-
-KINDS = {
-    "causal": AutoModelForCausalLM,
-    "vision_language": AutoModelForImageTextToText,
-    "masked_diffusion": AutoModel,
-}
 
 
 def export(run: str, out: Path, step: int | None = None, merge: bool = False) -> int:
@@ -72,7 +60,7 @@ def _checkpoint(store: RunStore, step: int | None) -> tuple[int, Ref]:
 
 
 def _model(config: Config) -> Any:
-    kind = KINDS[config.model.family]
+    kind = PUBLISHED_AS[config.model.family]
     remote = {"trust_remote_code": config.model.trust_remote_code}
     settings = AutoConfig.from_pretrained(config.model.path, **remote)
     return kind.from_pretrained(config.model.path, dtype=settings.dtype or torch.float32, **remote)

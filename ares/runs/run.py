@@ -9,6 +9,7 @@ import logging
 import os
 import subprocess
 import time
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from transformers import PreTrainedTokenizerBase
 from algorithms.entropy import trigger_vocabulary
 from ares.config import Config, ConfigError, differences, fingerprint, from_dict
 from ares.data import DataError, Problems, Vision, check_media, load_problems, load_tokenizer
-from ares.engines import padding_id
+from ares.engines import end_token_ids, padding_id
 from ares.grading import check_answers, load_grader
-from ares.models import check_architecture
+from ares.models import Adapted, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_same, completed, digests_of
 from ares.step import RunState
 from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, path_of
@@ -49,6 +50,8 @@ class Run:
         self.state = RunState.initial(config, len(train_set))
         self.commit: Commit | None = None
         self.identity = identity
+        self.adapted: Adapted | None = None
+        """Which layers model.lora adapts, where it is set."""
         self.fork = store.fork()
         self.grader = load_grader(config.reward)
         self.pad_id = padding_id(tokenizer)
@@ -100,6 +103,7 @@ class Run:
             check_gpus(config, torch.cuda.device_count(), "this machine")
         store = RunStore(runs / name)
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
+        model = check_weight_files(config.model)
         code = config.reward.judges_programs
         vision = Vision.of(config, runs)
         train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer, code, vision)
@@ -109,21 +113,24 @@ class Run:
             held_out = load_problems(source, split, config.data, tokenizer, code, vision)
             train = _told_apart(train, held_out, config)
             validation = held_out.first(config.validation.max_prompts)
+        both = [problems for problems in (train, validation) if problems is not None]
+        prompts = chain.from_iterable(problems.frame["prompt_token_ids"] for problems in both)
+        check_vocabulary(model, tokenizer, end_token_ids(config.model.path, tokenizer), prompts, config.model.path)
         if len(train) < config.rollout.prompts:
             raise DataError(
                 f"{train.source}: {len(train)} problems are fewer than rollout.prompts={config.rollout.prompts}"
             )
-        for problems in (train, validation):
-            if problems is not None:
-                check_media(problems.frame, problems.source, config.rollout)
-                check_answers(config.reward, problems)
-            if problems is not None and problems.overlong:
+        for problems in both:
+            check_media(problems.frame, problems.source, config.rollout)
+            check_answers(config.reward, problems)
+            if problems.overlong:
                 logger.warning(
                     "%s: %d prompts longer than %d tokens left out",
                     problems.source, problems.overlong, config.data.max_prompt_length,
                 )  # fmt: skip
         digests = digests_of(config, train, validation)
         run = cls(config, store, tokenizer, train, validation, identity_of(config, digests))
+        run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
         if store.exists() or store.has_commits():  # without a run.json nothing says what made the commits
             _check_same(store, config, digests)
         return run, digests

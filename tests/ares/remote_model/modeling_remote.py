@@ -101,6 +101,13 @@ class RemoteModel(PreTrainedModel):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 
+    @classmethod
+    def from_pretrained(cls, *model_args, **settings):
+        """As Dream's, which sets something on what it has loaded."""
+        model = super().from_pretrained(*model_args, **settings)
+        model.generation_config = None
+        return model
+
     def get_decoder(self):
         return self.model
 

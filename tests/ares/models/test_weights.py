@@ -1,0 +1,274 @@
+"""What a model's files lack or have too much is one error from their headers, and again where weights are read."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+
+from ares.config.run import LoraConfig, ModelConfig
+from ares.models.architecture import ModelError
+from ares.models.causal import Critic, LanguageModel
+from ares.models.kinds import KINDS
+from ares.models.lora import adapted_layers, add_adapters
+from ares.models.weights import check_finite, check_vocabulary, check_weight_files
+from ares.runs.run import Run
+from tests.ares import masked_builders, vision_builders
+from tests.ares.builders import MODEL, config
+from tests.ares.models.families import CAUSAL, CPU, SIZE, Family, build, settings
+
+Tensors = dict[str, Tensor]
+ENTRY = "model.layers.1.mlp.up_proj.weight"
+
+
+def rewritten(folder: Path, change: Callable[[Tensors], Any]) -> Path:
+    """A checkpoint whose tensors were changed in place."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file, {"format": "pt"})
+    return folder
+
+
+def without_layer(tensors: Tensors) -> None:
+    for name in [name for name in tensors if "layers.1." in name]:
+        del tensors[name]
+
+
+BROKEN: dict[str, tuple[Callable[[Tensors], Any], str]] = {
+    "a layer": (without_layer, r"9 tensors are missing: model.layers.1.input_layernorm.weight, .*, …$"),
+    "one tensor": (lambda tensors: tensors.pop(ENTRY), rf"1 tensor is missing: {ENTRY}$"),
+    "the head": (lambda tensors: tensors.pop("lm_head.weight"), r"1 tensor is missing: lm_head.weight"),
+    "too much": (lambda tensors: tensors.update({"v_head.weight": torch.zeros(1)}), r"1 tensor is unexpected: v_head"),
+    "a shape": (
+        lambda tensors: tensors.update({ENTRY: torch.zeros(130, 64)}),
+        rf"another shape than config.json says: {ENTRY} \[130, 64\] instead of \[128, 64\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_files_that_do_not_hold_the_architecture_are_refused_by_header_and_by_weight(what: str, tmp_path: Path) -> None:
+    change, named = BROKEN[what]
+    model = settings(rewritten(build(CAUSAL["Llama"], tmp_path), change))
+    with pytest.raises(ModelError, match=named):
+        check_weight_files(model)
+    with pytest.raises(ModelError, match=named):
+        LanguageModel.load(model, CPU)
+    if what not in ("the head", "too much"):  # of which a critic has none
+        with pytest.raises(ModelError, match=named.replace("model.", "")):
+            Critic(model, CPU)
+
+
+@pytest.mark.parametrize("name", [name for name in CAUSAL if name not in ("Phi-3 with longrope",)])
+def test_whole_checkpoints_of_every_family_are_taken(name: str, tmp_path: Path) -> None:
+    """Tied heads, fused experts, buffers, renamed tensors: transformers' own rules decide what is missing."""
+    model = check_weight_files(settings(build(CAUSAL[name], tmp_path)))
+    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
+
+
+@pytest.mark.parametrize("family", ["masked_diffusion", "with its own code", "vision_language"])
+def test_other_kinds_of_models_are_looked_at_alike(family: str, tmp_path: Path) -> None:
+    remote = family == "with its own code"
+    source = {"masked_diffusion": masked_builders.model_directory, "vision_language": lambda: vision_builders.MODEL}
+    folder = shutil.copytree(source.get(family, masked_builders.remote_directory)(), tmp_path / "model")
+    kind: Any = "masked_diffusion" if remote else family
+    model = ModelConfig(path=str(folder), family=kind, trust_remote_code=remote)
+    check_weight_files(model)
+    held = load_file(folder / "model.safetensors")
+    name = next(name for name in held if name.endswith("norm.weight"))
+    rewritten(folder, lambda tensors: tensors.pop(name))
+    with pytest.raises(ModelError, match=r"1 tensor is missing: .*norm.weight"):
+        check_weight_files(model)
+    with pytest.raises(ModelError, match=r"1 tensor is missing: .*norm.weight"):
+        KINDS[kind].load(model, CPU, vision_builders.data())
+
+
+def test_no_weight_is_read(tmp_path: Path) -> None:
+    folder = build(CAUSAL["Llama"], tmp_path)
+    file = folder / "model.safetensors"
+    header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
+    size = file.stat().st_size
+    with file.open("r+b") as handle:  # a file with holes where the numbers were
+        handle.truncate(header)
+        handle.truncate(size)
+    check_weight_files(settings(folder))
+
+
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
+    folder = build(CAUSAL["Llama"], tmp_path)
+    file = folder / "model.safetensors"
+    for size in (file.stat().st_size - 100, 50, 0):
+        with file.open("r+b") as handle:
+            handle.truncate(size)
+        with pytest.raises(ModelError, match=r"model.safetensors: damaged or truncated: .*"):
+            check_weight_files(settings(folder))
+    file.unlink()
+    with pytest.raises(ModelError, match=r"there is none of model.safetensors, "):
+        check_weight_files(settings(folder))
+
+
+def test_shards_are_looked_at_one_by_one(tmp_path: Path) -> None:
+    folder = build(CAUSAL["Llama"], tmp_path / "one")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.save_pretrained(tmp_path / "shards", max_shard_size="100KB")
+    shards = sorted((tmp_path / "shards").glob("*.safetensors"))
+    assert len(shards) > 2
+    check_weight_files(settings(tmp_path / "shards"))
+    whole = load_file(shards[1])
+    save_file(dict(list(whole.items())[1:]), shards[1], {"format": "pt"})
+    with pytest.raises(ModelError, match="1 tensor is missing"):
+        check_weight_files(settings(tmp_path / "shards"))
+    shards[1].unlink()
+    with pytest.raises(ModelError, match=rf"index.json: 1 of its {len(shards)} files are missing: {shards[1].name}"):
+        check_weight_files(settings(tmp_path / "shards"))
+    (tmp_path / "shards" / "model.safetensors.index.json").write_text("[]")
+    with pytest.raises(ModelError, match=r"index.json: no index of weight files"):
+        check_weight_files(settings(tmp_path / "shards"))
+
+
+def test_legacy_files_are_looked_at_alike(tmp_path: Path) -> None:
+    folder = build(CAUSAL["Llama"], tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(tensors, folder / "pytorch_model.bin")
+    check_weight_files(settings(folder))
+    del tensors[ENTRY]
+    torch.save(tensors, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=rf"1 tensor is missing: {ENTRY}"):
+        check_weight_files(settings(folder))
+    (folder / "pytorch_model.bin").write_bytes((folder / "pytorch_model.bin").read_bytes()[:1000])
+    with pytest.raises(ModelError, match=r"pytorch_model.bin: damaged or truncated"):
+        check_weight_files(settings(folder))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_noticed_where_they_are_read(bad: float, tmp_path: Path) -> None:
+    folder = rewritten(build(CAUSAL["Llama"], tmp_path), lambda tensors: tensors[ENTRY][3, 5:7].fill_(bad))
+    check_weight_files(settings(folder))
+    for load in (LanguageModel.load, Critic):
+        with pytest.raises(ModelError, match=rf"2 of 8192 numbers of .*{ENTRY.removeprefix('model.')} are NaN or inf"):
+            load(settings(folder), CPU)
+
+
+def test_large_finite_weights_are_taken(tmp_path: Path) -> None:
+    folder = rewritten(build(CAUSAL["Llama"], tmp_path), lambda tensors: tensors[ENTRY].fill_(3e38))
+    check_finite(AutoModelForCausalLM.from_pretrained(folder), str(folder))  # their sum is infinite
+
+
+def test_a_reward_model_is_no_causal_one(tmp_path: Path) -> None:
+    size = SIZE | {"num_labels": 1}
+    AutoModelForSequenceClassification.from_config(AutoConfig.for_model("llama", **size)).save_pretrained(tmp_path)
+    told = r"do not hold a LlamaForCausalLM \(config.json: saved as LlamaForSequenceClassification\): .*lm_head.*score"
+    with pytest.raises(ModelError, match=told):
+        check_weight_files(settings(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("written", "family", "named"),
+    [
+        ({"model_type": "t5"}, "causal", r"no causal model can be made of its config.json \(model_type t5"),
+        ({"model_type": "llama"}, "vision_language", r"no vision_language model can be made .*model_type llama"),
+        ({"model_type": "unheard_of"}, "causal", "not a model that transformers can load"),
+        ({"model_type": "llama", "hidden_size": 0}, "causal", "no causal model can be made"),
+        ({"model_type": "llama", "quantization_config": {"quant_method": "fp8"}}, "causal", r"quantised \(fp8\)"),
+    ],
+)
+def test_architectures_of_another_kind_are_refused_in_one_line(
+    written: dict[str, Any], family: Any, named: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    with pytest.raises(ModelError, match=named) as caught:
+        check_weight_files(ModelConfig(path=str(tmp_path), family=family))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_adapters_alone_are_no_model(tmp_path: Path) -> None:
+    folder = build(CAUSAL["Llama"], tmp_path)
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="holds adapters only"):
+        check_weight_files(settings(folder))
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        Family("granite", {"logits_scaling": 8.0}),
+        Family("cohere", {"logit_scale": 0.25}),
+        Family("granitemoe", {"logits_scaling": 8.0, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    ],
+)
+def test_logits_that_are_transformed_are_noticed_without_a_weight(family: Family, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="ForCausalLM transforms its logits after the output head"):
+        check_weight_files(settings(build(family, tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "adapted", "unmatched"),
+    [
+        ("Llama", dict.fromkeys(LoraConfig().targets, 2), ()),
+        ("Phi", {"q_proj": 2, "k_proj": 2, "v_proj": 2}, ("o_proj", "gate_proj", "up_proj", "down_proj")),
+    ],
+)
+def test_what_is_adapted_is_told(
+    name: str, adapted: dict[str, int], unmatched: tuple[str, ...], tmp_path: Path
+) -> None:
+    model = settings(build(CAUSAL[name], tmp_path), lora=LoraConfig(rank=4))
+    told = adapted_layers(check_weight_files(model), model)
+    assert told.layers == adapted
+    assert told.unmatched == unmatched
+    policy = LanguageModel.load(model, CPU).model
+    assert told.parameters == sum(parameter.numel() for parameter in policy.parameters())
+    add_adapters(policy, model)
+    assert told.trained == sum(parameter.numel() for parameter in policy.parameters() if parameter.requires_grad)
+    assert f"LoRA trains {100 * told.trained / told.parameters:.3g} % of {told.parameters:,} parameters" in str(told)
+
+
+def test_targets_that_no_layer_has_the_name_of_are_refused_with_the_names_there_are(tmp_path: Path) -> None:
+    model = settings(build(CAUSAL["GPT-NeoX"], tmp_path), lora=LoraConfig())
+    with pytest.raises(ModelError, match=r"model.lora.targets=q_proj.*not found.*Linear layers of .*query_key_value"):
+        adapted_layers(check_weight_files(model), model)
+
+
+def test_a_vocabulary_that_the_tokenizer_exceeds_is_refused(tmp_path: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(MODEL)
+    end = {tokenizer.eos_token_id}
+    added = [number for number in tokenizer.added_tokens_decoder if number > 300]  # behind the tokens of text
+    model = check_weight_files(settings(build(CAUSAL["Llama"], tmp_path, vocab_size=min(added))))
+    check_vocabulary(model, tokenizer, end, [[5, min(added) - 1], []], "here")
+    with pytest.raises(ModelError, match=rf"up to '<think>' .{min(added)}., the model has embeddings for {min(added)}"):
+        check_vocabulary(model, tokenizer, end, [[5], [min(added), 7]], "here")
+    small = check_weight_files(settings(build(CAUSAL["Llama"], tmp_path, vocab_size=min(added) - 1)))
+    with pytest.raises(ModelError, match=rf"embeddings for {min(added) - 1} \(vocab_size\)"):
+        check_vocabulary(small, tokenizer, end, [], "here")
+
+
+def test_an_end_token_that_the_model_cannot_say_is_refused(tmp_path: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(MODEL)
+    model = check_weight_files(settings(build(CAUSAL["Llama"], tmp_path, vocab_size=len(tokenizer))))
+    check_vocabulary(model, tokenizer, {1, len(tokenizer) - 1}, [], "here")
+    with pytest.raises(ModelError, match=rf"end token {len(tokenizer)} .None. is none of the {len(tokenizer)} tokens"):
+        check_vocabulary(model, tokenizer, {1, len(tokenizer)}, [], "here")
+
+
+def test_a_run_notices_before_anything_is_written(tmp_path: Path) -> None:
+    broken = tmp_path / "model"
+    shutil.copytree(MODEL, broken)
+    rewritten(broken, without_layer)
+    with pytest.raises(ModelError, match=r"tensors are missing: model.layers.1"):
+        Run.check(config(f"model.path={broken}"), "run", tmp_path / "runs")
+    shutil.copy(Path(MODEL) / "model.safetensors", broken)
+    written = json.loads((broken / "generation_config.json").read_text()) if (
+        broken / "generation_config.json").exists() else {}  # fmt: skip
+    (broken / "generation_config.json").write_text(json.dumps(written | {"eos_token_id": 99999}))
+    with pytest.raises(ModelError, match=r"the end token 99999 .* is none of"):
+        Run.check(config(f"model.path={broken}"), "run", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
