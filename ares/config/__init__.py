@@ -15,6 +15,7 @@ from ares.config.extensions import (
     TRACKERS,
     extension_files,
 )
+from ares.config.paths import absent_model, location
 from ares.config.profiles import (
     PROFILES,
     Override,
@@ -68,12 +69,14 @@ __all__ = [
     "Strict",
     "TrackingConfig",
     "VllmConfig",
+    "absent_model",
     "differences",
     "explained",
     "extension_files",
     "fingerprint",
     "from_dict",
     "load",
+    "location",
     "override",
     "profile_names",
     "read_yaml",

@@ -14,11 +14,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from ares.config.extensions import SETTING_ERROR, UNOPENED
+from ares.config.paths import CHECKOUT
 from ares.config.run import Config
 from ares.config.strict import ConfigError, explained, reason
 from ares.config.yaml_files import read_yaml
 
-PROFILES = Path(__file__).resolve().parents[2] / "profiles"
+PROFILES = CHECKOUT / "profiles"
 Override = Annotated[str, "section.field=value"]
 
 

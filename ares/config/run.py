@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from ares.config.algorithm import AlgorithmConfig
 from ares.config.extensions import ENGINES, TRACKERS, UNOPENED
+from ares.config.paths import location
 from ares.config.reward import RewardConfig
 from ares.config.strict import NO_EFFECT, Decay, Strict
 
@@ -50,6 +51,11 @@ class ModelConfig(Strict):
     """Train adapters only; the reference is then the model without them. None: every weight is trained."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, but the memory no longer grows with depth."""
+
+    @property
+    def location(self) -> str:
+        """Where `path` lies, for transformers."""
+        return location(self.path)
 
 
 class DataConfig(Strict):

@@ -20,7 +20,7 @@ import pandas as pd
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
-from ares.config import ConfigError, DataConfig
+from ares.config import ConfigError, DataConfig, absent_model, location
 from ares.data.code import IDS, RowError, read_problem, with_unit_tests
 from ares.data.media import MediaError
 from ares.data.shared import SharedPrompts, shared_prompts
@@ -166,7 +166,8 @@ def _look(
 ) -> tuple[list[Any], RowMedia]:
     """Conversations with the places of what they show, and what that is."""
     with _naming(source):
-        beside = Path(source).parent if Path(source).is_file() else Path()
+        file = Path(location(source))
+        beside = file.parent if file.is_file() else Path()
         folder = Path(config.image_dir or beside).absolute()  # the run may be resumed from elsewhere
         return vision.look(raw, conversations, config, folder)
 
@@ -194,9 +195,10 @@ def _naming(source: str) -> Iterator[None]:
 def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer of a model. Raises ConfigError."""
     try:
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
+        return AutoTokenizer.from_pretrained(location(path), trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"model.path={path}: no tokenizer can be loaded from there: {error}") from error
+        absent = absent_model(path, error)
+        raise ConfigError(absent or f"model.path={path}: no tokenizer can be loaded from there: {error}") from error
 
 
 @dataclass

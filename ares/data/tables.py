@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
+from ares.config import location
 from ares.errors import UserError
 
 _INDEX = re.compile(r"__index_level_\d+__")
@@ -37,7 +38,7 @@ def read_rows(source: str, split: str, unreadable: dict[int, str] | None = None)
     Raises DataError when there is nothing to read, and at the first line that is no row, unless `unreadable` is given:
     then it takes what is wrong with each such line.
     """
-    path = Path(source)
+    path = Path(location(source))
     if path.name.removesuffix(".gz").endswith((".jsonl", ".json")):
         frame = _read_jsonl(path, unreadable)
     else:

@@ -54,7 +54,7 @@ class Vision:
         """For the model of a configuration; None where it only reads. Raises MediaError."""
         if config.model.family != "vision_language":
             return None
-        return cls(config.model.path, config.data, runs / IMAGES)
+        return cls(config.model.location, config.data, runs / IMAGES)
 
     def __init__(self, model_path: str, data: DataConfig, files: Path) -> None:
         """Raises MediaError when the model's directory has no image processor or no placeholder tokens for pictures."""

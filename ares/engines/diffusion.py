@@ -44,7 +44,7 @@ class DiffusionEngine(ModelEngine):
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "DiffusionEngine":
         """rollout.engine=diffusion."""
-        end_ids = end_token_ids(config.model.path, tokenizer)
+        end_ids = end_token_ids(config.model.location, tokenizer)
         return cls(config.model, config.rollout.diffusion, device_of(config), end_ids, padding_id(tokenizer))
 
     @torch.no_grad()

@@ -42,8 +42,8 @@ class TransformersEngine(ModelEngine):
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "TransformersEngine":
         """rollout.engine=transformers, for prompts of text."""
-        model, end_ids = config.model, end_token_ids(config.model.path, tokenizer)
-        return cls(model.path, model.dtype, device_of(config), end_ids, padding_id(tokenizer))
+        model, end_ids = config.model, end_token_ids(config.model.location, tokenizer)
+        return cls(model.location, model.dtype, device_of(config), end_ids, padding_id(tokenizer))
 
     @torch.no_grad()
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:

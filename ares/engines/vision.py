@@ -34,8 +34,8 @@ class VisionEngine(TransformersEngine):
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "VisionEngine":
         """rollout.engine=transformers, for prompts with pictures."""
-        model, end_ids = config.model, end_token_ids(config.model.path, tokenizer)
-        return cls(model.path, model.dtype, device_of(config), end_ids, padding_id(tokenizer), config.data)
+        model, end_ids = config.model, end_token_ids(config.model.location, tokenizer)
+        return cls(model.location, model.dtype, device_of(config), end_ids, padding_id(tokenizer), config.data)
 
     def prompt_inputs(self, requests: list[Request], ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
         """Embedded prompts [B, P, H] with their pictures, and positions in time, height and width [3, B, P]."""

@@ -80,10 +80,10 @@ class VllmEngine(Engine):
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "VllmEngine":
         """rollout.engine=vllm."""
-        model, end_ids = config.model, end_token_ids(config.model.path, tokenizer)
+        model, end_ids = config.model, end_token_ids(config.model.location, tokenizer)
         shared = config.rollout.placement == "colocate"
         data = config.data if model.family == "vision_language" else None
-        return cls(model.path, model.dtype, end_ids, config.longest_sequence, config.rollout.vllm, shared, data)
+        return cls(model.location, model.dtype, end_ids, config.longest_sequence, config.rollout.vllm, shared, data)
 
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import AutoConfig, PretrainedConfig
 
-from ares.config import Config, ModelConfig
+from ares.config import Config, ModelConfig, absent_model
 from ares.errors import UserError
 
 SOFTCAPS = ("final_logit_softcapping", "attn_logit_softcapping")
@@ -49,8 +49,10 @@ def check_architecture(config: Config) -> None:
 def read_settings(config: ModelConfig) -> Any:
     """A model's configuration. Raises ModelError."""
     try:
-        return AutoConfig.from_pretrained(config.path, trust_remote_code=config.trust_remote_code)
+        return AutoConfig.from_pretrained(config.location, trust_remote_code=config.trust_remote_code)
     except (OSError, ValueError, KeyError) as error:
+        if absent := absent_model(config.path, error):
+            raise ModelError(absent) from error
         hint = ""
         if "trust_remote_code" in str(error):
             hint = " Read the Python files in that directory; if you trust them, set model.trust_remote_code=true."

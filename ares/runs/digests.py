@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from ares.config import Config, ConfigError, extension_files
+from ares.config import Config, ConfigError, absent_model, extension_files, location
 from ares.data import Problems
 from ares.store import RunStore, StoreError
 
@@ -29,7 +29,7 @@ def digests_of(config: Config, train: Problems, validation: Problems | None) -> 
 
 def model_digests(path: str) -> dict[str, Any]:
     """Hash of a model directory, and of each file in it besides the weights, by its name."""
-    folder = Path(path)
+    folder = Path(location(path))
     files = {str(file.relative_to(folder)): file_digest(file)[:16] for file in _model_files(folder)}
     return {"model": model_digest(path), "model_files": files}
 
@@ -51,7 +51,7 @@ def model_digest(path: str) -> str:
 
     Raises ConfigError when it is neither.
     """
-    folder = Path(path)
+    folder = Path(location(path))
     if not folder.is_dir():
         return _revision(path)
     digest = hashlib.sha256()
@@ -67,9 +67,7 @@ def _revision(path: str) -> str:
     try:
         return str(getattr(AutoConfig.from_pretrained(path), "_commit_hash", None) or path)
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"model.path={path}: no directory of {Path.cwd()}, and no model of the hub that can be read: {error}"
-        ) from error
+        raise ConfigError(absent_model(path, error)) from error
 
 
 def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -41,9 +41,9 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
                 parameter.copy_(weights[name])
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(out)
-    AutoTokenizer.from_pretrained(config.model.path).save_pretrained(out)
+    AutoTokenizer.from_pretrained(config.model.location).save_pretrained(out)
     if config.model.family == "vision_language":
-        AutoImageProcessor.from_pretrained(config.model.path, backend="pil").save_pretrained(out)
+        AutoImageProcessor.from_pretrained(config.model.location, backend="pil").save_pretrained(out)
     return version
 
 
@@ -62,8 +62,8 @@ def _checkpoint(store: RunStore, step: int | None) -> tuple[int, Ref]:
 def _model(config: Config) -> Any:
     kind = PUBLISHED_AS[config.model.family]
     remote = {"trust_remote_code": config.model.trust_remote_code}
-    settings = AutoConfig.from_pretrained(config.model.path, **remote)
-    return kind.from_pretrained(config.model.path, dtype=settings.dtype or torch.float32, **remote)
+    settings = AutoConfig.from_pretrained(config.model.location, **remote)
+    return kind.from_pretrained(config.model.location, dtype=settings.dtype or torch.float32, **remote)
 
 
 def _with_adapters(model: Any, config: Config, adapters: dict[str, torch.Tensor]) -> Any:

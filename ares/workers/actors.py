@@ -89,7 +89,7 @@ class EngineActor:
         config = Config.model_validate(settings)
         torch.set_num_threads(config.rollout.threads)
         self.tokenizer = AutoTokenizer.from_pretrained(
-            config.model.path, trust_remote_code=config.model.trust_remote_code
+            config.model.location, trust_remote_code=config.model.trust_remote_code
         )
         self.engine: Engine = ENGINES.made(config.rollout, config, self.tokenizer)
 

@@ -70,9 +70,9 @@ def check_engine(config: Config) -> str:
             "rollout.engine=vllm: vLLM's vision-language models need torchvision, which is not installed (beside a CPU "
             "build of torch the registry's does not load); or rollout.engine=transformers."
         )
-    if Path(config.model.path).is_dir():
+    if Path(config.model.location).is_dir():
         longest = config.longest_sequence
-        positions = getattr(AutoConfig.from_pretrained(config.model.path), "max_position_embeddings", longest)
+        positions = getattr(AutoConfig.from_pretrained(config.model.location), "max_position_embeddings", longest)
         if longest > positions:
             also = " + rollout.second_turn's verdict and answer" if rollout.second_turn.enabled else ""
             raise ConfigError(

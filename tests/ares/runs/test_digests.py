@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.config import ConfigError
 from ares.config.run import Config
-from ares.runs.digests import model_digests
 from ares.runs.lineage import fork
 from ares.runs.run import Run
 from ares.step.state import RunState
@@ -125,10 +123,3 @@ def test_a_run_of_the_first_format_is_sealed_when_it_is_continued_and_its_fork_a
         found = RunStore(place / "runs" / name)
         assert found.format() == 2
         assert found.committed_steps() == [0]
-
-
-@pytest.mark.parametrize("path", ["not/there/at/all", "not/there"])
-def test_a_model_that_is_nowhere_is_told_by_its_setting(path: str) -> None:
-    """A relative path is another one in another directory; `ares export` ended there with a traceback."""
-    with pytest.raises(ConfigError, match=f"model.path={path}: no directory of .*, and no model of the hub"):
-        model_digests(path)

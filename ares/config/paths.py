@@ -1,0 +1,29 @@
+"""Where what a setting names lies: in the working directory, else in the checkout, else on the hub.
+
+Covered: the place of a path, and why nothing could be read there. A setting keeps the path as it was written, so the
+fingerprint does not depend on the machine. Not covered: extensions' files, which start in the working directory.
+"""
+
+import re
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+
+
+def location(path: str) -> str:
+    """A path as the working directory has it, else as the checkout does (those of shipped profiles), else unchanged."""
+    in_checkout = CHECKOUT / path
+    return str(in_checkout) if not Path(path).exists() and in_checkout.exists() else path
+
+
+def absent_model(path: str, error: Exception) -> str | None:
+    """Why a model's path, which is no directory, could not be read; None for a directory, which has another fault."""
+    if Path(location(path)).is_dir():
+        return None
+    if not _HUB_NAME.fullmatch(path):
+        return f"model.path={path}: there is no such directory" + (
+            "" if Path(path).is_absolute() else f" in {Path.cwd()}"
+        )
+    reason = " ".join(str(error).split())
+    return f"model.path={path}: no directory of {Path.cwd()}, and no model of the hub that can be read: {reason}"

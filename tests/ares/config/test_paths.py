@@ -1,0 +1,61 @@
+"""Where the paths of settings start: in the working directory, and those of shipped profiles in the checkout."""
+
+from pathlib import Path
+
+import pytest
+
+from ares.config import ConfigError, fingerprint, load
+from ares.data import load_tokenizer
+from ares.errors import UserError
+from ares.models import check_architecture
+from ares.runs import Run
+from ares.runs.digests import model_digests
+
+
+def test_a_shipped_profile_is_read_from_any_directory_and_stays_the_same_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = load("tiny-math")
+    _, digests = Run.check(here, "any", tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    elsewhere = load("tiny-math")
+    _, again = Run.check(elsewhere, "any", tmp_path / "runs")
+    assert again == digests
+    assert fingerprint(elsewhere) == fingerprint(here)
+    assert elsewhere.model.path == "ares/tiny/checkpoints/math"
+
+
+def test_what_the_working_directory_has_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / "ares/tiny/checkpoints/math"
+    mine.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert load("tiny-math").model.location == "ares/tiny/checkpoints/math"
+    assert model_digests("ares/tiny/checkpoints/math")["model_files"] == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("path/to/no/model", "there is no such directory in {here}"),
+        ("/no/such/model", "there is no such directory"),
+        ("./model", "there is no such directory in {here}"),
+        ("nobody/nothing", "no directory of {here}, and no model of the hub that can be read: "),
+    ],
+)
+def test_a_model_that_is_not_there_is_told_in_one_line(
+    path: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = load("math", [f"model.path={path}", "data.train=rows.jsonl"])
+    for look in (lambda: check_architecture(config), lambda: load_tokenizer(path), lambda: model_digests(path)):
+        with pytest.raises(UserError) as caught:
+            look()
+        text = str(caught.value)
+        assert text.startswith(f"model.path={path}: {told.format(here=tmp_path)}")
+        assert "Repo id" not in text
+        assert "\n" not in text
+
+
+def test_a_model_directory_that_cannot_be_read_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no tokenizer can be loaded from there"):
+        load_tokenizer(str(tmp_path))
