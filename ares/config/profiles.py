@@ -8,7 +8,7 @@ import difflib
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -103,10 +103,11 @@ def _lay_over(settings: dict[str, Any], override: Override) -> None:
     *sections, field = path.split(".")
     place = settings
     for section in sections:
-        inner = place.setdefault(section, {})
-        if not isinstance(inner, dict):
+        if place.get(section) is None:  # absent, as an optional section is
+            place[section] = {}
+        place = place[section]
+        if not isinstance(place, dict):
             raise ConfigError(f"Override {override!r}: {section} is a value, not a section")
-        place = inner
     try:
         place[field] = _scalar(text)
     except yaml.YAMLError as error:
@@ -138,7 +139,7 @@ def _explain(problem: Any) -> str:
     section: Any = Config
     if problem["type"] == "extra_forbidden":
         for part in problem["loc"][:-1]:
-            section = section.model_fields[part].annotation
+            section = _section(section.model_fields[part].annotation)
     elif problem["type"] != "missing":
         where = _field_name(problem["loc"])
     return explained(problem, where, section.model_fields) if where else f"profile: {reason(problem)}"
@@ -152,8 +153,14 @@ def _field_name(location: tuple[Any, ...]) -> str:
         if part not in getattr(section, "model_fields", {}):
             break
         names.append(part)
-        section = section.model_fields[part].annotation
+        section = _section(section.model_fields[part].annotation)
     return ".".join(names)
+
+
+def _section(kind: Any) -> Any:
+    """The section's model of a field that may be absent; any other type as it is."""
+    models = [each for each in get_args(kind) if isinstance(each, type) and issubclass(each, BaseModel)]
+    return models[0] if models else kind
 
 
 def _flat(section: BaseModel, prefix: str) -> list[tuple[str, Any]]:

@@ -12,6 +12,8 @@ import asyncio
 import json
 import os
 import shutil
+import stat
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,16 +156,18 @@ class Deletion:
     bytes: int
 
 
-def prune(store: RunStore, dry_run: bool) -> list[Deletion]:
+def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) -> list[Deletion]:
     """Delete what neither resuming a run nor forking it from its oldest kept checkpoint on can need.
 
     That is: leftovers of interrupted writes, and of the steps before the oldest intact checkpoint everything but the
     commits and the tables that people read (samples, evaluation). Files that a fork shares stay with the fork.
+    unlinked: links of each file (by inode) that dry runs before this one would have deleted; it is counted on.
     Raises StoreError when the run is being trained.
     """
     with store.lock():
         prunable = sorted(_prunable(store))
-        pruned = [Deletion(path, _own_bytes(store, path)) for path in prunable]
+        counted: Counter[int] = Counter() if unlinked is None else unlinked
+        pruned = [Deletion(path, _freed_bytes(store, path, counted)) for path in prunable]
         for path in [] if dry_run else prunable:
             store.remove(path)
     return pruned
@@ -188,12 +192,17 @@ def _has_checkpoint(store: RunStore, step: int) -> bool:
     return checkpoint is not None and store.intact([checkpoint])
 
 
-def _own_bytes(store: RunStore, path: Path) -> int:
-    """Bytes that deleting sets free, at the URL where there is one; a file with another link stays."""
+def _freed_bytes(store: RunStore, path: Path, unlinked: Counter[int]) -> int:
+    """Bytes that deleting sets free, at the URL where there is one; a file stays until its last link is deleted."""
     if store.mirror is not None:
         return store.mirror.size(path.relative_to(store.directory).as_posix())
-    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.stat().st_nlink == 1)
+    freed = 0
+    for file in path.rglob("*") if path.is_dir() else [path]:
+        status = file.stat()
+        if stat.S_ISREG(status.st_mode):
+            unlinked[status.st_ino] += 1
+            freed += status.st_size * (unlinked[status.st_ino] == status.st_nlink)
+    return freed
 
 
 def _link(source: Path, target: Path) -> None:

@@ -211,9 +211,11 @@ def profiles() -> None:
     """The shipped profiles."""
     from ares.config import PROFILES
 
-    for name in profile_names():
+    names = profile_names()
+    column = max(map(len, names))
+    for name in names:
         first = (PROFILES / f"{name}.yaml").read_text().splitlines()[0].lstrip("# ")
-        console.print(f"[bold]{name:14s}[/] {first}")
+        console.print(f"[bold]{name:{column}s}[/]  {first}")
 
 
 def _resolved(config: Config) -> str:

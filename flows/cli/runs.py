@@ -1,6 +1,7 @@
 """`ares fork`, `ares diff`, `ares gc`: runs that share their past, where two differ, what can be deleted."""
 
 import time
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -61,10 +62,11 @@ def gc(
     paths = sorted(RunStore(runs_directory()).children(""))
     names = runs or [path.name for path in paths if path.name[0] != "." and RunStore(path).exists()]
     total = 0
+    unlinked: Counter[int] = Counter()
     for name in names:
         store = RunStore(runs_directory() / name)
         store.read_run()
-        pruned = prune(store, dry_run)
+        pruned = prune(store, dry_run, unlinked if dry_run else None)
         freed = sum(one.bytes for one in pruned)
         total += freed
         for one in pruned if dry_run else []:

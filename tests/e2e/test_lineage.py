@@ -115,6 +115,16 @@ def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> No
     assert prune(copy, dry_run=False) == []
 
 
+def test_a_dry_gc_foretells_what_is_freed_of_runs_that_share_files(copy: RunStore, tmp_path: Path) -> None:
+    """It left out every file that another run has too, though that one was pruned by the same command."""
+    shutil.copytree(copy.directory, tmp_path / "shares", copy_function=os.link)
+    foretold, freed = (
+        told(tmp_path, "gc", "copy", "shares", *dry).stdout.splitlines()[-1] for dry in (["--dry-run"], [])
+    )
+    assert foretold.removeprefix("would free ") == freed.removeprefix("freed ")
+    assert foretold != "would free 0 bytes"
+
+
 @pytest.mark.slow
 def test_a_run_goes_on_after_gc(tmp_path: Path) -> None:
     assert train(tmp_path, "pruned") == 0

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from ares.config import Config, ConfigError
 from ares.config.profiles import differences, fingerprint, from_dict, load, override, profile_names
+from ares.config.run import LoraConfig
 
 MINIMAL = "model: {path: somewhere}\ndata: {train: problems.jsonl}\n"
 
@@ -155,6 +156,7 @@ def test_a_profile_that_is_not_yaml_is_an_error_that_names_the_file(profile: Any
         ("data.format_prompt=a=b {prompt}", lambda c: c.data.format_prompt, "a=b {prompt}"),
         ("algorithm.kl.coef={easy: 1, medium: 2, hard: 3}", lambda c: c.algorithm.kl.coef,
          {"easy": 1.0, "medium": 2.0, "hard": 3.0}),
+        ("model.lora.rank=4", lambda c: c.model.lora, LoraConfig(rank=4)),
     ],
 )  # fmt: skip
 def test_a_dotted_override_sets_one_field(given: str, read: Any, value: Any) -> None:
@@ -175,6 +177,18 @@ def test_an_override_of_a_configuration_leaves_the_rest_as_it_was() -> None:
     after = override(before, ["rollout.n=3"])
     assert differences(before, after) == ["rollout.n: 8 → 3"]
     assert before.rollout.n == 8
+
+
+def test_an_optional_section_that_is_absent_is_made_by_an_override_of_one_of_its_fields() -> None:
+    """`ares fork RUN model.lora.rank=4` said that lora was a value, not a section."""
+    before = load("tiny-math")
+    assert override(before, ["model.lora.rank=4"]).model.lora == LoraConfig(rank=4)
+    with pytest.raises(ConfigError, match=r"model\.lora\.rnk is unknown \(did you mean rank\?\)"):
+        override(before, ["model.lora.rnk=4"])
+    with pytest.raises(ConfigError, match=r"overrides: reward\.code\.verpo\.sigma is missing"):
+        override(before, ["reward.code.verpo.alpha=1"])
+    with pytest.raises(ConfigError, match=r"rollout\.max_mismatch"):
+        override(load("tiny-math", ["rollout.max_mismatch=null"]), ["rollout.max_mismatch.mean=1"])
 
 
 def test_a_configuration_survives_its_way_through_json() -> None:

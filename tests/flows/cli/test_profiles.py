@@ -1,0 +1,16 @@
+"""`ares profiles`: one line a profile, in columns."""
+
+from typer.testing import CliRunner
+
+from ares.config import profile_names
+from flows.cli.main import app
+
+
+def test_what_profiles_are_for_stands_in_one_column() -> None:
+    lines = CliRunner().invoke(app, ["profiles"]).stdout.splitlines()
+    names = profile_names()
+    assert [line.split()[0] for line in lines] == names
+    column = max(map(len, names)) + 2
+    for name, line in zip(names, lines, strict=True):
+        assert line[:column] == name.ljust(column)
+        assert line[column] != " "
