@@ -108,7 +108,7 @@ class VisionLanguageModel(LanguageModel):
                 f"{config.path}: {type(model).__name__} is none of the vision-language models that ares knows "
                 "(Qwen2-VL, Qwen2.5-VL)"
             )
-        reader = MediaReader(config.path, data)
+        reader = MediaReader(config.location, data)
         loaded = cls._prepared(model, config, device, reader)
         if not config.train_vision:
             model.model.visual.requires_grad_(False)

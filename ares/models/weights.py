@@ -53,7 +53,7 @@ def check_weight_files(config: ModelConfig) -> Any:
     _refuse_quantised(settings, config.path)
     with quiet_transformers():
         model = _empty(kind, settings, config)
-        if (found := _headers(config.path)) is not None:
+        if (found := _headers(config.location)) is not None:
             model, info = _filled(type(model), None, settings, state_dict=found, device_map={"": "meta"})
             check_loaded(info, config.path, type(model).__name__, settings)
     if config.family != "masked_diffusion" and _transforms_logits(model):
@@ -68,7 +68,7 @@ def read_weights(kind: Any, settings: Any, config: ModelConfig, part: bool = Fal
     """
     with quiet_transformers():
         try:
-            model, info = _filled(type(_empty(kind, settings, config)), config.path, settings, dtype=torch.float32)
+            model, info = _filled(type(_empty(kind, settings, config)), config.location, settings, dtype=torch.float32)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
     check_loaded(info, config.path, type(model).__name__, settings, part)

@@ -112,7 +112,7 @@ class Evaluation(Step):
         vision = Vision.of(config, runs_directory())
         loaded = load_problems(data, split, config.data, tokenizer, config.reward.judges_programs, vision)
         problems = loaded.first(request.max_problems)
-        ends, prompts = end_token_ids(config.model.path, tokenizer), problems.frame["prompt_token_ids"]
+        ends, prompts = end_token_ids(config.model.location, tokenizer), problems.frame["prompt_token_ids"]
         check_vocabulary(model, tokenizer, ends, prompts, config.model.path)
         temperature = request.temperature or config.validation.temperature
         description = {

@@ -115,7 +115,7 @@ class Run:
             validation = held_out.first(config.validation.max_prompts)
         both = [problems for problems in (train, validation) if problems is not None]
         prompts = chain.from_iterable(problems.frame["prompt_token_ids"] for problems in both)
-        check_vocabulary(model, tokenizer, end_token_ids(config.model.path, tokenizer), prompts, config.model.path)
+        check_vocabulary(model, tokenizer, end_token_ids(config.model.location, tokenizer), prompts, config.model.path)
         if len(train) < config.rollout.prompts:
             raise DataError(
                 f"{train.source}: {len(train)} problems are fewer than rollout.prompts={config.rollout.prompts}"
