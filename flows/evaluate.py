@@ -36,6 +36,7 @@ async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
     """Sample and grade what is missing, write samples.parquet, problems.parquet and summary.json; the summary."""
     request = evaluation.request
     with evaluation.run.store.lock():
+        evaluation.run.store.discard_unreadable_results(evaluation.number)
         try:
             samples = await _samples(evaluation)
             # The log-probs of greedy answers are those of no temperature that the learner could compare at.

@@ -8,17 +8,33 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints
 
 from prefect.serializers import JSONSerializer
 from prefect.tasks import Task
 from pydantic import BaseModel, ValidationError
 
 from ares.runs import Step
-from ares.store import Ref
+from ares.store import Ref, sealed_text, unsealed_text
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=BaseModel)
+
+
+class SealedJSON(JSONSerializer):
+    """JSON with its hash: what Prefect keeps of a phase is believed on resume, numbers and all."""
+
+    type: Literal["sealed-json"] = "sealed-json"
+    object_decoder: str | None = None
+    """`Phase._read` decodes: classes may be renamed."""
+
+    def dumps(self, obj: Any) -> bytes:
+        """Raises TypeError."""
+        return sealed_text(super().dumps(obj).decode()).encode()
+
+    def loads(self, blob: bytes) -> Any:
+        """Raises DamagedArtifact."""
+        return super().loads(unsealed_text(blob.decode()).encode())
 
 
 class Phase(Generic[P, R]):
@@ -35,7 +51,7 @@ class Phase(Generic[P, R]):
             # A retry within about 1.5 s of a failure can be overwritten by the CRASHED state of the run before it.
             retry_delay_seconds=2,
             persist_result=True,
-            result_serializer=JSONSerializer(object_decoder=None),  # `_read` decodes: classes may be renamed
+            result_serializer=SealedJSON(),
             cache_key_fn=lambda _, arguments: arguments["step"].key(name, _inputs(arguments)),
             cache_expiration=timedelta(days=3650),
         )

@@ -1,4 +1,4 @@
-"""A run and its relatives: opening and resuming, forks, differences, evaluations, exports, the doctor.
+"""A run and its relatives: opening and resuming, forks, differences, damage, evaluations, exports, the doctor.
 
 Not covered: the order of a run's work (flows/).
 """
@@ -11,6 +11,7 @@ from ares.runs.export import export
 from ares.runs.lineage import fork, prune
 from ares.runs.run import Run, Step, read_config, runs_directory
 from ares.runs.status import run_status
+from ares.runs.verification import verify
 
 __all__ = [
     "Evaluation",
@@ -29,4 +30,5 @@ __all__ = [
     "run_status",
     "runs_directory",
     "settings_difference",
+    "verify",
 ]

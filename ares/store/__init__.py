@@ -3,7 +3,7 @@
 Covered: artifacts with hashes, commits, locks, upload and download. Not covered: what an artifact means (tasks/).
 """
 
-from ares.store.commits import Commit, Fork, Ref
+from ares.store.commits import Commit, Fork, Ref, sealed_text, unsealed_text
 from ares.store.errors import DamagedArtifact, StoreError
 from ares.store.mirror import path_of
 from ares.store.store import RunStore
@@ -16,4 +16,6 @@ __all__ = [
     "RunStore",
     "StoreError",
     "path_of",
+    "sealed_text",
+    "unsealed_text",
 ]

@@ -1,4 +1,4 @@
-"""What a run directory's own files say, run.json and COMMIT.json, and how their content is sealed.
+"""What a run directory's own files say, run.json and COMMIT.json, and how their content and kept results are sealed.
 
 Covered: the models, the checksum that a file carries of itself, the version of its format. Files of format 1 have
 neither; they are read, and sealed when their run is resumed. Not covered: where they lie, the links between commits
@@ -42,6 +42,23 @@ def unsealed(content: bytes, path: Path) -> tuple[dict[str, Any], int]:
 
 def _checksum(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def sealed_text(text: str) -> str:
+    """What is written of a text: with its hash."""
+    return json.dumps({"checksum": hashlib.sha256(text.encode()).hexdigest(), "text": text})
+
+
+def unsealed_text(content: str) -> str:
+    """The text that was sealed. Raises DamagedArtifact when it is not the one that was written."""
+    try:
+        told, text = (json.loads(content)[name] for name in ("checksum", "text"))
+        whole = told == hashlib.sha256(text.encode()).hexdigest()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedArtifact(f"not a sealed text: {error}") from error
+    if not whole:
+        raise DamagedArtifact("the text has changed since it was written")
+    return str(text)
 
 
 class Ref(BaseModel, frozen=True):

@@ -30,7 +30,7 @@ import pandas as pd
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
-from ares.store.commits import Commit, Fork, Ref, sealed, unsealed
+from ares.store.commits import Commit, Fork, Ref, sealed, unsealed, unsealed_text
 from ares.store.errors import DamagedArtifact, StoreError
 from ares.store.mirror import mirror_of
 
@@ -233,12 +233,20 @@ class RunStore:
         return sorted(self.results.glob(f"{step:06d}-*"))
 
     def discard_unreadable_results(self, step: int) -> None:
-        """Delete the kept results of a step that a kill left half written: Prefect writes them in place."""
+        """Delete the kept results of a step that are half written (Prefect writes them in place) or have changed."""
         for result in self.results_of(step):
-            try:
-                json.loads(json.loads(result.read_bytes())["result"])
-            except (ValueError, KeyError, TypeError):
+            if not self.is_whole_result(result):
                 result.unlink()
+
+    def is_whole_result(self, result: Path) -> bool:
+        """Whether a kept result is what was written; one of before 2026-11-23 has no hash, and is if it is JSON."""
+        try:
+            text = json.loads(result.read_bytes())["result"]
+            if "checksum" in json.loads(text):
+                unsealed_text(text)
+        except (ValueError, KeyError, TypeError, DamagedArtifact):
+            return False
+        return True
 
     def step_path(self, step: int) -> str:
         """Folder of a step's artifacts; the bootstrap is step 0."""

@@ -35,7 +35,7 @@ app.add_typer(data_app, name="data")
 app.command("ablate")(ablate_cli.ablate)
 app.command("report")(ablate_cli.report)
 app.command("eval")(evaluate)
-for command in (runs_cli.fork, runs_cli.diff, runs_cli.gc):
+for command in (runs_cli.fork, runs_cli.diff, runs_cli.verify, runs_cli.gc):
     app.command()(command)
 app.command()(export)
 

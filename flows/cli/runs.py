@@ -1,4 +1,4 @@
-"""`ares fork`, `ares diff`, `ares gc`: runs that share their past, where two differ, what can be deleted."""
+"""`ares fork`, `diff`, `verify` and `gc`: shared pasts, where two runs differ, what is whole, what is not needed."""
 
 import time
 from collections import Counter
@@ -49,6 +49,25 @@ def diff(run_a: RunName, run_b: RunName) -> None:
     for line in where.lines:
         console.print(f"  {line}", markup=False)
     raise typer.Exit(1)
+
+
+def verify(run: RunName) -> None:
+    """Whether a run's files are what was written, and after which step it resumes; exit code 1 when any is damaged."""
+    from ares.runs import runs_directory
+    from ares.runs import verify as verified
+    from ares.store import RunStore
+
+    verification = verified(RunStore(runs_directory() / run))
+    for damage in verification.damages:
+        console.print(f"{damage.path} {damage.what}: {damage.consequence}", markup=False)
+    after = verification.resumes_after
+    begins = "with the bootstrap" if after is None else f"after step {after}"
+    console.print(
+        f"{run}: {verification.commits} commits and {verification.artifacts} artifacts whole, "
+        f"{verification.bytes:,d} bytes; {len(verification.damages)} damaged; resumes {begins}",
+        markup=False,
+    )
+    raise typer.Exit(1 if verification.damages else 0)
 
 
 def gc(

@@ -71,6 +71,13 @@ def test_a_damaged_shard_is_sampled_again(tmp_path: Path) -> None:
     assert evaluated(tmp_path, calls=1, n=2) == expected
 
 
+def test_a_half_written_result_is_made_again(tmp_path: Path) -> None:
+    expected = evaluated(tmp_path, calls=3, n=2)
+    for result in (tmp_path / "results").iterdir():
+        result.write_bytes(result.read_bytes()[:-20])
+    assert evaluated(tmp_path, calls=3, n=2) == expected
+
+
 def test_greedy_is_one_answer_to_each_problem_whatever_the_noise(tmp_path: Path) -> None:
     summary = evaluated(tmp_path, calls=3, greedy=True)
     assert (summary["samples"], summary["temperature"]) == (1, 0.0)

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from ares.runs.run import Run, Step
-from ares.store.store import Ref
+from ares.store import Ref, sealed_text, unsealed_text
 from tasks.phase import Phase, _refs
 from tasks.sampling import Draw, Rows, rollout, score
 from tasks.training import Samples, ShapedBatch, checkpoint, experience, update
@@ -99,12 +99,13 @@ PREFECTS_OWN = {"type": "json"}
         (41, {"__class__": "tasks.sampling.Drawn"}, {}, 1),  # a class that has another name by now
         (42, {"__class__": "tasks.sampling.Drawn"}, PREFECTS_OWN, 1),
         (43, {}, PREFECTS_OWN, 1),
+        (46, {}, {"type": "json", "object_decoder": None}, 1),
         (44, {"data": {"count": 3}}, {}, 2),  # one that had other fields
         (45, {"__class__": "tasks.sampling.Drawn", "data": {"count": 3}}, PREFECTS_OWN, 2),
     ],
 )
 def test_a_kept_result_is_read_by_its_fields(
-    run: Run, number: int, changed: dict[str, Any], serializer: dict[str, str], calls: int
+    run: Run, number: int, changed: dict[str, Any], serializer: dict[str, str | None], calls: int
 ) -> None:
     called = 0
 
@@ -117,8 +118,10 @@ def test_a_kept_result_is_read_by_its_fields(
     first = asyncio.run(phase(step))
     (file,) = run.store.results_of(number)
     record = json.loads(file.read_text())
-    assert set(json.loads(record["result"])) == {"__class__", "data"}
-    record["result"] = json.dumps(json.loads(record["result"]) | changed)
+    kept = json.loads(unsealed_text(record["result"]))
+    assert set(kept) == {"__class__", "data"}
+    kept |= changed
+    record["result"] = json.dumps(kept) if serializer else sealed_text(json.dumps(kept))
     record["metadata"]["serializer"] = serializer or record["metadata"]["serializer"]
     file.write_text(json.dumps(record))
     assert asyncio.run(phase(step)) == first

@@ -1,0 +1,99 @@
+"""Whether a run directory is what was written: every commit, artifact, checkpoint and kept result, read once.
+
+Covered: what is damaged or missing, what follows from it, the step after which a resume begins. Nothing here writes,
+but a directory that is the copy of one at a URL, which is brought what it lacks. Not covered: the checks that a start
+makes by itself (ares/store), evaluations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ares.runs.run import read_config
+from ares.store import Commit, DamagedArtifact, RunStore
+from ares.workers import Cluster
+
+CONSEQUENCES = {
+    "batch": "a resume or fork from before it does the step again",
+    "checkpoint": "counts for nothing; the weights are replayed from an earlier one",
+    "samples": "training does not read it again",
+    "evaluation": "training does not read it again",
+}
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file or folder that is not what was written, and what follows."""
+
+    path: str
+    what: str
+    consequence: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What of a run is whole."""
+
+    damages: list[Damage]
+    commits: int
+    artifacts: int
+    bytes: int
+    resumes_after: int | None
+    """The step after which a resume begins; None: with the bootstrap."""
+
+
+def verify(store: RunStore) -> Verification:
+    """Read a run directory whole. Raises StoreError or DamagedArtifact where run.json is missing or damaged."""
+    config, steps = read_config(store), store.committed_steps()
+    commits = [store.read_commit(step) for step in steps]
+    refs = [(commit, name) for commit in commits for name in commit.artifacts]
+    whole = {(commit.step, name): store.intact([commit.artifacts[name]]) for commit, name in refs}
+    damages = [
+        _damage(store, commit, name)
+        for commit, name in refs
+        if not whole[commit.step, name] and not _deleted(store, commit, name, whole)
+    ]
+    damages += [*_commits_after(store, len(steps)), *_results(store, len(steps))]
+    again = Cluster(config, store).first_unreplayable(steps[-1]) if steps else None
+    known = [commit.artifacts[name].bytes for commit, name in refs if whole[commit.step, name]]
+    last = len(steps) - 1 if again is None else again - 1
+    return Verification(damages, len(steps), len(known), sum(known), last if steps else None)
+
+
+def _damage(store: RunStore, commit: Commit, name: str) -> Damage:
+    path = commit.artifacts[name].path
+    what = "has changed since it was written" if (store.directory / path).exists() else "is missing"
+    return Damage(path, what, CONSEQUENCES.get(name, "whatever reads it says so"))
+
+
+def _deleted(store: RunStore, commit: Commit, name: str, whole: dict[tuple[int, str], bool]) -> bool:
+    """Whether an artifact is gone because it is not needed: older checkpoints, and what `ares gc` takes."""
+    if (store.directory / commit.artifacts[name].path).exists():
+        return False
+    later = [step for (step, artifact), intact in whole.items() if artifact == "checkpoint" and intact]
+    return name in ("checkpoint", "batch") and any(step > commit.step for step in later)
+
+
+def _commits_after(store: RunStore, first: int) -> Iterator[Damage]:
+    for folder in sorted(store.children("steps") if first else [store.directory / "bootstrap"]):
+        commit = folder / "COMMIT.json"
+        step = int(folder.name) if folder.name.isdigit() else 0
+        if step < first or not commit.exists():
+            continue
+        try:
+            store.read_commit(step)
+            what = "does not follow from the commit before it"
+        except DamagedArtifact:
+            what = "is damaged"
+        yield Damage(_relative(store, commit), what, "a resume does the step again")
+
+
+def _results(store: RunStore, first: int) -> Iterator[Damage]:
+    for step in (first, first + 1):
+        for result in store.results_of(step):
+            if not store.is_whole_result(result):
+                yield Damage(_relative(store, result), "is damaged", "a resume does the phase again")
+
+
+def _relative(store: RunStore, path: Path) -> str:
+    return path.relative_to(store.directory).as_posix()

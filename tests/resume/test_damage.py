@@ -1,0 +1,194 @@
+"""Bits flipped, files cut short, emptied and deleted anywhere in a run directory: noticed, or without consequence.
+
+A run that was interrupted in its last step is damaged in one file and resumed. Either it is refused in one message, or
+it ends in the same bits as the run that nobody damaged. `python -m tests.resume.test_damage 1000` prints the table of
+docs/measurements/reliability.md. Learner and engine are in this process (tests/in_process.py). Not covered: processes
+that die (test_kill_anywhere.py), several damages at a time.
+"""
+
+import asyncio
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import flows.train
+from ares.errors import UserError
+from ares.store.store import RunStore
+from tests.in_process import run_in_this_process
+from tests.short_runs import SMALL, prefect_server, told
+
+SETTINGS = [*SMALL, "train.checkpoint_every=2", "bootstrap.max_prompts=6", "validation.max_prompts=4"]
+LAST = 4
+
+
+def flipped(file: Path, draws: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    if content:
+        content[draws.randrange(len(content))] ^= 1 << draws.randrange(8)
+    file.write_bytes(content)
+
+
+def cut_short(file: Path, draws: random.Random) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[: draws.randrange(len(content))] if content else b"")
+
+
+def emptied(file: Path, draws: random.Random) -> None:
+    file.write_bytes(b"")
+
+
+def deleted(file: Path, draws: random.Random) -> None:
+    file.unlink()
+
+
+DAMAGES: list[Callable[[Path, random.Random], None]] = [flipped, flipped, flipped, cut_short, emptied, deleted]
+
+
+def trained(runs: Path, name: str) -> None:
+    """Train or resume the run, in this process."""
+    flows.train.prepare("tiny-math", SETTINGS, name)
+    asyncio.run(flows.train.ares_train(run=name))
+
+
+def digests(runs: Path, name: str) -> list[str]:
+    store = RunStore(runs / name)
+    return [store.read_commit(step).digest() for step in store.committed_steps()]
+
+
+def interrupt(runs: Path) -> Path:
+    """Train a run, and a copy whose last step has all its kept results and no commit; the copy."""
+    trained(runs, "whole")
+    shutil.copytree(runs / "whole", runs / "interrupted")
+    (runs / f"interrupted/steps/{LAST:06d}/COMMIT.json").unlink()
+    return runs / "interrupted"
+
+
+def kind(file: Path) -> str:
+    """What a file of the run directory belongs to, for the table: `COMMIT`, `rollout`, `results of this step`, …"""
+    if file.parts[0] == "results":
+        return "results of the step" if file.name.startswith(f"{LAST:06d}") else "results of earlier steps"
+    if file.parts[0] in ("steps", "bootstrap"):
+        return file.parts[2 if file.parts[0] == "steps" else 1].partition(".")[0].partition("-")[0]
+    return file.parts[0].partition(".")[0]
+
+
+def outcome(runs: Path, source: Path, number: int) -> tuple[str, str, str]:
+    """Damage the number-th copy and resume it: what was damaged, how, and what came of it."""
+    draws = random.Random(f"damage {number}")
+    shutil.copytree(source, runs / "damaged")
+    try:
+        files = sorted(path for path in (runs / "damaged").rglob("*") if path.is_file() and path.name != "lock")
+        # A kind first: else nearly all would be results of the bootstrap.
+        kinds = sorted({kind(file.relative_to(runs / "damaged")) for file in files})
+        chosen = draws.choice(kinds)
+        file = draws.choice([file for file in files if kind(file.relative_to(runs / "damaged")) == chosen])
+        damage = draws.choice(DAMAGES)
+        damage(file, draws)
+        how = damage.__name__
+        where = f"{number}: {file.relative_to(runs / 'damaged')} {how}"
+        try:
+            trained(runs, "damaged")
+        except UserError as error:
+            if len(str(error).splitlines()) > 8:
+                raise AssertionError(f"{where}: {error}") from error
+            return chosen, how, "refused"
+        except Exception as error:
+            raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+        assert digests(runs, "damaged") == digests(runs, "whole"), f"{where}: other bits"
+        return chosen, how, "same bits"
+    finally:
+        shutil.rmtree(runs / "damaged")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory with the runs `whole` and `interrupted`."""
+    directory = tmp_path_factory.mktemp("damage")
+    with pytest.MonkeyPatch.context() as patch, prefect_server().connected():
+        run_in_this_process(directory, patch)
+        interrupt(directory)
+        yield directory
+
+
+@pytest.fixture
+def copy(runs: Path) -> Iterator[Path]:
+    """A copy of `interrupted`, to damage."""
+    yield shutil.copytree(runs / "interrupted", runs / "copy")
+    shutil.rmtree(runs / "copy")
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_damage_anywhere_is_noticed_or_changes_nothing(runs: Path, number: int) -> None:
+    outcome(runs, runs / "interrupted", number)
+
+
+def test_a_kept_result_with_another_number_is_not_believed(runs: Path, copy: Path) -> None:
+    for result in (copy / "results").glob(f"{LAST:06d}-*"):
+        text = result.read_text()
+        changed = re.sub(r"(metrics.*?\d\.\d*?)[1-8]", r"\g<1>9", text, count=1)
+        assert "metrics" not in text or changed != text
+        result.write_text(changed)
+    trained(runs, "copy")
+    assert digests(runs, "copy") == digests(runs, "whole")
+
+
+def test_verify_names_what_is_damaged_and_where_a_resume_begins(runs: Path, copy: Path) -> None:
+    assert told(runs, "verify", "whole").returncode == 0
+    ended = told(runs, "verify", "copy")
+    assert (ended.returncode, "0 damaged; resumes after step 3" in ended.stdout) == (0, True)
+
+    draws = random.Random(0)
+    flipped(next((copy / f"steps/{LAST - 1:06d}/batch").iterdir()), draws)
+    cut_short(next((copy / "results").glob(f"{LAST:06d}-score*")), draws)
+    deleted(copy / "steps/000001/samples.parquet", draws)
+    ended = told(runs, "verify", "copy")
+    assert ended.returncode == 1
+    samples, batch, result, summary = ended.stdout.splitlines()
+    assert samples == "steps/000001/samples.parquet is missing: training does not read it again"
+    assert batch == (
+        "steps/000003/batch has changed since it was written: a resume or fork from before it does the step again"
+    )
+    assert result.startswith(f"results/{LAST:06d}-score")
+    assert summary.endswith("3 damaged; resumes after step 2")
+
+    flipped(copy / "steps/000002/COMMIT.json", draws)
+    ended = told(runs, "verify", "copy")
+    assert "steps/000002/COMMIT.json is damaged: a resume does the step again" in ended.stdout
+    assert "steps/000003/COMMIT.json does not follow from the commit before it" in ended.stdout
+    assert "resumes after step 1" in ended.stdout
+    flipped(copy / "run.json", draws)
+    ended = told(runs, "verify", "copy")
+    assert (ended.returncode, "run.json" in ended.stderr) == (2, True)
+
+
+def main(first: int, count: int) -> None:
+    """Damage so many copies and print how often which came of it."""
+    counted: Counter[tuple[str, str]] = Counter()
+    failed, started = [], time.monotonic()
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        runs = Path(directory)
+        run_in_this_process(runs, patch)
+        with prefect_server().connected():
+            source = interrupt(runs)
+            for number in range(first, first + count):
+                try:
+                    what, _, came = outcome(runs, source, number)
+                    counted[what, came] += 1
+                except AssertionError as error:
+                    failed.append(str(error))
+                    sys.stdout.write(f"FAILED {error}\n")
+    for what in sorted({what for what, _ in counted}):
+        sys.stdout.write(f"| {what} | {counted[what, 'same bits']} | {counted[what, 'refused']} |\n")
+    sys.stdout.write(f"{count} damages, {len(failed)} failed, {time.monotonic() - started:.0f} s\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[2]) if len(sys.argv) > 2 else 0, int(sys.argv[1]))
