@@ -8,6 +8,7 @@ takes the gradients of hidden states and head from it at once. Few logits in all
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -79,31 +80,12 @@ class _TiledHead(torch.autograd.Function):
         entropies, logps = torch.empty_like(lse), torch.empty_like(lse)
         token_step, vocab_step = _tile(hidden)
         for t in range(0, rows, token_step):
-            block = hidden[t : t + token_step]
-            target = targets[t : t + token_step, None]
-            top = torch.full((len(block), 1), -math.inf, device=hidden.device)
-            mass, moment, chosen = torch.zeros_like(top), torch.zeros_like(top), torch.zeros_like(top)
-            for v in range(0, vocabulary, vocab_step):
-                logits = _logits(block, weight[v : v + vocab_step], bias, v, temperature)
-                local = target - v
-                inside = (local >= 0) & (local < logits.shape[1])
-                chosen += torch.where(inside, logits.gather(1, local.clamp(0, logits.shape[1] - 1)), 0.0)
-                new_top = torch.maximum(top, logits.amax(1, keepdim=True))
-                # `moment` is Σ e^{z−top}·(z−top): a new reference rescales it and shifts it by mass·(top−new_top).
-                shift = (top - new_top).nan_to_num(neginf=0.0) if v == 0 else top - new_top
-                scale = shift.exp()
-                moment = scale * (moment + shift * mass)
-                mass = scale * mass
-                logits.sub_(new_top)
-                weights = logits.exp()
-                mass += weights.sum(1, keepdim=True)
-                moment += torch.linalg.vecdot(weights, logits)[:, None]
-                top = new_top
-            log_mass = mass.log()
             span = slice(t, t + token_step)
-            lse[span] = (log_mass + top)[:, 0]
-            logps[span] = (chosen - top - log_mass)[:, 0]
-            entropies[span] = (log_mass - moment / mass)[:, 0]
+            tiles = (
+                (v, _logits(hidden[span], weight[v : v + vocab_step], bias, v, temperature))
+                for v in range(0, vocabulary, vocab_step)
+            )
+            lse[span], logps[span], entropies[span] = _summed_up(tiles, targets[span, None])
         ctx.save_for_backward(hidden, weight, targets, bias, lse, entropies)
         ctx.temperature, ctx.entropy_grad = temperature, entropy_grad
         if not entropy_grad:
@@ -133,15 +115,10 @@ class _TiledHead(torch.autograd.Function):
                 span = slice(t, t + token_step)
                 block = hidden[span]
                 logp = _logits(block, head, bias, v, ctx.temperature).sub_(lse[span, None])
-                local = targets[span, None] - v
-                inside = (local >= 0) & (local < logp.shape[1])
-                local = local.clamp(0, logp.shape[1] - 1)
+                local, inside = _in_tile(targets[span, None], v, logp.shape[1])
                 if ctx.entropy_grad:
-                    tile = logp.exp()
-                    # −∂H/∂z = p·(ln p + H); ∂logp/∂z = onehot − p.
                     ent = (grad_entropies.float() / ctx.temperature)[span, None]  # type: ignore[union-attr]
-                    tile.mul_(logp.add_(entropies[span, None]).mul_(-ent).add_(factor[span]))
-                    tile.scatter_add_(1, local, torch.where(inside, -factor[span], 0.0))
+                    tile = _gradient_with_entropy(logp, local, inside, factor[span], entropies[span, None], ent)
                 else:
                     tile = logp.exp_()
                     tile.scatter_add_(1, local, -inside.to(tile.dtype))
@@ -159,6 +136,45 @@ class _TiledHead(torch.autograd.Function):
         if grad_hidden is not None:
             grad_hidden = (grad_hidden if ctx.entropy_grad else grad_hidden.mul_(factor)).to(hidden.dtype)
         return grad_hidden, grad_weight, None, grad_bias, None, None
+
+
+def _summed_up(tiles: Iterable[tuple[int, Tensor]], target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-sum-exp, log-prob of the target and entropy of rows whose logits [N, V] come tile by tile, each with its
+    first column. target: [N, 1]. Returns three [N]."""
+    top = torch.full(target.shape, -math.inf, device=target.device)
+    mass, moment, chosen = torch.zeros_like(top), torch.zeros_like(top), torch.zeros_like(top)
+    for v, logits in tiles:
+        local, inside = _in_tile(target, v, logits.shape[1])
+        chosen += torch.where(inside, logits.gather(1, local), 0.0)
+        new_top = torch.maximum(top, logits.amax(1, keepdim=True))
+        # `moment` is Σ e^{z−top}·(z−top): a new reference rescales it and shifts it by mass·(top−new_top).
+        shift = (top - new_top).nan_to_num(neginf=0.0) if v == 0 else top - new_top
+        scale = shift.exp()
+        moment = scale * (moment + shift * mass)
+        mass = scale * mass
+        logits.sub_(new_top)
+        weights = logits.exp()
+        mass += weights.sum(1, keepdim=True)
+        moment += torch.linalg.vecdot(weights, logits)[:, None]
+        top = new_top
+    log_mass = mass.log()
+    return (log_mass + top)[:, 0], (chosen - top - log_mass)[:, 0], (log_mass - moment / mass)[:, 0]
+
+
+def _gradient_with_entropy(
+    logp: Tensor, local: Tensor, inside: Tensor, factor: Tensor, entropies: Tensor, grad_entropies: Tensor
+) -> Tensor:
+    """Gradient of a tile's logits [T, V] from log-probs (through factor, −g/T) and entropies; logp is overwritten."""
+    tile = logp.exp()
+    # −∂H/∂z = p·(ln p + H); ∂logp/∂z = onehot − p.
+    tile.mul_(logp.add_(entropies).mul_(-grad_entropies).add_(factor))
+    return tile.scatter_add_(1, local, torch.where(inside, -factor, 0.0))
+
+
+def _in_tile(target: Tensor, first: int, width: int) -> tuple[Tensor, Tensor]:
+    """The target's column in a tile of so many columns, held inside it, and whether it lies there."""
+    local = target - first
+    return local.clamp(0, width - 1), (local >= 0) & (local < width)
 
 
 def _tile(hidden: Tensor) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from ares.ablations.definition import differing_settings
 from ares.ablations.measures import Measure, Value, compared_step, error_measures, is_complete, measures, value_of
@@ -100,25 +100,13 @@ def lines(ablation: AblationRows, wanted: list[Measure], label: str) -> list[Lin
 def render(ablation: AblationRows, rows_name: str) -> str:
     """The report as HTML text."""
     metric, last = ablation.definition.metric, compared_step(ablation)
-    complete = _complete(ablation)
-    # A child on its way would cut the curves of its variant short: it is shown where its variant has no other.
-    started = {variant: complete.get(variant) or ablation.of(variant) for variant in ablation.definition.variants
-               if ablation.of(variant)}  # fmt: skip
-    logged = {name for child in ablation.children for name in child.rows}
-    window = max(1, (last or 0) // 20)
-    main_curve = [(metric, metric, 1)] if metric in logged else []
-    others = [(name, title, 1 if name.startswith("val/") else window) for name, title in CURVES
-              if name in logged and name != metric]  # fmt: skip
+    complete, started = _complete(ablation), _started(ablation)
+    logged = _logged(ablation)
     errors = [measure for measure in error_measures() if measure.metric in logged]
     settings = {variant: children[0].settings for variant, children in started.items()}
     wanted = [(variant, seed) for variant in ablation.definition.variants for seed in ablation.definition.seeds]
     here = {(child.variant, child.seed) for child in ablation.children}
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters["figure"] = figure
-    return environment.get_template("report_template.html").render(
+    return _template().render(
         ablation=ablation,
         last=last,
         conclusion=conclusion(ablation),
@@ -132,13 +120,42 @@ def render(ablation: AblationRows, rows_name: str) -> str:
         versions=sorted({child.code_version for child in ablation.children}),
         table=lines(ablation, measures(metric, ablation.definition.maximise), "m"),
         errors=lines(ablation, errors, "e"),
-        main_curve=_data_uri(curves(started, main_curve, 1, 3.4, legend=True)) if main_curve and started else None,
-        curves=_data_uri(curves(started, others, 3, 2.3, legend=False)) if others and started else None,
-        areas=_data_uri(verdict_areas(started, window)) if errors and started else None,
-        window=window,
+        **_pictures(ablation, started, with_areas=bool(errors)),
+        window=_window(last),
         page=ablation.uri if ablation.uri.startswith("http") else "http://127.0.0.1:5000",
         rows_name=rows_name,
     )
+
+
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters["figure"] = figure
+    return environment.get_template("report_template.html")
+
+
+def _pictures(ablation: AblationRows, started: dict[str, list[ChildRows]], with_areas: bool) -> dict[str, str | None]:
+    """The pictures as data URIs, each None where nothing of it was logged."""
+    metric, logged, window = ablation.definition.metric, _logged(ablation), _window(compared_step(ablation))
+    main_curve = [(metric, metric, 1)] if metric in logged else []
+    others = [(name, title, 1 if name.startswith("val/") else window) for name, title in CURVES
+              if name in logged and name != metric]  # fmt: skip
+    return {
+        "main_curve": _data_uri(curves(started, main_curve, 1, 3.4, legend=True)) if main_curve and started else None,
+        "curves": _data_uri(curves(started, others, 3, 2.3, legend=False)) if others and started else None,
+        "areas": _data_uri(verdict_areas(started, window)) if with_areas and started else None,
+    }
+
+
+def _logged(ablation: AblationRows) -> set[str]:
+    return {name for child in ablation.children for name in child.rows}
+
+
+def _window(last: int | None) -> int:
+    """Steps over which curves of the training are averaged."""
+    return max(1, (last or 0) // 20)
 
 
 def rows_csv(ablation: AblationRows) -> str:
@@ -173,6 +190,13 @@ def _complete(ablation: AblationRows) -> dict[str, list[ChildRows]]:
     of = {variant: [child for child in ablation.of(variant) if _is_complete(ablation, child)]
           for variant in ablation.definition.variants}  # fmt: skip
     return {variant: children for variant, children in of.items() if children}
+
+
+def _started(ablation: AblationRows) -> dict[str, list[ChildRows]]:
+    """The children whose curves are shown: one on its way would cut its variant's short, unless it has no other."""
+    complete = _complete(ablation)
+    return {variant: complete.get(variant) or ablation.of(variant) for variant in ablation.definition.variants
+            if ablation.of(variant)}  # fmt: skip
 
 
 def _values(measure: Measure, children: list[ChildRows], last: int) -> list[Value]:

@@ -41,33 +41,59 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     parent = RunStore(runs / source)
     before = read_config(parent)
     config = override(before, overrides)
+    version = _forked_version(parent, before, config, at, phase, runs / name)
+    run, digests = Run.check(config, name, runs)
+    try:
+        _check_past(parent, before, run, digests, version, at, phase)
+        _write_fork(parent, before, run, digests, version, at, phase)
+    finally:
+        run.close()
+    return differences(before, config)
+
+
+def _forked_version(parent: RunStore, before: Config, config: Config, at: int, phase: str | None, target: Path) -> int:
+    """The step whose commit is shared last. Raises ConfigError or StoreError where there can be no fork."""
     if phase is not None and phase not in PHASES:
         raise ConfigError(f"--phase {phase}: a fork can share the phases {', '.join(PHASES)}")
-    if (runs / name).exists() or RunStore(runs / name).exists():
-        raise StoreError(f"There is a run {name!r} already; give the fork another name with --run")
+    if target.exists() or RunStore(target).exists():
+        raise StoreError(f"There is a run {target.name!r} already; give the fork another name with --run")
     if before.rollout.max_staleness or config.rollout.max_staleness:
         raise ConfigError("A run with rollout.max_staleness=1 samples from weights that a fork does not have")
     version = at if phase is None else at - 1
     if not (0 <= version < len(parent.committed_steps())) or (phase and not parent.results_of(at)):
-        raise StoreError(f"Run {source!r} has not got there: its last commit is {len(parent.committed_steps()) - 1}")
-    run, digests = Run.check(config, name, runs)
-    check_model(parent, config)
+        raise StoreError(
+            f"Run {parent.name!r} has not got there: its last commit is {len(parent.committed_steps()) - 1}"
+        )
+    return version
+
+
+def _check_past(
+    parent: RunStore, before: Config, run: Run, digests: dict[str, Any], version: int, at: int, phase: str | None
+) -> None:
+    """Raise ConfigError or StoreError where what is shared does not fit the fork's data, model or settings."""
+    check_model(parent, run.config)
     known = parent.read_run()["digests"]
     if digests["train"] != known["train"]:
         raise ConfigError("A fork keeps the data of its run: data.train stays, as it was")
-    commit = parent.read_commit(version)
     try:
-        RunState.restored(config, len(run.train_set), commit.state)
+        RunState.restored(run.config, len(run.train_set), parent.read_commit(version).state)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"The controllers of {source!r} after step {version} do not fit the new settings ({error}): "
+            f"The controllers of {parent.name!r} after step {version} do not fit the new settings ({error}): "
             "another kind of controller starts with a run of its own"
         ) from error
-    check_fork(before, config, changed_files(config, known, digests), at, phase)
+    check_fork(before, run.config, changed_files(run.config, known, digests), at, phase)
+
+
+def _write_fork(
+    parent: RunStore, before: Config, run: Run, digests: dict[str, Any], version: int, at: int, phase: str | None
+) -> None:
+    """Link what is shared into the new run's directory, whole or not at all."""
     shared = PHASES[: PHASES.index(phase) + 1] if phase else ()
-    own, forked = identity_of(before, known), parent.fork()
+    own, forked = identity_of(before, parent.read_run()["digests"]), parent.fork()
+    directory = run.store.directory
     # Taken away again as a whole when anything goes wrong on the way.
-    target = RunStore(runs / f".{name}.{os.getpid()}.partial")
+    target = RunStore(directory.with_name(f".{directory.name}.{os.getpid()}.partial"))
     try:
         for path in _shared_paths(parent, version, at, shared):
             _link(parent.directory / path, target.directory / path)
@@ -77,25 +103,25 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
             target.results.mkdir(parents=True, exist_ok=True)
             shutil.copy2(result, target.results / result.name)  # Prefect rewrites a result in place
         described = Fork(
-            run=source,
+            run=parent.name,
             at=at,
             phase=phase,
             version=version,
-            commit=commit.digest(),
+            commit=parent.read_commit(version).digest(),
             identities={each: phase_identity(own, forked, at, each) for each in shared},
             checkpoint=_checkpoint(parent, before, target, version),
         )
-        target.write_run(description_of(config, name, digests) | {"fork": described.model_dump(mode="json")})
-        os.rename(target.directory, runs / name)
+        target.write_run(
+            description_of(run.config, run.store.name, digests) | {"fork": described.model_dump(mode="json")}
+        )
+        os.rename(target.directory, directory)
         try:
-            RunStore(runs / name).publish()
+            RunStore(directory).publish()
         except StoreError:
-            shutil.rmtree(runs / name)
+            shutil.rmtree(directory)
             raise
     finally:
         shutil.rmtree(target.directory, ignore_errors=True)
-        run.close()
-    return differences(before, config)
 
 
 def _shared_results(parent: RunStore, forked: int, phases: tuple[str, ...]) -> list[Path]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
-from ares.tiny.measurement import Measurement, by_label, draw, measurement
+from ares.tiny.measurement import Measurement, Responses, by_label, draw, measurement
 from ares.tiny.programs import Problem, extract_program
 from rewards.code import no_code_verdict
 from rewards.shaping import CodeOutcomes, RewardDesign, shape_code_rewards
@@ -84,9 +84,14 @@ def measure_programs(
     with SandboxPool(num_workers=1) as pool:
         verdicts = judge(repeated, sampled.texts, pool)
         greedy_verdicts = judge(problems, greedy.texts, pool)
+    return _figures(problems, sampled, verdicts, greedy_verdicts)
 
+
+def _figures(
+    problems: Sequence[Problem], sampled: Responses, verdicts: list[Verdict], greedy_verdicts: list[Verdict]
+) -> ProgramMeasurement:
     outcomes = CodeOutcomes.from_verdicts(verdicts, np.zeros(len(verdicts), dtype=bool))
-    groups = (len(problems), samples_per_prompt)
+    groups = (len(problems), len(verdicts) // len(problems))
     levels = [str(problem.level) for problem in problems]
     solved_greedily = torch.tensor([verdict.error_type == "accepted" for verdict in greedy_verdicts]).double()
     return ProgramMeasurement(

@@ -45,6 +45,18 @@ def image_processor() -> Qwen2VLImageProcessorPil:
 
 def build_vision_model(tokenizer: Qwen2Tokenizer, generator: torch.Generator) -> Qwen2VLForConditionalGeneration:
     """A freshly initialised model, float32, tied embeddings."""
+    with torch.random.fork_rng(devices=[]):  # construction draws from the global generator
+        model = Qwen2VLForConditionalGeneration(_architecture(tokenizer))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() >= 2:
+                parameter.normal_(0.0, INITIALIZER_RANGE, generator=generator)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    return model
+
+
+def _architecture(tokenizer: Qwen2Tokenizer) -> Qwen2VLConfig:
     marks = dict(
         zip(
             ("vision_start_token_id", "vision_end_token_id", "image_token_id", "video_token_id"),
@@ -52,7 +64,7 @@ def build_vision_model(tokenizer: Qwen2Tokenizer, generator: torch.Generator) ->
             strict=True,
         )
     )
-    config = Qwen2VLConfig(
+    return Qwen2VLConfig(
         text_config={
             "vocab_size": len(tokenizer),
             "hidden_size": 64,
@@ -81,12 +93,3 @@ def build_vision_model(tokenizer: Qwen2Tokenizer, generator: torch.Generator) ->
         dtype="float32",
         **marks,
     )
-    with torch.random.fork_rng(devices=[]):  # construction draws from the global generator
-        model = Qwen2VLForConditionalGeneration(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() >= 2:
-                parameter.normal_(0.0, INITIALIZER_RANGE, generator=generator)
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    return model
