@@ -55,7 +55,8 @@ def _form(section: type[BaseModel]) -> type[BaseModel]:
         kind = _form_type(field.annotation)
         for bound in field.metadata if kind in (int, float) else ():
             kind = Annotated[kind, bound]
-        fields[name] = (kind, Field(None, description=field.description, json_schema_extra=_without_default))
+        description = f"{field.description}{_how_to_write(field.annotation)}"
+        fields[name] = (kind, Field(None, description=description, json_schema_extra=_without_default))
     return create_model(section.__name__, __base__=Form, __doc__=section.__doc__, **fields)
 
 
@@ -70,6 +71,18 @@ def _form_type(kind: Any) -> Any:
         return Switch
     is_choice = get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, Enum))
     return kind if is_choice or kind in (int, float) else str
+
+
+def _how_to_write(kind: Any) -> str:
+    """What is said of a box of text that is read as YAML: of a list, of settings of an extension, of one per bucket."""
+    for origin, example in ((dict, "{name: value}"), (tuple, "[first, second]")):
+        if _holds(kind, origin):
+            return f" As YAML: {example}"
+    return ""
+
+
+def _holds(kind: Any, origin: type) -> bool:
+    return get_origin(kind) is origin or any(_holds(each, origin) for each in get_args(kind))
 
 
 def _without_default(schema: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from ares.config import Config, ConfigError, load
+from ares.config.extensions import KINDS
 from flows.parameters import Settings, Switch, as_overrides
 
 
@@ -62,6 +64,34 @@ def on_the_form(kind: Any, value: Any) -> Any:
     return value if isinstance(value, int | float | str) and kind is not str else str(yaml.safe_dump(value)).strip()
 
 
+EXTENSION = """
+from ares.config import Strict
+
+class Mine:
+    class Settings(Strict):
+        limit: float
+        other: int = 1
+
+    def terms(self, tokens):
+        raise NotImplementedError
+"""
+
+
+def schema_boxes() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Path and schema of every box, as the UI gets them."""
+    schema = Settings.model_json_schema()
+
+    def below(section: dict[str, Any], prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+        for name, box in section["properties"].items():
+            inner = schema["$defs"].get(str(box.get("$ref", "")).rpartition("/")[2], {})
+            if "properties" in inner:
+                yield from below(inner, (*prefix, name))
+            else:
+                yield (*prefix, name), box
+
+    return below(schema, ())
+
+
 def test_an_untouched_form_changes_nothing() -> None:
     assert as_overrides(Settings()) == []
     assert Settings().model_dump(mode="json") == {}
@@ -80,6 +110,32 @@ def test_one_field_means_what_the_override_means(path: tuple[str, ...], kind: An
     value = other_value(path, kind)
     form = Settings.model_validate(nested(path, on_the_form(kind, value)))
     assert resolved(as_overrides(form)) == resolved([f"{'.'.join(path)}={json.dumps(value)}"])
+
+
+def test_a_box_that_is_read_as_yaml_says_so() -> None:
+    """Settings of an extension, a list and a number per bucket are boxes of text: nothing told how to fill them in."""
+    written = {
+        ".".join(path): box["description"].rpartition(" As YAML: ")[2]
+        for path, box in schema_boxes()
+        if " As YAML: " in box["description"]
+    }
+    settings = {f"{section}.settings" for section, _ in KINDS}
+    assert written.items() >= dict.fromkeys(settings, "{name: value}").items()
+    assert written["learner.betas"] == "[first, second]"
+    assert written["algorithm.kl.coef"] == "{name: value}"
+    assert "train.steps" not in written
+    assert "model.path" not in written
+
+
+def test_settings_of_an_extension_on_the_form_are_checked_and_filled_in(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(EXTENSION)
+    section = {"loss": f"{file}:Mine", "settings": "{limit: 2}"}
+    filled = as_overrides(Settings.model_validate({"algorithm": {"policy": section}}))
+    assert load("tiny-math", filled).algorithm.policy.settings == {"limit": 2.0, "other": 1}
+    wrong = as_overrides(Settings.model_validate({"algorithm": {"policy": section | {"settings": "{limt: 2}"}}}))
+    with pytest.raises(ConfigError, match=r"limt: unknown \(did you mean limit\?\)"):
+        load("tiny-math", wrong)
 
 
 def test_an_emptied_box_is_open() -> None:
