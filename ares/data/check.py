@@ -13,8 +13,9 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ares.config import CodeConfig, DataConfig
+from ares.data.chats import conversation, rendered
 from ares.data.code import CodeProblem, RowError, program, read_problem
-from ares.data.problems import conversation, ground_truth, id_column, is_empty, is_one_answer
+from ares.data.problems import ground_truth, id_column, is_empty, is_one_answer
 from ares.data.shared import shared_prompts
 from ares.data.tables import DataError, is_missing, read_rows
 from sandbox import SandboxPool, Verdict, parse
@@ -117,7 +118,7 @@ def check_rows(
     id_key = id_column(raw, config, code)
     ids: dict[str, int] = {}
     prompts: dict[str, int] = {}
-    conversations: list[list[dict[str, str]]] = []
+    conversations: dict[int, list[dict[str, str]]] = {}
     records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
     for place, (row, values) in enumerate(zip(raw.index, records, strict=True)):
         name = str(values[id_key] if id_key is not None else place)
@@ -135,13 +136,13 @@ def check_rows(
                 first = prompts.setdefault(repr(messages), row)
                 if first != row:
                     report.duplicate_prompts.append(f"row {row} repeats row {first}")
-                conversations.append(messages)
+                conversations[row] = messages
                 shown = [values[key] for key in (config.images_key, config.videos_key) if values.get(key) is not None]
                 report.prompts[row] = "\n".join([*(message["content"] for message in messages), *map(repr, shown)])
         report.findings += [Finding(row, name, what) for what in wrong]
-    report.findings.sort(key=lambda finding: finding.row)
     if tokenizer is not None and conversations:
         _measure_prompts(report, conversations, tokenizer, config.max_prompt_length)
+    report.findings.sort(key=lambda finding: finding.row)
     return report
 
 
@@ -229,14 +230,18 @@ def _errors(values: dict[str, Any], config: DataConfig, math: bool) -> tuple[Any
 
 
 def _measure_prompts(
-    report: CheckReport, conversations: list[list[dict[str, str]]], tokenizer: PreTrainedTokenizerBase, limit: int
+    report: CheckReport, conversations: dict[int, list[dict[str, str]]], tokenizer: PreTrainedTokenizerBase, limit: int
 ) -> None:
     if not tokenizer.chat_template:
         raise DataError(f"{tokenizer.name_or_path}: the tokenizer has no chat template")
-    texts = [
-        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        for messages in conversations
-    ]
+    texts = []
+    for row, messages in conversations.items():
+        try:
+            texts.append(rendered(tokenizer, messages, ""))
+        except DataError as error:
+            report.findings.append(Finding(row, "", str(error).removeprefix(": ")))
+    if not texts:
+        return
     report.prompt_tokens = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
     report.overlong = sum(length > limit for length in report.prompt_tokens)
     if report.overlong == len(texts):

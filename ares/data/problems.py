@@ -1,9 +1,8 @@
 """Problems: reading them, checking every row before anything is spent, turning them into prompt tokens.
 
-Covered: plain text and chat messages; verl's rows; the chat template and the format prompt; overlong prompts; for code,
-the unit tests (whose formats ares/data/code.py reads); the places of images and videos (whose columns
-ares/data/vision.py reads). Not covered: files (ares/data/tables.py), whether unit tests can be passed (`ares data
-check`).
+Covered: verl's rows; overlong prompts; for code, the unit tests (whose formats ares/data/code.py reads); the places of
+images and videos (whose columns ares/data/vision.py reads). Not covered: files (ares/data/tables.py), chat messages and
+templates (ares/data/chats.py), whether unit tests can be passed (`ares data check`).
 """
 
 import functools
@@ -21,6 +20,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
 from ares.config import ConfigError, DataConfig, absent_model, location
+from ares.data.chats import conversation, rendered_all
 from ares.data.code import IDS, RowError, read_problem, with_unit_tests
 from ares.data.media import MediaError
 from ares.data.shared import SharedPrompts, shared_prompts
@@ -113,11 +113,6 @@ def load_problems(
 
     code: every row has unit tests instead of an answer (reward.kind=code). vision: of a vision-language model.
     """
-    if not tokenizer.chat_template:
-        raise DataError(
-            f"{tokenizer.name_or_path}: the tokenizer has no chat template; post-train an instruct model, "
-            "or save a template with the tokenizer (tokenizer.chat_template = …)"
-        )
     raw = read_rows(source, split)
     if code:
         raw, prompts, answers = _code_columns(raw, config, source)
@@ -138,10 +133,7 @@ def load_problems(
             f"{source}: column {config.images_key!r} or {config.videos_key!r} shows something, the model only reads: "
             "set model.family=vision_language, or name another column with data.images_key=…"
         )
-    texts = [
-        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        for messages in conversations
-    ]
+    texts = rendered_all(tokenizer, zip(raw.index, conversations, strict=True), source)
     token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
     if vision is not None and media is not None:
         with _naming(source):
@@ -196,9 +188,10 @@ def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedToke
     """The tokenizer of a model. Raises ConfigError."""
     try:
         return AutoTokenizer.from_pretrained(location(path), trust_remote_code=trust_remote_code)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of a damaged file the tokenizers library raises nothing narrower
+        cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
         absent = absent_model(path, error)
-        raise ConfigError(absent or f"model.path={path}: no tokenizer can be loaded from there: {error}") from error
+        raise ConfigError(absent or f"model.path={path}: no tokenizer can be loaded from there: {cause}") from error
 
 
 @dataclass
@@ -326,22 +319,3 @@ def _ids(raw: pd.DataFrame, config: DataConfig, code: bool, source: str) -> list
             raise DataError(f"{source}:{row}: id {name!r} is a duplicate of row {first_row[name]}")
         first_row[name] = row
     return ids
-
-
-def conversation(value: Any, format_prompt: str | None, where: str) -> list[dict[str, str]]:
-    """The chat messages of a prompt. Raises DataError naming `where` when it is none."""
-    if isinstance(value, str):
-        if not value.strip():
-            raise DataError(f"{where}: the prompt is empty")
-        return [{"role": "user", "content": format_prompt.replace("{prompt}", value) if format_prompt else value}]
-    messages = list(value) if isinstance(value, list | tuple | np.ndarray) else []
-    if not messages or not all(
-        isinstance(message, dict) and all(isinstance(message.get(key), str) for key in ("role", "content"))
-        for message in messages
-    ):
-        raise DataError(
-            f"{where}: a prompt is text or a list of messages whose role and content are text, this is {value!r:.80}"
-        )
-    if not messages[-1]["content"].strip():
-        raise DataError(f"{where}: the prompt is empty")
-    return [{"role": message["role"], "content": message["content"]} for message in messages]

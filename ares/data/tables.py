@@ -38,6 +38,8 @@ def read_rows(source: str, split: str, unreadable: dict[int, str] | None = None)
     Raises DataError when there is nothing to read, and at the first line that is no row, unless `unreadable` is given:
     then it takes what is wrong with each such line.
     """
+    if "://" in source:
+        raise DataError(f"{source}: data is read from this machine's disks or by a data set's name: copy it here first")
     path = Path(location(source))
     if path.name.removesuffix(".gz").endswith((".jsonl", ".json")):
         frame = _read_jsonl(path, unreadable)

@@ -1,5 +1,6 @@
 """A data set is checked row by row: every reason is found, nothing good is refused, own solutions are judged."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,56 @@ def test_answers_that_the_math_grader_cannot_compare_with_are_one_line(tmp_path:
 
 def findings(found: CheckReport) -> list[tuple[int, str]]:
     return [(finding.row, finding.what) for finding in found.findings]
+
+
+def test_a_chat_that_ends_with_the_answer_is_refused(tmp_path: Path) -> None:
+    """The gold answer would be part of the prompt."""
+    asked, gold = {"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "2"}
+    rows = [MATH | {"prompt": [asked]}, MATH | {"id": "b", "prompt": [asked, gold]},
+            MATH | {"id": "c", "prompt": [asked, gold, asked]}]  # fmt: skip
+    source = written(tmp_path / "rows.jsonl", rows)
+    ((row, what),) = findings(checked(source, code=False))
+    assert row == 2
+    assert what.startswith("the prompt ends with a message of the assistant, '2': the model would be shown the answer")
+    with pytest.raises(DataError, match=r"rows.jsonl:2: the prompt ends with a message of the assistant"):
+        load_problems(source, "train", DataConfig(train=source), tokenizer())
+
+
+TEMPLATES = {
+    "{{ messages[0].role }}: answer": "leaves out what is asked: of '1+1=?' it makes 'user: answer'",
+    "{{ raise_exception('System role\nnot supported') }}": "raises TemplateError on messages of user: System role not",
+    "{% for message in %}": "raises TemplateSyntaxError on messages of user: ",
+    "{{ messages[0].content + undefined_thing.name }}": "raises UndefinedError on messages of user: ",
+    "{{ messages[0].content + 1 }}": "raises TypeError on messages of user: ",
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_chat_template_that_raises_or_ignores_the_question_is_named(template: str, tmp_path: Path) -> None:
+    source = written(tmp_path / "rows.jsonl", [MATH, MATH | {"id": "b"}])
+    broken = copy.deepcopy(tokenizer())
+    broken.chat_template = template
+    with pytest.raises(DataError) as caught:
+        load_problems(source, "train", DataConfig(train=source), broken)
+    assert str(caught.value).startswith(f"{source}:1: the chat template of ")
+    assert TEMPLATES[template] in str(caught.value)
+    assert "\n" not in str(caught.value)
+    found = check_rows(source, "train", DataConfig(train=source), code=False, tokenizer=broken)
+    assert [row for row, what in findings(found) if TEMPLATES[template] in what] == [1, 2]
+
+
+def test_a_template_that_trims_or_indents_asks_all_the_same(tmp_path: Path) -> None:
+    source = written(tmp_path / "rows.jsonl", [MATH | {"prompt": "  1 +\n\n1 = ?\n"}])
+    trimming = copy.deepcopy(tokenizer())
+    for template in ("Q: {{ messages[0].content | trim }}", "Q: {{ messages[0].content | replace('\n\n', '\n') }}"):
+        trimming.chat_template = template
+        assert len(load_problems(source, "train", DataConfig(train=source), trimming)) == 1
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/rows.jsonl", "https://host/rows.parquet", "hf://datasets/a/b"])
+def test_a_url_is_told_as_it_was_given(source: str) -> None:
+    with pytest.raises(DataError, match=rf"^{source}: data is read from this machine"):
+        checked(source, code=False)
 
 
 def test_every_wrong_row_is_named_with_every_reason(tmp_path: Path) -> None:
