@@ -15,9 +15,9 @@ from prefect import flow, runtime
 
 from ares.config import ConfigError, load, override
 from ares.reports import Display, load_tracker
-from ares.runs import Run, Step, read_config, runs_directory
+from ares.runs import Run, Step, read_config, run_store, runs_directory
 from ares.step import finished_state, with_evaluation
-from ares.store import Ref, RunStore
+from ares.store import Ref, name_after
 from flows.artifacts import RunArtifacts
 from flows.child_run import conducted
 from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run_title
@@ -51,10 +51,10 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
     if profile is not None:
         config = load(profile, overrides)
     elif run is not None:
-        config = override(read_config(RunStore(runs_directory() / run)), overrides or [])
+        config = override(read_config(run_store(run)), overrides or [])
     else:
         raise ConfigError("Name a profile to start a run, or the run to resume")
-    name = run or f"{Path(str(profile)).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = run or f"{name_after(Path(str(profile)).stem)}-{time.strftime('%Y%m%d-%H%M%S')}"
     _prepared[name] = Run.open(config, name, runs_directory())
     return name
 

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator
 
 from ares.config import PROFILES, Config, ConfigError, Override, Strict, explained, fingerprint, load, read_yaml
+from ares.store import RULE, is_name
 
 ABLATIONS = PROFILES / "ablations"
 OWN = ("train.seed", "tracking.experiment", "tracking.parent_run", "tracking.tags")
@@ -30,7 +31,14 @@ OWN = ("train.seed", "tracking.experiment", "tracking.parent_run", "tracking.tag
 COMMON_ONLY = ("train.steps", "tracking.", "validation.")
 """Settings in which variants may not differ: they would be compared at different steps, or by different measures."""
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+
+def _name(name: str) -> str:
+    if not is_name(name):
+        raise ConfigError(f"it is made of {RULE}")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_name)]
 
 
 class Ablation(Strict):

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from ares.data import is_video, load_problems, load_tokenizer, path_of
-from ares.runs import exec_times_name, read_config, read_exec_times, runs_directory
+from ares.runs import exec_times_name, read_config, read_exec_times, run_store
 from ares.store import RunStore, StoreError
 
 PART = "reward_"
@@ -79,7 +79,7 @@ def reward_line(row: Mapping[Any, Any]) -> str:
 
 def step_samples(name: str, step: int) -> pd.DataFrame:
     """The samples of a committed step. Raises StoreError."""
-    store = RunStore(runs_directory() / name)
+    store = run_store(name)
     store.read_run()
     if step not in store.committed_steps():
         raise StoreError(f"Run {name!r} has no committed step {step}")
@@ -88,7 +88,7 @@ def step_samples(name: str, step: int) -> pd.DataFrame:
 
 def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
     """Each test of a judged program with how it ended, and the CPU seconds of all of them."""
-    store = RunStore(runs_directory() / name)
+    store = run_store(name)
     config = read_config(store)
     problems = load_problems(
         config.data.train, config.data.train_split, config.data, load_tokenizer(config.model.path), code=True

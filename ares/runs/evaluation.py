@@ -32,7 +32,7 @@ from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.run import Run, Step, identity_of, read_config, runs_directory
 from ares.step import with_scores
-from ares.store import Ref, RunStore, StoreError
+from ares.store import Ref, RunStore, StoreError, is_name
 from ares.workers import Cluster, check_engine
 
 DEFAULT_K = (1, 4, 8)
@@ -212,7 +212,7 @@ def _estimate(values: np.ndarray, seed: int) -> dict[str, Any]:
 def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
     """Settings, the store that holds the weights, their version, and what they are known by."""
     store = RunStore(runs_directory() / request.target)
-    if not store.exists():
+    if not is_name(request.target) or not store.exists():
         return _model(request, store)
     wrong = [each for each in request.overrides if not each.startswith(OF_A_RUN)]
     if wrong or request.profile != "base":

@@ -14,7 +14,7 @@ from ares.config import Config
 from ares.learner import checkpoints
 from ares.models import PUBLISHED_AS
 from ares.runs.digests import check_model
-from ares.runs.run import read_config, runs_directory
+from ares.runs.run import read_config, run_store
 from ares.store import Ref, RunStore, StoreError
 
 
@@ -26,7 +26,7 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     """
     if out.exists() and any(out.iterdir()):
         raise StoreError(f"{out} is not empty: name a new folder")
-    store = RunStore(runs_directory() / run)
+    store = run_store(run)
     config = read_config(store)
     check_model(store, config)
     version, checkpoint = _checkpoint(store, step)

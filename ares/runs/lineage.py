@@ -23,7 +23,7 @@ from ares.config import Config, ConfigError, differences, override
 from ares.runs.digests import changed_files, check_model
 from ares.runs.exec_times import exec_times_name
 from ares.runs.phase_settings import PHASES, check_fork
-from ares.runs.run import Run, description_of, identity_of, phase_identity, read_config
+from ares.runs.run import Run, description_of, identity_of, phase_identity, read_config, run_store
 from ares.step import RunState
 from ares.store import Fork, Ref, RunStore, StoreError
 from ares.workers import Cluster
@@ -38,10 +38,10 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     at: step whose commit is shared last, or with `phase` the step whose phases are shared up to it.
     Raises ConfigError or StoreError, and leaves nothing behind.
     """
-    parent = RunStore(runs / source)
+    parent, target = run_store(source, runs), run_store(name, runs)
     before = read_config(parent)
     config = override(before, overrides)
-    version = _forked_version(parent, before, config, at, phase, runs / name)
+    version = _forked_version(parent, before, config, at, phase, target.directory)
     run, digests = Run.check(config, name, runs)
     try:
         _check_past(parent, before, run, digests, version, at, phase)

@@ -25,7 +25,7 @@ from ares.grading import check_answers, load_grader
 from ares.models import Adapted, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_same, completed, digests_of
 from ares.step import RunState
-from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, path_of
+from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, checked_name, path_of
 from ares.workers import Cluster, check_engine, check_gpus
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,11 @@ logger = logging.getLogger(__name__)
 def runs_directory() -> Path:
     """Where runs lie: ARES_RUNS, else `runs` in the working directory; of a URL its copy on this machine."""
     return path_of(os.environ.get("ARES_RUNS", "runs"))
+
+
+def run_store(name: str, runs: Path | None = None) -> RunStore:
+    """The files of a run, by its name. Raises StoreError where no run may be called so."""
+    return RunStore((runs or runs_directory()) / checked_name(name))
 
 
 class Run:
@@ -97,11 +102,11 @@ class Run:
 
         Writes nothing and starts nothing. Raises ConfigError, DataError or StoreError.
         """
+        store = run_store(name, runs)
         check_engine(config)
         check_architecture(config)
         if not os.environ.get("RAY_ADDRESS"):  # a cluster is asked when it is met
             check_gpus(config, torch.cuda.device_count(), "this machine")
-        store = RunStore(runs / name)
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         model = check_weight_files(config.model)
         code = config.reward.judges_programs

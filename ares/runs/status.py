@@ -3,13 +3,12 @@
 from typing import Any
 
 from algorithms.buckets import BUCKETS
-from ares.runs.run import read_config, runs_directory
-from ares.store import RunStore
+from ares.runs.run import read_config, run_store
 
 
 def run_status(name: str) -> dict[str, Any]:
     """run, state (new, running, stopped, finished), step, steps, evaluations, and the buckets' last metrics."""
-    store = RunStore(runs_directory() / name)
+    store = run_store(name)
     config = read_config(store)
     commit = store.last_commit()
     step = commit.step if commit else -1

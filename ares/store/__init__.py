@@ -6,15 +6,20 @@ Covered: artifacts with hashes, commits, locks, upload and download. Not covered
 from ares.store.commits import Commit, Fork, Ref, sealed_text, unsealed_text
 from ares.store.errors import DamagedArtifact, StoreError
 from ares.store.mirror import path_of
+from ares.store.names import RULE, checked_name, is_name, name_after
 from ares.store.store import RunStore
 
 __all__ = [
+    "RULE",
     "Commit",
     "DamagedArtifact",
     "Fork",
     "Ref",
     "RunStore",
     "StoreError",
+    "checked_name",
+    "is_name",
+    "name_after",
     "path_of",
     "sealed_text",
     "unsealed_text",

@@ -8,6 +8,7 @@ replayed. The cluster's machines share it by its URL (ares/store/mirror.py), or 
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -30,10 +31,20 @@ from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 ATTEMPTS = 3
+ROLES = {"LearnerActor": "learner", "EngineActor": "engine"}
+"""What actors are called, by what Ray says in the first line of an error."""
+_COLOUR = re.compile(r"\x1b\[\d+m")
+_RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<cause>.*)", re.MULTILINE)
 
 
 class WorkerError(UserError, RuntimeError):
-    """An actor died as often as it was rebuilt; the run can be resumed once the cause is gone."""
+    """An actor raised, or died as often as it was rebuilt; the run can be resumed once the cause is gone."""
+
+
+def raised(trace: str) -> tuple[str, str]:
+    """Kind and first line of the error at the end of a remote trace."""
+    found = list(_RAISED.finditer(trace))
+    return (found[-1]["kind"], found[-1]["cause"]) if found else ("error", trace.strip().rpartition("\n")[2])
 
 
 @dataclass(frozen=True)
@@ -346,12 +357,37 @@ class Cluster:
         )
 
     async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do `work`; when an actor dies under it, rebuild and do it again, up to ATTEMPTS times."""
+        """Do `work`; when an actor dies under it, rebuild and do it again, up to ATTEMPTS times.
+
+        Raises WorkerError when it dies every time, and at once when it raises: it would raise the same again.
+        """
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await work()
+            except RayTaskError as error:
+                raise self._failed(role, error) from error
             except (RayActorError, ObjectLostError) as error:  # weights are lost with the machine they lay on
+                if isinstance(error, RayActorError) and error.actor_init_failed:
+                    raise self._failed(role, error) from error
+                dead = getattr(error, "actor_id", None)
+                role = self._role_of(dead) or role
                 logger.warning("%s died (attempt %d of %d): %s", role, attempt, ATTEMPTS, error)
-                self._let_go(getattr(error, "actor_id", None))
+                self._let_go(dead)
                 last = error
         raise WorkerError(f"The {role} died {ATTEMPTS} times in the same phase: {last}") from last
+
+    def _role_of(self, actor_id: str | None) -> str | None:
+        """Whose death it was, whatever it was that was asked for."""
+        groups = {"learner": self._learner, "engine": self._engine}
+        return next((role for role, group in groups.items() if group is not None and group.has(actor_id)), None)
+
+    def _failed(self, role: str, error: Exception) -> WorkerError:
+        """What an actor raised, in one line; its trace goes to a file of the run directory."""
+        trace = _COLOUR.sub("", str(error))
+        role = next((role for kind, role in ROLES.items() if kind in trace.partition("\n")[0]), role)
+        file = self.store.here(f"errors/{role}.txt")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(trace + "\n", encoding="utf-8")
+        kind, cause = raised(trace)
+        told = cause if kind.startswith("ares.") else f"{kind}: {cause}"
+        return WorkerError(f"The {role} failed: {told} (its trace: {file})")

@@ -34,10 +34,9 @@ def fork(
 
 def diff(run_a: RunName, run_b: RunName) -> None:
     """Where two runs first differ, and in what; exit code 0 when bit-identical in weights, controllers and metrics."""
-    from ares.runs import first_difference, runs_directory, settings_difference
-    from ares.store import RunStore
+    from ares.runs import first_difference, run_store, settings_difference
 
-    one, other = (RunStore(runs_directory() / name) for name in (run_a, run_b))
+    one, other = (run_store(name) for name in (run_a, run_b))
     for line in settings_difference(one, other):
         console.print(f"setting {line}", markup=False)
     where = first_difference(one, other)
@@ -53,11 +52,10 @@ def diff(run_a: RunName, run_b: RunName) -> None:
 
 def verify(run: RunName) -> None:
     """Whether a run's files are what was written, and after which step it resumes; exit code 1 when any is damaged."""
-    from ares.runs import runs_directory
+    from ares.runs import run_store
     from ares.runs import verify as verified
-    from ares.store import RunStore
 
-    verification = verified(RunStore(runs_directory() / run))
+    verification = verified(run_store(run))
     for damage in verification.damages:
         console.print(f"{damage.path} {damage.what}: {damage.consequence}", markup=False)
     after = verification.resumes_after
@@ -75,7 +73,7 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted.")] = False,
 ) -> None:
     """Delete what no run needs: leftovers, and working files of steps before the oldest kept checkpoint."""
-    from ares.runs import prune, runs_directory
+    from ares.runs import prune, run_store, runs_directory
     from ares.store import RunStore
 
     paths = sorted(RunStore(runs_directory()).children(""))
@@ -83,7 +81,7 @@ def gc(
     total = 0
     unlinked: Counter[int] = Counter()
     for name in names:
-        store = RunStore(runs_directory() / name)
+        store = run_store(name)
         store.read_run()
         pruned = prune(store, dry_run, unlinked if dry_run else None)
         freed = sum(one.bytes for one in pruned)

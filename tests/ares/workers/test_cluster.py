@@ -14,7 +14,7 @@ import ray
 from ares.engines.engine import Request, SamplingSettings
 from ares.runs.run import Run, read_config
 from ares.store.store import RunStore
-from ares.workers.cluster import Cluster, WorkerError
+from ares.workers.cluster import Cluster, WorkerError, raised
 from ares.workers.connection import connect
 from ares.workers.groups import EngineGroup
 from flows.refill import begin_sampling
@@ -170,3 +170,50 @@ def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
     with pytest.raises(WorkerError, match="engine died 3 times"):
         asyncio.run(cluster.generate(3, requests, settings(run)))
     cluster.shut_down()
+
+
+class Careless:
+    """An actor with a mistake in its constructor; names nothing of ares."""
+
+    def __init__(self, *settings: Any) -> None:
+        raise KeyError("a mistake\nof two lines")
+
+    def version(self) -> int:
+        return 0
+
+
+class Raising(Careless):
+    """And one with a mistake in a method."""
+
+    def __init__(self, *settings: Any) -> None: ...
+
+    def version(self) -> int:
+        raise ValueError("no such thing")
+
+
+@pytest.mark.parametrize(("actor", "cause"), [(Careless, "KeyError: "), (Raising, "ValueError: no such thing")])
+def test_what_an_actor_raises_is_told_once_with_its_name_and_the_file_of_its_trace(
+    actor: type, cause: str, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The engine is asked; it is the learner, whose weights it wants, that fails. Nothing is tried again."""
+    shipped = type("LearnerActor", (), dict(vars(actor)))
+    monkeypatch.setattr("ares.workers.cluster.LearnerActor", shipped)
+    monkeypatch.setattr("ares.workers.cluster.EngineActor", type("EngineActor", (), dict(vars(Raising))))
+    cluster = Cluster(run.config, run.store)
+    requests, _ = first_shard(run, 4)
+    with pytest.raises(WorkerError, match=f"^The learner failed: {cause}") as caught:
+        asyncio.run(cluster.generate(3, requests, settings(run)))
+    cluster.shut_down()
+    assert "\n" not in str(caught.value)
+    file = run.store.directory / "errors" / "learner.txt"
+    assert f"(its trace: {file})" in str(caught.value)
+    assert f"in {'version' if actor is Raising else '__init__'}" in file.read_text()
+    assert not [record for record in caplog.records if "died" in record.getMessage()]
+
+
+def test_the_error_of_a_trace_is_its_last() -> None:
+    trace = (
+        "ray::A.f()\n  File 'x.py', line 3\nKeyError: 'a'\n\nThe above …\nares.models.architecture.ModelError: no: b\nx"
+    )
+    assert raised(trace) == ("ares.models.architecture.ModelError", "no: b")
+    assert raised("something odd") == ("error", "something odd")
