@@ -54,7 +54,7 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
         config = override(read_config(run_store(run)), overrides or [])
     else:
         raise ConfigError("Name a profile to start a run, or the run to resume")
-    name = run or f"{name_after(Path(str(profile)).stem)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = run if run is not None else f"{name_after(Path(str(profile)).stem)}-{time.strftime('%Y%m%d-%H%M%S')}"
     _prepared[name] = Run.open(config, name, runs_directory())
     return name
 

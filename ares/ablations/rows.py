@@ -6,6 +6,7 @@ rows of one step (a step that was done again) the last. Not covered: what the va
 
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -69,6 +70,9 @@ class AblationRows:
 
 def read_rows(experiment: str, uri: str) -> AblationRows:
     """Read the newest ablation of an MLflow experiment with all its rows. Raises TrackingError."""
+    database = uri.removeprefix("sqlite:///")
+    if database != uri and not Path(database).exists():  # reading would create it
+        raise TrackingError(f"There are no metrics yet: no {database}")
     try:
         client = MlflowClient(tracking_uri=uri)
         stored = client.get_experiment_by_name(experiment)

@@ -7,6 +7,7 @@ the fingerprint. Not covered: the settings themselves, their bounds and reasons 
 import difflib
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -17,9 +18,12 @@ from ares.config.extensions import SETTING_ERROR, UNOPENED
 from ares.config.paths import CHECKOUT
 from ares.config.run import Config
 from ares.config.strict import ConfigError, explained, reason
-from ares.config.yaml_files import read_yaml
+from ares.config.yaml_files import NOT_YAML, read_yaml, why_not_yaml
 
 PROFILES = CHECKOUT / "profiles"
+DEEPEST = 1000
+"""Characters of a setting's dotted name beyond which a profile holds itself."""
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 Override = Annotated[str, "section.field=value"]
 
 
@@ -72,7 +76,7 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Settings of a profile over those it extends, and the names of both. A path is seen from the extending profile."""
     folder = Path(seen[-1]).parent if seen else Path()
     path = folder / profile if profile.endswith((".yaml", ".yml")) else PROFILES / f"{profile}.yaml"
-    if str(path) in seen:
+    if path.resolve() in [Path(one).resolve() for one in seen]:
         raise ConfigError(f"{path}: `extends` goes round in a circle: {' → '.join([*seen, str(path)])}")
     if not path.exists():
         close = difflib.get_close_matches(profile, profile_names(), 1)
@@ -84,7 +88,9 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     parent = settings.pop("extends", None)
     if parent is None:
         return settings, [path.name]
-    beneath, chain = _read(str(parent), [*seen, str(path)])
+    if not isinstance(parent, str):
+        raise ConfigError(f"{path}: extends: {parent!r} is neither a profile's name nor the path of one")
+    beneath, chain = _read(parent, [*seen, str(path)])
     return _merge(beneath, settings), [path.name, *chain]
 
 
@@ -98,9 +104,9 @@ def _merge(beneath: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def _lay_over(settings: dict[str, Any], override: Override) -> None:
     path, equals, text = override.partition("=")
-    if not equals or not path:
-        raise ConfigError(f"Override {override!r} is not of the form section.field=value")
     *sections, field = path.split(".")
+    if not equals or not field or not all(sections):
+        raise ConfigError(f"Override {override!r} is not of the form section.field=value")
     place = settings
     for section in sections:
         if place.get(section) is None:  # absent, as an optional section is
@@ -110,8 +116,8 @@ def _lay_over(settings: dict[str, Any], override: Override) -> None:
             raise ConfigError(f"Override {override!r}: {section} is a value, not a section")
     try:
         place[field] = _scalar(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"Override {override!r}: the value is not YAML: {error}") from error
+    except NOT_YAML as error:
+        raise ConfigError(f"Override {override!r:.200}: the value is not YAML: {why_not_yaml(error)}") from error
 
 
 def _scalar(text: str) -> Any:
@@ -125,11 +131,23 @@ def _scalar(text: str) -> Any:
 
 
 def _validate(settings: dict[str, Any], source: str, context: dict[str, str] | None = None) -> Config:
+    _refuse_unwritable(settings, source, "")
     try:
         return Config.model_validate(settings, context=context)
     except ValidationError as error:
         lines = [_explain(problem) for problem in error.errors()]
         raise ConfigError(f"{source}: " + "; ".join(lines)) from error
+
+
+def _refuse_unwritable(value: Any, source: str, where: str) -> None:
+    """Raise ConfigError for keys that are no text, and for text that no file and no path can hold."""
+    if isinstance(value, dict) and len(where) < DEEPEST:
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ConfigError(f"{source}: {where}{key!r} is unknown: the name of a setting is text")
+            _refuse_unwritable(inner, source, f"{where}{key}.")
+    elif isinstance(value, str) and _UNWRITABLE.search(value):
+        raise ConfigError(f"{source}: {where.rstrip('.')}={value!a} holds a null byte, or half a character")
 
 
 def _explain(problem: Any) -> str:

@@ -34,7 +34,7 @@ class ConfigError(UserError, ValueError):
 class Strict(BaseModel):
     """A section of the profile. An unknown key is an error; values are never coerced silently out of range."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

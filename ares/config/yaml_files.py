@@ -14,10 +14,12 @@ class _OneOfEach(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         lines: dict[str, int] = {}
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
             line = key.start_mark.line + 1
-            if key.value in lines and isinstance(key, yaml.ScalarNode):
+            if key.value in lines:
                 raise yaml.YAMLError(f"{key.value!r} stands in line {lines[key.value]} and in line {line}")
-            lines[str(key.value)] = line
+            lines[key.value] = line
         return super().construct_mapping(node, deep)
 
 
@@ -27,5 +29,19 @@ def read_yaml(path: Path) -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), _OneOfEach)
     except OSError as error:
         raise ConfigError(f"{path}: not readable: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {error}") from error
+    except NOT_YAML as error:
+        raise ConfigError(f"{path}: not YAML: {why_not_yaml(error)}") from error
+
+
+NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+"""What reading YAML raises: of numbers and dates that there cannot be, and of bytes, plain ValueErrors."""
+
+
+def why_not_yaml(error: Exception) -> str:
+    """The reason in one line, with its place."""
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"character {error.character!a} at place {error.position} is not allowed"
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    return f"{error.problem} (line {mark.line + 1}, column {mark.column + 1})"  # type: ignore[attr-defined]

@@ -187,11 +187,15 @@ def _naming(source: str) -> Iterator[None]:
 def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer of a model. Raises ConfigError."""
     try:
-        return AutoTokenizer.from_pretrained(location(path), trust_remote_code=trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(location(path), trust_remote_code=trust_remote_code)
+        empty = len(tokenizer) <= len(tokenizer.added_tokens_decoder)
     except Exception as error:  # of a damaged file the tokenizers library raises nothing narrower
         cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
         absent = absent_model(path, error)
         raise ConfigError(absent or f"model.path={path}: no tokenizer can be loaded from there: {cause}") from error
+    if empty:  # what transformers makes of a directory without the tokenizer's file
+        raise ConfigError(f"model.path={path}: no tokenizer can be loaded from there: it has no vocabulary")
+    return tokenizer
 
 
 @dataclass

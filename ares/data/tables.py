@@ -38,6 +38,8 @@ def read_rows(source: str, split: str, unreadable: dict[int, str] | None = None)
     Raises DataError when there is nothing to read, and at the first line that is no row, unless `unreadable` is given:
     then it takes what is wrong with each such line.
     """
+    if not source.strip():
+        raise DataError("data.train or data.validation is empty: name a file or a data set")
     if "://" in source:
         raise DataError(f"{source}: data is read from this machine's disks or by a data set's name: copy it here first")
     path = Path(location(source))

@@ -7,6 +7,7 @@ same call on the same thread count give the same tokens and log-probs, whatever 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from ares.config import Config
+from ares.models import ModelError
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,16 @@ def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.
 def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     """Every token at which a response ends: the tokenizer's and those of generation_config.json, or of config.json
     where that names none. Only what is written there counts: a configuration class has an end token of its own.
+    Raises ModelError.
     """
     from transformers import GenerationConfig
 
     try:
         configured = GenerationConfig.from_pretrained(model_path).eos_token_id
-    except OSError:  # a model without generation_config.json
-        configured = None
+    except OSError as error:
+        if Path(model_path, "generation_config.json").is_file():
+            raise ModelError(f"{model_path}: generation_config.json cannot be read: {error}") from error
+        configured = None  # a model without one
     if configured is None:
         written, _ = PretrainedConfig.get_config_dict(model_path)
         configured = written.get("eos_token_id", written.get("text_config", {}).get("eos_token_id"))

@@ -50,7 +50,7 @@ def read_settings(config: ModelConfig) -> Any:
     """A model's configuration. Raises ModelError."""
     try:
         return AutoConfig.from_pretrained(config.location, trust_remote_code=config.trust_remote_code)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # whatever a class of theirs makes of a file that it was not written for
         if absent := absent_model(config.path, error):
             raise ModelError(absent) from error
         hint = ""

@@ -119,19 +119,18 @@ def check_vocabulary(
     rows = model.get_input_embeddings().num_embeddings
     used = max((max(prompt, default=0) for prompt in prompts), default=0)
     of_text = tokenizer.get_vocab().values() - tokenizer.added_tokens_decoder.keys()
-    if (last := max(used, *of_text)) >= rows:
+    if (last := max([used, *of_text])) >= rows:
         raise ModelError(
             f"model.path={path}: the tokenizer makes tokens up to {tokenizer.convert_ids_to_tokens(last)!r} ({last}), "
             f"the model has embeddings for {rows} (vocab_size): they do not belong together"
         )
     head = model.get_output_embeddings()
     sayable = rows if head is None else head.weight.shape[0]
-    for number in sorted(ends):
-        if number >= sayable:
+    for number in sorted(ends, key=str):
+        if not isinstance(number, int) or not 0 <= number < sayable:
             raise ModelError(
-                f"model.path={path}: the end token {number} ({tokenizer.convert_ids_to_tokens(number)!r}) is none of "
-                f"the {sayable} tokens that the model can say, so no response would end (eos_token_id in "
-                "generation_config.json, config.json and the tokenizer)"
+                f"model.path={path}: the end token {number!r} is none of the {sayable} tokens that the model can say, "
+                "so no response would end (eos_token_id in generation_config.json, config.json and the tokenizer)"
             )
 
 

@@ -265,7 +265,7 @@ def _folder(request: EvaluationRequest, data: str, description: dict[str, Any]) 
 def _check_same(store: RunStore, description: dict[str, Any]) -> None:
     path = store.here("evaluation.json")
     if not path.exists():
-        if store.directory.exists() and any(store.directory.iterdir()):
+        if store.directory.exists() and (not store.directory.is_dir() or any(store.directory.iterdir())):
             raise StoreError(f"{store.directory} holds something that is no evaluation: name another folder with --out")
         store.write_json("evaluation.json", description)
         return

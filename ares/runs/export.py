@@ -4,6 +4,7 @@ Covered: weights, tokenizer and image processor of a checkpoint, adapters on the
 merged. Not covered: upload.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,7 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     Full weights are written in the type of the model that training started from. With model.lora the adapters are
     written, or with `merge` the model they amount to. Raises StoreError.
     """
-    if out.exists() and any(out.iterdir()):
-        raise StoreError(f"{out} is not empty: name a new folder")
+    _check_new(out)
     store = run_store(run)
     config = read_config(store)
     check_model(store, config)
@@ -45,6 +45,15 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     if config.model.family == "vision_language":
         AutoImageProcessor.from_pretrained(config.model.location, backend="pil").save_pretrained(out)
     return version
+
+
+def _check_new(out: Path) -> None:
+    """Raise StoreError unless `out` is a folder that can be made, or one with nothing in it."""
+    there = next(place for place in (out, *out.absolute().parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise StoreError(f"{out} cannot be written: {there} is {'read-only' if there.is_dir() else 'no folder'}")
+    if there == out and any(out.iterdir()):
+        raise StoreError(f"{out} is not empty: name a new folder")
 
 
 def _checkpoint(store: RunStore, step: int | None) -> tuple[int, Ref]:

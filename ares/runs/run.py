@@ -274,8 +274,8 @@ def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | 
         return None
     try:
         words = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(f"algorithm.entropy.trigger_tokens={path}: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"algorithm.entropy.trigger_tokens={path}: not readable as text: {error}") from error
     return trigger_vocabulary(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), words)
 
 
@@ -291,7 +291,15 @@ def _told_apart(train: Problems, held_out: Problems, config: Config) -> Problems
 
 def read_config(store: RunStore) -> Config:
     """The configuration an existing run was started with."""
-    return from_dict(store.read_run()["config"], str(store.directory / "run.json"))
+    return from_dict(_description(store)["config"], str(store.directory / "run.json"))
+
+
+def _description(store: RunStore) -> dict[str, Any]:
+    """What run.json says of a run that exists. Raises StoreError."""
+    description, needed = store.read_run(), ("config", "digests")
+    if not all(isinstance(description.get(key), dict) for key in needed):
+        raise StoreError(f"{store.directory / 'run.json'}: no description of a run: it needs {' and '.join(needed)}")
+    return description
 
 
 def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +327,7 @@ def _code_version() -> str:
 
 
 def _check_same(store: RunStore, config: Config, digests: dict[str, Any]) -> None:
-    description = store.read_run()
+    description = _description(store)
     changed = differences(from_dict(description["config"], str(store.directory / "run.json")), config)
     if changed:
         raise StoreError(

@@ -207,6 +207,8 @@ class RunStore:
             where = self.directory.parent if self.mirror is None else self.mirror.url
             lost = "; its run.json is gone: restore it from a copy" if self.has_commits() else ""
             raise StoreError(f"There is no run {self.name!r} in {where}{lost}") from error
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
 
     def has_commits(self) -> bool:
         """Whether any step was ever finished here, whatever became of it since."""

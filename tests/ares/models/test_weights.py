@@ -255,7 +255,7 @@ def test_an_end_token_that_the_model_cannot_say_is_refused(tmp_path: Path) -> No
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     model = check_weight_files(settings(build(CAUSAL["Llama"], tmp_path, vocab_size=len(tokenizer))))
     check_vocabulary(model, tokenizer, {1, len(tokenizer) - 1}, [], "here")
-    with pytest.raises(ModelError, match=rf"end token {len(tokenizer)} .None. is none of the {len(tokenizer)} tokens"):
+    with pytest.raises(ModelError, match=rf"end token {len(tokenizer)} is none of the {len(tokenizer)} tokens"):
         check_vocabulary(model, tokenizer, {1, len(tokenizer)}, [], "here")
 
 
@@ -269,6 +269,6 @@ def test_a_run_notices_before_anything_is_written(tmp_path: Path) -> None:
     written = json.loads((broken / "generation_config.json").read_text()) if (
         broken / "generation_config.json").exists() else {}  # fmt: skip
     (broken / "generation_config.json").write_text(json.dumps(written | {"eos_token_id": 99999}))
-    with pytest.raises(ModelError, match=r"the end token 99999 .* is none of"):
+    with pytest.raises(ModelError, match=r"the end token 99999 is none of"):
         Run.check(config(f"model.path={broken}"), "run", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()

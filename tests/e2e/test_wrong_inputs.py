@@ -1,0 +1,84 @@
+"""Wrong inputs as users give them: each is one line that names the file, row, field or option, and leaves nothing.
+
+Covered: the command line in this process, for what is found out before anything is started. Not covered: what is
+noticed only when a run is under way (tests/resume), and what changes results (tests/e2e/test_command_line.py).
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli.main import main
+from tests.e2e.wrong_inputs import FOLDER, WRONG, Content
+
+
+@contextmanager
+def in_place(files: dict[str, Content], folder: Path) -> Iterator[None]:
+    """In a folder with these files."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content is FOLDER:
+            path.mkdir()
+        elif isinstance(content, bytes):
+            path.write_bytes(content)
+        elif isinstance(content, list):
+            path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in content))
+        else:
+            path.write_text(json.dumps(content) if isinstance(content, dict) else content)
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that nobody needs takes a second; asked for a server or for Ray, a command has gone too far."""
+
+    @contextmanager
+    def none() -> Iterator[None]:
+        yield None
+
+    def started(*arguments: Any, **named: Any) -> None:
+        raise AssertionError("something was started")
+
+    for module in ("main", "ablate", "evaluate"):
+        monkeypatch.setattr(f"flows.cli.{module}.local_api", none)
+        monkeypatch.setattr(f"flows.cli.{module}.completed", started)
+    monkeypatch.setattr("ray.init", started)
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_input_is_one_line_and_leaves_nothing(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    wrong = WRONG[what]
+    arguments = wrong.command.split() if isinstance(wrong.command, str) else wrong.command
+    monkeypatch.setattr("sys.argv", ["ares", *arguments])
+    monkeypatch.setenv("ARES_RUNS", "runs")
+    with in_place(wrong.files, tmp_path):
+        before = contents(tmp_path)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        left = contents(tmp_path)
+    printed = capfd.readouterr()
+    told = printed.out + printed.err
+    assert ended.value.code not in (0, None), told
+    assert "Traceback" not in told
+    assert wrong.told in told
+    if arguments[:2] != ["data", "check"]:  # which shows counts, too
+        assert printed.out == ""
+        assert len(printed.err.splitlines()) <= wrong.lines, told
+    assert left == before

@@ -1,0 +1,356 @@
+"""The table of wrong inputs: commands, the files around them, and what they must say (test_wrong_inputs.py)."""
+
+import gzip
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ares.config.profiles import load
+from tests.ares.builders import MODEL
+
+Content = str | bytes | dict[str, Any] | list[Any] | None
+"""A file's text, bytes, JSON, or rows of JSON; None is a directory."""
+FOLDER = None
+ROWS = [{"id": f"p{number}", "prompt": f"{number}+1=?", "answer": str(number + 1)} for number in range(20)]
+PROFILE = f"""
+extends: tiny-math
+model: {{path: {MODEL}}}
+data: {{train: rows.jsonl, validation: null}}
+reward: {{kind: math}}
+"""
+GOOD: dict[str, Content] = {"good.yaml": PROFILE, "rows.jsonl": ROWS}
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A command, the files around it, and what it must say."""
+
+    command: str | list[str]
+    told: str
+    files: dict[str, Content] = field(default_factory=dict)
+    lines: int = 1
+    """How many lines it may take: one, but for lists of what differs."""
+
+
+def train(told: str, *settings: str, **files: Content) -> Wrong:
+    """`ares train` of a good profile on good rows, but for these settings and files (`rows_jsonl` is rows.jsonl)."""
+    named = {name.replace("__", "/").replace("_", "."): content for name, content in files.items()}
+    return Wrong(["train", "good.yaml", *settings, "--run", "new"], told, GOOD | named)
+
+
+def profile(told: str, text: Content, **files: Content) -> Wrong:
+    """`ares train` of a profile with this text."""
+    named = {name.replace("__", "/").replace("_", "."): content for name, content in files.items()}
+    return Wrong("train p.yaml --run new", told, {"p.yaml": text} | named)
+
+
+def rows(told: str, *given: Any, settings: tuple[str, ...] = ()) -> Wrong:
+    """`ares data check` of these rows."""
+    return Wrong(["data", "check", "r.jsonl", *settings], told, {"r.jsonl": list(given)})
+
+
+def model(told: str, change: dict[str, Content], *settings: str) -> Wrong:
+    """`ares train` from a copy of the tiny model in which these files are others."""
+    files: dict[str, Content] = {
+        f"m/{file.name}": file.read_bytes() for file in MODEL.iterdir() if file.suffix != ".jsonl"
+    }
+    files |= {f"m/{name}": content for name, content in change.items()}
+    return Wrong(["train", "good.yaml", "model.path=m", *settings, "--run", "new"], told, GOOD | files)
+
+
+def reward(told: str, text: Content, kind: str = "r.py:score") -> Wrong:
+    """`ares train` with a reward of one's own."""
+    return Wrong(
+        ["train", "good.yaml", f"reward.kind={kind}", "--run", "new"],
+        told,
+        {"good.yaml": PROFILE, "rows.jsonl": ROWS, "r.py": text},
+    )
+
+
+def run_json(told: str, command: str, content: Content) -> Wrong:
+    """A command on a run whose run.json is this."""
+    return Wrong(command, told, GOOD | {"runs/old/run.json": content})
+
+
+ROW = {"id": "a", "prompt": "1+1=?", "answer": "2"}
+CONFIG_JSON = json.loads((MODEL / "config.json").read_text())
+SOUND = {"config": load("tiny-math").model_dump(mode="json"), "digests": {"model": "none"}, "run": "old"}
+
+WRONG: dict[str, Wrong] = {
+    # ---- profiles
+    "a profile that is not there": Wrong("train nowhere", "There is no profile 'nowhere'"),
+    "a profile that is almost there": Wrong("train tiny-mth", "Did you mean tiny-math?"),
+    "a file that is not there": Wrong("train nowhere.yaml", "nowhere.yaml"),
+    "a directory as profile": profile("p.yaml: ", FOLDER),
+    "a profile of bytes": profile("p.yaml: not YAML", b"\x80\x81\xff\x00"),
+    "a profile with a control character": profile("p.yaml: not YAML", "a: b\x07"),
+    "an empty profile": profile("model is missing", ""),
+    "a profile that is a list": profile("p.yaml: a profile is a mapping", "- 1"),
+    "a profile that is a number": profile("p.yaml: a profile is a mapping", "7"),
+    "tabs": profile("p.yaml: not YAML", "model:\n\tpath: x"),
+    "a key twice": profile("'steps' stands in line 2 and in line 3", "train:\n  steps: 1\n  steps: 2"),
+    "a key that is a list": profile("p.yaml: ", "? [a, b]\n: 1"),
+    "a key that is a number": profile("7 is unknown", "extends: base\n7: 1"),
+    "a YAML tag": profile("p.yaml: not YAML", "a: !!python/object:os.system x"),
+    "a YAML that holds itself": profile("p.yaml: ", "model: &a {path: *a}"),
+    "a list that holds itself": profile("learner.lr", "extends: tiny-math\nlearner: {lr: &a [*a]}"),
+    "a date": profile("train.steps", "extends: tiny-math\ntrain: {steps: 2026-01-01}"),
+    "extends itself": profile("`extends` goes round in a circle", "extends: p.yaml"),
+    "extends itself by another path": profile(
+        "`extends` goes round in a circle", "extends: ./sub/../p.yaml", sub=FOLDER
+    ),
+    "a circle of relative paths": profile(
+        "`extends` goes round in a circle", "extends: sub/q.yaml", sub__q_yaml="extends: ../p.yaml"
+    ),
+    "extends nothing there": profile("There is no profile 'nowhere'", "extends: nowhere"),
+    "extends a directory": profile("q.yaml", "extends: q.yaml", q_yaml=FOLDER),
+    "extends a number": profile("extends", "extends: 7"),
+    "extends two": profile("extends", "extends: [base, tiny-math]"),
+    "extends a path up": profile("There is no profile '../../etc/passwd'", "extends: ../../etc/passwd"),
+    "a section that is a value": profile("model", "extends: tiny-math\nmodel: 7"),
+    "a section that is null": profile("model", "extends: tiny-math\nmodel: null"),
+    "a section that is a list": profile("rollout", "extends: tiny-math\nrollout: [1]"),
+    "a profile without a model": profile("model is missing", "data: {train: x.jsonl}"),
+    # ---- settings
+    "an unknown section": train("rollot is unknown (did you mean rollout?)", "rollot.n=4"),
+    "an unknown setting": train("rollout.m is unknown", "rollout.m=4"),
+    "an unknown setting of an optional section": train(
+        "model.lora.rnk is unknown (did you mean rank?)", "model.lora.rnk=4"
+    ),
+    "an unknown setting of a union": train("algorithm.entropy.nothing", "algorithm.entropy.nothing=4"),
+    "an unknown setting deep in a value": train("model.path.x", "model.path.x=3"),
+    "an unknown setting of a setting": train("rollout.n", "rollout.n.x.y=3"),
+    "a setting below an optional number": train("rollout.max_mismatch", "rollout.max_mismatch.x=3"),
+    "an optional section that is a value": train("model.lora", "model.lora=3"),
+    "a value out of bounds in an optional section": train("model.lora.rank", "model.lora.rank=0"),
+    "no value": train("'rollout.n' is not of the form section.field=value", "rollout.n"),
+    "no field": train("'=3' is not of the form", "=3"),
+    "a dot": train("'.=3'", ".=3"),
+    "two dots": train("'rollout..n=3'", "rollout..n=3"),
+    "a dot at the end": train("'rollout.=3'", "rollout.=3"),
+    "no YAML": train("'rollout.n=[1': the value is not YAML", "rollout.n=[1"),
+    "a section as a whole": train("rollout", "rollout=3"),
+    "too few": train("rollout.n", "rollout.n=1"),
+    "a fraction": train("rollout.n", "rollout.n=2.5"),
+    "a word for a number": train("learner.lr", "learner.lr=fast"),
+    "a boolean for a number": train("train.steps", "train.steps=[true]"),
+    "null for a number": train("train.steps", "train.steps=null"),
+    "infinity": train("learner.lr", "learner.lr=.inf"),
+    "infinity by size": train("learner.lr", "learner.lr=1e999"),
+    "not a number": train("learner.lr", "learner.lr=.nan"),
+    "infinity for a whole number": train("train.steps", "train.steps=.inf"),
+    "a temperature without end": train("rollout.temperature", "rollout.temperature=.inf"),
+    "a coefficient without end": train("algorithm.kl.coef", "algorithm.kl.coef=.inf"),
+    "a LoRA alpha without end": train("model.lora.alpha", "model.lora.alpha=.inf"),
+    "an importance cap without end": train("algorithm.policy.importance_cap", "algorithm.policy.importance_cap=.inf"),
+    "a negative": train("train.steps", "train.steps=-1"),
+    "a number of a thousand digits": train("train.seed", f"train.seed={'9' * 5000}"),
+    "half a character": train("model.path", "model.path=\udcff"),
+    "half a character in a data path": train("data.train", "data.train=\udcff.jsonl"),
+    "a null byte": train("model.path", "model.path=a\0b"),
+    "a null byte in a data path": train("data.train", 'data.train="a\\0b.jsonl"'),
+    "an unknown engine": train("rollout.engine", "rollout.engine=magic"),
+    "an unknown estimator": train("algorithm.advantage.estimator", "algorithm.advantage.estimator=magic"),
+    "an unknown reward": train("reward.kind", "reward.kind=magic"),
+    "settings that nobody takes": train("algorithm.advantage.settings", "algorithm.advantage.settings.x=1"),
+    "triggers that are not there": train(
+        "algorithm.entropy.trigger_tokens=t.txt", "algorithm.entropy.trigger_tokens=t.txt"
+    ),
+    "triggers that are a directory": train(
+        "algorithm.entropy.trigger_tokens=t.txt", "algorithm.entropy.trigger_tokens=t.txt", t_txt=FOLDER
+    ),
+    "triggers of bytes": train(
+        "algorithm.entropy.trigger_tokens=t.txt", "algorithm.entropy.trigger_tokens=t.txt", t_txt=b"\xff\xfe\x80"
+    ),
+    "more prompts than problems": train(
+        "20 problems are fewer than rollout.prompts=21", "rollout.prompts=21", "learner.global_batch_prompts=21"
+    ),
+    # ---- names
+    **{
+        f"a run called {name[:12]!a}": Wrong(
+            ["train", "good.yaml", f"--run={name}"], "cannot be the name of a run", GOOD
+        )
+        for name in ("../evil", "/tmp/abs", ".", "..", "a/b", "a\nb", "-dash", "a" * 300, "", "a b", "\udcff", "a\0b")
+    },
+    "a run resumed from elsewhere": Wrong("resume ../evil", "cannot be the name of a run"),
+    "the status of a run elsewhere": Wrong("status ../evil", "cannot be the name of a run"),
+    "samples of a run elsewhere": Wrong("inspect ../evil --step 1", "cannot be the name of a run"),
+    "weights of a run elsewhere": Wrong("export ../evil --out o", "cannot be the name of a run"),
+    "a fork elsewhere": Wrong("fork old --at 1 --run ../evil", "cannot be the name of a run"),
+    "a fork of elsewhere": Wrong("fork ../evil --at 1", "cannot be the name of a run"),
+    "a difference with elsewhere": Wrong("diff old ../evil", "cannot be the name of a run"),
+    "leftovers of elsewhere": Wrong("gc ../evil", "cannot be the name of a run"),
+    "an ablation elsewhere": Wrong("ablate code-rewards --name ../evil", "name: it is made of letters"),
+    # ---- models
+    "a model that is not there": train("model.path=nowhere", "model.path=nowhere"),
+    "a model that is a file": train("model.path=good.yaml", "model.path=good.yaml"),
+    "a model that is empty": train("model.path=m", "model.path=m", m=FOLDER),
+    "no config.json": model("model.path=m", {"config.json": FOLDER}),
+    "config.json is a list": model("model.path=m", {"config.json": "[]"}),
+    "config.json is no JSON": model("model.path=m", {"config.json": "{"}),
+    "config.json is empty": model("model.path=m", {"config.json": ""}),
+    "config.json of bytes": model("model.path=m", {"config.json": b"\xff\xfe\x00"}),
+    "config.json names no architecture": model("model.path=m", {"config.json": "{}"}),
+    "an unknown architecture": model("model.path=m", {"config.json": CONFIG_JSON | {"model_type": "magic"}}),
+    "another size": model("of another shape", {"config.json": CONFIG_JSON | {"intermediate_size": 8}}),
+    "more layers than weights": model(
+        "tensors are missing: ", {"config.json": CONFIG_JSON | {"num_hidden_layers": 5, "layer_types": None}}
+    ),
+    "a size of the wrong type": model("model.path=m", {"config.json": CONFIG_JSON | {"hidden_size": "big"}}),
+    "heads that do not divide": model(
+        "no causal model can be made", {"config.json": CONFIG_JSON | {"num_attention_heads": 0}}
+    ),
+    "weights cut off": model(
+        "model.safetensors: damaged", {"model.safetensors": (MODEL / "model.safetensors").read_bytes()[:-9]}
+    ),
+    "weights that are text": model("model.safetensors: damaged", {"model.safetensors": "hello"}),
+    "weights that are a directory": model(
+        "model.path=m: there is none of model.safetensors", {"model.safetensors": FOLDER}
+    ),
+    "no tokenizer": model("no tokenizer can be loaded", {"tokenizer.json": FOLDER}),
+    "a tokenizer that is no JSON": model("no tokenizer can be loaded", {"tokenizer.json": "{"}),
+    "a tokenizer that is something else": model("no tokenizer can be loaded", {"tokenizer.json": "{}"}),
+    "a tokenizer that is a list": model("no tokenizer can be loaded", {"tokenizer.json": "[1]"}),
+    "a tokenizer of bytes": model("no tokenizer can be loaded", {"tokenizer.json": b"\xff\xfe\x00"}),
+    "tokenizer settings that are a list": model("no tokenizer can be loaded", {"tokenizer_config.json": "[1]"}),
+    "end tokens that are a word": model(
+        "the end token 'end' is none of", {"generation_config.json": {"eos_token_id": "end"}}
+    ),
+    "an end token beyond the vocabulary": model(
+        "the end token 99999", {"generation_config.json": {"eos_token_id": 99999}}
+    ),
+    "generation settings that are no JSON": model("generation_config.json", {"generation_config.json": "{"}),
+    "a template that raises": model(
+        "rows.jsonl:1: the chat template of m raises TemplateError on messages of user: no such role",
+        {"chat_template.jinja": "{{ raise_exception('no such\nrole') }}"},
+    ),
+    "a template that does not parse": model("raises TemplateSyntaxError", {"chat_template.jinja": "{% for %}"}),
+    "a template of something undefined": model("raises UndefinedError", {"chat_template.jinja": "{{ nothing.there }}"}),
+    "a template that ignores the question": model("leaves out what is asked", {"chat_template.jinja": "Hello."}),
+    "a template of bytes": model("no tokenizer can be loaded", {"chat_template.jinja": b"\xff\xfe"}),
+    "no layer to adapt": model("model.lora.targets=query", {}, "model.lora.targets=[query]"),
+    # ---- data
+    "data that is not there": train("nowhere.jsonl: cannot be read", "data.train=nowhere.jsonl"),
+    "data that is a directory": train("d.jsonl: cannot be read", "data.train=d.jsonl", d_jsonl=FOLDER),
+    "data without a row": train("rows.jsonl: no rows", rows_jsonl=""),
+    "data that is a blank": train("rows.jsonl: no rows", rows_jsonl="\n \n"),
+    "data of bytes": train("rows.jsonl: cannot be read", rows_jsonl=b"\xff\xfe\x00\x01"),
+    "data that is one array": train("rows.jsonl:1: a row is a JSON object", rows_jsonl=json.dumps(ROWS)),
+    "data that ends within a row": train("rows.jsonl:2: not JSON", rows_jsonl=f'{json.dumps(ROW)}\n{{"id": '),
+    "data that is no gzip": train("d.jsonl.gz: cannot be read", "data.train=d.jsonl.gz", d_jsonl_gz="hello"),
+    "data that is half a gzip": train(
+        "d.jsonl.gz: cannot be read", "data.train=d.jsonl.gz", d_jsonl_gz=gzip.compress(json.dumps(ROW).encode())[:-9]
+    ),
+    "data that is no parquet": train("d.parquet: not readable as parquet", "data.train=d.parquet", d_parquet="hello"),
+    "a parquet that is a directory": train("d.parquet", "data.train=d.parquet", d_parquet=FOLDER),
+    "data nested too deep": train("rows.jsonl:1: not JSON", rows_jsonl="[" * 100_000),
+    "data by URL": train("s3://bucket/rows.jsonl: data is read from this machine", "data.train=s3://bucket/rows.jsonl"),
+    "data by nothing": train("data.train", 'data.train=""'),
+    "data by number": train("data.train", "data.train=7"),
+    "a column that is not there": train("column 'solution' is missing", "data.answer_key=solution"),
+    "a prompt column that is not there": train("column 'question' is missing", "data.prompt_key=question"),
+    "held-out data that is not there": train("held.jsonl: cannot be read", "data.validation=held.jsonl"),
+    "all prompts too long": train("longer than data.max_prompt_length=2", "data.max_prompt_length=2"),
+    "rows that cannot be read": rows("not JSON", "{"),
+    "no prompt": rows("column 'prompt' is missing or null", {"id": "a", "answer": "2"}),
+    "an empty prompt": rows("the prompt is empty", ROW | {"prompt": " "}),
+    "a prompt that is a number": rows("a prompt is text or a list of messages", ROW | {"prompt": 7}),
+    "a prompt of no messages": rows("a prompt is text or a list of messages", ROW | {"prompt": []}),
+    "messages without a role": rows("a prompt is text or a list of messages", ROW | {"prompt": [{"content": "x"}]}),
+    "an empty last message": rows("the prompt is empty", ROW | {"prompt": [{"role": "user", "content": ""}]}),
+    "the answer in the prompt": rows(
+        "the prompt ends with a message of the assistant",
+        ROW | {"prompt": [{"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "2"}]},
+    ),
+    "an answer that is null": rows("column 'answer' is missing or null", ROW | {"answer": None}),
+    "an id twice": rows("id 'a' is a duplicate of row 1", ROW, ROW),
+    "half a character in a row": rows("half of a character", '{"id": "a", "prompt": "\\ud800", "answer": "2"}'),
+    "a set that nobody has": Wrong("data check no/such-set", "no/such-set"),
+    "a program's tests that do not parse": rows(
+        "test 1 does not parse", {"id": "a", "prompt": "x", "test_cases": ["assert f("]}, settings=("--code",)
+    ),
+    "no tests": rows("test", {"id": "a", "prompt": "x"}, settings=("--code",)),
+    "an unknown setting of the check": Wrong(
+        "data check r.jsonl data.promt_key=x", "data.promt_key is unknown", {"r.jsonl": [ROW]}
+    ),
+    "a tokenizer for the check that is not there": Wrong(
+        "data check r.jsonl --model nowhere", "nowhere", {"r.jsonl": [ROW]}
+    ),
+    # ---- rewards
+    "a reward that is not there": reward("nowhere.py", "", "nowhere.py:score"),
+    "a reward that is a directory": reward("r.py", FOLDER),
+    "a reward without the function": reward("score", "def other(completions): return []"),
+    "a reward that does not parse": reward("r.py", "def score(completions:\n"),
+    "a reward of bytes": reward("r.py", b"\xff\xfe\x00"),
+    "a reward whose import fails": reward("No module named 'no_such_module'", "import no_such_module"),
+    "a reward that raises when read": reward("r.py:2", "\nraise ValueError('nothing works')"),
+    "a reward that ends the process": reward("r.py", "import sys\nsys.exit(0)"),
+    "a reward that is a number": reward("score", "score = 7"),
+    "a reward that takes nothing": reward("score", "def score(): return []"),
+    # ---- runs
+    "a run that is not there": Wrong("status nowhere", "nowhere"),
+    "samples of a run that is not there": Wrong("inspect nowhere --step 1", "nowhere"),
+    "a run that is not there, resumed": Wrong("resume nowhere", "nowhere"),
+    "a run that is not there, exported": Wrong("export nowhere --out o", "nowhere"),
+    "a run that is not there, forked": Wrong("fork nowhere --at 1", "nowhere"),
+    "runs that are not there, compared": Wrong("diff nowhere there", "nowhere"),
+    "a run that is not there, cleaned": Wrong("gc nowhere", "nowhere"),
+    "a run that is not there, evaluated": Wrong("eval nowhere", "nowhere"),
+    "a run that is a file": Wrong("status old", "old", {"runs/old": "hello"}),
+    **{
+        f"{command.split()[0]}, run.json is {content!r:.10}": run_json("run.json", command, content)
+        for command in ("status old", "resume old", "export old --out o", "train good.yaml --run old")
+        for content in ("[]", "{}", "{", "", "null", '{"config": 7}', b"\xff\xfe")
+    },
+    "run.json is a directory": run_json("run.json", "status old", FOLDER),
+    "settings of another version": run_json(
+        "rollout.magic is unknown", "resume old", SOUND | {"config": SOUND["config"] | {"rollout": {"magic": 1}}}
+    ),
+    "a step that is not there": run_json("no committed step 3", "inspect old --step 3", SOUND),
+    "a step before the first": run_json("no committed step -1", "inspect old --step -1", SOUND),
+    "a page of a step that is not there": run_json("no committed step 3", "inspect old --step 3 --html p.html", SOUND),
+    "a fork of a step that is not there": run_json("old", "fork old --at 3 --run new", SOUND),
+    "a fork of no phase": run_json("--phase magic", "fork old --at 1 --phase magic --run new", SOUND),
+    "an export into a file": Wrong(
+        "export old --out o", "o cannot be written", {"runs/old/run.json": SOUND, "o": "hello"}
+    ),
+    "an export into a full folder": Wrong(
+        "export old --out o", "o is not empty", {"runs/old/run.json": SOUND, "o/x": "hello"}
+    ),
+    "an export beneath a file": Wrong(
+        "export old --out o/x", "o/x cannot be written", {"runs/old/run.json": SOUND, "o": "hello"}
+    ),
+    # ---- evaluations, ablations and the rest
+    "no samples": Wrong("eval old --n 0", "--n", {"runs/old/run.json": SOUND}, lines=9),
+    "k that is a word": Wrong(["eval", "old", "--k", "x"], "--k", {"runs/old/run.json": SOUND}),
+    "k above n": Wrong("eval old --n 2 --k 4", "k", {"runs/old/run.json": SOUND}),
+    "an evaluation of nothing": Wrong(f"eval {MODEL}", "Name the problems with --data"),
+    "a step of a model": Wrong(f"eval {MODEL} --step 3 --data r.jsonl", "only a run has steps", {"r.jsonl": [ROW]}),
+    "an evaluation into a file": Wrong(
+        f"eval {MODEL} --data r.jsonl --out o --profile good.yaml",
+        "o holds something that is no evaluation",
+        {"r.jsonl": ROWS, "o": "hello", "good.yaml": PROFILE},
+    ),
+    "an ablation that is not there": Wrong("ablate nowhere", "There is no ablation 'nowhere'"),
+    "an ablation that is a directory": Wrong("ablate a.yaml", "a.yaml", {"a.yaml": FOLDER}),
+    "an ablation that is a list": Wrong("ablate a.yaml", "a.yaml: an ablation is a mapping", {"a.yaml": "[]"}),
+    "an ablation of one variant": Wrong(
+        "ablate a.yaml --dry-run", "variants", {"a.yaml": "name: a\nprofile: tiny-math\nvariants: {x: []}\nseeds: [1]"}
+    ),
+    "an ablation with an unknown key": Wrong(
+        "ablate a.yaml --dry-run",
+        "sedes is unknown (did you mean seeds?)",
+        {"a.yaml": "name: a\nprofile: tiny-math\nvariants: {x: [], y: [learner.lr=1]}\nsedes: [1]\nseeds: [1]"},
+    ),
+    "a variant with an unknown setting": Wrong(
+        "ablate a.yaml --dry-run",
+        "variant 'y': ",
+        {"a.yaml": "name: a\nprofile: tiny-math\nvariants: {x: [], y: [q.z=1]}\nseeds: [1]"},
+    ),
+    "a report of nothing": Wrong("report nowhere", "There are no metrics yet: no "),
+    "a report into another kind of file": Wrong("report x --out x.pdf", "--out x.pdf: the report is an .html file"),
+    "a warm start that is not there": Wrong("warmstart magic", "There is no warm start 'magic'"),
+    "a profile for the doctor that is not there": Wrong("doctor nowhere", "There is no profile 'nowhere'"),
+    "a dry run with an unknown setting": Wrong("train tiny-math rollot.n=1 --dry-run", "rollot is unknown"),
+    "services that are not there": Wrong("down", "ares up"),
+}
