@@ -24,7 +24,7 @@ from ares.errors import UserError
 from ares.learner import UpdateResult
 from ares.store import DamagedArtifact, Ref, RunStore
 from ares.workers.actors import EngineActor, LearnerActor
-from ares.workers.connection import connect
+from ares.workers.connection import connect, has_died
 from ares.workers.groups import EngineGroup, LearnerGroup
 from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
 
@@ -35,6 +35,8 @@ ROLES = {"LearnerActor": "learner", "EngineActor": "engine"}
 """What actors are called, by what Ray says in the first line of an error."""
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<cause>.*)", re.MULTILINE)
+GRACE = 5.0
+"""Seconds in which every call under way learns that Ray's node died: one that has not when Ray ends never returns."""
 
 
 class WorkerError(UserError, RuntimeError):
@@ -84,6 +86,7 @@ class Cluster:
         """References to the weights of versions that engines may yet need (rollout.max_staleness)."""
         self._learning = asyncio.Lock()
         """Held while the learner works: it has one version at a time."""
+        self._leaving = asyncio.Lock()
 
     # ---- what phases ask for ---------------------------------------------------------------------------------------
 
@@ -356,6 +359,14 @@ class Cluster:
             ]
         )
 
+    async def _leave_dead_ray(self) -> None:
+        async with self._leaving:
+            if has_died():
+                logger.warning("Ray's node on this machine died (out of memory?): Ray is started anew")
+                await asyncio.sleep(GRACE)
+                self.shut_down()
+                ray.shutdown()
+
     async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
         """Do `work`; when an actor dies under it, rebuild and do it again, up to ATTEMPTS times.
 
@@ -364,16 +375,18 @@ class Cluster:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await work()
-            except RayTaskError as error:
-                raise self._failed(role, error) from error
+            # Before RayTaskError: one whose cause is a death, as of who was to hand weights over, is of both classes.
             except (RayActorError, ObjectLostError) as error:  # weights are lost with the machine they lay on
-                if isinstance(error, RayActorError) and error.actor_init_failed:
+                if getattr(error, "actor_init_failed", False):
                     raise self._failed(role, error) from error
                 dead = getattr(error, "actor_id", None)
                 role = self._role_of(dead) or role
                 logger.warning("%s died (attempt %d of %d): %s", role, attempt, ATTEMPTS, error)
                 self._let_go(dead)
+                await self._leave_dead_ray()
                 last = error
+            except RayTaskError as error:
+                raise self._failed(role, error) from error
         raise WorkerError(f"The {role} died {ATTEMPTS} times in the same phase: {last}") from last
 
     def _role_of(self, actor_id: str | None) -> str | None:

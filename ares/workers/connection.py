@@ -56,6 +56,16 @@ def connect(cpus: int) -> None:
             logger.warning("Ray did not start (attempt %d of %d): %s", attempt, ATTEMPTS, error)
 
 
+def has_died() -> bool:
+    """Whether a Ray of this process's own has lost its node, the machine's memory killer taking the raylet.
+
+    Nothing can start there any more. The nodes of a cluster are its operator's to replace.
+    """
+    if os.environ.get("RAY_ADDRESS") or not ray.is_initialized():
+        return False
+    return not any(node["Alive"] for node in ray.nodes())
+
+
 def shipped() -> dict[str, Any]:
     """The code and settings a cluster's workers start with, whatever checkout lies on their machines."""
     checkout = Path(__file__).resolve().parents[2]

@@ -213,6 +213,19 @@ def test_a_second_process_is_refused_and_sigterm_ends_the_first_one_resumable(tm
 
 
 @pytest.mark.slow
+def test_a_run_goes_on_when_its_rays_node_dies(tmp_path: Path) -> None:
+    with held(tmp_path, "run") as (process, hold):
+        (raylet,) = [child for child in psutil.Process(process.pid).children() if child.name() == "raylet"]
+        raylet.kill()
+        hold.unlink()
+        told = process.communicate(timeout=900)[1]
+    assert process.returncode == 0, told
+    assert "Ray is started anew" in told
+    assert unheld(tmp_path, "uninterrupted") == 0
+    assert_same(tmp_path, "uninterrupted", "run")
+
+
+@pytest.mark.slow
 def test_a_run_goes_on_when_its_prefect_server_dies(tmp_path: Path) -> None:
     with held(tmp_path, "run") as (process, hold):
         (server,) = [
