@@ -122,7 +122,10 @@ def _prospect(best: str, needed: dict[str, int | None]) -> str:
             f" Seeds of each it might take, were means and spreads to stay: to tell {best} from {_listed(possible)}."
         )
     if level:
-        told += f" From {_listed(level)} it would take more than {MOST_SEEDS}: on this metric they are level."
+        told += (
+            f" To tell {best} from {_listed(level)} it would take more than {MOST_SEEDS} seeds of each: on this metric "
+            "they are level."
+        )
     return told
 
 

@@ -160,6 +160,7 @@ def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int
     if own is not None and target.intact([own]):
         return own
     cluster = Cluster(config, parent)
+    cluster.check_weights(version)
 
     async def save() -> Ref:
         made = await cluster.save(version, f".fork-{target.name.strip('.')}/checkpoint")

@@ -22,7 +22,7 @@ from ares.config import Config
 from ares.engines import Request, SamplingSettings
 from ares.errors import UserError
 from ares.learner import UpdateResult
-from ares.store import DamagedArtifact, Ref, RunStore
+from ares.store import DamagedArtifact, Ref, RunStore, StoreError
 from ares.workers.actors import EngineActor, LearnerActor
 from ares.workers.connection import connect, has_died
 from ares.workers.groups import EngineGroup, LearnerGroup
@@ -293,6 +293,16 @@ class Cluster:
             if not self.store.intact([self.store.read_commit(step).artifacts["batch"]]):
                 return step
         return None
+
+    def check_weights(self, version: int) -> None:
+        """Raise StoreError where the weights after a step cannot be rebuilt, as of those that `ares gc` pruned."""
+        missing = self.first_unreplayable(version)
+        if missing is not None:
+            kept = [step for step in self.store.committed_steps() if self._newest_checkpoint(step)[0] == step > 0]
+            raise StoreError(
+                f"Run {self.store.name!r}: the weights after step {version} cannot be rebuilt, since the batch of step "
+                f"{missing} is gone or damaged. Weights are kept after steps {', '.join(map(str, kept)) or 'none'}"
+            )
 
     def _newest_checkpoint(self, version: int) -> tuple[int, Ref | None]:
         fork = self.store.fork()

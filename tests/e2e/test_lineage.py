@@ -10,6 +10,7 @@ from mlflow import MlflowClient
 
 from ares.runs.difference import first_difference
 from ares.runs.lineage import fork
+from ares.store import StoreError
 from ares.store.store import RunStore
 from tests.short_runs import ares, told, train
 
@@ -123,6 +124,25 @@ def test_a_dry_gc_foretells_what_is_freed_of_runs_that_share_files(copy: RunStor
     )
     assert foretold.removeprefix("would free ") == freed.removeprefix("freed ")
     assert foretold != "would free 0 bytes"
+
+
+def test_weights_that_gc_made_unreachable_are_told_before_anything_starts(
+    copy: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ares eval --step` started Ray and failed a minute later in the learner: "batch is missing"."""
+    from ares.runs import Evaluation, EvaluationRequest
+    from ares.runs.lineage import prune
+
+    monkeypatch.setenv("ARES_RUNS", str(copy.directory.parent))
+    monkeypatch.setattr("ares.workers.cluster.connect", lambda *_: pytest.fail("Ray was started"))
+    prune(copy, dry_run=False)
+    message = r"weights after step 2 .*the batch of step 1 is gone or damaged. Weights are kept after steps 3, 4"
+    with pytest.raises(StoreError, match=message):
+        Evaluation.open(EvaluationRequest(target="copy", step=2))
+    with pytest.raises(StoreError, match=message):
+        fork("copy", 2, None, [], "other", copy.directory.parent)
+    assert not (copy.directory.parent / "other").exists()
+    Evaluation.open(EvaluationRequest(target="copy", step=3)).run.close()
 
 
 @pytest.mark.slow

@@ -63,7 +63,9 @@ def _even(count: int) -> list[float]:
 def test_level_variants_are_called_level() -> None:
     level = {"a": [0.5, 0.7], "b": [0.7, 0.5]}
     assert seeds_needed(level["a"], level["b"]) is None
-    assert f"more than {MOST_SEEDS}: on this metric they are level" in verdict(level, "val/accuracy")
+    assert f"it would take more than {MOST_SEEDS} seeds of each: on this metric they are level" in verdict(
+        level, "val/accuracy"
+    )
 
 
 def test_no_claim_from_one_seed_from_equal_seeds_or_from_one_variant() -> None:
