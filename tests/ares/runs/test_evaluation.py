@@ -36,14 +36,15 @@ def refusal(**settings: Any) -> str:
 
 
 def run_with(runs: Path, steps: int, model: Path = MODEL) -> None:
-    """A run's folder whose steps have commits and no checkpoint."""
+    """A run's folder whose steps have commits with batches, and no checkpoint."""
     store = RunStore(runs / "run")
     settings = config(f"model.path={model}").model_dump(mode="json")
     store.write_run({"config": settings, "digests": model_digests(str(model))})
     parent = None
     for step in range(steps):
+        batch = {"batch": store.write_rows(f"{store.step_path(step)}/batch.parquet", pd.DataFrame({"step": [step]}))}
         commit = Commit(
-            step=step, parent=parent, artifacts={}, state={"step": step}, metrics={}, timings={}, timestamp=0
+            step=step, parent=parent, artifacts=batch, state={"step": step}, metrics={}, timings={}, timestamp=0
         )
         store.write_commit(commit)
         parent = commit.digest()
