@@ -11,6 +11,7 @@ _home = tempfile.mkdtemp(prefix="ares-tests-")
 atexit.register(shutil.rmtree, _home, ignore_errors=True)
 os.environ["PREFECT_HOME"] = os.path.join(_home, "prefect")
 os.environ["ARES_RUNS"] = os.path.join(_home, "runs")
+os.environ["ARES_TEST_WORKERS"] = os.path.join(_home, "workers")  # forked_workers.py
 for _name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
     os.environ.pop(_name, None)
 
@@ -44,6 +45,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("runs")
     assert train(directory, "uninterrupted", own_server=True) == 0
     return directory
+
+
+@pytest.fixture(scope="session")
+def forked_workers() -> Iterator[None]:
+    """The workers of a Ray in this process are forked."""
+    from tests.forked_workers import fork_workers, start_server
+
+    start_server()
+    with pytest.MonkeyPatch.context() as patch:
+        fork_workers(patch)
+        yield
 
 
 @pytest.fixture

@@ -51,9 +51,14 @@ def _command(arguments: list[str], environment: dict[str, str], printed: Connect
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["ares", *arguments]
+    import pytest
     from prefect.settings import PREFECT_API_URL, temporary_settings
+    from ray._raylet import Config
 
-    # Prefect read its settings when it was imported.
+    from tests.forked_workers import fork_workers
+
+    fork_workers(pytest.MonkeyPatch())
+    Config.initialize("")  # Ray and Prefect read their settings when they were imported.
     with temporary_settings({PREFECT_API_URL: environment.get("PREFECT_API_URL")}):
         try:
             runpy.run_module("tests.killed_cli", run_name="__main__")

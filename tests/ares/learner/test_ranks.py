@@ -16,6 +16,7 @@ from ares.learner import checkpoints
 from ares.learner.learner import Learner
 from ares.store.store import Ref, RunStore
 from ares.workers.actors import LearnerActor
+from ares.workers.connection import connect
 from ares.workers.groups import LearnerGroup
 from tests.ares.builders import PAD, config, rows, shaped, to_batch
 
@@ -29,7 +30,6 @@ class Pair:
     """Two ranks, one learner in this process, and the batch both are given."""
 
     def __init__(self, directory: Path, *settings_of_two: str) -> None:
-        ray.init(address="local", num_cpus=2, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
         self.store = RunStore(directory)
         self.alone = Learner(config(*OVERRIDES))
         sampled = rows([[1, 0, 1, 0], [0, 0, 1, 0], [1, 1, 0, 1], [0, 1, 0, 0]], LENGTHS)
@@ -50,14 +50,20 @@ class Pair:
         return ray.get([actor.weights.remote() for actor in self.group.actors])
 
 
+@pytest.fixture(scope="module")
+def one_ray(forked_workers: None) -> Iterator[None]:
+    connect(cpus=2)
+    yield
+    ray.shutdown()
+
+
 @pytest.fixture(scope="module", params=["whole", "sharded"])
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, one_ray: None) -> Iterator[Pair]:
     sharded = request.param == "sharded"
     found = Pair(tmp_path_factory.mktemp("ranks"), f"learner.sharded={sharded}")
     assert (found.store.directory / "start" / "policy").is_dir() == sharded
     yield found
     found.group.kill()
-    ray.shutdown()
 
 
 def test_the_same_weights_make_the_same_checkpoint(pair: Pair) -> None:

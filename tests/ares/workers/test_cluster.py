@@ -22,7 +22,7 @@ from tasks.sampling import Draw, requested
 
 
 @pytest.fixture(scope="module")
-def one_ray() -> Iterator[None]:
+def one_ray(forked_workers: None) -> Iterator[None]:
     """One local Ray with room for the actors of two runs; without it each run would start its own."""
     connect(cpus=4)
     yield
