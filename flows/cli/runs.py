@@ -77,7 +77,8 @@ def gc(
     from ares.store import RunStore
 
     paths = sorted(RunStore(runs_directory()).children(""))
-    names = runs or [path.name for path in paths if path.name[0] != "." and RunStore(path).exists()]
+    folders = [path for path in paths if path.name[0] != "." and not path.is_file()]  # of a URL some are not here
+    names = runs or [path.name for path in folders if RunStore(path).exists()]
     total = 0
     unlinked: Counter[int] = Counter()
     for name in names:

@@ -7,11 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from ares.runs.lineage import prune
 from ares.runs.run import runs_directory
 from ares.store.mirror import path_of
 from ares.store.store import Commit, DamagedArtifact, Ref, RunStore, StoreError
+from flows.cli.main import app
 from tests.ares.store_builders import KINDS, READERS, WRITERS, chain, commit
 
 
@@ -243,6 +245,17 @@ def test_gc_deletes_at_the_url_what_no_run_needs(world: World) -> None:
     assert prune(second, dry_run=False) == planned
     assert world.there() == [path for path in before if path not in gone]
     assert world.store("third").last_commit() == commits[-1]
+
+
+def test_gc_of_all_runs_passes_by_the_files_that_lie_beside_their_copies(world: World) -> None:
+    """MLflow's database does. It was asked for its lock, as if it were a run's folder: NotADirectoryError."""
+    store = world.store()
+    finished(store, 5)
+    (store.directory.parent / "mlflow.db").write_text("database")
+    world.monkeypatch.setenv("ARES_RUNS", world.url)
+    told = CliRunner().invoke(app, ["gc", "--dry-run"], catch_exceptions=False).stdout.splitlines()
+    assert told[-1].startswith("would free ")
+    assert told[-2].startswith("run: ")
 
 
 def test_a_run_that_was_put_together_here_is_published_whole(world: World) -> None:
