@@ -40,8 +40,9 @@ from worker import wire, zygote
 for name in zygote._WARM: __import__(name)
 import gc; gc.collect(); gc.freeze()
 connection = socket.socket(fileno=int(sys.argv[2]))
+frames = wire.Frames(connection)
 while True:
-    try: job = wire.receive(connection)
+    try: job = frames.message()
     except wire.Disconnected: break
     child = os.fork()
     if child == 0:
@@ -64,11 +65,12 @@ class BareZygote:
         self.process = subprocess.Popen(command, env={}, pass_fds=[theirs.fileno()])
         theirs.close()
         self.connection = ours
+        self.frames = wire.Frames(ours)
 
     def judge(self, program: Program) -> bool:
         job = {"source": program.source, "tests": list(program.tests)}
         wire.send(self.connection, job)
-        return all(wire.receive(self.connection))
+        return all(self.frames.message())
 
     def close(self) -> None:
         self.process.kill()

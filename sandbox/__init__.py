@@ -3,7 +3,16 @@
     with SandboxPool(num_workers=2, min_isolation="standard") as pool:
         verdicts = pool.run([Program(source=code, tests=["assert f(1) == 2"])])
 
-Standard library only. docs/sandbox.md says what is covered and what is not.
+Standard library only. docs/sandbox.md says what is covered and what is not. Read in this order:
+
+program           what goes in and what comes out
+pool              threads that drive workers; worker_process: one of them, from outside; cgroup, isolation: its limits
+lanes             where a test runs, by its text alone: kinds, changes, vocabulary, parsing
+worker/zygote     in the worker: forks a checker and candidates (hot_pages makes that cheaper)
+worker/checker    judges; session: its talk with one candidate, in wire's frames of values; outputs: of scripts
+worker/candidate  runs the program; server: answers for it; in_process: tests among its objects
+worker/confinement what holds them: namespaces, landlock, seccomp, by kernel and syscalls
+providers         the same on rented machines: remote_machines, remote_job
 """
 
 from sandbox.isolation import IsolationReport, SandboxUnavailable

@@ -9,6 +9,8 @@ import ast
 import contextlib
 from collections.abc import Iterator
 
+from sandbox.parsing import below
+
 Place = tuple[int, int]
 """Line and column in the text."""
 _START, _END = (0, 0), (1 << 30, 0)
@@ -85,6 +87,6 @@ def _named_in(node: ast.expr) -> Iterator[str]:
     if isinstance(node, ast.Name):
         yield node.id
     elif not isinstance(node, ast.Call):
-        for child in ast.iter_child_nodes(node):
+        for child in below(node):
             if isinstance(child, ast.expr):
                 yield from _named_in(child)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from sandbox import vocabulary
 from sandbox.changes import Changes
+from sandbox.parsing import below
 
 # What an expression may hold, the more demanding the higher. DATA: made by the test, plain. THEIRS: came from the
 # program. FUNCTION: a function of the program. The others make sense in the test's own process only.
@@ -250,7 +251,7 @@ class Kinds:
         return _DATA
 
     def _parts(self, node: ast.AST) -> int:
-        return self._all(part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+        return self._all(part for part in below(node) if isinstance(part, ast.expr))
 
     _of_List = _of_Tuple = _of_Set = _of_Dict = _of_BinOp = _of_BoolOp = _of_UnaryOp = _of_IfExp = _of_Slice = _parts
     _of_FormattedValue = _parts

@@ -12,12 +12,14 @@ import ast
 import builtins
 import dataclasses
 import functools
+import marshal
 import re
 import symtable
+import zlib
 from typing import Any
 
 from sandbox.kinds import Kinds, Together
-from sandbox.parsing import parse
+from sandbox.parsing import below, parse
 from sandbox.vocabulary import MODULES, public_names, words
 
 _NEVER_THEIRS = words(
@@ -46,127 +48,132 @@ class Plan:
     """Built-ins that it names; they stay what they are, whatever the program calls so."""
     calls_check: bool = False
     """The text defines HumanEval's check(candidate), and leaves calling it to the judge."""
-    reason: str = ""
-    """Why it does not run apart."""
     error: str = ""
     """Why it cannot be run at all, which is no fault of the program's."""
+    code: bytes = b""
+    """Compiled, for the checker."""
 
 
 @dataclasses.dataclass(frozen=True)
-class _Names:
-    """Names of one text."""
+class _Text:
+    """A text that compiles, with its names."""
 
-    free: frozenset[str]  # read as globals, and not bound at the text's top level
+    text: str
+    tree: ast.Module
+    nodes: list[ast.AST]  # all of the tree's
+    code: bytes
+    free: frozenset[str]  # names read as globals, and not bound at the text's top level
     bound: frozenset[str]  # at its top level, or by a `global` statement
     called: frozenset[str]
 
 
+_DOES_NOT_COMPILE = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
 @functools.lru_cache(maxsize=4096)
-def plans(setup: str, tests: tuple[str, ...], entry_point: str | None) -> tuple[str, tuple[Plan, ...]]:
-    """(the setup to run, a plan for each test) of one problem."""
+def problem(setup: str, tests: tuple[str, ...], entry_point: str | None) -> tuple[list[Plan], dict[str, Any]]:
+    """(a plan for each test of a problem, all of that as the worker reads it)."""
+    plans: list[Plan] = []
+    texts: list[_Text | Plan] = []
+    read_setup = None
     try:
-        setup, setup_names, setup_body = _stripped(setup, entry_point)
-        error = ""
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        error = f"the setup does not compile: {problem}"
-        return "", tuple(Plan(text, apart=False, error=error) for text in tests)
-    texts: list[tuple[str, _Names, ast.Module] | str] = []
-    for text in tests:
-        try:
-            texts.append((text, _names(text, tree := parse(text)), tree))
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-            texts.append(f"the test does not compile: {problem}")
-    shadowing = _shadowing([entry for entry in texts if not isinstance(entry, str)], setup_names, entry_point)
-    found = []
-    for text, entry in zip(tests, texts, strict=True):
-        if isinstance(entry, str):
-            found.append(Plan(text, apart=False, error=entry))
-        else:
-            found.append(_plan(*entry, setup_names, setup_body, entry_point, shadowing))
-    return setup, tuple(found)
+        read_setup = _stripped(setup, entry_point)
+    except _DOES_NOT_COMPILE as error:
+        plans = [Plan(text, apart=False, error=f"the setup does not compile: {error}") for text in tests]
+    else:
+        for text in tests:
+            try:
+                texts.append(_read(text, parse(text), "<test>"))
+            except _DOES_NOT_COMPILE as error:
+                texts.append(Plan(text, apart=False, error=f"the test does not compile: {error}"))
+        shadowing = _shadowing([text for text in texts if isinstance(text, _Text)], read_setup, entry_point)
+        plans = [t if isinstance(t, Plan) else _plan(t, read_setup, entry_point, shadowing) for t in texts]
+    job = {
+        "plans": [vars(plan) for plan in plans],
+        "setup": read_setup.text if read_setup else "",
+        "setup_code": read_setup.code if read_setup else b"",
+        "entry_point": entry_point,
+        "seed": zlib.crc32(repr(list(tests)).encode("utf-8", "replace")),
+    }
+    return plans, job
 
 
-def _plan(
-    text: str,
-    names: _Names,
-    tree: ast.Module,
-    setup_names: _Names,
-    setup_body: list[ast.stmt],
-    entry_point: str | None,
-    shadowing: str | None,
-) -> Plan:
-    free = (names.free - setup_names.bound) | (setup_names.free - names.bound)
-    called = names.called | setup_names.called
+def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | None) -> Plan:
+    free = (test.free - setup.bound) | (setup.free - test.bound)
+    called = test.called | setup.called
     modules = {name for name in free & MODULES if name not in called}
     protected = {name for name in free - {shadowing} if hasattr(builtins, name)}
     theirs = free - modules - protected - {"__name__", "__file__", "__doc__"}
-    defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-    calls_check = defines_check and not _calls_at_top_level(tree, "check")
+    defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in test.tree.body)
+    calls_check = defines_check and not _calls_at_top_level(test.tree, "check")
     if calls_check and entry_point is None:
-        return Plan(text, apart=False, error="the test defines check(candidate), but no entry_point is given to check")
+        error = "the test defines check(candidate), but no entry_point is given to check"
+        return Plan(test.text, apart=False, error=error)
     if calls_check and entry_point is not None:
         theirs = theirs | {entry_point}
         called = called | {entry_point}
     functions = theirs & called
-    reason = ""
+    apart = True
     try:
         if any(_is_class(name, name in called) for name in theirs):
             raise Together("it uses the program's classes")
-        if theirs - functions and any(isinstance(node, ast.ClassDef) for node in ast.walk(tree)):
+        if theirs - functions and any(isinstance(node, ast.ClassDef) for node in test.nodes):
             raise Together("its classes may read the program's variables")
-        Kinds(theirs, modules, entry_point if calls_check else None).check([*setup_body, *tree.body])
-    except Together as why:
-        reason = str(why)
-    except RecursionError:
-        reason = "nested too deeply"
+        check = entry_point if calls_check else None
+        Kinds(theirs, modules, check).check([*setup.tree.body, *test.tree.body])
+    except (Together, RecursionError):
+        apart = False
     return Plan(
-        text=text,
-        apart=not reason,
+        text=test.text,
+        apart=apart,
         functions=tuple(sorted(functions)),
         values=tuple(sorted(theirs - functions)),
         modules=tuple(sorted(modules)),
         protected=tuple(sorted(protected)),
         calls_check=calls_check,
-        reason=reason,
+        code=test.code,
     )
 
 
-def _shadowing(texts: list[tuple[str, _Names, ast.Module]], setup_names: _Names, entry_point: str | None) -> str | None:
+def _shadowing(texts: list[_Text], setup: _Text, entry_point: str | None) -> str | None:
     """The built-in's name that is meant to be the program's, as in `assert sum(10, 15) == 6`.
 
     The entry point's, unless check(candidate) is what tests it; or the only name that all tests call, where no test
     names anything else that could be the program's. Otherwise a program could replace what its tests are judged by.
     """
     if entry_point is not None:
-        return None if any("check" in names.bound for _, names, _ in texts) else entry_point
-    free = [names.free - setup_names.bound for _, names, _ in texts]
+        return None if any("check" in text.bound for text in texts) else entry_point
+    free = [text.free - setup.bound for text in texts]
     if not free or any(not hasattr(builtins, name) and name not in MODULES for found in free for name in found):
         return None
-    called = [names.called & names.free for _, names, _ in texts]
+    called = [text.called & text.free for text in texts]
     common = frozenset.intersection(*called)
     is_one = len(common) == 1 and all(found == common for found in called) and not common & _NEVER_THEIRS
     return next(iter(common)) if is_one else None
 
 
-def _names(text: str, tree: ast.Module) -> _Names:
+def _read(text: str, tree: ast.Module, filename: str) -> _Text:
     free: set[str] = set()
     bound: set[str] = set()
-    todo = [symtable.symtable(text, "<test>", "exec")]
-    while todo:
-        table = todo.pop()
-        todo += table.get_children()
-        is_top = table.get_type() == "module"
+    tables = [symtable.symtable(text, filename, "exec")]
+    for table in tables:
+        tables += table.get_children()
+        is_top = table is tables[0]
         for symbol in table.get_symbols():
             name = symbol.get_name()
             if (is_top or symbol.is_declared_global()) and (symbol.is_assigned() or symbol.is_imported()):
                 bound.add(name)
             if symbol.is_referenced() and (is_top or symbol.is_global()):
                 free.add(name)
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-            bound.update(public_names(str(node.module)))
-    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    return _Names(frozenset(free - bound), frozenset(bound), frozenset(called))
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
+            bound.update(public_names(str(statement.module)))
+    nodes: list[ast.AST] = [tree]
+    for node in nodes:
+        nodes += below(node)
+    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    code = marshal.dumps(compile(text, filename, "exec", dont_inherit=True))
+    return _Text(text, tree, nodes, code, frozenset(free - bound), frozenset(bound), frozenset(called))
 
 
 def _is_class(name: str, is_called: bool) -> bool:
@@ -180,7 +187,7 @@ def _calls_at_top_level(tree: ast.Module, name: str) -> bool:
     return any(isinstance(call.func, ast.Name) and call.func.id == name for call in calls)
 
 
-def _stripped(setup: str, entry_point: str | None) -> tuple[str, _Names, list[ast.stmt]]:
+def _stripped(setup: str, entry_point: str | None) -> _Text:
     """A setup without what the program had to write: the entry point and stubs of functions and classes."""
     tree = parse(setup)
     kept = [
@@ -189,7 +196,7 @@ def _stripped(setup: str, entry_point: str | None) -> tuple[str, _Names, list[as
     if len(kept) < len(tree.body):
         tree.body = kept
         setup = ast.unparse(tree)
-    return setup, _names(setup, tree), kept
+    return _read(setup, tree, "<setup>")
 
 
 def _is_stub(node: ast.stmt) -> bool:
@@ -208,8 +215,3 @@ def _says_nothing(line: ast.stmt) -> bool:
         or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
         or (isinstance(line, ast.Raise) and "NotImplementedError" in ast.unparse(line))
     )
-
-
-def as_job(plan: Plan) -> dict[str, Any]:
-    """A plan as the worker reads it."""
-    return {field.name: getattr(plan, field.name) for field in dataclasses.fields(Plan) if field.name != "reason"}

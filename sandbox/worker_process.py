@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -94,6 +95,9 @@ class WorkerProcess:
         )
         theirs.close()
         self._connection = ours
+        self._frames = wire.Frames(ours, wait=self._check_deadline)
+        self._patience = 0.0
+        self._set_patience(_START_SECONDS)
         self._cgroup: MemoryCgroup | None = None
         self._ending = threading.Lock()
         self._is_ended = False
@@ -102,7 +106,7 @@ class WorkerProcess:
             refusal = self._enter_cgroup() if "cgroup" in layers else None  # before the worker forks anything
             ours.sendall(codes)
             wire.send(ours, {"layers": list(layers)})
-            self.report = wire.receive_within(ours, _START_SECONDS)
+            self.report = self._receive()
             if self._cgroup is not None:
                 self.report["applied"].append("cgroup")
             elif refusal is not None:
@@ -152,33 +156,35 @@ class WorkerProcess:
 
         Raises WorkerLost.
         """
-        setup, plans = lanes.plans(program.setup, tuple(program.tests), program.entry_point)
+        # Plain strings: a data frame's are of classes of their own, which marshal does not write.
+        entry_point = None if program.entry_point is None else str(program.entry_point)
+        plans, of_problem = lanes.problem(str(program.setup), tuple(map(str, program.tests)), entry_point)
         count = len(plans) + len(program.stdin_tests or ())
         order = list(range(count))
         if program.test_order_seed is not None:
             random.Random(program.test_order_seed).shuffle(order)
+        # A frame comes at least after every slow test: loading, the test, and the checker's own share of it.
+        self._set_patience(3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS)
         while len(known) < count:
             job = {
-                "source": program.source,
-                "plans": [lanes.as_job(plan) for plan in plans],
-                "stdin_tests": [list(pair) for pair in program.stdin_tests or ()],
-                "stdin_compare": program.stdin_compare,
-                "setup": setup,
-                "entry_point": program.entry_point,
-                "cpu_seconds": program.cpu_seconds,
-                "wall_seconds": program.wall_limit,
-                "memory_bytes": program.memory_mb << 20,
+                **of_problem,
+                "source": str(program.source),
+                "stdin_tests": [list(map(str, pair)) for pair in program.stdin_tests or ()],
+                "stdin_compare": str(program.stdin_compare),
+                "cpu_seconds": float(program.cpu_seconds),
+                "wall_seconds": float(program.wall_limit),
+                "memory_bytes": int(program.memory_mb) << 20,
                 "fresh_per_test": fresh_per_test,
                 "order": [index for index in order if index not in known],
                 "timeouts": sum(outcome.verdict == "timeout" for outcome in known.values()),
             }
-            before = dataclasses.replace(usage)  # of the checkers that were
+            before = Usage(**vars(usage))  # of the checkers that were
             try:
                 if self._cgroup is not None:
                     self._cgroup.limit(program.memory_mb << 20)
-                wire.send(self._connection, job)
+                wire.send_job(self._connection, job)
                 while True:
-                    message = self._receive(program)
+                    message = self._receive()
                     for index, verdict, cpu, wall, detail in message.get("outcomes", ()):
                         trusted = index >= len(plans) or plans[index].apart
                         known[index] = TestOutcome(verdict, cpu, wall, detail, trusted)
@@ -200,10 +206,23 @@ class WorkerProcess:
             except (wire.Disconnected, wire.Malformed, wire.FrameTooLarge, OSError) as error:
                 raise WorkerLost(f"{type(error).__name__}: {error}") from error
 
-    def _receive(self, program: Program) -> dict[str, Any]:
-        # A frame comes at least after every slow test: loading, the test, and the checker's own share of it.
-        patience = 3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS
-        message = wire.receive_within(self._connection, patience)
+    def _set_patience(self, seconds: float) -> None:
+        """How long sending or receiving may take; kept by the kernel, cheaper than a timeout of Python's."""
+        if seconds != self._patience:
+            self._patience = seconds
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                self._connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds) + 1, 0))
+
+    def _check_deadline(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise TimeoutError(f"no answer within {self._patience:.1f} s")
+
+    def _receive(self) -> dict[str, Any]:
+        self._deadline = time.monotonic() + self._patience
+        try:
+            message = self._frames.message()
+        except BlockingIOError:
+            raise TimeoutError(f"no answer within {self._patience:.1f} s") from None
         if not isinstance(message, dict):
             raise wire.Malformed("not an object")
         return message

@@ -39,23 +39,28 @@ def main(confinement: Confinement, descriptors: list[int]) -> None:
     """Body of the forked process. descriptors: stdin, stdout, stderr, connection to the checker. Never returns."""
     status = 1
     try:
-        confinement.confine_user(is_checker=False, fds=descriptors)
-        connection = wire.stream_socket(_RPC)
-        request = wire.receive(connection)
-        if request["stdin"] is not None:
-            _provide_stdin(request["stdin"])
-        confinement.confine_calls(False, request["memory_bytes"], request["cpu_seconds"])
-        if request["stdin"] is None:
-            _serve_functions(connection, request["source"])
-            status = 0
-        else:
-            status = _run_script(connection, request["source"])
+        status = _live(confinement, descriptors)
     except wire.Disconnected:
         status = 0
     except MemoryError:
         status = EXIT_OUT_OF_MEMORY
     finally:
         os._exit(status)
+
+
+def _live(confinement: Confinement, descriptors: Sequence[int]) -> int:
+    """Confine this process, then load and run a program. Its exit status, if it comes to an end."""
+    confinement.confine_user(is_checker=False, fds=descriptors)
+    connection = wire.stream_socket(_RPC)
+    requests = wire.Frames(connection)
+    request = requests.message()
+    if request["stdin"] is not None:
+        _provide_stdin(request["stdin"])
+    confinement.confine_calls(False, request["memory_bytes"], request["cpu_seconds"])
+    if request["stdin"] is not None:
+        return _run_script(connection, request["source"])
+    _serve_functions(connection, requests, request["source"])
+    return 0
 
 
 def _provide_stdin(text: str) -> None:
@@ -91,37 +96,33 @@ def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -
     a candidate, but for the descriptors in `keep`, which become 4, 5, …
     """
     ours, theirs = socket.socketpair()
-    wire.send(ours, {"source": _REHEARSAL, "stdin": None})
+    limits = {"memory_bytes": _REHEARSAL_BYTES, "cpu_seconds": _REHEARSAL_SECONDS}
+    wire.send(ours, {"source": _REHEARSAL, "stdin": None, **limits})
     arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
     for number in range(20):
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
         wire.send(ours, {"do": "call", "id": number, "on": ["name", "solve"], "args": values, "kwargs": {}})
     ours.shutdown(socket.SHUT_WR)
-    if confinement is None:
-        connection = theirs
-    else:
-        descriptors = [theirs.fileno()] * (_RPC + 1)
-        confinement.confine_user(is_checker=False, fds=[*descriptors, *keep])
-        connection = wire.stream_socket(_RPC)
-    request = wire.receive(connection)
-    if confinement is not None:
-        confinement.confine_calls(False, _REHEARSAL_BYTES, _REHEARSAL_SECONDS)
     with contextlib.suppress(wire.Disconnected):
-        _serve_functions(connection, request["source"])
-    del sys.modules[server.MODULE_NAME]
+        if confinement is not None:  # standard input is the other end: somebody has to take the answers
+            _live(confinement, [ours.fileno(), theirs.fileno(), theirs.fileno(), theirs.fileno(), *keep])
+        else:
+            requests = wire.Frames(theirs)
+            _serve_functions(theirs, requests, requests.message()["source"])
     if confinement is None:
+        del sys.modules[server.MODULE_NAME]
         ours.close()
         theirs.close()
 
 
-def _serve_functions(connection: socket.socket, source: str) -> None:
+def _serve_functions(connection: socket.socket, requests: wire.Frames, source: str) -> None:
     module = types.ModuleType(server.MODULE_NAME)
     failure = _load(source, module)
     if failure is not None:
         wire.send(connection, {"phase": failure[0], **server.describe(failure[1])})
         return
     wire.send(connection, {"loaded": True})
-    server.Server(connection, module).serve()
+    server.Server(connection, requests, module).serve()
 
 
 def _run_script(connection: socket.socket, source: str) -> int:

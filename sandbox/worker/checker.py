@@ -11,6 +11,7 @@ What runs here leaves no trace, so a checker goes on to the next program. Nothin
 
 import gc
 import importlib
+import marshal
 import mmap
 import os
 import random
@@ -21,7 +22,6 @@ import struct
 import sys
 import time
 import traceback
-import zlib
 from typing import Any
 
 from . import wire
@@ -54,10 +54,11 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap) 
         confinement.confine_user(is_checker=True, fds=descriptors)
         confinement.confine_calls(True, _CHECKER_MEMORY_BYTES, 1 << 20)
         job_connection = wire.stream_socket(_JOB)
+        jobs = wire.Frames(job_connection)
         zygote = Zygote(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, _CONTROL))
         sys.setrecursionlimit(3000)  # a decoder goes deeper than the values it decodes
         for _ in range(_MAX_JOBS):
-            Checker(wire.receive(job_connection), job_connection, zygote, progress).run()
+            Checker(jobs.job(), job_connection, zygote, progress).run()
             if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB:
                 break
     except wire.Disconnected:
@@ -112,7 +113,7 @@ class Checker:
 
     def run(self) -> None:
         """Judge the tests not yet known, in the job's order; report outcomes as they come, then the totals."""
-        random.seed(zlib.crc32(repr([plan["text"] for plan in self._job["plans"]]).encode("utf-8", "replace")))
+        random.seed(self._job["seed"])
         spent: _Spent | None = None
         for index in self._job["order"]:
             struct.pack_into("<i", self._progress, 0, index)
@@ -199,8 +200,8 @@ class Checker:
         namespace = _Globals(names, session, plan["values"])
         try:
             if self._job["setup"]:
-                exec(compile(self._job["setup"], "<setup>", "exec", dont_inherit=True), namespace)
-            exec(compile(plan["text"], "<test>", "exec", dont_inherit=True), namespace)
+                exec(marshal.loads(self._job["setup_code"]), namespace)
+            exec(marshal.loads(plan["code"]), namespace)
             if plan["calls_check"]:
                 namespace["check"](Remote(session, ["name", self._job["entry_point"]]))
         except CandidateFailed as failure:

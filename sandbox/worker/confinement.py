@@ -10,7 +10,7 @@ import fcntl
 import os
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from . import kernel, landlock, namespaces, seccomp
 
@@ -168,7 +168,7 @@ class Confinement:
         if self.pids is not None:
             self.pids.children_here()
 
-    def confine_user(self, is_checker: bool, fds: list[int]) -> None:
+    def confine_user(self, is_checker: bool, fds: Sequence[int]) -> None:
         """First half, before any input is read: user, capabilities, files. Only fds stay open, as 0, 1, …"""
         if self._rulesets:  # first, for its descriptor is not kept
             self._rulesets[is_checker].restrict()
@@ -200,7 +200,7 @@ def _uids_of_worker() -> tuple[int, int]:
     return base, base + 1
 
 
-def _keep_only(fds: list[int]) -> None:
+def _keep_only(fds: Sequence[int]) -> None:
     # First out of the way of the numbers to be given.
     aside = [fd if fd >= len(fds) else fcntl.fcntl(fd, fcntl.F_DUPFD, len(fds)) for fd in fds]
     for number, fd in enumerate(aside):

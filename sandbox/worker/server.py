@@ -36,8 +36,9 @@ def describe(error: BaseException, writer: values.Writer | None = None) -> dict[
 class Server:
     """Serves one loaded program until the checker closes the connection."""
 
-    def __init__(self, connection: socket.socket, module: types.ModuleType) -> None:
+    def __init__(self, connection: socket.socket, requests: wire.Frames, module: types.ModuleType) -> None:
         self._connection = connection
+        self._requests = requests
         self._module = module
         self._objects: list[Any] = []
         self._number_of: dict[int, int] = {}
@@ -107,7 +108,7 @@ class Server:
         """Answer requests for ever; the zygote kills this process when the checker is done."""
         streams = sys.stdout, sys.stderr
         while True:
-            request = wire.receive(self._connection)
+            request = self._requests.message()
             try:
                 reply = self._handlers[request["do"]](request)
                 frame = wire.encode_frame({**reply, "id": request["id"]}, wire.MAX_REPLY_BYTES)

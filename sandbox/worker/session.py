@@ -2,7 +2,7 @@
 
 Time is the candidate's own CPU time, read from its CPU clock; wall time is only a generous backstop, because a loaded
 machine must not fail an honest program. A request is answered or the session fails, once and for good. Whatever a
-candidate sends, the worst that it can come to is this failure: every byte is looked at in `_foreign`.
+candidate sends, the worst that it can come to is this failure: every byte is looked at within `_Foreign`.
 """
 
 import builtins
@@ -13,7 +13,6 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Iterator
 from typing import Any, Self
 
 from . import values, wire
@@ -25,8 +24,6 @@ ALIVE = -1  # in place of a wait status
 USAGE = struct.Struct("=idq")  # wait status, CPU seconds, peak resident bytes
 _FDS = struct.Struct("3i")
 _FDS_SPACE = socket.CMSG_SPACE(_FDS.size)
-# Asked of the kernel at once: a buffer above 128 KiB is mapped and unmapped for every call.
-_USUAL_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
 _EXCEPTIONS = {  # not groups, which are made of exceptions
     name: kind
     for name, kind in vars(builtins).items()
@@ -98,6 +95,26 @@ class RemoteIterator(Remote):
         raise StopIteration
 
 
+class _Foreign:
+    """Around all that is done with what the candidate sent: its failure, whatever that may raise."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception):
+            return
+        outcome, detail = "runtime_error", f"a malformed result: {type(error).__name__}"
+        if isinstance(error, MemoryError):
+            outcome, detail = "memory", "a result takes more memory than there is for it"
+        elif isinstance(error, values.Oversized):
+            outcome, detail = "memory", str(error)
+        raise self._session.fail(outcome, detail) from None
+
+
 class Session:
     """One candidate process and the conversation with it."""
 
@@ -111,7 +128,8 @@ class Session:
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
         self._clock = (~pid << 3) | 2  # CLOCK_PROCESS_CPUTIME_ID of that process
-        self._buffer = bytearray()
+        self._frames = wire.Frames(self._connection, wire.MAX_REPLY_BYTES, self._wait)
+        self._foreign = _Foreign(self)
         self._next_id = 0
         self._remotes: dict[int, Remote] = {}
         self._values: dict[str, Any] = {}  # of the program's names, since it last ran
@@ -141,7 +159,8 @@ class Session:
         """CPU seconds since start_clock()."""
         return self.cpu() - self._cpu_at_start
 
-    def _fail(self, outcome: str, detail: str) -> CandidateFailed:
+    def fail(self, outcome: str, detail: str) -> CandidateFailed:
+        """End the session so; the failure to raise."""
         self.failure = CandidateFailed(outcome, detail)
         self.stop()
         return self.failure
@@ -153,9 +172,9 @@ class Session:
             cpu_left = self._cpu_seconds - self.used()
             wall_left = self._wall_deadline - time.monotonic()
             if cpu_left <= 0:
-                raise self._fail("timeout", f"more than {self._cpu_seconds:g} s of CPU time")
+                raise self.fail("timeout", f"more than {self._cpu_seconds:g} s of CPU time")
             if wall_left <= 0:
-                raise self._fail("timeout", f"more than {self._wall_seconds:g} s of wall time")
+                raise self.fail("timeout", f"more than {self._wall_seconds:g} s of wall time")
             if self._poll.poll(1000 * min(cpu_left + 0.001, wall_left)):
                 return
 
@@ -205,18 +224,6 @@ class Session:
 
     # Conversation
 
-    @contextlib.contextmanager
-    def _foreign(self) -> Iterator[None]:
-        """Around all that is done with what the candidate sent: its failure, whatever that may raise."""
-        try:
-            yield
-        except MemoryError:
-            raise self._fail("memory", "a result takes more memory than there is for it") from None
-        except values.Oversized as error:
-            raise self._fail("memory", str(error)) from None
-        except Exception as error:  # noqa: BLE001 - foreign data: any failure means that it was not ours
-            raise self._fail("runtime_error", f"a malformed result: {type(error).__name__}") from None
-
     def send(self, message: Any) -> None:
         """Send one message; fails the session of a candidate that is dead or does not read it."""
         frame = memoryview(wire.encode_frame(message))
@@ -230,32 +237,18 @@ class Session:
 
     def receive(self) -> dict[str, Any]:
         """The next message of the candidate's; fails the session on silence, death or nonsense."""
-        buffer = self._buffer
-        while len(buffer) < 4:
-            self._read(_USUAL_BYTES)
-        (size,) = struct.unpack_from("<I", buffer)
-        if size > wire.MAX_REPLY_BYTES:
-            raise self._fail("runtime_error", f"a result of {size} bytes is too large")
-        while len(buffer) < 4 + size:
-            self._read(max(_USUAL_BYTES, min(4 + size - len(buffer), _MOST_BYTES)))
-        with self._foreign():
-            body = bytes(buffer[4 : 4 + size])
-            del buffer[: 4 + size]
+        try:
+            body = self._frames.body()
+        except wire.FrameTooLarge as error:
+            raise self.fail("runtime_error", f"a result too large: {error}") from None
+        except (wire.Disconnected, OSError):
+            raise self._died() from None
+        with self._foreign:
             values.require_small(body, self._memory_bytes)
             message = wire.decode_body(body)
             if not isinstance(message, dict):
                 raise TypeError("not an object")
         return message
-
-    def _read(self, most: int) -> None:
-        self._wait()
-        try:
-            piece = self._connection.recv(most)
-        except OSError:
-            piece = b""
-        if not piece:
-            raise self._died()
-        self._buffer += piece
 
     def _request(self, do: str, **fields: Any) -> dict[str, Any]:
         if self.failure is not None:
@@ -264,7 +257,7 @@ class Session:
         self.send({"do": do, "id": self._next_id, **fields})
         reply = self.receive()
         if reply.get("id") != self._next_id:
-            raise self._fail("runtime_error", "the program wrote into its own connection")
+            raise self.fail("runtime_error", "the program wrote into its own connection")
         return reply
 
     def _refer(self, value: Any) -> list[Any]:
@@ -304,7 +297,7 @@ class Session:
         named = {name: writer.encode(value) for name, value in kwargs.items()}
         self._values = {}
         reply = self._request("call", on=on, args=sent, kwargs=named)
-        with self._foreign():
+        with self._foreign:
             reader = values.Reader(self._resolve, writer.objects)
             if "changed" in reply:
                 for value, contents in zip(writer.objects, reply["changed"], strict=True):
@@ -321,7 +314,7 @@ class Session:
         """The next item of an iterator of the program's, alone in a list; an empty list at its end."""
         self._values = {}
         reply = self._request("next", on=on)
-        with self._foreign():
+        with self._foreign:
             if reply.get("end") is True:
                 return []
             reader = values.Reader(self._resolve)
@@ -334,7 +327,7 @@ class Session:
         """What a name of the program's stands for; the same until the program runs again. Raises KeyError."""
         if name not in self._values:
             reply = self._request("value", name=name)
-            with self._foreign():
+            with self._foreign:
                 if "error" not in reply:
                     self._values[name] = values.Reader(self._resolve).decode(reply["value"])
         return self._values[name]
@@ -343,7 +336,7 @@ class Session:
         """(outcome, detail) of a test in the program's process, by the word of that process."""
         nonce = os.urandom(16).hex()  # at least no answer was written before there was a question
         reply = self._request("run", nonce=nonce, **fields)
-        with self._foreign():
+        with self._foreign:
             outcome, detail = reply["outcome"], reply["detail"]
             if reply["nonce"] != nonce or not (isinstance(outcome, str) and isinstance(detail, str)):
                 raise ValueError("not an answer to the question")

@@ -1,9 +1,9 @@
-"""Length-prefixed JSON frames over stream sockets: pool and checker, checker and candidate."""
+"""Length-prefixed frames over stream sockets: pool and checker, checker and candidate. JSON, but for jobs."""
 
 import json
+import marshal
 import socket
 import struct
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +25,8 @@ _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # t
 _LENGTH = struct.Struct("<I")
 MAX_JOB_BYTES = 256 << 20
 MAX_REPLY_BYTES = 64 << 20  # of one frame written by a candidate
+# Asked of the kernel at once: a buffer above 128 KiB is mapped and unmapped for every call.
+_USUAL_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
 
 
 class Disconnected(EOFError):
@@ -64,54 +66,74 @@ def decode_body(body: bytes) -> Any:
     return message
 
 
-def send(connection: socket.socket, message: Any, limit: int = MAX_JOB_BYTES) -> None:
+def send(connection: socket.socket, message: Any) -> None:
     """Send one message. Raises Disconnected when the reader is gone."""
-    frame = encode_frame(message, limit)
+    _send_frame(connection, encode_frame(message))
+
+
+def send_job(connection: socket.socket, job: dict[str, Any]) -> None:
+    """Send a job, compiled tests and all: quicker than JSON, and only to be read from the pool. Raises as send()."""
+    body = marshal.dumps(job)
+    if len(body) > MAX_JOB_BYTES:
+        raise FrameTooLarge(f"a job of {len(body)} bytes, the limit is {MAX_JOB_BYTES}")
+    _send_frame(connection, _LENGTH.pack(len(body)) + body)
+
+
+def _send_frame(connection: socket.socket, frame: bytes) -> None:
     try:
         connection.sendall(frame)
     except (BrokenPipeError, ConnectionResetError) as error:
         raise Disconnected from error
 
 
-def _receive_exactly(connection: socket.socket, size: int, wait: Callable[[], None] | None) -> bytes:
-    pieces = []
-    while size:
-        if wait is not None:
-            wait()
+class Frames:
+    """What comes in on a stream socket, frame by frame, in as few reads as can be."""
+
+    def __init__(
+        self, connection: socket.socket, limit: int = MAX_JOB_BYTES, wait: Callable[[], None] | None = None
+    ) -> None:
+        """limit: bytes of a frame. wait: called before each read; returns when there is something to read."""
+        self._connection = connection
+        self._limit = limit
+        self._wait = wait
+        self._buffer = bytearray()
+
+    def body(self) -> bytes:
+        """The next frame. Raises Disconnected, FrameTooLarge (before it is read), or whatever `wait` raises."""
+        buffer = self._buffer
+        while len(buffer) < _LENGTH.size:
+            self._read(_USUAL_BYTES)
+        (size,) = _LENGTH.unpack_from(buffer)
+        if size > self._limit:
+            raise FrameTooLarge(f"a frame of {size} bytes, the limit is {self._limit}")
+        end = _LENGTH.size + size
+        while len(buffer) < end:
+            self._read(max(_USUAL_BYTES, min(end - len(buffer), _MOST_BYTES)))
+        body = bytes(buffer[_LENGTH.size : end])
+        del buffer[:end]
+        return body
+
+    def message(self) -> Any:
+        """The message in the next frame. Raises as body(), and Malformed."""
         try:
-            piece = connection.recv(min(size, 1 << 20))
+            return decode_body(self.body())
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, FrameTooLarge):
+                raise
+            raise Malformed(f"not JSON: {error}"[:200]) from error
+
+    def job(self) -> dict[str, Any]:
+        """The job in the next frame, of send_job(). Raises as body()."""
+        job: dict[str, Any] = marshal.loads(self.body())
+        return job
+
+    def _read(self, most: int) -> None:
+        if self._wait is not None:
+            self._wait()
+        try:
+            piece = self._connection.recv(most)
         except ConnectionResetError as error:
             raise Disconnected from error
         if not piece:
             raise Disconnected
-        pieces.append(piece)
-        size -= len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def receive(connection: socket.socket, limit: int = MAX_JOB_BYTES, wait: Callable[[], None] | None = None) -> Any:
-    """Receive one message; `wait` is called before each read and returns when there is something to read.
-
-    Raises Disconnected, FrameTooLarge (before reading the body), Malformed, or whatever `wait` raises.
-    """
-    (size,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size, wait))
-    if size > limit:
-        raise FrameTooLarge(f"a frame of {size} bytes, the limit is {limit}")
-    body = _receive_exactly(connection, size, wait)
-    try:
-        return decode_body(body)
-    except (ValueError, RecursionError) as error:
-        raise Malformed(f"not JSON: {error}"[:200]) from error
-
-
-def receive_within(connection: socket.socket, seconds: float) -> Any:
-    """Receive one message of a trusted sender within so many wall seconds. Raises TimeoutError, Disconnected."""
-    deadline = time.monotonic() + seconds
-
-    def wait() -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError(f"no frame within {seconds:.1f} s")
-        connection.settimeout(left)
-
-    return receive(connection, wait=wait)
+        self._buffer += piece

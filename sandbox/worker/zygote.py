@@ -30,7 +30,7 @@ _WARM = [
     "enum", "fractions", "functools", "heapq", "io", "itertools", "json", "math", "operator", "random", "re",
     "statistics", "string", "sys", "threading", "time", "typing",
 ]  # fmt: skip
-_OWN_FRAMES = 10  # of ours, below those of a program
+_OWN_FRAMES = 11  # of ours, below those of a program
 _LOW_NUMBERS = 8
 _MOMENTS = 200  # milliseconds
 # Of a thread of a program's. The default of 8 MiB is counted in full against its memory: 64 threads would fill it.
@@ -39,7 +39,7 @@ _STACK_BYTES = 2 << 20
 
 def main(connection: socket.socket) -> None:
     """Body of the worker process: confine, report, then one job after another until the pool hangs up."""
-    settings = wire.receive(connection)
+    settings = wire.Frames(connection).message()
     started = time.monotonic()
     for name in _WARM:
         __import__(name)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from sandbox import Program, SandboxPool
-from sandbox.worker import hot_pages
+from sandbox.worker import candidate, hot_pages
+from sandbox.worker.confinement import Confinement
 from tests.sandbox.sandbox_configurations import Configuration, judge
 
 PAGES = 300
@@ -87,6 +88,22 @@ def test_a_fork_that_writes_held_pages_has_no_faults() -> None:
         pytest.skip(f"no io_uring here: {error}")
     assert faults_in_fork(lambda: write(pages)) < PAGES // 2
     os.close(ring)
+
+
+def test_the_trial_serves_all_of_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the pages that serving writes would be none of those held."""
+    monkeypatch.setattr(candidate, "_REHEARSAL", "import os\ndef solve(first, second): os.write(4, b'.')")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            candidate.rehearse(Confinement(), [writer])
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == 20 * b"."
+    os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize("refused", ["io_uring_setup", "io_uring_register"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox import Program, SandboxPool
-from sandbox.lanes import plans
+from sandbox.lanes import problem
 from tests.sandbox.idioms import CALLS, OBJECTS, SCRIPTS, SETUPS
 from tests.sandbox.library_idioms import LIBRARY
 from tests.sandbox.library_idioms import SCRIPTS as MORE_SCRIPTS
@@ -57,6 +57,6 @@ def test_a_script(pool: SandboxPool, source: str, stdin: str, stdout: str) -> No
 
 
 def test_calls_with_plain_data_are_trusted() -> None:
-    apart = [plans("", (test,), None)[1][0].apart for _, tests in CALLS for test in tests]
+    apart = [problem("", (test,), None)[0][0].apart for _, tests in CALLS for test in tests]
     assert sum(apart) > 0.75 * len(apart)
-    assert not any(plans("", (test,), None)[1][0].apart for test in OBJECTS[0][1])
+    assert not any(problem("", (test,), None)[0][0].apart for test in OBJECTS[0][1])

@@ -240,9 +240,9 @@ def test_a_candidate_that_something_outside_kills_is_run_again_and_never_without
 def test_trust_and_cost_stay_with_what_a_lost_worker_had_found(monkeypatch: pytest.MonkeyPatch) -> None:
     receive, lost = WorkerProcess._receive, []
 
-    def lose(self: WorkerProcess, program: Program) -> dict[str, Any]:
-        message = receive(self, program)
-        if len(message["outcomes"]) < 3 and not lost:
+    def lose(self: WorkerProcess) -> dict[str, Any]:
+        message = receive(self)
+        if len(message.get("outcomes", "none")) < 3 and not lost:
             lost.append(self)
             return {**message, "fault": "by the test", "is_done": False}
         return message

@@ -97,6 +97,19 @@ def test_a_program_without_tests_or_limits_is_refused(program: dict[str, Any]) -
         Program(source="", **program)
 
 
+class Text(str):
+    """As the strings of an array are."""
+
+
+def test_texts_may_be_of_a_class_of_strings(pool: SandboxPool) -> None:
+    program = Program(
+        source=Text("def f(x): return x + 1"), setup=Text("two = 2"), tests=[Text("assert f(1) == two")],
+        entry_point=Text("f"), stdin_tests=[(Text(""), Text(""))],
+    )  # fmt: skip
+    (verdict,) = pool.run([program])
+    assert verdict.error_type == "accepted", verdict.tests
+
+
 def test_output_is_capped(pool: SandboxPool) -> None:
     verdict = judge(pool, "print('é' * 100_000)\ndef f(): return 1", "assert f() == 1")
     assert verdict.error_type == "accepted"
