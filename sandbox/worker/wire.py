@@ -115,11 +115,10 @@ class Frames:
 
     def message(self) -> Any:
         """The message in the next frame. Raises as body(), and Malformed."""
+        body = self.body()
         try:
-            return decode_body(self.body())
+            return decode_body(body)
         except (ValueError, RecursionError) as error:
-            if isinstance(error, FrameTooLarge):
-                raise
             raise Malformed(f"not JSON: {error}"[:200]) from error
 
     def job(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ ALLOWED = {
     ("ares/grading/functions.py", "import pickle"): CHANNEL,
     ("ares/grading/functions.py", "import subprocess"): CHANNEL,
     ("flows/ablate.py", "asyncio.create_subprocess_exec"): "starts `ares train` for each child, with checked settings",
+    ("ares/models/weights.py", "import pickle"): "names its error, that of a damaged file of weights",
     ("ares/runs/run.py", "import subprocess"): "asks git for the version of the code",
     ("flows/servers/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",
     ("flows/servers/local_server.py", "import subprocess"): "starts the servers, with fixed arguments",
