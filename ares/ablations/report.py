@@ -20,6 +20,7 @@ from ares.ablations.measures import Measure, Value, compared_step, error_measure
 from ares.ablations.plots import PALETTE, curves, verdict_areas
 from ares.ablations.rows import AblationRows, ChildRows
 from ares.ablations.statistics import Estimate, estimate, leader, verdict
+from ares.store import StoreError
 
 CURVES = (
     ("reward/sampled_accuracy", "training accuracy, all samples"),
@@ -56,12 +57,16 @@ class Line:
 
 def write_report(ablation: AblationRows, target: Path) -> list[Path]:
     """Write the report as `target` (.html) and its rows beside it (.csv); returns both."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     rows = target.with_suffix(".csv")
     for file, text in ((target, render(ablation, rows.name)), (rows, rows_csv(ablation))):
         temporary = file.with_name(f".{file.name}.partial")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, file)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, file)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise StoreError(f"{file}: the report cannot be written: {error.strerror}") from error
     return [target, rows]
 
 

@@ -77,16 +77,22 @@ async def _in_time(result: Any, timeout: float) -> Any:
 
 
 def _reply(work: Callable[[], Any]) -> bytes:
-    """(True, value), or (False, (the exception where it can be sent, its report))."""
+    """(True, value), or (False, what it raised and where)."""
     try:
         return pickle.dumps((True, work()))
     except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's function raises is the run's to tell)
-        report = "".join(traceback.format_exception(error))
-        try:
-            sent = pickle.dumps(error)
-        except Exception:  # noqa: BLE001 (an exception may hold anything; its report is text)
-            sent = None
-        return pickle.dumps((False, (sent, report)))
+        return pickle.dumps((False, _report(error, sys.argv[1])))
+
+
+def _report(error: BaseException, path: str) -> str:
+    """What was raised and the innermost line of the user's file; then the trace from that file on, without our own."""
+    told = " ".join(traceback.format_exception_only(error)[-1].split())
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+        trace = trace.tb_next
+    own = [frame for frame in traceback.extract_tb(trace) if frame.filename == path]
+    where = f"{path}:{own[-1].lineno} in {own[-1].name}: " if own else ""
+    return f"{where}{told}\n" + "".join(traceback.format_exception(error.with_traceback(trace))).rstrip()
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class UserFunction:
         self._process = _Process(path, name)
 
     def __call__(self, rows: pd.DataFrame) -> list[float | None]:
-        """Scores of rows (columns of the problem, and `response`). Raises what the function raises."""
+        """Scores of rows (columns of the problem, and `response`). Raises RewardError where the function raises."""
         size = len(rows)
         if self.whole_shards:
             return self._process.call(_completions(rows), self.timeout * size, default=[None] * size)
@@ -131,15 +131,7 @@ class _Process:
         done, value = pickle.loads(connection.recv_bytes())
         if done:
             return value
-        pickled, report = value
-        try:
-            error = pickle.loads(pickled)
-        except Exception:  # noqa: BLE001 (its class may live in the user's file only)
-            error = None
-        if not isinstance(error, Exception) or isinstance(error, TimeoutError | EOFError | ConnectionError):
-            raise RewardError(f"{self.path}:{self.name} failed:\n{report}")
-        error.add_note(report)
-        raise error
+        raise RewardError(f"reward.kind={self.path}:{self.name} failed: {value}")
 
 
 def _end(process: subprocess.Popen[bytes], connection: "Connection[Any, Any]") -> None:

@@ -18,7 +18,7 @@ ID_COLUMNS = ["id", "slot", "sample"]
 
 
 class RewardError(UserError, RuntimeError):
-    """A reward function returned something that is no list of scores."""
+    """A reward function raised, or returned something that is no list of scores."""
 
 
 class Grader(ABC):

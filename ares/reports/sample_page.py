@@ -11,6 +11,7 @@ from jinja2 import Environment
 
 from ares.data import MediaError, path_of, thumbnail
 from ares.reports.samples import reward_line, step_samples
+from ares.store import StoreError
 
 SIDE = 160
 """Pixels of a thumbnail's longer edge."""
@@ -41,7 +42,10 @@ def write_samples(run: str, step: int, target: Path) -> None:
         for row in step_samples(run, step).to_dict("records")
     ]
     page = Environment(autoescape=True).from_string(PAGE)
-    target.write_text(page.render(run=run, step=step, samples=samples), encoding="utf-8")
+    try:
+        target.write_text(page.render(run=run, step=step, samples=samples), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{target}: the page cannot be written: {error.strerror}") from error
 
 
 def _picture(reference: str) -> tuple[str, str | None]:

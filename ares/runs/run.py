@@ -26,7 +26,7 @@ from ares.models import Adapted, adapted_layers, check_architecture, check_vocab
 from ares.runs.digests import check_same, completed, digests_of
 from ares.step import RunState
 from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, checked_name, path_of
-from ares.workers import Cluster, check_engine, check_gpus
+from ares.workers import Cluster, check_cluster, check_engine, check_gpus
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ class Run:
 
         Raises what `check` raises, before anything is spent, and SandboxUnavailable before anything is written.
         """
+        check_cluster()
         run, digests = cls.check(config, name, runs)
         run.grader.start()
         try:

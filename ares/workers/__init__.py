@@ -4,13 +4,14 @@ Not covered: what they compute (ares/learner, ares/engines).
 """
 
 from ares.workers.cluster import ATTEMPTS, Cluster, WorkerError
-from ares.workers.connection import connect
+from ares.workers.connection import check_cluster, connect
 from ares.workers.placement import check_engine, check_gpus, demand, runs_that_fit, uses_gpus
 
 __all__ = [
     "ATTEMPTS",
     "Cluster",
     "WorkerError",
+    "check_cluster",
     "check_engine",
     "check_gpus",
     "connect",

@@ -6,6 +6,7 @@ share the run directory (docs/operations.md).
 
 import logging
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from ares.config import ConfigError
 
 logger = logging.getLogger(__name__)
 ATTEMPTS = 3
+REACH_SECONDS = 10.0
+"""Seconds in which a cluster takes a connection, if there is one."""
 
 ROOMS = ("ares", "algorithms", "rewards", "sandbox")
 """What actors import."""
@@ -37,6 +40,7 @@ def connect(cpus: int) -> None:
     quiet: dict[str, Any] = {"logging_level": logging.WARNING, "log_to_driver": False}
     address = os.environ.get("RAY_ADDRESS")
     if address:
+        check_cluster()
         try:
             ray.init(address=address, runtime_env=shipped(), **quiet)
         except ConnectionError as error:
@@ -64,6 +68,23 @@ def has_died() -> bool:
     if os.environ.get("RAY_ADDRESS") or not ray.is_initialized():
         return False
     return not any(node["Alive"] for node in ray.nodes())
+
+
+def check_cluster() -> None:
+    """Raise ConfigError where nobody is at RAY_ADDRESS: Ray itself would try for minutes."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not address or address in ("auto", "local"):
+        return
+    try:
+        if not colon or not port.isdigit():
+            raise OSError("not of the form HOST:PORT")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_SECONDS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise ConfigError(
+            f"RAY_ADDRESS={address}: nobody is there ({error}). Start the cluster (`ray start --head`), or go on "
+            "without: `unset RAY_ADDRESS`, and the run brings a Ray of its own"
+        ) from error
 
 
 def shipped() -> dict[str, Any]:

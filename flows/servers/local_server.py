@@ -16,18 +16,23 @@ from ares.errors import UserError
 from rewards.child_process import end_with
 
 START_SECONDS = 120.0
+ANSWER_SECONDS = 10.0
 
 
 class ServerError(UserError, RuntimeError):
-    """The local Prefect server did not start."""
+    """The local Prefect server did not start, or the one that is named does not answer."""
 
 
 @contextmanager
 def local_api() -> Iterator["LocalServer | None"]:
-    """A local API for the duration, unless PREFECT_API_URL (or the Prefect profile) names a server: then None."""
+    """A local API for the duration, unless PREFECT_API_URL (or the Prefect profile) names a server: then None.
+
+    Raises ServerError where nobody answers there.
+    """
     from prefect.settings import PREFECT_API_URL
 
-    if PREFECT_API_URL.value():
+    if (named := PREFECT_API_URL.value()) is not None:
+        _check_answers(named)
         yield None
         return
     server = LocalServer()
@@ -35,6 +40,21 @@ def local_api() -> Iterator["LocalServer | None"]:
         yield server
     finally:
         server.stop()
+
+
+def _check_answers(url: str) -> None:
+    """Raise ServerError when nobody is at an address; a server that takes its time is there."""
+    import httpx
+
+    try:
+        httpx.get(f"{url}/health", timeout=ANSWER_SECONDS)
+    except httpx.ReadTimeout:
+        return
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        raise ServerError(
+            f"PREFECT_API_URL={url}: no Prefect server answers there ({error}). Start it (`ares up`), or go on "
+            "without: `unset PREFECT_API_URL` (a `prefect profile` may name it too), and a run brings its own server"
+        ) from error
 
 
 class LocalServer:

@@ -82,3 +82,33 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
         assert printed.out == ""
         assert len(printed.err.splitlines()) <= wrong.lines, told
     assert left == before
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("inspect uninterrupted --step 2 --html {bad}", "the page cannot be written"),
+        ("export uninterrupted --out {bad}", "cannot be written"),
+        ("inspect uninterrupted --step 2 --id nowhere", "nowhere"),
+        ("inspect uninterrupted --step 99", "no committed step 99"),
+        ("fork uninterrupted --at 99 --run new", "has not got there: its last commit is 4"),
+        ("fork uninterrupted --at 2 --run uninterrupted", "There is a run 'uninterrupted' already"),
+        ("fork uninterrupted --at 2 --run new model.lora.rnk=3", "model.lora.rnk is unknown"),
+        ("export uninterrupted --out {bad} --step 0", "cannot be written"),
+    ],
+)
+def test_wrong_input_about_a_run_is_one_line_and_leaves_nothing(
+    command: str, told: str, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("ARES_RUNS", str(runs))
+    monkeypatch.setattr("sys.argv", ["ares", *command.format(bad=tmp_path / "file" / "beneath").split()])
+    before = contents(runs) | contents(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capfd.readouterr()
+    assert ended.value.code == 2
+    assert told in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert contents(runs) | contents(tmp_path) == before

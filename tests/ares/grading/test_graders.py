@@ -112,9 +112,9 @@ def test_a_verl_dict_without_a_score_is_an_error_that_names_the_keys(source: Sou
     assert "acc" in said
 
 
-def test_an_error_inside_the_function_reaches_the_caller_as_it_is(source: Source) -> None:
-    with pytest.raises(ZeroDivisionError):
-        scored(source("def f(completions, **kwargs): return 1 / 0"))
+def test_an_error_inside_the_function_is_told_with_its_line(source: Source) -> None:
+    said = refusal(source("def f(completions, **kwargs):\n    return 1 / 0"), RewardError)
+    assert "reward.py:2 in f: ZeroDivisionError: division by zero\n" in said
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Reward functions of the user run in a process of their own: on its main thread, in turn, within a time limit."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -115,6 +116,22 @@ def test_async_functions_are_awaited_and_verls_samples_together(opened: Open) ->
         "    return float(ground_truth == ['2'])\n"
     )
     assert scores(opened(together)) == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("signature", ["solution_str, **k", "completions, **k"])
+def test_a_function_that_raises_is_told_by_its_own_line_first(signature: str, opened: Open, tmp_path: Path) -> None:
+    grader = opened(
+        f"import json\ndef parse(text):\n    return json.loads(text)\ndef f({signature}):\n    return parse('{{')\n"
+    )
+    with pytest.raises(RewardError) as caught:
+        scores(grader)
+    first, *rest = str(caught.value).splitlines()
+    file = re.search(r"(\S*own\.py):3 in parse: json\.decoder\.JSONDecodeError: Expecting property name", first)
+    assert file is not None
+    assert first.startswith(f"reward.kind={file[1]}:f failed: ")
+    assert rest[0] == "Traceback (most recent call last):"
+    assert "own.py" in rest[1]  # none of our own calls before it
+    assert not any("function_process" in line for line in rest)
 
 
 def test_an_error_of_the_files_own_class_comes_with_its_report(opened: Open) -> None:

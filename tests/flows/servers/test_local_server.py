@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -33,9 +34,26 @@ def test_it_serves_loopback_while_it_is_needed_and_is_gone_afterwards() -> None:
     assert server.process.poll() is not None
 
 
-def test_a_server_that_is_named_is_used_and_none_is_started() -> None:
-    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}), local_api() as server:
-        assert server is None
+def test_a_server_that_is_named_is_used_and_none_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as slow:  # it takes the connection, and its time
+        url = f"http://127.0.0.1:{slow.getsockname()[1]}/api"
+        monkeypatch.setattr("flows.servers.local_server.ANSWER_SECONDS", 0.2)
+        with temporary_settings({PREFECT_API_URL: url}), local_api() as server:
+            assert server is None
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/api", "http://no-such-host.invalid/api", "no url"])
+def test_a_server_that_is_named_and_not_there_is_told_with_what_to_do(url: str) -> None:
+    """The normal state of an exported shell after `ares down`."""
+    with (
+        temporary_settings({PREFECT_API_URL: url}),
+        pytest.raises(
+            ServerError, match=r"PREFECT_API_URL=.* no Prefect server answers .*unset PREFECT_API_URL"
+        ) as told,
+        local_api(),
+    ):
+        pass
+    assert "\n" not in str(told.value)
 
 
 def test_it_ends_when_its_parent_is_killed() -> None:

@@ -1,0 +1,34 @@
+"""RAY_ADDRESS where nobody is, told in a line and at once."""
+
+import socket
+
+import pytest
+
+from ares.config import ConfigError
+from ares.workers.connection import check_cluster, connect
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1:9", "ray://127.0.0.1:9", "no-such-host.invalid:6379", "somewhere", "127.0.0.1:99999"],
+)
+def test_a_cluster_that_is_not_there_is_told_before_ray_looks_for_it(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr("ray.init", lambda **settings: pytest.fail("Ray was asked"))
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    for asked in (check_cluster, lambda: connect(1)):
+        with pytest.raises(ConfigError, match=r"RAY_ADDRESS=.*: nobody is there .*`unset RAY_ADDRESS`") as told:
+            asked()
+        assert address in str(told.value)
+        assert "\n" not in str(told.value)
+
+
+def test_a_port_that_is_open_is_left_to_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{there.getsockname()[1]}")
+        check_cluster()
+    for local in ("auto", "local", ""):
+        monkeypatch.setenv("RAY_ADDRESS", local)
+        check_cluster()
