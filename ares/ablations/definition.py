@@ -22,7 +22,18 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
-from ares.config import PROFILES, Config, ConfigError, Override, Strict, explained, fingerprint, load, read_yaml
+from ares.config import (
+    PROFILES,
+    Config,
+    ConfigError,
+    Override,
+    Strict,
+    explained,
+    fingerprint,
+    is_there,
+    load,
+    read_yaml,
+)
 from ares.store import RULE, is_name
 
 ABLATIONS = PROFILES / "ablations"
@@ -92,7 +103,7 @@ def read_ablation(ablation: str, name: str | None = None) -> tuple[Ablation, Pat
     Raises ConfigError naming file and field.
     """
     path = Path(ablation) if ablation.endswith((".yaml", ".yml")) else ABLATIONS / f"{ablation}.yaml"
-    if not path.exists():
+    if not is_there(path):
         close = difflib.get_close_matches(ablation, ablation_names(), 1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise ConfigError(f"There is no ablation {ablation!r} (ablations: {', '.join(ablation_names())}).{hint}")

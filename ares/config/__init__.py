@@ -15,7 +15,7 @@ from ares.config.extensions import (
     TRACKERS,
     extension_files,
 )
-from ares.config.paths import absent_model, location
+from ares.config.paths import absent_model, is_there, location
 from ares.config.profiles import (
     PROFILES,
     Override,
@@ -75,6 +75,7 @@ __all__ = [
     "extension_files",
     "fingerprint",
     "from_dict",
+    "is_there",
     "load",
     "location",
     "override",

@@ -11,15 +11,23 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
+def is_there(path: Path) -> bool:
+    """Whether something lies at a path; never at one that no file can have (too long, a null byte)."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def location(path: str) -> str:
     """A path as the working directory has it, else as the checkout does (those of shipped profiles), else unchanged."""
     in_checkout = CHECKOUT / path
-    return str(in_checkout) if not Path(path).exists() and in_checkout.exists() else path
+    return str(in_checkout) if not is_there(Path(path)) and is_there(in_checkout) else path
 
 
 def absent_model(path: str, error: Exception) -> str | None:
     """Why a model's path, which is no directory, could not be read; None for a directory, which has another fault."""
-    if Path(location(path)).is_dir():
+    if is_there(Path(location(path))) and Path(location(path)).is_dir():
         return None
     if not _HUB_NAME.fullmatch(path):
         return f"model.path={path}: there is no such directory" + (

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from ares.config.extensions import SETTING_ERROR, UNOPENED
-from ares.config.paths import CHECKOUT
+from ares.config.paths import CHECKOUT, is_there
 from ares.config.run import Config
 from ares.config.strict import ConfigError, explained, reason
 from ares.config.yaml_files import NOT_YAML, read_yaml, why_not_yaml
@@ -76,12 +76,12 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Settings of a profile over those it extends, and the names of both. A path is seen from the extending profile."""
     folder = Path(seen[-1]).parent if seen else Path()
     path = folder / profile if profile.endswith((".yaml", ".yml")) else PROFILES / f"{profile}.yaml"
-    if path.resolve() in [Path(one).resolve() for one in seen]:
-        raise ConfigError(f"{path}: `extends` goes round in a circle: {' → '.join([*seen, str(path)])}")
-    if not path.exists():
+    if not is_there(path):
         close = difflib.get_close_matches(profile, profile_names(), 1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise ConfigError(f"There is no profile {profile!r} (profiles: {', '.join(profile_names())}).{hint}")
+    if path.resolve() in [Path(one).resolve() for one in seen]:
+        raise ConfigError(f"{path}: `extends` goes round in a circle: {' → '.join([*seen, str(path)])}")
     settings = read_yaml(path) or {}
     if not isinstance(settings, dict):
         raise ConfigError(f"{path}: a profile is a mapping of sections, this is a {type(settings).__name__}")

@@ -159,8 +159,10 @@ def _frames(source: str, fps: float) -> tuple[list[Image.Image], str]:
         if path.is_dir():
             return _folder(path)
         content = path.read_bytes()
-    except OSError as error:
-        raise MediaError(f"{name}: cannot be read: {error.strerror or error}") from error
+    except MediaError:
+        raise
+    except (OSError, ValueError) as error:  # a ValueError: of a null byte in its name
+        raise MediaError(f"{name!a}: cannot be read: {error}") from error
     return _sampled(path, fps), content_hash(content)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ares.config import Config, ConfigError
+from ares.models import ModelError, check_architecture, check_weight_files
 from ares.runs.run import runs_directory
 from ares.workers import check_engine, check_gpus, demand, uses_gpus
 
@@ -36,6 +37,8 @@ def findings(config: Config | None = None) -> Iterator[Finding]:
     yield _models()
     yield _gpu()
     yield _engine(config)
+    if config is not None:
+        yield _model(config)
     yield _isolation()
     yield _disk()
 
@@ -81,6 +84,17 @@ def _engine(config: Config | None) -> Finding:
             continue
         return Finding("engine", f"transformers unless rollout.engine=vllm; {package} {version} is installed")
     return Finding("engine", "transformers; vllm is not installed (rollout.engine=vllm is refused)")
+
+
+def _model(config: Config) -> Finding:
+    """Whether the model's files hold what ares trains."""
+    try:
+        check_architecture(config)
+        model = check_weight_files(config.model)
+    except ModelError as error:
+        return Finding("model", str(error), False)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return Finding("model", f"{type(model).__name__}, {parameters:,} parameters ({config.model.path})")
 
 
 def _isolation() -> Finding:

@@ -222,18 +222,19 @@ def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
             f"{', '.join(wrong) or '--profile'}: the settings of a run belong to its weights; an evaluation may change "
             f"{', '.join(name.rstrip('.') for name in OF_A_RUN)} only"
         )
+    own = read_config(store)
     steps = store.committed_steps()
     step = _newest_checkpoint(store, steps) if request.step is None else request.step
     if step not in steps:
         raise StoreError(f"Run {request.target!r} has no committed step {step} (steps 0 to {len(steps) - 1})")
-    config = override(read_config(store), request.overrides)
+    config = override(own, request.overrides)
     check_model(store, config)
     return config, store, step, store.read_commit(step).digest()[:16]
 
 
 def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStore, int, str]:
     is_hub_name = request.target.count("/") == 1 and not Path(request.target).parent.exists()
-    if not Path(request.target).is_dir() and not is_hub_name:
+    if not request.target or (not Path(request.target).is_dir() and not is_hub_name):
         raise ConfigError(f"{request.target!r} is neither a run in {runs_directory()} nor a model directory")
     if request.step is not None:
         raise ConfigError(f"{request.target!r} is a model: only a run has steps")
@@ -272,8 +273,8 @@ def _check_same(store: RunStore, description: dict[str, Any]) -> None:
         store.write_json("evaluation.json", description)
         return
     try:
-        known = json.loads(path.read_bytes())
-    except ValueError as error:
+        known = dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
         raise StoreError(f"{path}: not readable as JSON ({error})") from error
     changed = [f"{key}: {known.get(key)} → {value}" for key, value in description.items() if known.get(key) != value]
     if changed:

@@ -141,6 +141,10 @@ def warmstart(
         raise ConfigError(f"There is no warm start {task!r} (warm starts: {', '.join(builders)})")
     folder, builder = builders[task]
     target = out or CHECKPOINTS / folder
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {target}: no folder can be made there: {error.strerror}") from error
     with Progress(console=console) as progress:
         bar = progress.add_task("warm start", total=None)
         report = builder(

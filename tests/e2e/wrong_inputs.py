@@ -72,6 +72,7 @@ def run_json(told: str, command: str, content: Content) -> Wrong:
     return Wrong(command, told, GOOD | {"runs/old/run.json": content})
 
 
+VISION = MODEL.parent / "vision"
 ROW = {"id": "a", "prompt": "1+1=?", "answer": "2"}
 CONFIG_JSON = json.loads((MODEL / "config.json").read_text())
 SOUND = {"config": load("tiny-math").model_dump(mode="json"), "digests": {"model": "none"}, "run": "old"}
@@ -353,4 +354,102 @@ WRONG: dict[str, Wrong] = {
     "a profile for the doctor that is not there": Wrong("doctor nowhere", "There is no profile 'nowhere'"),
     "a dry run with an unknown setting": Wrong("train tiny-math rollot.n=1 --dry-run", "rollot is unknown"),
     "services that are not there": Wrong("down", "ares up"),
+    # ---- one's own classes, pictures, and paths that there cannot be
+    **{
+        f"an estimator's file that {what}": Wrong(
+            ["train", "good.yaml", f"algorithm.advantage.estimator=e.py:{name}", "--run", "new"],
+            "e.py",
+            GOOD | {"e.py": text},
+        )
+        for what, name, text in (
+            ("lacks the class", "Other", "class E: ..."),
+            ("has a class without methods", "E", "class E: ..."),
+            ("raises", "E", "1 / 0"),
+            ("does not parse", "E", "def"),
+            ("is bytes", "E", b"\xff\xfe"),
+            ("ends the process", "E", "raise SystemExit(0)"),
+            ("calls itself", "E", "def f(): f()\nf()"),
+            ("is a directory", "E", FOLDER),
+        )
+    },
+    **{
+        f"images: {images!r:.20}": Wrong(
+            ["train", "good.yaml", f"model.path={VISION}", "model.family=vision_language", "--run", "new"],
+            "rows.jsonl:1: ",
+            GOOD
+            | {"rows.jsonl": [row | {"prompt": "<image> What?", "images": images} for row in ROWS], "text.png": "hello"}
+            | {"folder.png": FOLDER},
+        )
+        for images in (["no.png"], ["text.png"], ["folder.png"], 7, [7], [{"bytes": "zz"}], ["a\0b"], ["a" * 5000], [])
+    },
+    "images for a model that only reads": train(
+        "shows something", rows_jsonl=[row | {"images": ["x"]} for row in ROWS]
+    ),
+    "a family that the model is not of": train("no vision_language model can be made", "model.family=vision_language"),
+    "a profile with a long name": Wrong(["train", "a" * 5000], "There is no profile"),
+    "a profile with a long path": Wrong(["train", f"{'a' * 5000}.yaml"], "There is no profile"),
+    "a profile without a name": Wrong(["train", ""], "There is no profile"),
+    "a directory for a profile": Wrong("train .", "There is no profile"),
+    "extends a long name": profile("There is no profile", f"extends: {'a' * 5000}"),
+    "extends a null byte": profile("There is no profile", 'extends: "a\\0b.yaml"'),
+    "extends a mapping": profile("p.yaml: extends: ", "extends: {a: 1}"),
+    "a model with a long path": train("model.path=aaa", f"model.path={'a' * 5000}"),
+    "data with a long path": train("cannot be read", f"data.train={'a' * 5000}.jsonl"),
+    "a check of a long path": Wrong(["data", "check", "a" * 5000], "aaa"),
+    "a check of nothing": Wrong(["data", "check", ""], "is empty"),
+    "a check against nothing": Wrong("data check r.jsonl --profile nowhere", "'nowhere'", {"r.jsonl": [ROW]}),
+    "held-out data of a check": Wrong("data check r.jsonl data.validation=h.jsonl", "h.jsonl", {"r.jsonl": [ROW]}),
+    "a warm start beneath a file": Wrong("warmstart tiny-math --out f/x", "--out f/x: no folder", {"f": "hello"}),
+    # ---- more of evaluations and ablations
+    **{
+        f"eval {' '.join(given)}": Wrong(
+            ["eval", str(MODEL), "--data", "rows.jsonl", "--profile", "good.yaml", *given], told, GOOD | files
+        )
+        for told, given, files in (
+            ("k", ("--k", "0"), {}),
+            ("k", ("--k", "-1"), {}),
+            ("temperature", ("--temperature", "inf"), {}),
+            ("temperature", ("--temperature", "nan"), {}),
+            ("temperature", ("--temperature", "-1"), {}),
+            ("max_problems", ("--max-problems", "0"), {}),
+            ("rollot is unknown", ("rollot.n=1",), {}),
+            ("o holds something that is no evaluation", ("--out", "o"), {"o/x": "hello"}),
+            ("evaluation.json: not readable", ("--out", "o"), {"o/evaluation.json": "["}),
+        )
+    },
+    "an evaluation that is a list": Wrong(
+        f"eval {MODEL} --data rows.jsonl --profile good.yaml --out o",
+        "evaluation.json: not readable",
+        GOOD | {"o/evaluation.json": "[1]"},
+    ),
+    "an evaluation of no data": Wrong(f"eval {MODEL} --data no.jsonl --profile good.yaml", "no.jsonl", GOOD),
+    "an evaluation of an empty folder": Wrong(
+        "eval m --data rows.jsonl --profile good.yaml", "m", GOOD | {"m": FOLDER}
+    ),
+    "an evaluation of no name": Wrong(["eval", ""], "neither a run"),
+    "an evaluation of a path": Wrong("eval ../x", "neither a run"),
+    "an evaluation of a damaged run": run_json("run.json", "eval old", "[]"),
+    **{
+        f"an ablation whose {what}": Wrong(
+            "ablate a.yaml --dry-run",
+            told,
+            {"a.yaml": f"name: a\nprofile: {name}\nvariants: {{{text}}}\nseeds: {seeds}"},
+        )
+        for what, told, name, text, seeds in (
+            ("variant is a path", "a.yaml: ", "tiny-math", "a/b: [], y: [learner.lr=1]", "[1]"),
+            ("variant is a number", "a.yaml: ", "tiny-math", "1: [], 2: [learner.lr=1]", "[1]"),
+            ("override is a number", "a.yaml: ", "tiny-math", "x: [], y: [7]", "[1]"),
+            ("variants are equal", "one and the same", "tiny-math", "x: [], y: []", "[1]"),
+            ("profile is not there", "'nowhere'", "nowhere", "x: [], y: [learner.lr=1]", "[1]"),
+            ("profile is a number", "profile", "7", "x: [], y: [learner.lr=1]", "[1]"),
+            ("seed is negative", "seeds", "tiny-math", "x: [], y: [learner.lr=1]", "[-1]"),
+            ("seed stands twice", "seeds", "tiny-math", "x: [], y: [learner.lr=1]", "[1, 1]"),
+            ("seed has no end", "seeds", "tiny-math", "x: [], y: [learner.lr=1]", "[.inf]"),
+        )
+    },
+    "what is whole of a run that is not there": Wrong("verify nowhere", "nowhere"),
+    **{
+        f"{command}, of a damaged run": run_json("run.json", f"{command} old", "[")
+        for command in ("verify", "gc", "diff old", "fork --at 1")
+    },
 }

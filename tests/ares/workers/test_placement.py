@@ -75,3 +75,12 @@ def test_the_doctor_tells_a_profiles_engine_and_what_is_missing() -> None:
     (told,) = [finding for finding in findings(lacking) if finding.subject == "engine"]
     assert not told.good
     assert "needs 64 GPUs" in told.text
+
+
+def test_the_doctor_looks_at_a_profiles_model() -> None:
+    (told,) = [finding for finding in findings(config()) if finding.subject == "model"]
+    assert told.good
+    assert told.text.startswith("Qwen2ForCausalLM, ")
+    (told,) = [finding for finding in findings(config("model.path=/nowhere")) if finding.subject == "model"]
+    assert not told.good
+    assert told.text == "model.path=/nowhere: there is no such directory"
