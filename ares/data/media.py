@@ -162,7 +162,7 @@ def _frames(source: str, fps: float) -> tuple[list[Image.Image], str]:
     except MediaError:
         raise
     except (OSError, ValueError) as error:  # a ValueError: of a null byte in its name
-        raise MediaError(f"{name!a}: cannot be read: {error}") from error
+        raise MediaError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return _sampled(path, fps), content_hash(content)
 
 
