@@ -98,7 +98,7 @@ class Sampler:
 
 
 @pytest.fixture(scope="module")
-def vllm() -> Iterator[Sampler]:
+def vllm(forked_workers: None) -> Iterator[Sampler]:
     sampler = Sampler()
     yield sampler
     ray.kill(sampler.actor)
