@@ -95,7 +95,7 @@ class WorkerProcess:
         )
         theirs.close()
         self._connection = ours
-        self._frames = wire.Frames(ours, wait=self._check_deadline)
+        self._frames = wire.Frames(ours)
         self._patience = 0.0
         self._set_patience(_START_SECONDS)
         self._cgroup: MemoryCgroup | None = None
@@ -220,7 +220,7 @@ class WorkerProcess:
     def _receive(self) -> dict[str, Any]:
         self._deadline = time.monotonic() + self._patience
         try:
-            message = self._frames.message()
+            message = self._frames.message(self._check_deadline)
         except BlockingIOError:
             raise TimeoutError(f"no answer within {self._patience:.1f} s") from None
         if not isinstance(message, dict):

@@ -128,8 +128,7 @@ class Session:
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
         self._clock = (~pid << 3) | 2  # CLOCK_PROCESS_CPUTIME_ID of that process
-        self._frames = wire.Frames(self._connection, wire.MAX_REPLY_BYTES, self._wait)
-        self._foreign = _Foreign(self)
+        self._frames = wire.Frames(self._connection, wire.MAX_REPLY_BYTES)
         self._next_id = 0
         self._remotes: dict[int, Remote] = {}
         self._values: dict[str, Any] = {}  # of the program's names, since it last ran
@@ -238,12 +237,12 @@ class Session:
     def receive(self) -> dict[str, Any]:
         """The next message of the candidate's; fails the session on silence, death or nonsense."""
         try:
-            body = self._frames.body()
+            body = self._frames.body(self._wait)
         except wire.FrameTooLarge as error:
             raise self.fail("runtime_error", f"a result too large: {error}") from None
         except (wire.Disconnected, OSError):
             raise self._died() from None
-        with self._foreign:
+        with _Foreign(self):
             values.require_small(body, self._memory_bytes)
             message = wire.decode_body(body)
             if not isinstance(message, dict):
@@ -297,7 +296,7 @@ class Session:
         named = {name: writer.encode(value) for name, value in kwargs.items()}
         self._values = {}
         reply = self._request("call", on=on, args=sent, kwargs=named)
-        with self._foreign:
+        with _Foreign(self):
             reader = values.Reader(self._resolve, writer.objects)
             if "changed" in reply:
                 for value, contents in zip(writer.objects, reply["changed"], strict=True):
@@ -314,7 +313,7 @@ class Session:
         """The next item of an iterator of the program's, alone in a list; an empty list at its end."""
         self._values = {}
         reply = self._request("next", on=on)
-        with self._foreign:
+        with _Foreign(self):
             if reply.get("end") is True:
                 return []
             reader = values.Reader(self._resolve)
@@ -327,7 +326,7 @@ class Session:
         """What a name of the program's stands for; the same until the program runs again. Raises KeyError."""
         if name not in self._values:
             reply = self._request("value", name=name)
-            with self._foreign:
+            with _Foreign(self):
                 if "error" not in reply:
                     self._values[name] = values.Reader(self._resolve).decode(reply["value"])
         return self._values[name]
@@ -336,7 +335,7 @@ class Session:
         """(outcome, detail) of a test in the program's process, by the word of that process."""
         nonce = os.urandom(16).hex()  # at least no answer was written before there was a question
         reply = self._request("run", nonce=nonce, **fields)
-        with self._foreign:
+        with _Foreign(self):
             outcome, detail = reply["outcome"], reply["detail"]
             if reply["nonce"] != nonce or not (isinstance(outcome, str) and isinstance(detail, str)):
                 raise ValueError("not an answer to the question")

@@ -89,33 +89,33 @@ def _send_frame(connection: socket.socket, frame: bytes) -> None:
 class Frames:
     """What comes in on a stream socket, frame by frame, in as few reads as can be."""
 
-    def __init__(
-        self, connection: socket.socket, limit: int = MAX_JOB_BYTES, wait: Callable[[], None] | None = None
-    ) -> None:
-        """limit: bytes of a frame. wait: called before each read; returns when there is something to read."""
+    def __init__(self, connection: socket.socket, limit: int = MAX_JOB_BYTES) -> None:
+        """limit: bytes of a frame."""
         self._connection = connection
         self._limit = limit
-        self._wait = wait
         self._buffer = bytearray()
 
-    def body(self) -> bytes:
-        """The next frame. Raises Disconnected, FrameTooLarge (before it is read), or whatever `wait` raises."""
+    def body(self, wait: Callable[[], None] | None = None) -> bytes:
+        """The next frame. Raises Disconnected, FrameTooLarge (before it is read), or whatever `wait` raises.
+
+        wait: called before each read, and not kept; returns when there is something to read.
+        """
         buffer = self._buffer
         while len(buffer) < _LENGTH.size:
-            self._read(_USUAL_BYTES)
+            self._read(_USUAL_BYTES, wait)
         (size,) = _LENGTH.unpack_from(buffer)
         if size > self._limit:
             raise FrameTooLarge(f"a frame of {size} bytes, the limit is {self._limit}")
         end = _LENGTH.size + size
         while len(buffer) < end:
-            self._read(max(_USUAL_BYTES, min(end - len(buffer), _MOST_BYTES)))
+            self._read(max(_USUAL_BYTES, min(end - len(buffer), _MOST_BYTES)), wait)
         body = bytes(buffer[_LENGTH.size : end])
         del buffer[:end]
         return body
 
-    def message(self) -> Any:
+    def message(self, wait: Callable[[], None] | None = None) -> Any:
         """The message in the next frame. Raises as body(), and Malformed."""
-        body = self.body()
+        body = self.body(wait)
         try:
             return decode_body(body)
         except (ValueError, RecursionError) as error:
@@ -126,9 +126,9 @@ class Frames:
         job: dict[str, Any] = marshal.loads(self.body())
         return job
 
-    def _read(self, most: int) -> None:
-        if self._wait is not None:
-            self._wait()
+    def _read(self, most: int, wait: Callable[[], None] | None) -> None:
+        if wait is not None:
+            wait()
         try:
             piece = self._connection.recv(most)
         except ConnectionResetError as error:

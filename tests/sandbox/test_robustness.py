@@ -1,6 +1,7 @@
 """What goes wrong around the programs: nothing hangs, survives or gets lost."""
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -378,3 +379,15 @@ def test_ten_thousand_programs_leave_memory_and_descriptors_flat() -> None:
     verdict_pages = 10_000 * 4096 // 4096  # the verdicts themselves: at most a page each
     assert after[0] - before[0] < 5000 + verdict_pages
     assert after[1] <= before[1] + 20  # each of two workers may, or may not, have a checker and a candidate waiting
+
+
+def test_a_closed_pool_leaves_no_descriptor_though_no_collector_runs() -> None:
+    gc.collect()
+    before = os.listdir("/proc/self/fd")
+    gc.disable()
+    try:
+        with SandboxPool(num_workers=2) as pool:
+            pool.run([Program(source="def f(x): return x", tests=["assert f(1) == 1"])] * 4)
+        assert len(os.listdir("/proc/self/fd")) == len(before)
+    finally:
+        gc.enable()
