@@ -18,8 +18,9 @@ $(READY): pyproject.toml ares/setup.sh
 train: $(READY)
 	$(BIN)/ares train tiny-math --run tiny-math
 
+# Three workers for two cores: a third of the time a test waits for a service or a process.
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -rs -m "not slow and not gpu"
+	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -rs -m "not slow and not gpu"
 
 test-all: $(READY)
 	$(BIN)/pytest

@@ -27,14 +27,17 @@ from tests.golden import recorded_cases  # noqa: E402
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under `-n 2 --dist loadgroup` a file is one worker's; what needs `runs` comes first, all on one worker.
+    """Under `--dist loadgroup` a file is one worker's; tests that need `runs` come first, all on one worker.
 
     Otherwise each worker would train the run that these tests share.
     """
-    sharing = {item.path for item in items if "runs" in getattr(item, "fixturenames", ())}
+
+    def shares(item: pytest.Item) -> bool:
+        return "runs" in getattr(item, "fixturenames", ())
+
     for item in items:
-        item.add_marker(pytest.mark.xdist_group("runs" if item.path in sharing else str(item.path)))
-    items.sort(key=lambda item: item.path not in sharing)
+        item.add_marker(pytest.mark.xdist_group("runs" if shares(item) else str(item.path)))
+    items.sort(key=lambda item: not shares(item))
 
 
 @pytest.fixture(scope="session")

@@ -152,7 +152,7 @@ def test_wrong_input_of_any_child_is_told_before_the_first_starts(
 
     # A child that is there already with other settings is not trained on.
     config = {"model": {"path": "x"}, "data": {"train": "y"}}
-    RunStore(runs / "leash-fixed-seed1").write_run({"config": config})
+    RunStore(runs / "leash-fixed-seed1").write_run({"config": config, "digests": {}})
     told = refusal(capsys, monkeypatch, write(tmp_path))
     assert "'leash-fixed-seed1' is there already, with other settings" in told
     assert "data.train: 'y' → 'ares/tiny/checkpoints/math/train.jsonl'" in told

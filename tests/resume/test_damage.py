@@ -109,7 +109,7 @@ def outcome(runs: Path, source: Path, number: int) -> tuple[str, str, str]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory with the runs `whole` and `interrupted`."""
     directory = tmp_path_factory.mktemp("damage")
     with pytest.MonkeyPatch.context() as patch, prefect_server().connected():
@@ -119,37 +119,37 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def copy(runs: Path) -> Iterator[Path]:
+def copy(directory: Path) -> Iterator[Path]:
     """A copy of `interrupted`, to damage."""
-    yield shutil.copytree(runs / "interrupted", runs / "copy")
-    shutil.rmtree(runs / "copy")
+    yield shutil.copytree(directory / "interrupted", directory / "copy")
+    shutil.rmtree(directory / "copy")
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_damage_anywhere_is_noticed_or_changes_nothing(runs: Path, number: int) -> None:
-    outcome(runs, runs / "interrupted", number)
+def test_damage_anywhere_is_noticed_or_changes_nothing(directory: Path, number: int) -> None:
+    outcome(directory, directory / "interrupted", number)
 
 
-def test_a_kept_result_with_another_number_is_not_believed(runs: Path, copy: Path) -> None:
+def test_a_kept_result_with_another_number_is_not_believed(directory: Path, copy: Path) -> None:
     for result in (copy / "results").glob(f"{LAST:06d}-*"):
         text = result.read_text()
         changed = re.sub(r"(metrics.*?\d\.\d*?)[1-8]", r"\g<1>9", text, count=1)
         assert "metrics" not in text or changed != text
         result.write_text(changed)
-    trained(runs, "copy")
-    assert digests(runs, "copy") == digests(runs, "whole")
+    trained(directory, "copy")
+    assert digests(directory, "copy") == digests(directory, "whole")
 
 
-def test_verify_names_what_is_damaged_and_where_a_resume_begins(runs: Path, copy: Path) -> None:
-    assert told(runs, "verify", "whole").returncode == 0
-    ended = told(runs, "verify", "copy")
+def test_verify_names_what_is_damaged_and_where_a_resume_begins(directory: Path, copy: Path) -> None:
+    assert told(directory, "verify", "whole").returncode == 0
+    ended = told(directory, "verify", "copy")
     assert (ended.returncode, "0 damaged; resumes after step 3" in ended.stdout) == (0, True)
 
     draws = random.Random(0)
     flipped(next((copy / f"steps/{LAST - 1:06d}/batch").iterdir()), draws)
     cut_short(next((copy / "results").glob(f"{LAST:06d}-score*")), draws)
     deleted(copy / "steps/000001/samples.parquet", draws)
-    ended = told(runs, "verify", "copy")
+    ended = told(directory, "verify", "copy")
     assert ended.returncode == 1
     samples, batch, result, summary = ended.stdout.splitlines()
     assert samples == "steps/000001/samples.parquet is missing: training does not read it again"
@@ -160,12 +160,12 @@ def test_verify_names_what_is_damaged_and_where_a_resume_begins(runs: Path, copy
     assert summary.endswith("3 damaged; resumes after step 2")
 
     flipped(copy / "steps/000002/COMMIT.json", draws)
-    ended = told(runs, "verify", "copy")
+    ended = told(directory, "verify", "copy")
     assert "steps/000002/COMMIT.json is damaged: a resume does the step again" in ended.stdout
     assert "steps/000003/COMMIT.json does not follow from the commit before it" in ended.stdout
     assert "resumes after step 1" in ended.stdout
     flipped(copy / "run.json", draws)
-    ended = told(runs, "verify", "copy")
+    ended = told(directory, "verify", "copy")
     assert (ended.returncode, "run.json" in ended.stderr) == (2, True)
 
 

