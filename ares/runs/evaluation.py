@@ -132,8 +132,9 @@ class Evaluation(Step):
         identity = identity_of(config, {"train": problems.digest(), "model": weights})
         run = Run(config, store, tokenizer, problems, problems, identity)
         # A run's weights are replayed with its own settings, from its own folder; engines are given these here.
-        run.cluster = Cluster(read_config(weights_of) if weights_of.exists() else config, weights_of, config)
-        if weights_of.exists():
+        is_run = weights_of.exists()
+        run.cluster = Cluster(read_config(weights_of) if is_run else config, weights_of if is_run else store, config)
+        if is_run:
             run.cluster.check_weights(version)
         run.grader.start()
         return cls(request, run, version, description | {"source": data, "overlong": problems.overlong})

@@ -240,6 +240,8 @@ class Session:
             body = self._frames.body(self._wait)
         except wire.FrameTooLarge as error:
             raise self.fail("runtime_error", f"a result too large: {error}") from None
+        except MemoryError:
+            raise self.fail("memory", "a result takes more memory than there is for it") from None
         except (wire.Disconnected, OSError):
             raise self._died() from None
         with _Foreign(self):

@@ -57,6 +57,7 @@ def test_the_same_evaluation_finds_its_folder_and_another_gets_another(directory
     first = opened()
     assert first.run.store.directory == opened().run.store.directory
     assert first.run.store.directory.parent == directory / "evals"
+    assert first.run.cluster.store.directory == first.run.store.directory  # not the model's
     others = [opened(n=4), opened(greedy=True), opened(temperature=0.5), opened(max_problems=3)]
     assert len({each.run.store.directory for each in [first, *others]}) == 5
 
