@@ -15,10 +15,12 @@ from ares.config.extensions import (
     TRACKERS,
     extension_files,
 )
+from ares.config.listing import Section, Setting, commented, sections
 from ares.config.paths import absent_model, is_there, location
 from ares.config.profiles import (
     PROFILES,
     Override,
+    defaults,
     differences,
     fingerprint,
     from_dict,
@@ -40,7 +42,7 @@ from ares.config.run import (
     TrackingConfig,
     VllmConfig,
 )
-from ares.config.strict import ConfigError, PerBucket, Strict, explained, reason
+from ares.config.strict import ConfigError, PerBucket, Strict, explained, nearest, reason
 from ares.config.yaml_files import read_yaml
 
 __all__ = [
@@ -66,10 +68,14 @@ __all__ = [
     "RewardConfig",
     "RolloutConfig",
     "SecondTurnConfig",
+    "Section",
+    "Setting",
     "Strict",
     "TrackingConfig",
     "VllmConfig",
     "absent_model",
+    "commented",
+    "defaults",
     "differences",
     "explained",
     "extension_files",
@@ -78,9 +84,11 @@ __all__ = [
     "is_there",
     "load",
     "location",
+    "nearest",
     "override",
     "profile_names",
     "read_yaml",
     "reason",
     "result_settings",
+    "sections",
 ]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS, POLICY_LOSSES, UNOPENED
-from ares.config.strict import NonNegative, PerBucket, Strict
+from ares.config.strict import MOST, MOST_STEPS, MOST_TOKENS, NonNegative, PerBucket, Strict
 
 
 class DifficultyConfig(Strict):
@@ -36,7 +36,7 @@ class DifficultyConfig(Strict):
 class EntropyConfig(Strict):
     """High-window-entropy (HWE) tokens."""
 
-    window: int = Field(4, ge=1)
+    window: int = Field(4, ge=1, le=MOST_TOKENS)
     """Tokens that follow a token and whose mean entropy marks it."""
     percentile: float = Field(95.0, ge=0, le=100)
     """Percentile of a response's window entropies that is its own threshold."""
@@ -64,7 +64,7 @@ class OverlongConfig(Strict):
     """Truncated responses get advantage 0 and do not count in their group's statistics (DAPO, DeepCoder)."""
     include_truncated_in_baseline: bool = False
     """With mask_truncated: let the rewards of truncated responses count in their group's mean and deviation."""
-    soft_punish_cache: int = Field(0, ge=0)
+    soft_punish_cache: int = Field(0, ge=0, le=MOST_TOKENS)
     """Tokens before the limit over which DAPO's soft punishment grows from 0 to −1; 0: off."""
 
     @property
@@ -94,13 +94,13 @@ class KlConfig(Strict):
     """Samples over which the adaptive coefficient may change by its full range."""
     mode: Literal["anchored", "compound"] = "anchored"
     """token_adaptive: coefficient λ·coef₀, or the published λ·coef, which explodes or locks at zero."""
-    beta_interval: int = Field(100, ge=1)
+    beta_interval: int = Field(100, ge=1, le=MOST)
     """bucket_beta: optimiser steps between two changes of β."""
     relax_hwe: float = Field(0.5, ge=0, le=1)
     """Factor on the coefficient at HWE tokens (1: none)."""
     relax_scope: Literal["token", "window"] = "token"
     """At the HWE token itself, or at the window that follows it."""
-    reference_sync: int | None = Field(None, ge=1)
+    reference_sync: int | None = Field(None, ge=1, le=MOST_STEPS)
     """Steps after which the reference becomes a copy of the policy, again and again. None: it stays where it was."""
     relax_wrong_easy: float = Field(1.0, ge=0, le=1)
     """Second chance: factor on the coefficient of wrong answers to easy problems (1: off)."""
@@ -195,7 +195,7 @@ class FilterConfig(Strict):
     """A group is kept when its mean accuracy is above this …"""
     high: float = Field(0.99, ge=0, le=1)
     """… and below this."""
-    max_tries: int = Field(20, ge=1)
+    max_tries: int = Field(20, ge=1, le=MOST)
     """Rollouts drawn for one batch before the run stops with an error."""
 
     @model_validator(mode="after")
@@ -222,7 +222,7 @@ class PolicyLossConfig(Strict):
     """Bound on the loss of a negative advantage, in units of it (dual clip)."""
     aggregation: Literal["token", "seq", "constant"] = "token"
     """Mean over tokens, mean of sequence means, or division by the constant maximal length (Dr.GRPO)."""
-    epochs: int = Field(1, ge=1)
+    epochs: int = Field(1, ge=1, le=MOST_STEPS)
     """Passes over a batch."""
     importance_cap: float | None = Field(2.0, gt=0)
     """Cap of the truncated importance weight for the engine–learner mismatch; None: only measured."""

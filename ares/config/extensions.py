@@ -76,7 +76,7 @@ class Kind:
         name = info.data.get(self.field)
         if name is None or info.context == UNOPENED:
             return given
-        model = self._settings_model(name)
+        model = self.settings_model(name)
         if model is None:
             if given:
                 raise ConfigError(f"{name} has no settings of its own (given: {', '.join(given)})")
@@ -109,7 +109,7 @@ class Kind:
 
     def settings(self, section: Any) -> Any:
         """What the implementation that a section names is given: its own settings, else the section."""
-        model = self._settings_model(getattr(section, self.field))
+        model = self.settings_model(getattr(section, self.field))
         return section if model is None else model.model_validate(section.settings)
 
     def made(self, section: Any, *more: Any) -> Any:
@@ -117,7 +117,8 @@ class Kind:
         implementation = self.implementation(getattr(section, self.field))
         return getattr(implementation, "create", implementation)(self.settings(section), *more)
 
-    def _settings_model(self, name: str) -> type[BaseModel] | None:
+    def settings_model(self, name: str) -> type[BaseModel] | None:
+        """The settings of its own that an implementation declares; None where it takes those of the section."""
         if name in self.builtin:  # they have the fields of the section
             return None
         model: type[BaseModel] | None = getattr(self.implementation(name), "Settings", None)

@@ -38,6 +38,17 @@ def load(profile: str, overrides: list[Override] | None = None) -> Config:
     return _validate(settings, " ← ".join(chain))
 
 
+def defaults(overrides: list[Override] | None = None) -> Config:
+    """What is set where no profile sets anything, with overrides laid over it; model.path and data.train are empty.
+
+    Raises ConfigError.
+    """
+    settings: dict[str, Any] = {"model": {"path": ""}, "data": {"train": ""}}
+    for each in overrides or []:
+        _lay_over(settings, each)
+    return _validate(settings, "settings")
+
+
 def override(config: Config, overrides: list[Override]) -> Config:
     """A configuration with dotted overrides laid over it. Raises ConfigError."""
     settings = config.model_dump(mode="json")
@@ -157,7 +168,7 @@ def _explain(problem: Any) -> str:
     section: Any = Config
     if problem["type"] == "extra_forbidden":
         for part in problem["loc"][:-1]:
-            section = _section(section.model_fields[part].annotation)
+            section = section_of(section.model_fields[part].annotation)
     elif problem["type"] != "missing":
         where = _field_name(problem["loc"])
     return explained(problem, where, section.model_fields) if where else f"profile: {reason(problem)}"
@@ -171,11 +182,11 @@ def _field_name(location: tuple[Any, ...]) -> str:
         if part not in getattr(section, "model_fields", {}):
             break
         names.append(part)
-        section = _section(section.model_fields[part].annotation)
+        section = section_of(section.model_fields[part].annotation)
     return ".".join(names)
 
 
-def _section(kind: Any) -> Any:
+def section_of(kind: Any) -> Any:
     """The section's model of a field that may be absent; any other type as it is."""
     models = [each for each in get_args(kind) if isinstance(each, type) and issubclass(each, BaseModel)]
     return models[0] if models else kind

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from ares.config.extensions import GRADERS, REWARD_DESIGNS
-from ares.config.strict import NO_EFFECT, Strict
+from ares.config.strict import LONGEST_WAIT, MOST_PROCESSES, MOST_TOKENS, NO_EFFECT, Strict
 
 
 class VerpoConfig(Strict):
@@ -41,7 +41,7 @@ class CodeConfig(Strict):
     """Factor of the format reward that is added to it (one fenced block that parses: 1)."""
     efficiency: float = Field(0.0, ge=0, le=0.26)
     """Late-only efficiency: what a long program that passes nearly everything loses at most; 0: off."""
-    efficiency_start: int = Field(0, ge=0)
+    efficiency_start: int = Field(0, ge=0, le=MOST_TOKENS)
     """Tokens from which on length costs; it costs all of `efficiency` at rollout.max_response_length."""
     test_alpha: float = Field(1.0, ge=0)
     """dense_weighted: how much more a test that rarely passes weighs; 0: all alike."""
@@ -49,9 +49,9 @@ class CodeConfig(Strict):
     """dense_weighted: weight of a new group in a test's running pass rate."""
     verpo: VerpoConfig | None = None
     """Settings of design verpo, which needs them all."""
-    cpu_seconds: float = Field(2.0, gt=0)
+    cpu_seconds: float = Field(2.0, gt=0, le=LONGEST_WAIT)
     """CPU seconds for each test."""
-    memory_mb: int = Field(512, ge=16)
+    memory_mb: int = Field(512, ge=16, le=2**20)
     """MiB of address space of a program."""
     untrusted: Literal["accept", "drop", "zero"] = "accept"
     """How tests count that run in the program's own process, which could forge the outcome (docs/sandbox.md): as they
@@ -59,7 +59,7 @@ class CodeConfig(Strict):
     where it runs, never the response, and any other would silently take all problems about classes out of the data."""
     provider: Literal["local", "e2b", "morph"] = Field("local", json_schema_extra=NO_EFFECT)
     """Where programs run: on this machine (or the CPU nodes of the Ray cluster), or on rented machines."""
-    workers: int | None = Field(None, ge=1, json_schema_extra=NO_EFFECT)
+    workers: int | None = Field(None, ge=1, le=MOST_PROCESSES, json_schema_extra=NO_EFFECT)
     """Sandbox processes. None: one a core."""
     min_isolation: Literal["standard", "none"] = Field("standard", json_schema_extra=NO_EFFECT)
     """Isolation below which nothing runs (docs/sandbox.md)."""
@@ -85,7 +85,7 @@ class RewardConfig(Strict):
     with TRL's or verl's signature, or a grader (docs/extending.md)."""
     settings: Annotated[dict[str, Any], AfterValidator(GRADERS.settled)] = Field({})
     """Settings of a grader in a file of yours."""
-    timeout: float = Field(5.0, gt=0)
+    timeout: float = Field(5.0, gt=0, le=LONGEST_WAIT)
     """Seconds a single answer may take to grade before the grader is killed and the sample has no score. A function
     with TRL's signature, which is called once a shard, may take so long for each of its completions."""
     max_unscored: float = Field(0.2, ge=0, le=1)

@@ -12,13 +12,23 @@ from ares.config.algorithm import AlgorithmConfig
 from ares.config.extensions import ENGINES, TRACKERS, UNOPENED
 from ares.config.paths import location
 from ares.config.reward import RewardConfig
-from ares.config.strict import NO_EFFECT, Decay, Strict
+from ares.config.strict import (
+    LEAST_TEMPERATURE,
+    MOST,
+    MOST_PROCESSES,
+    MOST_SAMPLES,
+    MOST_STEPS,
+    MOST_TOKENS,
+    NO_EFFECT,
+    Decay,
+    Strict,
+)
 
 
 class LoraConfig(Strict):
     """Low-rank adapters."""
 
-    rank: int = Field(16, ge=1)
+    rank: int = Field(16, ge=1, le=2**16)
     """Rank of each adapter."""
     alpha: float = Field(32.0, gt=0)
     """Adapters count alpha / rank."""
@@ -81,7 +91,7 @@ class DataConfig(Strict):
     """Template put around the problem text; `{prompt}` marks its place. Chat messages are left as they are."""
     drop_shared: bool = False
     """Leave problems out of training whose prompt is held out too, but for case, spaces and closing punctuation."""
-    max_prompt_length: int = Field(1024, ge=1)
+    max_prompt_length: int = Field(1024, ge=1, le=MOST_TOKENS)
     """Tokens after the chat template, those of pictures included. Longer prompts are left out and counted."""
     images_key: str = "images"
     """Column with the images of a prompt, each in the place of an <image>: paths, or images themselves."""
@@ -89,11 +99,11 @@ class DataConfig(Strict):
     """Column with the videos, each in the place of a <video>: folders of frames, or video files."""
     image_dir: str | None = None
     """Folder that the paths of images and videos start from; None: the folder of the file that names them."""
-    min_pixels: int | None = Field(None, ge=1)
+    min_pixels: int | None = Field(None, ge=1, le=MOST)
     """Images (and each frame) are enlarged to at least so many pixels. None: as the model's directory says."""
-    max_pixels: int | None = Field(None, ge=1)
+    max_pixels: int | None = Field(None, ge=1, le=MOST)
     """Images (and each frame) are made smaller to at most so many pixels: fewer tokens. None: as the model says."""
-    video_fps: float = Field(2.0, gt=0)
+    video_fps: float = Field(2.0, gt=0, le=1000)
     """Frames of a video's second that are looked at; a folder holds frames that were taken at this rate."""
 
     @model_validator(mode="after")
@@ -112,15 +122,15 @@ class DataConfig(Strict):
 class VllmConfig(Strict):
     """What vLLM is given (rollout.engine=vllm)."""
 
-    max_sequences: int = Field(256, ge=1)
+    max_sequences: int = Field(256, ge=1, le=MOST_SAMPLES)
     """Sequences decoded at once."""
-    images: int = Field(4, ge=1)
+    images: int = Field(4, ge=1, le=MOST_PROCESSES)
     """Images of a prompt at most, for a vision-language model; vLLM sets memory aside for them."""
-    cpu_cache_gib: int = Field(1, ge=1, json_schema_extra=NO_EFFECT)
+    cpu_cache_gib: int = Field(1, ge=1, le=2**16, json_schema_extra=NO_EFFECT)
     """Key-value cache on a CPU, GiB."""
     gpu_memory: float = Field(0.5, gt=0, lt=1, json_schema_extra=NO_EFFECT)
     """Share of a GPU's memory for weights and cache; the learner needs the rest when it is on the same one."""
-    tensor_parallel: int = Field(1, ge=1)
+    tensor_parallel: int = Field(1, ge=1, le=MOST_PROCESSES)
     """GPUs that one engine is spread over."""
 
 
@@ -129,9 +139,9 @@ class SecondTurnConfig(Strict):
 
     enabled: bool = False
     """On: every first turn that failed its tests, and was not cut off, is continued once."""
-    children: int = Field(1, ge=1)
+    children: int = Field(1, ge=1, le=MOST_SAMPLES)
     """Second turns per failed first turn."""
-    max_feedback_length: int = Field(256, ge=1)
+    max_feedback_length: int = Field(256, ge=1, le=MOST_TOKENS)
     """Tokens of the verdict with its turn. A first try whose verdict is longer gets no second one, and is counted."""
     credit: Literal["max", "mean"] = "max"
     """A first turn's reward rises towards the maximum, or the mean, of its second turns', where that is higher."""
@@ -142,13 +152,13 @@ class SecondTurnConfig(Strict):
 class DiffusionConfig(Strict):
     """How a masked-diffusion model uncovers its canvas of max_response_length places (rollout.engine=diffusion)."""
 
-    steps: int = Field(256, ge=1)
+    steps: int = Field(256, ge=1, le=MOST_TOKENS)
     """Passes through the model. Fewer than places: several tokens a pass, faster and worse."""
     alg: Literal["entropy", "maskgit_plus", "topk_margin", "origin"] = "entropy"
     """Which places are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
     alg_temp: float = Field(0.0, ge=0)
     """Above 0 places are drawn by softmax(confidence / alg_temp) instead of taken in order."""
-    batch: int = Field(128, ge=1)
+    batch: int = Field(128, ge=1, le=MOST_SAMPLES)
     """Rows denoised together. Part of the fingerprint: other companions give other last bits."""
 
 
@@ -166,28 +176,28 @@ class RolloutConfig(Strict):
     """Mean |log-prob difference| of engine and learner on a step's tokens, or on 64 responses of the bootstrap or an
     evaluation (nats), beyond which the run stops: the engine samples from other weights than it should. None: a step's
     is only measured (mismatch/*), and nothing else is compared."""
-    n: int = Field(8, ge=2)
+    n: int = Field(8, ge=2, le=MOST_SAMPLES)
     """Samples per prompt. Group estimators compare within the group, so one is not enough."""
-    prompts: int = Field(16, ge=1)
+    prompts: int = Field(16, ge=1, le=MOST)
     """Prompts whose groups make one training batch, counted after online filtering."""
-    max_response_length: int = Field(1024, ge=1)
+    max_response_length: int = Field(1024, ge=1, le=MOST_TOKENS)
     """Tokens. A response that reaches it is truncated."""
-    temperature: float = Field(1.0, gt=0)
+    temperature: float = Field(1.0, ge=LEAST_TEMPERATURE, le=100)
     """Sampling temperature; log-probs, ratios and entropies are taken at the same temperature."""
     top_p: float = Field(1.0, gt=0, le=1)
     """Nucleus sampling. Below 1 the sampled distribution differs from the learner's."""
-    shard_prompts: int = Field(64, ge=1)
+    shard_prompts: int = Field(64, ge=1, le=MOST)
     """Prompts generated together. The unit of recomputation: batch composition changes rounding. A small one loses
     little with a kill, but every shard ends in a tail of its longest responses, in which an engine is nearly idle."""
     max_staleness: int = Field(0, ge=0, le=1)
     """1: a step's first responses are sampled while the step before it updates, from the policy before that update, and
     truncated importance weights make up for it (algorithm.policy.importance_cap). 0: from the newest policy."""
     second_turn: SecondTurnConfig = SecondTurnConfig()
-    threads: int = Field(1, ge=1)
+    threads: int = Field(1, ge=1, le=MOST_PROCESSES)
     """CPU threads of each engine. Part of the fingerprint: another count gives other bits."""
     placement: Literal["colocate", "split"] = Field("colocate", json_schema_extra=NO_EFFECT)
     """Where there are GPUs: engines and learner on the same ones in turn, or each on its own."""
-    engines: int = Field(1, ge=1)
+    engines: int = Field(1, ge=1, le=MOST_PROCESSES)
     """Engine processes that share every shard, one GPU (vLLM: tensor_parallel GPUs) each where there are GPUs. Part of
     the fingerprint: what is generated together has its bits in common."""
 
@@ -209,18 +219,18 @@ class RolloutConfig(Strict):
 class BootstrapConfig(Strict):
     """The pass over the train set before the first step."""
 
-    n: int = Field(8, ge=1)
+    n: int = Field(8, ge=1, le=MOST_SAMPLES)
     """Samples per prompt from which the first difficulty is read."""
-    max_prompts: int | None = Field(None, ge=1)
+    max_prompts: int | None = Field(None, ge=1, le=MOST)
     """Bound on the prompts that are sampled; the rest start without a bucket. None: the whole train set."""
 
 
 class LearnerConfig(Strict):
     """The optimiser."""
 
-    lr: float = Field(1e-6, gt=0)
+    lr: float = Field(1e-6, gt=0, le=1)
     """AdamW's learning rate after warm-up; constant."""
-    warmup_steps: int = Field(0, ge=0)
+    warmup_steps: int = Field(0, ge=0, le=MOST)
     """Optimiser steps over which the rate rises linearly."""
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     """AdamW's moving averages."""
@@ -228,20 +238,20 @@ class LearnerConfig(Strict):
     """AdamW's decoupled decay."""
     max_grad_norm: float = Field(1.0, gt=0)
     """Gradients are scaled down to this norm."""
-    global_batch_prompts: int = Field(8, ge=1)
+    global_batch_prompts: int = Field(8, ge=1, le=MOST)
     """Prompts (times n samples) per optimiser step. Must divide rollout.prompts."""
-    micro_batch_tokens: int = Field(4096, ge=1)
+    micro_batch_tokens: int = Field(4096, ge=1, le=MOST)
     """Tokens in one forward and backward pass; bounds memory, does not change the update. A prompt that several rows
     have counts once; models whose rows cannot share a line count every row as the longest beside it."""
-    critic_lr: float = Field(1e-5, gt=0)
+    critic_lr: float = Field(1e-5, gt=0, le=1)
     """Learning rate of the value model (estimator gae)."""
     critic_clip: float = Field(0.5, gt=0)
     """Clip range of the value loss."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: cuda where there is one."""
-    threads: int = Field(1, ge=1)
+    threads: int = Field(1, ge=1, le=MOST_PROCESSES)
     """CPU threads of each learner rank. Part of the fingerprint: another count gives other bits."""
-    ranks: int = Field(1, ge=1)
+    ranks: int = Field(1, ge=1, le=MOST_PROCESSES)
     """Learner processes that share every global batch; one GPU each where there are GPUs."""
     sharded: bool = False
     """Each rank holds a part of every weight, gradient and moment (FSDP2), and gathers a layer when it is needed: less
@@ -260,26 +270,26 @@ class LearnerConfig(Strict):
 class ValidationConfig(Strict):
     """Evaluation on the held-out set."""
 
-    every: int = Field(20, ge=1)
+    every: int = Field(20, ge=1, le=MOST_STEPS)
     """Steps between evaluations; the first follows the bootstrap, before step 1, one more the last step."""
-    n: int = Field(4, ge=1)
+    n: int = Field(4, ge=1, le=MOST_SAMPLES)
     """Samples per prompt."""
-    temperature: float = Field(1.0, gt=0)
+    temperature: float = Field(1.0, ge=LEAST_TEMPERATURE, le=100)
     """Sampling temperature."""
-    max_prompts: int | None = Field(None, ge=1)
+    max_prompts: int | None = Field(None, ge=1, le=MOST)
     """The first so many problems; None: all."""
 
 
 class TrainConfig(Strict):
     """How long, and how often weights are written."""
 
-    steps: int = Field(100, ge=1, json_schema_extra=NO_EFFECT)
+    steps: int = Field(100, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
     """Training steps. A finished run resumes when it is raised."""
-    checkpoint_every: int = Field(10, ge=1, json_schema_extra=NO_EFFECT)
+    checkpoint_every: int = Field(10, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
     """Steps between weight checkpoints; in between, a resume replays the committed batches."""
-    keep_checkpoints: int = Field(2, ge=1, json_schema_extra=NO_EFFECT)
+    keep_checkpoints: int = Field(2, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
     """Older checkpoints are deleted, except the last so many."""
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=2**63)
     """Every random draw of the run is derived from it."""
 
 
@@ -292,9 +302,9 @@ class TrackingConfig(Strict):
     """Settings of a tracker in a file of yours."""
     uri: str | None = Field(None, json_schema_extra=NO_EFFECT)
     """MLflow server or database. None: MLFLOW_TRACKING_URI, else `mlflow.db` in the folder of the runs."""
-    experiment: str = Field("ares", json_schema_extra=NO_EFFECT)
+    experiment: str = Field("ares", min_length=1, json_schema_extra=NO_EFFECT)
     """MLflow experiment."""
-    samples: int = Field(16, ge=0, json_schema_extra=NO_EFFECT)
+    samples: int = Field(16, ge=0, le=MOST_SAMPLES, json_schema_extra=NO_EFFECT)
     """Rows of the sample table logged with every evaluation."""
     parent_run: str | None = Field(None, json_schema_extra=NO_EFFECT)
     """MLflow run under which this one is shown; an ablation sets it."""

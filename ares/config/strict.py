@@ -23,6 +23,21 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 PerBucket = Annotated[dict[Bucket, NonNegative], AfterValidator(_every_bucket)]
 
+MOST = 2**31 - 1
+"""Of what is counted: beyond it, tensors and tables overflow."""
+MOST_STEPS = 999_999
+"""Folders of steps have six digits."""
+MOST_TOKENS = 2**20
+"""Of a prompt, or of an answer."""
+MOST_SAMPLES = 2**16
+"""Of one prompt, or of what is generated together."""
+MOST_PROCESSES = 1024
+"""And threads of each."""
+LEAST_TEMPERATURE = 1e-3
+"""Logits are divided by it: near 0 they overflow."""
+LONGEST_WAIT = 86_400
+"""Seconds."""
+
 NO_EFFECT: JsonDict = {"affects_results": False}
 """Marks a field that may differ between a run and its resumption: it changes where or how often, never what."""
 

@@ -6,14 +6,13 @@ from typing import Annotated
 
 import typer
 
-from ares.config import ConfigError
-from flows.cli.command import completed, console, errors
+from flows.cli.command import Overrides, completed, console, errors, next_step
 from flows.servers.local_server import local_api
 
 
 def ablate(
     ablation: Annotated[str, typer.Argument(help="An ablation's name, or the path of its YAML file.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="Dotted overrides, laid over every child.")] = None,
+    overrides: Overrides = None,
     name: Annotated[str | None, typer.Option(help="Another name for it, as other settings need.")] = None,
     parallel: Annotated[
         int | None, typer.Option(min=1, help="Children at a time. Default: as many as cores or the GPU allow.")
@@ -37,6 +36,7 @@ def ablate(
     if result["failed"]:
         errors.print(f"{len(result['failed'])} of {len(result['failed']) + len(result['finished'])} children failed")
         raise typer.Exit(1)
+    next_step(f"open {result['report']}")
 
 
 def report(
@@ -47,6 +47,7 @@ def report(
 ) -> None:
     """Write an ablation's report again from what MLflow has of it."""
     from ares.ablations import conclusion, read_rows, write_report
+    from ares.config import ConfigError
     from ares.reports import tracking_uri
     from ares.runs import runs_directory
 
@@ -65,3 +66,4 @@ def _list_children(ablation: str, overrides: list[str] | None, name: str | None,
     for child in plan.children:
         console.print(f"{child.name}  {' '.join(child.overrides)}", markup=False)
     console.print(f"{len(plan.children)} children, {plan.parallel} at a time")
+    next_step(f"ares ablate {ablation}")

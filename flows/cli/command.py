@@ -7,18 +7,35 @@ it).
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
 from ares.errors import UserError
-from flows.servers.local_server import LocalServer
+from flows.cli.completion import run_names, settings
+
+if TYPE_CHECKING:
+    from flows.servers.local_server import LocalServer
 
 T = TypeVar("T")
 # Rich would make a picture of the `:100:` in `rows.jsonl:100: not JSON`.
 console = Console(highlight=False, soft_wrap=True, emoji=False)
 errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+
+RunName = Annotated[str, typer.Argument(help="Name of a run.", autocompletion=run_names)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Dotted settings, as algorithm.kl.kind=token_adaptive train.steps=40 (`ares settings` lists them).",
+        autocompletion=settings,
+    ),
+]
+
+
+def next_step(command: str) -> None:
+    """The last line of a command that has gone well: what to do next."""
+    console.print(f"next: {command}", style="dim", markup=False)
 
 
 class ServerLost(UserError, RuntimeError):
@@ -28,7 +45,7 @@ class ServerLost(UserError, RuntimeError):
     """
 
 
-def completed(server: LocalServer | None, flow: Callable[[], Coroutine[Any, Any, T]], kept: str) -> T:
+def completed(server: "LocalServer | None", flow: Callable[[], Coroutine[Any, Any, T]], kept: str) -> T:
     """Run a flow to its end. Interrupted, the command ends with exit code 130; `kept` says where it resumes.
 
     Raises ServerLost, and what the flow raises.

@@ -2,20 +2,18 @@
 
 import json
 import os
+import shlex
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.markup import escape
-from rich.progress import Progress
-from rich.table import Table
 
-from ares.config import CodeConfig, load
-from flows.cli.command import console, errors
+from flows.cli.command import Overrides, console, errors, next_step
+from flows.cli.completion import profile_names
 
 if TYPE_CHECKING:
+    from ares.config import CodeConfig
     from ares.data import CheckReport
 
 app = typer.Typer(help="Data sets: check one before it is trained on.", no_args_is_help=True)
@@ -29,17 +27,19 @@ def data() -> None:
 @app.command()
 def check(
     file: Annotated[str, typer.Argument(help="A .jsonl (.gz) or .parquet file, or a Hugging Face data set.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="Dotted settings: data.prompt_key=question reward.code.cpu_seconds=10")
-    ] = None,
+    overrides: Overrides = None,
     code: Annotated[bool, typer.Option("--code", help="Rows have unit tests: reward.kind=code.")] = False,
-    profile: Annotated[str, typer.Option(help="The profile whose settings are checked against.")] = "base",
+    profile: Annotated[
+        str, typer.Option(help="The profile whose settings are checked against.", autocompletion=profile_names)
+    ] = "base",
     model: Annotated[str | None, typer.Option(help="Model or tokenizer that measures the prompts.")] = None,
     split: Annotated[str, typer.Option(help="Split of a Hugging Face data set.")] = "train",
     workers: Annotated[int | None, typer.Option(min=1, help="Sandbox processes; default: one a core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Look at every row, and run a code set's reference solutions. Exit status 1 when anything is wrong."""
+    from ares.config import load
+
     settings = [f"model.path={model or 'unused'}", *(["reward.kind=code"] if code else []), *(overrides or [])]
     config = load(profile, [f"data.train={json.dumps(file)}", *settings])
 
@@ -64,10 +64,16 @@ def check(
         sys.stdout.write(json.dumps(shown) + "\n")
     else:
         _show(report)
+        if report.good:
+            named = "PROFILE" if profile == "base" else profile
+            given = [f"data.train={file}", f"model.path={model or 'MODEL'}", *settings[1:]]
+            next_step(f"ares train {named} {shlex.join(given)}")
     raise typer.Exit(0 if report.good else 1)
 
 
-def _judge_solutions(report: "CheckReport", limits: CodeConfig, workers: int | None) -> None:
+def _judge_solutions(report: "CheckReport", limits: "CodeConfig", workers: int | None) -> None:
+    from rich.progress import Progress
+
     from ares.data import check_solutions
     from sandbox import SandboxPool
 
@@ -89,6 +95,10 @@ def _show(report: "CheckReport") -> None:
         console.print(f"\n{what}", style="red", markup=False)
         console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {', '.join(rows)}", markup=False)
     if report.failures:
+        from rich import box
+        from rich.markup import escape
+        from rich.table import Table
+
         console.print("\nreference solutions that their own tests do not accept", style="red")
         table = Table(box=box.SIMPLE)
         for title in ("row", "id", "error", "first failing test", "detail"):

@@ -6,21 +6,15 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
-from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from ares.config import ConfigError, reason
-from flows.cli.command import completed, console, errors
+from flows.cli.command import Overrides, completed, console, errors, next_step
+from flows.cli.completion import profile_names, run_names
 from flows.servers.local_server import local_api
 
 
 def evaluate(
-    target: Annotated[str, typer.Argument(help="Name of a run, or a model directory.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="Dotted settings: reward.kind=code rollout.max_response_length=512")
-    ] = None,
+    target: Annotated[str, typer.Argument(help="Name of a run, or a model directory.", autocompletion=run_names)],
+    overrides: Overrides = None,
     data: Annotated[str | None, typer.Option(help="Problems; default: the held-out set of run or profile.")] = None,
     n: Annotated[int, typer.Option(help="Samples per problem.")] = 16,
     k: Annotated[str | None, typer.Option(help="pass@k for these, as 1,4,8.")] = None,
@@ -28,12 +22,18 @@ def evaluate(
     greedy: Annotated[bool, typer.Option("--greedy", help="One answer each, without sampling.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Default: validation.temperature.")] = None,
     max_problems: Annotated[int | None, typer.Option(help="The first so many problems.")] = None,
-    profile: Annotated[str, typer.Option(help="Settings for a model; a run has its own.")] = "base",
+    profile: Annotated[
+        str, typer.Option(help="Settings for a model; a run has its own.", autocompletion=profile_names)
+    ] = "base",
     out: Annotated[str | None, typer.Option(help="Folder to write; default: below the run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """pass@k with intervals; the same command resumes an interrupted one."""
     with local_api() as server:  # starting while the libraries are imported and the data is read
+        from pydantic import ValidationError
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        from ares.config import ConfigError
         from ares.runs import EvaluationRequest
         from flows.evaluate import ares_eval, prepare
 
@@ -57,9 +57,13 @@ def evaluate(
         sys.stdout.write(json.dumps(summary | {"folder": str(folder)}) + "\n")
     else:
         _show(summary, str(folder))
+        if summary["step"] is not None:
+            next_step(f"ares export {target} --step {summary['step']} --out FOLDER")
 
 
 def _numbers(text: str | None) -> list[int] | None:
+    from ares.config import ConfigError
+
     try:
         return [int(number) for number in text.split(",")] if text is not None else None
     except ValueError as error:
@@ -67,11 +71,16 @@ def _numbers(text: str | None) -> list[int] | None:
 
 
 def _explained(problem: Any) -> str:
+    from ares.config import reason
+
     where = f"--{problem['loc'][0]} {problem['input']}: " if problem["loc"] else ""
     return where + reason(problem)
 
 
 def _show(summary: dict[str, Any], folder: str) -> None:
+    from rich import box
+    from rich.table import Table
+
     weights = summary["target"] if summary["step"] is None else f"{summary['target']} after step {summary['step']}"
     how = f"{summary['samples']} samples at temperature {summary['temperature']:g}"
     how = how if summary["temperature"] else "greedy"

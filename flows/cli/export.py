@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.command import console
+from flows.cli.command import RunName, console, next_step
 
 
 def export(
-    run: Annotated[str, typer.Argument(help="Name of a run.")],
+    run: RunName,
     out: Annotated[Path, typer.Option(help="Folder to write, new or empty.")],
     step: Annotated[int | None, typer.Option(help="The newest checkpoint at or before this step.")] = None,
     merge: Annotated[bool, typer.Option("--merge", help="model.lora: the model with its adapters merged.")] = False,
@@ -19,3 +19,4 @@ def export(
 
     version = write(run, out, step, merge)
     console.print(f"{out}: the weights of {run} after step {version}")
+    next_step(f"ares eval {out} --data PROBLEMS")

@@ -1,8 +1,8 @@
 """The command `ares`.
 
 Covered: train, resume, status, inspect, warmstart, doctor, up, down, profiles. Added from the modules beside this one:
-ablate and report, eval, fork, diff and gc, export, data, sandbox. Modules that take seconds to import are imported by
-the command that needs them, so that `ares --help` answers at once. A known error meets the user here, once, without a
+settings and new, ablate and report, eval, fork, diff and gc, export, data, sandbox. What only one command needs is
+imported by it, so that `ares --help` and completion answer at once. A known error meets the user here, once, without a
 trace.
 """
 
@@ -11,27 +11,31 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
-from ares.config import Config, ConfigError, fingerprint, load, profile_names
 from ares.errors import UserError
 from flows.cli import ablate as ablate_cli
 from flows.cli import runs as runs_cli
-from flows.cli.command import ServerLost, completed, console, errors
+from flows.cli import settings as settings_cli
+from flows.cli.command import Overrides, RunName, ServerLost, completed, console, errors, next_step
+from flows.cli.completion import profile_names, run_names
 from flows.cli.data import app as data_app
 from flows.cli.evaluate import evaluate
 from flows.cli.export import export
 from flows.cli.sandbox import app as sandbox_app
 from flows.servers.local_server import local_api
-from sandbox import SandboxUnavailable
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+if TYPE_CHECKING:
+    from ares.config import Config
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False,
                   help="RL post-training of reasoning and code LLMs as a resumable, per-step DAG.")  # fmt: skip
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(data_app, name="data")
+app.command("settings")(settings_cli.list_settings)
+app.command("new")(settings_cli.new)
 app.command("ablate")(ablate_cli.ablate)
 app.command("report")(ablate_cli.report)
 app.command("eval")(evaluate)
@@ -39,20 +43,21 @@ for command in (runs_cli.fork, runs_cli.diff, runs_cli.verify, runs_cli.gc):
     app.command()(command)
 app.command()(export)
 
-RunName = Annotated[str, typer.Argument(help="Name of a run (its folder in the directory of runs).")]
-Overrides = Annotated[
-    list[str] | None, typer.Argument(help="Dotted overrides: algorithm.kl.kind=token_adaptive train.steps=40")
-]
-
 
 @app.command()
 def train(
-    profile: Annotated[str, typer.Argument(help="A profile's name or the path of a YAML file.")],
+    profile: Annotated[
+        str, typer.Argument(help="A profile's name or the path of a YAML file.", autocompletion=profile_names)
+    ],
     overrides: Overrides = None,
-    run: Annotated[str | None, typer.Option(help="Name of the run. An existing run is resumed.")] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Name of the run. An existing run is resumed.", autocompletion=run_names)
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved profile and stop.")] = False,
 ) -> None:
     """Train a profile, or resume a run that was started with it."""
+    from ares.config import load
+
     config = load(profile, overrides)
     if dry_run:
         console.print(_resolved(config), markup=False, end="")
@@ -88,7 +93,9 @@ def status(
             f"mean length {evaluation['mean_length']:.1f}",
         )
     for bucket, values in now["buckets"].items():
-        console.print(f"  {bucket:7s} " + "  ".join(f"{k} {v:.4g}" for k, v in values.items()))
+        console.print(f"  {bucket:7s} " + "  ".join(f"{k} {v:<7.4g}" for k, v in values.items()).rstrip())
+    if now["state"] != "running":
+        next_step(f"ares {'eval' if now['state'] == 'finished' else 'resume'} {run}")
 
 
 @app.command()
@@ -112,6 +119,7 @@ def inspect(
         return
     if problem is None:
         console.print(samples_table(run, step))
+        next_step(f"ares inspect {run} --step {step} --id ID --sample K")
     else:
         console.print(sample_report(run, step, problem, sample), markup=False)
 
@@ -128,6 +136,7 @@ def warmstart(
     """Build a tiny model and its problems from nothing (about a minute and a half on one core)."""
     from rich.progress import Progress
 
+    from ares.config import ConfigError
     from ares.tiny import CHECKPOINTS, diffusion_warmstart, vision_warmstart
     from ares.tiny.tasks import TASKS
     from ares.tiny.warmstart import warmstart as build
@@ -153,14 +162,19 @@ def warmstart(
             progress=lambda done, total, loss: progress.update(bar, completed=done, total=total),
         )
     console.print(f"{target}: held-out accuracy {report.heldout.accuracy:.3f} at temperature 1")
+    next_step(f"ares train {task}" + (f" model.path={target}" if out else ""))
 
 
 @app.command()
 def doctor(
-    profile: Annotated[str | None, typer.Argument(help="A profile: which engine it gets here, and why.")] = None,
+    profile: Annotated[
+        str | None,
+        typer.Argument(help="A profile: which engine it gets here, and why.", autocompletion=profile_names),
+    ] = None,
     overrides: Overrides = None,
 ) -> None:
     """What is installed, which engine and isolation this machine gives, its GPU and disk."""
+    from ares.config import load
     from ares.runs import findings
 
     problems = 0
@@ -213,16 +227,21 @@ def down(
 @app.command()
 def profiles() -> None:
     """The shipped profiles."""
-    from ares.config import PROFILES
+    from ares.config import PROFILES, profile_names
 
     names = profile_names()
     column = max(map(len, names))
     for name in names:
         first = (PROFILES / f"{name}.yaml").read_text().splitlines()[0].lstrip("# ")
         console.print(f"[bold]{name:{column}s}[/]  {first}")
+    next_step("ares train NAME, or ares new MINE --from NAME")
 
 
-def _resolved(config: Config) -> str:
+def _resolved(config: "Config") -> str:
+    import yaml
+
+    from ares.config import fingerprint
+
     text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return f"# fingerprint {fingerprint(config)}\n{text}"
 
@@ -235,16 +254,28 @@ def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
         name = prepare(profile, overrides, run)
         flow = partial(ares_train.with_options(flow_run_name=name), run=name)
         completed(server, flow, "the same command resumes from the last commit")
+    next_step(f"ares eval {name}, or ares inspect {name} --step 1")
 
 
 def main() -> None:
     """Entry point: an error whose message is written for the user is printed and ends with exit code 2."""
     try:
         app()
-    except (UserError, SandboxUnavailable) as error:
+    except Exception as error:
+        if not _is_for_the_user(error):
+            raise
         errors.print("[red]error:[/] ", end="")
         errors.print(str(error), markup=False)
         if isinstance(error, ServerLost):
             sys.stderr.flush()
             os._exit(2)
         raise SystemExit(2) from None
+
+
+def _is_for_the_user(error: Exception) -> bool:
+    """Whether an error's message is all that is to be said of it."""
+    if isinstance(error, UserError):
+        return True
+    from sandbox import SandboxUnavailable
+
+    return isinstance(error, SandboxUnavailable)

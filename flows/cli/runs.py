@@ -6,15 +6,14 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.command import console
-
-RunName = Annotated[str, typer.Argument(help="Name of a run.")]
+from flows.cli.command import Overrides, RunName, console, next_step
+from flows.cli.completion import run_names
 
 
 def fork(
     run: RunName,
     at: Annotated[int, typer.Option(help="Step up to which everything is shared; 0 is the bootstrap.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="Dotted overrides of the fork.")] = None,
+    overrides: Overrides = None,
     phase: Annotated[
         str | None, typer.Option(help="Share this step only up to here: rollout, score, experience or shape.")
     ] = None,
@@ -29,7 +28,7 @@ def fork(
     console.print(f"{chosen}: {run} up to {f'phase {phase} of ' if phase else ''}step {at}", markup=False)
     for line in changed:
         console.print(f"  {line}", markup=False)
-    console.print(f"ares resume {chosen}", style="dim")
+    next_step(f"ares resume {chosen}")
 
 
 def diff(run_a: RunName, run_b: RunName) -> None:
@@ -69,7 +68,9 @@ def verify(run: RunName) -> None:
 
 
 def gc(
-    runs: Annotated[list[str] | None, typer.Argument(help="Names of runs; default: all.")] = None,
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Names of runs; default: all.", autocompletion=run_names)
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted.")] = False,
 ) -> None:
     """Delete what no run needs: leftovers, and working files of steps before the oldest kept checkpoint."""

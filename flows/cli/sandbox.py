@@ -2,14 +2,14 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from flows.cli.command import console, errors
-from sandbox import IsolationReport, Program, SandboxPool, SandboxUnavailable, Verdict
-from sandbox.worker_process import ALL_LAYERS, WorkerLost, WorkerProcess
+
+if TYPE_CHECKING:
+    from sandbox import Verdict
 
 app = typer.Typer(help="The sandboxed executor: probe this machine, judge one program.", no_args_is_help=True)
 
@@ -17,6 +17,9 @@ app = typer.Typer(help="The sandboxed executor: probe this machine, judge one pr
 @app.command()
 def probe() -> None:
     """Show which layers of isolation this machine gives, and how to get the missing ones."""
+    from sandbox import IsolationReport
+    from sandbox.worker_process import ALL_LAYERS, WorkerLost, WorkerProcess
+
     try:
         worker = WorkerProcess(ALL_LAYERS)
     except WorkerLost as error:
@@ -47,6 +50,8 @@ def run(
     min_isolation: Annotated[str, typer.Option(help="standard, or none to run with whatever there is.")] = "standard",
 ) -> None:
     """Judge one program by its tests and show the verdict. The exit status is 0 only when it is accepted."""
+    from sandbox import Program, SandboxPool, SandboxUnavailable
+
     texts = split_tests(tests.read_text(), entry_point)
     try:
         program = Program(
@@ -80,8 +85,10 @@ def split_tests(text: str, entry_point: str | None) -> list[str]:
     return split
 
 
-def show(verdict: Verdict, texts: list[str]) -> None:
+def show(verdict: "Verdict", texts: list[str]) -> None:
     """Print a verdict: a line per test, then the totals and what the program wrote."""
+    from rich.table import Table
+
     table = Table("test", "verdict", "CPU s", "detail", box=None, pad_edge=False)
     for text, outcome in zip(texts, verdict.tests, strict=True):
         first, *rest = text.strip().splitlines()

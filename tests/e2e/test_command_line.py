@@ -53,7 +53,7 @@ def test_mlflow_holds_parameters_panels_and_samples(runs: Path) -> None:
 
 
 def test_help_loads_nothing_that_takes_seconds_to_load() -> None:
-    slow = {"torch", "pandas", "ray", "prefect", "mlflow", "transformers"}
+    slow = {"torch", "pandas", "ray", "prefect", "mlflow", "transformers", "pydantic", "sandbox"}
     loaded = subprocess.run(
         [sys.executable, "-c", "import sys, flows.cli.main; print(*sys.modules)"],
         capture_output=True,

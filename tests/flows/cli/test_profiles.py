@@ -7,8 +7,9 @@ from flows.cli.main import app
 
 
 def test_what_profiles_are_for_stands_in_one_column() -> None:
-    lines = CliRunner().invoke(app, ["profiles"]).stdout.splitlines()
+    *lines, last = CliRunner().invoke(app, ["profiles"]).stdout.splitlines()
     names = profile_names()
+    assert last == "next: ares train NAME, or ares new MINE --from NAME"
     assert [line.split()[0] for line in lines] == names
     column = max(map(len, names)) + 2
     for name, line in zip(names, lines, strict=True):

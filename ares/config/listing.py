@@ -1,0 +1,140 @@
+"""Every setting with its value, what it may be and what it means, read off the models themselves.
+
+Covered: sections in the order of a profile, optional ones and those of a user's extensions too. Not covered: how they
+are shown (flows/cli/settings.py).
+"""
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from ares.config.extensions import KINDS
+from ares.config.profiles import section_of
+from ares.config.run import Config
+
+KIND_OF = dict(KINDS)
+COMMENT_WIDTH = 100
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+WORDS = {"boolean": "true | false", "integer": "whole number", "number": "number", "string": "text", "null": "null"}
+_NONE = re.compile(r"\bNone\b")
+"""What YAML calls null."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting, or an optional section that is not there (value None)."""
+
+    name: str
+    """Within its section."""
+    value: Any
+    required: bool
+    """No default: the value stands for nothing, unless a profile has set it."""
+    allowed: str
+    choices: list[str]
+    """All that it may be, where that is a list of words; besides, it may be what `allowed` says."""
+    meaning: str
+
+    @property
+    def text(self) -> str:
+        """The value as YAML in one line."""
+        text = yaml.safe_dump(self.value, default_flow_style=True, width=10**9, allow_unicode=True)
+        return text.removesuffix("\n").removesuffix("\n...")
+
+
+@dataclass(frozen=True)
+class Section:
+    """Settings under one dotted name; those of the sections in it follow by themselves."""
+
+    name: str
+    meaning: str
+    settings: list[Setting]
+    given: bool
+    """False: an optional section that is absent; its values are the defaults it would have."""
+
+
+def sections(config: Config) -> list[Section]:
+    """All that can be set, with a configuration's values. Raises ConfigError for an extension that cannot be read."""
+    return list(_sections(Config, config, "", ""))
+
+
+def commented(config: Config) -> str:
+    """A profile with every setting of a configuration, each beneath its meaning and what it may be."""
+    lines: list[str] = []
+    for section in sections(config):
+        if section.name and section.given:
+            indent = "  " * section.name.count(".")
+            lines += ["", *_comment(section.meaning, indent), f"{indent}{section.name.rpartition('.')[2]}:"]
+            for setting in section.settings:
+                lines += _comment(f"{setting.meaning} ({setting.allowed})", f"{indent}  ")
+                lines += _written(setting, f"{indent}  ")
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, COMMENT_WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+
+
+def _written(setting: Setting, indent: str) -> list[str]:
+    """A line of YAML; text of several lines as it stands."""
+    if not isinstance(setting.value, str) or "\n" not in setting.value:
+        return [f"{indent}{setting.name}: {setting.text}"]
+    first, *lines = yaml.safe_dump(setting.value, default_style="|", allow_unicode=True).splitlines()
+    return [f"{indent}{setting.name}: {first}", *(f"{indent}{line}" if line else "" for line in lines)]
+
+
+def _sections(model: type[BaseModel], values: BaseModel | None, name: str, meaning: str) -> Iterator[Section]:
+    prefix = f"{name}." if name else ""
+    described = model.model_json_schema()["properties"]
+    own: list[Setting] = []
+    inner: list[tuple[type[BaseModel], BaseModel | None, str, str]] = []
+    kind = KIND_OF.get(name)
+    for field, information in model.model_fields.items():
+        default = None if information.is_required() else information.get_default(call_default_factory=True)
+        value = default if values is None else getattr(values, field)
+        about, annotation = _NONE.sub("null", information.description or ""), section_of(information.annotation)
+        extension = kind.settings_model(getattr(values, kind.field)) if kind and field == "settings" else None
+        if extension is not None and extension.model_fields:
+            inner.append((extension, extension.model_validate(value), f"{prefix}{field}", about))
+        elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            inner.append((annotation, value, f"{prefix}{field}", about))
+            if value is None:
+                own.append(Setting(field, None, False, "a section | null", ["null"], about))
+        else:
+            allowed, choices = _allowed(described[field]), _choices(described[field])
+            if kind and field == kind.field:
+                choices = list(kind.builtin)
+                allowed = " | ".join([*choices, "path/to/file.py:Name"])
+            own.append(Setting(field, value, information.is_required(), allowed, choices, about))
+    told = " ".join(part for part in (model.__doc__ or "", meaning) if part)
+    yield Section(name, " ".join(told.split()), own, values is not None)
+    for each in inner:
+        yield from _sections(*each)
+
+
+def _allowed(schema: dict[str, Any]) -> str:
+    """What a JSON schema lets through, in few words."""
+    if "anyOf" in schema:
+        return " | ".join(_allowed(each) for each in schema["anyOf"])
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if "prefixItems" in schema:
+        return f"[{', '.join(_allowed(each) for each in schema['prefixItems'])}]"
+    if schema.get("type") == "array":
+        return f"list of {_allowed(schema['items'])}"
+    if schema.get("type") == "object":
+        names = schema.get("propertyNames", {}).get("enum", ["name"])
+        return f"{{{', '.join(f'{name}: …' for name in names)}}}"
+    bounds = " and ".join(f"{sign} {schema[bound]:,}" for bound, sign in BOUNDS.items() if bound in schema)
+    return f"{WORDS.get(schema.get('type', ''), 'as it needs')} {bounds}".rstrip()
+
+
+def _choices(schema: dict[str, Any]) -> list[str]:
+    if "anyOf" in schema:
+        return [choice for each in schema["anyOf"] for choice in _choices(each)]
+    words = {"boolean": ["true", "false"], "null": ["null"]}
+    return list(map(str, schema.get("enum", words.get(schema.get("type", ""), []))))

@@ -1,0 +1,52 @@
+"""What the shell offers after TAB: profiles, runs, settings with their values (`ares --install-completion`).
+
+Not covered: commands and options, which typer knows.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import typer
+
+_WORD = re.compile(r"[\w.+/-]+")
+"""What no shell takes apart."""
+
+
+def profile_names(incomplete: str) -> list[str]:
+    """Shipped profiles and those of the working directory."""
+    from ares.config import profile_names as shipped
+
+    return [name for name in [*shipped(), *sorted(map(str, Path().glob("*.yaml")))] if name.startswith(incomplete)]
+
+
+def run_names(incomplete: str) -> list[str]:
+    """Runs of the directory of runs, those at a URL as far as they are copied here."""
+    runs = os.environ.get("ARES_RUNS", "runs")
+    if "://" in runs:
+        from ares.store import path_of  # a second, for what completion of other runs does without
+
+        runs = str(path_of(runs))
+    found = [path.parent.name for path in Path(runs).glob("*/run.json")]
+    return sorted(name for name in found if name.startswith(incomplete))
+
+
+def settings(context: typer.Context, incomplete: str) -> list[str]:
+    """Settings with each of the words that they may be, else with their default.
+
+    bash takes `=` for a word of its own, and asks for what comes after it.
+    """
+    from ares.config import defaults, sections
+
+    every = {
+        f"{section.name}.{setting.name}": [*setting.choices] or [setting.text if _WORD.fullmatch(setting.text) else ""]
+        for section in sections(defaults())
+        for setting in section.settings
+    }
+    given = [word for value in context.params.values() if isinstance(value, list | tuple) for word in value]
+    *before, last = ["", "", *given]
+    name = before[-1] if last == "=" else last
+    if name in every:
+        return [value for value in every[name] if value.startswith(incomplete)]
+    pairs = [f"{name}={value}" for name, values in every.items() for value in values]
+    return [pair for pair in pairs if pair.startswith(incomplete)]

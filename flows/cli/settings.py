@@ -1,0 +1,85 @@
+"""`ares settings` and `ares new`: what can be set, as a list and as a profile to edit."""
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli.command import console, next_step
+from flows.cli.completion import profile_names, settings
+
+if TYPE_CHECKING:
+    from ares.config import Section
+
+
+def list_settings(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PREFIX] [SETTING=VALUE]...",
+            help="Settings that begin so; and values, as that of one that names an extension.",
+            autocompletion=settings,
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Show this profile's values, not the defaults.", autocompletion=profile_names)
+    ] = None,
+) -> None:
+    """Every setting with its default, what it may be and what it means."""
+    from ares.config import ConfigError, defaults, load, nearest, sections
+
+    prefixes = [word for word in words or [] if "=" not in word]
+    overrides = [word for word in words or [] if "=" in word]
+    every = sections(load(profile, overrides) if profile else defaults(overrides))
+    for prefix in prefixes or [""]:
+        chosen = [(section, names) for section in every if (names := _names(section, prefix))]
+        if not chosen:
+            known = [name for section in every for name in (section.name, *_names(section, ""))]
+            raise ConfigError(f"no setting begins with {prefix!r} ({nearest(prefix, known)})")
+        for section, names in chosen:
+            _show(section, names, profile)
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the profile: NAME.yaml is written here.")],
+    source: Annotated[
+        str, typer.Option("--from", help="A profile's name or path, whose values it has.", autocompletion=profile_names)
+    ],
+) -> None:
+    """Write a profile of your own: every setting with its meaning, and the values of another profile."""
+    from ares.config import ConfigError, commented, load
+    from ares.store import checked_name
+
+    path = Path(f"{checked_name(name)}.yaml")
+    text = f"# {name}: every setting, with the values of {source}.\n{commented(load(source))}"
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise ConfigError(f"{path} is there already") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+    console.print(f"{path}: {len(text.splitlines())} lines", markup=False)
+    next_step(f"ares train {path}")
+
+
+def _names(section: "Section", prefix: str) -> list[str]:
+    """The settings of a section, by their dotted names, that begin so."""
+    names = [f"{section.name}.{setting.name}" for setting in section.settings]
+    return [name for name in names if name.startswith(prefix)]
+
+
+def _show(section: "Section", names: list[str], profile: str | None) -> None:
+    console.print(f"\n[bold]{section.name}[/]", end="  ")
+    console.print(section.meaning, style="dim", markup=False)
+    rows = {name: setting for setting in section.settings if (name := f"{section.name}.{setting.name}") in names}
+    values = {
+        name: "required" if setting.required and not (profile and section.given) else setting.text
+        for name, setting in rows.items()
+    }
+    first, second = max(map(len, names)), min(max(map(len, values.values())), 24)
+    for name, setting in rows.items():
+        console.print(f"  {name:{first}s}  {values[name]:{second}s}  {setting.allowed}", markup=False)
+        for line in textwrap.wrap(setting.meaning, max(40, min(console.width, 120) - 6)):
+            console.print(f"      {line}", style="dim", markup=False)
