@@ -11,7 +11,6 @@ _home = tempfile.mkdtemp(prefix="ares-tests-")
 atexit.register(shutil.rmtree, _home, ignore_errors=True)
 os.environ["PREFECT_HOME"] = os.path.join(_home, "prefect")
 os.environ["ARES_RUNS"] = os.path.join(_home, "runs")
-os.environ["ARES_TEST_WORKERS"] = os.path.join(_home, "workers")  # forked_workers.py
 for _name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
     os.environ.pop(_name, None)
 
@@ -23,6 +22,15 @@ import pytest  # noqa: E402
 
 import flows.environment  # noqa: E402, F401
 from tests.golden import recorded_cases  # noqa: E402
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """All workers of xdist share the services that the controller starts here."""
+    if config.getoption("numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
+        from tests import fork_server, prefect_server
+
+        prefect_server.start()
+        fork_server.start()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -53,9 +61,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def forked_workers() -> Iterator[None]:
     """The workers of a Ray in this process are forked."""
-    from tests.forked_workers import fork_workers, start_server
+    from tests.fork_server import fork_workers, wait_for_server
 
-    start_server()
+    wait_for_server()
     with pytest.MonkeyPatch.context() as patch:
         fork_workers(patch)
         yield
@@ -64,9 +72,9 @@ def forked_workers() -> Iterator[None]:
 @pytest.fixture
 def prefect() -> Iterator[None]:
     """Flows of this test run on the Prefect server that all tests share."""
-    from tests.short_runs import prefect_server
+    from tests.prefect_server import connected
 
-    with prefect_server().connected():
+    with connected():
         yield
 
 

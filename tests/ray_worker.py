@@ -1,4 +1,4 @@
-"""What Ray starts in place of its worker script: hands all it was started with to forked_workers.py, and ends."""
+"""What Ray starts in place of its worker script: hands all it was started with to the fork server, and ends."""
 
 import array
 import json
@@ -6,8 +6,17 @@ import os
 import socket
 import sys
 
-SERVER = "ARES_TEST_WORKERS"
-"""Environment variable: the socket of the server."""
+FORK_SERVER = "ARES_TEST_FORK_SERVER"
+"""Environment variable: the folder of the fork server's two sockets, `workers` and `commands`."""
+
+
+def asked(which: str, arguments: list[str], environment: dict[str, str], streams: list[int]) -> socket.socket:
+    """Ask the fork server for a process with these arguments, environment and standard streams, in this directory."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(os.path.join(os.environ[FORK_SERVER], which))
+    connection.sendmsg([b"\n"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))])
+    connection.sendall(json.dumps((arguments, environment, os.getcwd())).encode() + b"\n")
+    return connection
 
 
 def received(connection: socket.socket) -> tuple[list[str], dict[str, str], str, list[int]]:
@@ -16,16 +25,9 @@ def received(connection: socket.socket) -> tuple[list[str], dict[str, str], str,
     _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(3 * streams.itemsize))
     for _, _, data in ancillary:
         streams.frombytes(data)
-    arguments, environment, directory = json.loads(connection.makefile().read())
+    arguments, environment, directory = json.loads(connection.makefile().readline())
     return arguments, environment, directory, streams.tolist()
 
 
-def main() -> None:
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(os.environ[SERVER])
-    connection.sendmsg([b"\n"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
-    connection.sendall(json.dumps((sys.argv[1:], dict(os.environ), os.getcwd())).encode())
-
-
 if __name__ == "__main__":
-    main()
+    asked("workers", sys.argv[1:], dict(os.environ), [0, 1, 2]).close()

@@ -1,8 +1,6 @@
 """Short runs of the tiny profiles through the real command line, for the tests of resume and of the whole."""
 
-import atexit
 import contextlib
-import functools
 import io
 import json
 import os
@@ -15,8 +13,8 @@ from mlflow import MlflowClient
 
 from ares.store.store import Commit, RunStore
 from flows.cli.main import main
-from flows.servers.local_server import LocalServer
-from tests.forked_commands import run_forked
+from tests import prefect_server
+from tests.fork_server import run_forked
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 WITH_A_FLOW = ("train", "resume", "eval", "ablate")
@@ -25,15 +23,6 @@ SMALL = [
     "learner.global_batch_prompts=2", "bootstrap.max_prompts=12", "bootstrap.n=2", "validation.max_prompts=8",
     "validation.n=2", "validation.every=2",
 ]  # fmt: skip
-
-
-@functools.cache
-def prefect_server() -> LocalServer:
-    """The one Prefect server of a test process. Each run would start its own, for five seconds of processor time."""
-    server = LocalServer()
-    atexit.register(server.stop)
-    with server.connected():
-        return server
 
 
 def ares(
@@ -45,7 +34,7 @@ def ares(
     """
     environment = os.environ | {"ARES_RUNS": str(runs), "KILL_AT": kill_at or "-1:none:before", "COLUMNS": "200"}
     if arguments[0] in WITH_A_FLOW and not own_server:
-        environment["PREFECT_API_URL"] = prefect_server().url
+        environment["PREFECT_API_URL"] = prefect_server.url()
     if not own_server:
         return run_forked(list(arguments), environment, seconds)
     command = [sys.executable, "-m", "tests.killed_cli", *arguments]

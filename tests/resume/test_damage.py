@@ -22,8 +22,9 @@ import pytest
 import flows.train
 from ares.errors import UserError
 from ares.store.store import RunStore
+from tests import prefect_server
 from tests.in_process import run_in_this_process
-from tests.short_runs import SMALL, prefect_server, told
+from tests.short_runs import SMALL, told
 
 SETTINGS = [*SMALL, "train.checkpoint_every=2", "bootstrap.max_prompts=6", "validation.max_prompts=4"]
 LAST = 4
@@ -112,7 +113,7 @@ def outcome(runs: Path, source: Path, number: int) -> tuple[str, str, str]:
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory with the runs `whole` and `interrupted`."""
     directory = tmp_path_factory.mktemp("damage")
-    with pytest.MonkeyPatch.context() as patch, prefect_server().connected():
+    with pytest.MonkeyPatch.context() as patch, prefect_server.connected():
         run_in_this_process(directory, patch)
         interrupt(directory)
         yield directory
@@ -176,7 +177,7 @@ def main(first: int, count: int) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         runs = Path(directory)
         run_in_this_process(runs, patch)
-        with prefect_server().connected():
+        with prefect_server.connected():
             source = interrupt(runs)
             for number in range(first, first + count):
                 try:

@@ -18,12 +18,12 @@ from ares.workers.actors import EngineActor
 from tests.ares.builders import PAD
 from tests.ares.vision_builders import CHART, DOTS, MODEL, image, problems
 
-pytest.importorskip("vllm", exc_type=ImportError)
 pytest.importorskip(
     "torchvision",
     reason="needs torchvision, whose registered builds are for a CUDA torch",
     exc_type=(ImportError, RuntimeError),
 )
+pytest.importorskip("vllm", exc_type=ImportError)  # after the other: it is slow to import
 pytestmark = pytest.mark.slow
 
 

@@ -1,0 +1,237 @@
+"""A process that has imported what training imports: the tests' `ares` commands and Ray workers are forked from it.
+
+A fresh `ares train` costs ten CPU seconds of imports, each of its workers eight. A forked one is a process of its own
+all the same: it can be killed, and leaves nothing behind in the tests' process. One server serves all processes of a
+test session. Not for a run with `own_server` (short_runs.py) and not in a deployment: these start as a user's do.
+
+Run as a module it is the server: `python -m tests.fork_server PARENT`.
+"""
+
+import atexit
+import contextlib
+import importlib
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ray_worker import FORK_SERVER, asked, received
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+REPLACEMENT = str(Path(__file__).with_name("ray_worker.py"))
+LOADED = ("ares.engines", "ares.grading", "ares.learner", "ares.models")
+LOADED_FOR_COMMANDS = ("mlflow.store.tracking.sqlalchemy_store", "ray", "flows.ablate", "flows.cli.main",
+                       "flows.evaluate", "flows.train")  # fmt: skip
+
+
+def start() -> None:
+    """Start the server, which ends with this process."""
+    directory = os.environ[FORK_SERVER] = tempfile.mkdtemp(prefix="ares-forks-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    # Consoles are made, and ask for the number of columns, when their module is imported.
+    subprocess.Popen(
+        [sys.executable, "-m", "tests.fork_server", str(os.getpid())],
+        cwd=REPOSITORY, env=os.environ | {"COLUMNS": "200"}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def wait_for_server(seconds: float = 300) -> None:
+    """Return when the server can be asked; start it if nobody has."""
+    if FORK_SERVER not in os.environ:
+        start()
+    deadline = time.monotonic() + seconds
+    while not os.path.exists(os.path.join(os.environ[FORK_SERVER], "commands")):
+        assert time.monotonic() < deadline, "the fork server did not start"
+        time.sleep(0.05)
+
+
+def run_forked(arguments: list[str], environment: dict[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run `ares ARGUMENTS` (killed_cli.py) with this environment alone and take what it prints.
+
+    Raises subprocess.TimeoutExpired.
+    """
+    wait_for_server()
+    pipes = [os.pipe(), os.pipe()]
+    with open(os.devnull) as nothing:
+        connection = asked("commands", arguments, environment, [nothing.fileno(), *(end for _, end in pipes)])
+    for _, end in pipes:
+        os.close(end)
+    with connection, connection.makefile() as told, ThreadPoolExecutor(2) as readers:
+        process = int(told.readline())
+        # Pipes end when the last process that holds them ends: a survivor of a kill would make this time out.
+        texts = [readers.submit(_read, end) for end, _ in pipes]
+        try:
+            stdout, stderr = (text.result(timeout=seconds) for text in texts)
+        except TimeoutError:
+            os.kill(process, signal.SIGKILL)
+            raise subprocess.TimeoutExpired(arguments, seconds) from None
+        code = os.waitstatus_to_exitcode(int(told.readline()))
+    return subprocess.CompletedProcess(["ares", *arguments], code, stdout, stderr)
+
+
+def _read(end: int) -> str:
+    with open(end, "rb") as file:
+        return file.read().decode()
+
+
+def fork_workers(patch: pytest.MonkeyPatch) -> None:
+    """A Ray that this process starts gets its workers from the server, and starts nothing that nobody reads."""
+    import ray._private.node
+    import ray._private.services
+
+    start_raylet = ray._private.services.start_raylet
+
+    def start(*arguments: Any, **named: Any) -> Any:
+        replaced = [REPLACEMENT if argument == _ray_worker_script() else argument for argument in arguments]
+        assert REPLACEMENT in replaced, "Ray has another way to start its workers"
+        return start_raylet(*replaced, **named)
+
+    patch.setattr(ray._private.services, "start_raylet", start)
+    for unread in ("start_api_server", "start_monitor", "start_log_monitor"):
+        patch.setattr(ray._private.node.Node, unread, lambda node, **named: None)
+
+
+def _ray_worker_script() -> str:
+    """What Ray would start."""
+    import ray._private.services
+
+    return os.path.join(os.path.dirname(ray._private.services.__file__), "workers", "setup_worker.py")
+
+
+def _listener(which: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.path.join(os.environ[FORK_SERVER], which))
+    listener.listen(64)
+    return listener
+
+
+def _serve(listener: socket.socket, parent: int, work: Callable[[socket.socket], None]) -> None:
+    """Fork a process for whoever asks, until the parent is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked processes
+    while os.getppid() == parent:
+        if select.select([listener], [], [], 1.0)[0]:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                with _ended():
+                    listener.close()
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    work(connection)
+            connection.close()
+
+
+@contextlib.contextmanager
+def _ended() -> Iterator[None]:
+    """Whatever ends a forked process, it must not go on as the server."""
+    try:
+        yield
+    finally:
+        error, code = sys.exception(), 0
+        if isinstance(error, SystemExit):
+            if isinstance(error.code, str):
+                sys.stderr.write(f"{error.code}\n")
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        elif error is not None:
+            traceback.print_exc()
+            code = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _take_over(connection: socket.socket) -> list[str]:
+    """Become the process that was asked for, with its directory, environment and streams; its arguments."""
+    arguments, environment, directory, streams = received(connection)
+    for standard, stream in enumerate(streams):
+        os.dup2(stream, standard)
+        os.close(stream)
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
+    return arguments
+
+
+def _work(connection: socket.socket) -> None:
+    """A worker of Ray."""
+    arguments = _take_over(connection)
+    connection.close()
+    os.setpgid(0, 0)  # as Ray does
+    from ray._private.runtime_env.context import RuntimeEnvContext
+
+    execute = RuntimeEnvContext.exec_worker
+
+    def run(context: RuntimeEnvContext, worker_arguments: list[str], language: int) -> None:
+        """In place of a new Python, which Ray starts when it has set up the worker's environment."""
+        if context.command_prefix or context.override_worker_entrypoint or context.py_executable != sys.executable:
+            execute(context, worker_arguments, language)
+        os.environ.update(context.env_vars)
+        _run(worker_arguments)
+
+    RuntimeEnvContext.exec_worker = run  # type: ignore[method-assign]
+    _run([_ray_worker_script(), *arguments])
+
+
+def _run(arguments: list[str]) -> None:
+    sys.argv = arguments
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+def _command(connection: socket.socket) -> None:
+    """An `ares` command; tells its process number, and how it ended."""
+    process = os.fork()
+    if process == 0:
+        with _ended():
+            arguments = _take_over(connection)
+            connection.close()
+            _run_command(arguments)
+    connection.sendall(f"{process}\n".encode())
+    connection.sendall(f"{os.waitpid(process, 0)[1]}\n".encode())
+
+
+def _run_command(arguments: list[str]) -> None:
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from ray._raylet import Config
+
+    fork_workers(pytest.MonkeyPatch())
+    Config.initialize("")  # Ray and Prefect read their settings when they were imported.
+    sys.argv = ["ares", *arguments]
+    with temporary_settings({PREFECT_API_URL: os.environ.get("PREFECT_API_URL")}):
+        try:
+            runpy.run_module("tests.killed_cli", run_name="__main__")
+        finally:
+            atexit._run_exitfuncs()  # `os._exit` does not
+
+
+def _main(parent: int) -> None:
+    """Workers are forked from a process that has not loaded Ray, which reads its settings when it is imported."""
+    workers = _listener("workers")
+    for name in LOADED:
+        importlib.import_module(name)
+    assert "ray" not in sys.modules
+    # No thread must run while a process is forked but jemalloc's, which jemalloc starts again.
+    others = [task for task in os.listdir("/proc/self/task") if int(task) != os.getpid()]
+    assert {Path(f"/proc/self/task/{task}/comm").read_text().strip() for task in others} <= {"jemalloc_bg_thd"}
+    server = os.getpid()
+    if os.fork() == 0:
+        _serve(workers, server, _work)
+        os._exit(0)
+    workers.close()
+    for name in LOADED_FOR_COMMANDS:
+        importlib.import_module(name)
+    _serve(_listener("commands"), parent, _command)
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]))
