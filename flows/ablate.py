@@ -34,8 +34,8 @@ from ares.ablations import (
 )
 from ares.config import Override, differences
 from ares.errors import UserError
-from ares.runs import Run, read_config, run_status, runs_directory
-from ares.store import RunStore, StoreError
+from ares.runs import Run, read_config, run_status
+from ares.store import RunStore, StoreError, runs_directory
 from ares.workers import runs_that_fit
 
 STOP_SECONDS = 15.0

@@ -15,9 +15,9 @@ from prefect import flow, runtime
 
 from ares.config import ConfigError, load, override
 from ares.reports import Display, load_tracker
-from ares.runs import Run, Step, read_config, run_store, runs_directory
+from ares.runs import Run, Step, read_config
 from ares.step import finished_state, with_evaluation
-from ares.store import Ref, name_after
+from ares.store import Ref, name_after, run_store, runs_directory
 from flows.artifacts import RunArtifacts
 from flows.child_run import conducted
 from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run_title

@@ -14,8 +14,8 @@ from mlflow.exceptions import MlflowException
 from ares.ablations.definition import Ablation
 from ares.config import Config, ConfigError, Override
 from ares.errors import UserError
-from ares.reports import Tracking, open_experiment, tracking_uri
-from ares.store import RunStore
+from ares.reports import Tracking, open_experiment
+from ares.store import RunStore, tracking_uri
 
 DEFINITION = "ares.ablation.definition"
 """Tag of the parent run: the ablation's YAML. It marks a parent."""

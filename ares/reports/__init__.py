@@ -3,7 +3,7 @@
 Not covered: comparisons over several runs (ares/ablations).
 """
 
-from ares.reports.mlflow import Tracking, open_experiment, tracking_uri
+from ares.reports.mlflow import Tracking, open_experiment
 from ares.reports.sample_page import write_samples
 from ares.reports.samples import sample_report, samples_table
 from ares.reports.terminal import Display
@@ -17,6 +17,5 @@ __all__ = [
     "open_experiment",
     "sample_report",
     "samples_table",
-    "tracking_uri",
     "write_samples",
 ]

@@ -6,7 +6,6 @@ profile, catching up after MLflow was away. Not covered: how runs compare; that 
 
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from ares.config import Config, TrackingConfig, fingerprint, result_settings
 from ares.data import MediaError, thumbnail
 from ares.reports.tracker import Tracker
-from ares.store import Commit, RunStore
+from ares.store import Commit, RunStore, tracking_uri
 
 logger = logging.getLogger(__name__)
 # It logs the errors that it raises, with their traces; they are told here, in a line.
@@ -147,11 +146,6 @@ class Tracking(Tracker):
                 logger.warning("not shown in MLflow: %s", error)
                 continue
             client.log_image(self._id, small, key=f"{name}-{place:02d}", step=step, synchronous=True)
-
-
-def tracking_uri(configured: str | None, runs: Path) -> str:
-    """Where metrics go: the profile's server, MLFLOW_TRACKING_URI, else a database beside the runs."""
-    return configured or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute() / 'mlflow.db'}"
 
 
 def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:

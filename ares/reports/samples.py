@@ -8,8 +8,8 @@ from rich import box
 from rich.table import Table
 
 from ares.data import is_video, load_problems, load_tokenizer, path_of
-from ares.runs import exec_times_name, read_config, read_exec_times, run_store
-from ares.store import RunStore, StoreError
+from ares.runs import exec_times_name, read_config, read_exec_times
+from ares.store import RunStore, StoreError, run_store
 
 PART = "reward_"
 """Prefix of the columns that hold the parts of a sample's reward, whose sum it is."""

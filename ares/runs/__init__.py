@@ -9,7 +9,7 @@ from ares.runs.evaluation import Evaluation, EvaluationRequest, finish
 from ares.runs.exec_times import exec_times_name, read_exec_times
 from ares.runs.export import export
 from ares.runs.lineage import fork, prune
-from ares.runs.run import Run, Step, read_config, run_store, runs_directory
+from ares.runs.run import Run, Step, read_config
 from ares.runs.status import run_status
 from ares.runs.verification import verify
 
@@ -28,8 +28,6 @@ __all__ = [
     "read_config",
     "read_exec_times",
     "run_status",
-    "run_store",
-    "runs_directory",
     "settings_difference",
     "verify",
 ]

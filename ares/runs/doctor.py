@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ares.config import Config, ConfigError
 from ares.models import ModelError, check_architecture, check_weight_files
-from ares.runs.run import runs_directory
+from ares.store import runs_directory
 from ares.workers import check_engine, check_gpus, demand, uses_gpus
 
 PACKAGES = ("torch", "transformers", "prefect", "ray", "mlflow", "datasets", "accelerate", "peft")

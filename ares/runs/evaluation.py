@@ -30,9 +30,9 @@ from ares.engines import end_token_ids
 from ares.grading import check_answers
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
-from ares.runs.run import Run, Step, identity_of, read_config, runs_directory
+from ares.runs.run import Run, Step, identity_of, read_config
 from ares.step import with_scores
-from ares.store import Ref, RunStore, StoreError, is_name
+from ares.store import Ref, RunStore, StoreError, is_name, runs_directory
 from ares.workers import Cluster, check_engine
 
 DEFAULT_K = (1, 4, 8)

@@ -15,8 +15,8 @@ from ares.config import Config
 from ares.learner import checkpoints
 from ares.models import PUBLISHED_AS
 from ares.runs.digests import check_model
-from ares.runs.run import read_config, run_store
-from ares.store import Ref, RunStore, StoreError
+from ares.runs.run import read_config
+from ares.store import Ref, RunStore, StoreError, run_store
 
 
 def export(run: str, out: Path, step: int | None = None, merge: bool = False) -> int:

@@ -23,9 +23,9 @@ from ares.config import Config, ConfigError, differences, override
 from ares.runs.digests import changed_files, check_model
 from ares.runs.exec_times import exec_times_name
 from ares.runs.phase_settings import PHASES, check_fork
-from ares.runs.run import Run, description_of, identity_of, phase_identity, read_config, run_store
+from ares.runs.run import Run, description_of, identity_of, phase_identity, read_config
 from ares.step import RunState
-from ares.store import Fork, Ref, RunStore, StoreError
+from ares.store import Fork, Ref, RunStore, StoreError, run_store
 from ares.workers import Cluster
 
 BESIDE = {"score": [exec_times_name(purpose) for purpose in ("rollout", "second-turn")]}

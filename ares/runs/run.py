@@ -25,20 +25,10 @@ from ares.grading import check_answers, load_grader
 from ares.models import Adapted, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_same, completed, digests_of
 from ares.step import RunState
-from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, checked_name, path_of
+from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, run_store
 from ares.workers import Cluster, check_cluster, check_engine, check_gpus
 
 logger = logging.getLogger(__name__)
-
-
-def runs_directory() -> Path:
-    """Where runs lie: ARES_RUNS, else `runs` in the working directory; of a URL its copy on this machine."""
-    return path_of(os.environ.get("ARES_RUNS", "runs"))
-
-
-def run_store(name: str, runs: Path | None = None) -> RunStore:
-    """The files of a run, by its name. Raises StoreError where no run may be called so."""
-    return RunStore((runs or runs_directory()) / checked_name(name))
 
 
 class Run:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from algorithms.buckets import BUCKETS
-from ares.runs.run import read_config, run_store
+from ares.runs.run import read_config
+from ares.store import run_store
 
 
 def run_status(name: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Covered: artifacts with hashes, commits, locks, upload and download. Not covered
 
 from ares.store.commits import Commit, Fork, Ref, sealed_text, unsealed_text
 from ares.store.errors import DamagedArtifact, StoreError
+from ares.store.locations import run_store, runs_directory, tracking_uri
 from ares.store.mirror import path_of
 from ares.store.names import RULE, checked_name, is_name, name_after
 from ares.store.store import RunStore
@@ -21,6 +22,9 @@ __all__ = [
     "is_name",
     "name_after",
     "path_of",
+    "run_store",
+    "runs_directory",
     "sealed_text",
+    "tracking_uri",
     "unsealed_text",
 ]

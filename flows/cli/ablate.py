@@ -48,8 +48,7 @@ def report(
     """Write an ablation's report again from what MLflow has of it."""
     from ares.ablations import conclusion, read_rows, write_report
     from ares.config import ConfigError
-    from ares.reports import tracking_uri
-    from ares.runs import runs_directory
+    from ares.store import runs_directory, tracking_uri
 
     if out is not None and out.suffix != ".html":
         raise ConfigError(f"--out {out}: the report is an .html file (its rows go beside it as .csv)")

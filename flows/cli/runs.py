@@ -21,7 +21,7 @@ def fork(
 ) -> None:
     """A new run that shares the artifacts of another one up to a step, without copies; `ares resume` trains it."""
     from ares.runs import fork as make
-    from ares.runs import runs_directory
+    from ares.store import runs_directory
 
     chosen = name or f"{run}-fork-{time.strftime('%Y%m%d-%H%M%S')}"
     changed = make(run, at, phase, overrides or [], chosen, runs_directory())
@@ -33,7 +33,8 @@ def fork(
 
 def diff(run_a: RunName, run_b: RunName) -> None:
     """Where two runs first differ, and in what; exit code 0 when bit-identical in weights, controllers and metrics."""
-    from ares.runs import first_difference, run_store, settings_difference
+    from ares.runs import first_difference, settings_difference
+    from ares.store import run_store
 
     one, other = (run_store(name) for name in (run_a, run_b))
     for line in settings_difference(one, other):
@@ -51,8 +52,8 @@ def diff(run_a: RunName, run_b: RunName) -> None:
 
 def verify(run: RunName) -> None:
     """Whether a run's files are what was written, and after which step it resumes; exit code 1 when any is damaged."""
-    from ares.runs import run_store
     from ares.runs import verify as verified
+    from ares.store import run_store
 
     verification = verified(run_store(run))
     for damage in verification.damages:
@@ -74,8 +75,8 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted.")] = False,
 ) -> None:
     """Delete what no run needs: leftovers, and working files of steps before the oldest kept checkpoint."""
-    from ares.runs import prune, run_store, runs_directory
-    from ares.store import RunStore
+    from ares.runs import prune
+    from ares.store import RunStore, run_store, runs_directory
 
     paths = sorted(RunStore(runs_directory()).children(""))
     folders = [path for path in paths if path.name[0] != "." and not path.is_file()]  # of a URL some are not here

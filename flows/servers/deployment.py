@@ -19,9 +19,9 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from ares.errors import UserError
+from flows.servers import POOL
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-POOL = "ares"
 AUTOMATION = "ares: a run without heartbeats has crashed"
 SILENCE = timedelta(seconds=75)
 """Two heartbeats of 30 s may be missed; with the server's own round every 5 s a run is marked within two minutes."""

@@ -21,9 +21,8 @@ from types import FrameType
 import httpx
 
 from ares.errors import UserError
-from ares.reports import tracking_uri
-from ares.runs import runs_directory
-from flows.servers.deployment import POOL, register
+from ares.store import runs_directory, tracking_uri
+from flows.servers import POOL
 
 START_SECONDS = 180.0
 STOP_SECONDS = 10.0
@@ -75,6 +74,8 @@ class Services:
             for name in ("Prefect", "MLflow"):
                 self._start(name)
             self._wait_for("Prefect", f"{self.ports.api}/health")
+            from flows.servers.deployment import register  # Prefect's client, which `ares down` does without
+
             register(self.ports.api, self.concurrent_runs)
             self._start("worker")
             self._wait_for("MLflow", f"http://127.0.0.1:{self.ports.mlflow}/health")

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ares.runs.lineage import prune
-from ares.runs.run import runs_directory
+from ares.store import runs_directory
 from ares.store.mirror import path_of
 from ares.store.store import Commit, DamagedArtifact, Ref, RunStore, StoreError
 from flows.cli.main import app

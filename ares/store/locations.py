@@ -1,0 +1,23 @@
+"""Where runs and their metrics lie: ARES_RUNS and MLFLOW_TRACKING_URI, else here."""
+
+import os
+from pathlib import Path
+
+from ares.store.mirror import path_of
+from ares.store.names import checked_name
+from ares.store.store import RunStore
+
+
+def runs_directory() -> Path:
+    """Where runs lie: ARES_RUNS, else `runs` in the working directory; of a URL its copy on this machine."""
+    return path_of(os.environ.get("ARES_RUNS", "runs"))
+
+
+def run_store(name: str, runs: Path | None = None) -> RunStore:
+    """The files of a run, by its name. Raises StoreError where no run may be called so."""
+    return RunStore((runs or runs_directory()) / checked_name(name))
+
+
+def tracking_uri(configured: str | None, runs: Path) -> str:
+    """Where metrics go: the profile's server, MLFLOW_TRACKING_URI, else a database beside the runs."""
+    return configured or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute() / 'mlflow.db'}"
