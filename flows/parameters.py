@@ -75,10 +75,9 @@ def _form_type(kind: Any) -> Any:
 
 def _how_to_write(kind: Any) -> str:
     """What is said of a box of text that is read as YAML: of a list, of settings of an extension, of one per bucket."""
-    for origin, example in ((dict, "{name: value}"), (tuple, "[first, second]")):
-        if _holds(kind, origin):
-            return f" As YAML: {example}"
-    return ""
+    forms = ((dict, "{name: value}"), (list, "[first, second]"), (tuple, "[first, second]"))
+    examples = [example for origin, example in forms if _holds(kind, origin)]
+    return f" As YAML: {' or '.join(examples)}" if examples else ""
 
 
 def _holds(kind: Any, origin: type) -> bool:

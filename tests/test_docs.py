@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import pytest
 import typer
@@ -81,10 +81,15 @@ def known(model: Any, path: list[str]) -> bool:
     """Whether a setting's path leads through the configuration's models."""
     if not path:
         return True
+    if get_origin(model) is dict:
+        return known(get_args(model)[1], path[1:])
     options = [model] if isinstance(model, type) else []
     options += [each for each in get_args(model) if isinstance(each, type)]
     fields = [each.model_fields for each in options if issubclass(each, BaseModel)]
-    return any(path[0] in each and known(each[path[0]].annotation, path[1:]) for each in fields)
+    named = [each for each in get_args(model) if get_origin(each) is dict]
+    return any(path[0] in each and known(each[path[0]].annotation, path[1:]) for each in fields) or any(
+        known(each, path) for each in named
+    )
 
 
 def key_paths(settings: Any) -> Iterator[str]:
@@ -184,4 +189,6 @@ def test_the_checks_see_what_is_wrong() -> None:
     assert not known(Config, ["train", "step"])
     assert known(Config, ["model", "lora", "rank"])
     assert not known(Config, ["model", "lora", "rnk"])
+    assert known(Config, ["data", "validation", "gsm8k", "prompt_key"])
+    assert not known(Config, ["data", "validation", "gsm8k", "promt_key"])
     assert "what-goes-together" in anchors(REPOSITORY / "README.md")

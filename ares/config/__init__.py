@@ -5,6 +5,7 @@ changes results. Not covered: what a setting does; the package that does it says
 """
 
 from ares.config.algorithm import FilterConfig, KlConfig
+from ares.config.data import DataConfig, HeldOutConfig, Source
 from ares.config.extensions import (
     ENGINES,
     ESTIMATORS,
@@ -16,7 +17,7 @@ from ares.config.extensions import (
     extension_files,
 )
 from ares.config.listing import Section, Setting, commented, sections
-from ares.config.paths import absent_model, is_there, location
+from ares.config.paths import absent_model, is_there, location, matches
 from ares.config.profiles import (
     PROFILES,
     Override,
@@ -32,7 +33,6 @@ from ares.config.profiles import (
 from ares.config.reward import CodeConfig
 from ares.config.run import (
     Config,
-    DataConfig,
     DiffusionConfig,
     LearnerConfig,
     ModelConfig,
@@ -60,6 +60,7 @@ __all__ = [
     "DataConfig",
     "DiffusionConfig",
     "FilterConfig",
+    "HeldOutConfig",
     "KlConfig",
     "LearnerConfig",
     "ModelConfig",
@@ -70,6 +71,7 @@ __all__ = [
     "SecondTurnConfig",
     "Section",
     "Setting",
+    "Source",
     "Strict",
     "TrackingConfig",
     "VllmConfig",
@@ -84,6 +86,7 @@ __all__ = [
     "is_there",
     "load",
     "location",
+    "matches",
     "nearest",
     "override",
     "profile_names",

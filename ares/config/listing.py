@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel
 
 from ares.config.extensions import KINDS
-from ares.config.profiles import section_of
+from ares.config.profiles import plain, section_of
 from ares.config.run import Config
 
 KIND_OF = dict(KINDS)
@@ -109,7 +109,7 @@ def _sections(model: type[BaseModel], values: BaseModel | None, name: str, meani
             if kind and field == kind.field:
                 choices = list(kind.builtin)
                 allowed = " | ".join([*choices, "path/to/file.py:Name"])
-            own.append(Setting(field, value, information.is_required(), allowed, choices, about))
+            own.append(Setting(field, plain(value), information.is_required(), allowed, choices, about))
     told = " ".join(part for part in (model.__doc__ or "", meaning) if part)
     yield Section(name, " ".join(told.split()), own, values is not None)
     for each in inner:

@@ -4,6 +4,7 @@ Covered: the place of a path, and why nothing could be read there. A setting kee
 fingerprint does not depend on the machine. Not covered: extensions' files, which start in the working directory.
 """
 
+import glob
 import re
 from pathlib import Path
 
@@ -23,6 +24,14 @@ def location(path: str) -> str:
     """A path as the working directory has it, else as the checkout does (those of shipped profiles), else unchanged."""
     in_checkout = CHECKOUT / path
     return str(in_checkout) if not is_there(Path(path)) and is_there(in_checkout) else path
+
+
+def matches(pattern: str) -> list[str]:
+    """The files of a glob, by name: those of the working directory, else those of the checkout."""
+    for place in (pattern, str(CHECKOUT / pattern)):
+        if found := sorted(path for path in glob.glob(place, recursive=True) if Path(path).is_file()):
+            return found
+    return []
 
 
 def absent_model(path: str, error: Exception) -> str | None:

@@ -9,16 +9,16 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from ares.config.extensions import SETTING_ERROR, UNOPENED
 from ares.config.paths import CHECKOUT, is_there
 from ares.config.run import Config
 from ares.config.strict import ConfigError, explained, reason
-from ares.config.yaml_files import NOT_YAML, read_yaml, why_not_yaml
+from ares.config.yaml_files import NOT_YAML, parsed, read_yaml, why_not_yaml
 
 PROFILES = CHECKOUT / "profiles"
 DEEPEST = 1000
@@ -126,19 +126,62 @@ def _lay_over(settings: dict[str, Any], override: Override) -> None:
         if not isinstance(place, dict):
             raise ConfigError(f"Override {override!r}: {section} is a value, not a section")
     try:
-        place[field] = _scalar(text)
+        place[field] = _value(text, _type_of([*sections, field]))
     except NOT_YAML as error:
         raise ConfigError(f"Override {override!r:.200}: the value is not YAML: {why_not_yaml(error)}") from error
 
 
+def _value(text: str, kind: Any) -> Any:
+    """The value of an override. What a setting takes as text is text as it stands, whatever YAML would make of it
+    (`Question: {prompt}`, `*.jsonl`, `no`), but for quotes around all of it, and `null`."""
+    types = _alternatives(kind)
+    if str not in types:
+        return _scalar(text)
+    if text.strip() in ("", "null", "~"):
+        return None
+    is_open = text[0] + text[-1] in ("[]", "{}") and any(get_origin(each) in (list, dict) for each in types)
+    if not is_open and not (len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"):
+        return text
+    try:
+        value = parsed(text)
+    except NOT_YAML:
+        if is_open:
+            raise
+        return text
+    return value if is_open or isinstance(value, str) else text
+
+
 def _scalar(text: str) -> Any:
-    value = yaml.safe_load(text)
+    value = parsed(text)
     if isinstance(value, str):
         try:
             return float(value)  # YAML 1.1 reads 1e-6 as text
         except ValueError:
             return value
     return value
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    """The types of a union, without what annotates them; any other type alone."""
+    if get_origin(kind) is Annotated:
+        return _alternatives(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [one for each in get_args(kind) for one in _alternatives(each)]
+    return [kind]
+
+
+def _type_of(path: list[str]) -> Any:
+    """The type of the setting that a dotted name leads to; None where it leads to none."""
+    kind: Any = Config
+    for name in path:
+        found = None
+        for each in _alternatives(kind):
+            if isinstance(each, type) and issubclass(each, BaseModel) and name in each.model_fields:
+                found = each.model_fields[name].annotation
+            elif get_origin(each) is dict:
+                found = get_args(each)[1]
+        kind = found
+    return kind
 
 
 def _validate(settings: dict[str, Any], source: str, context: dict[str, str] | None = None) -> Config:
@@ -202,5 +245,10 @@ def _flat(section: BaseModel, prefix: str) -> list[tuple[str, Any]]:
         if isinstance(value, BaseModel):
             rows += _flat(value, f"{prefix}{name}.")
         else:
-            rows.append((f"{prefix}{name}", json.loads(json.dumps(value))))
+            rows.append((f"{prefix}{name}", plain(value)))
     return rows
+
+
+def plain(value: Any) -> Any:
+    """The value of a setting as JSON has it."""
+    return json.loads(json.dumps(value, default=lambda section: section.model_dump(mode="json")))

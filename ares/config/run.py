@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from ares.config.algorithm import AlgorithmConfig
+from ares.config.data import DataConfig
 from ares.config.extensions import ENGINES, TRACKERS, UNOPENED
 from ares.config.paths import location
 from ares.config.reward import RewardConfig
@@ -66,57 +67,6 @@ class ModelConfig(Strict):
     def location(self) -> str:
         """Where `path` lies, for transformers."""
         return location(self.path)
-
-
-class DataConfig(Strict):
-    """Which problems are trained on and evaluated on, and how a row becomes a prompt."""
-
-    train: str
-    """Path of a .jsonl or .parquet file, or the name of a Hugging Face data set."""
-    validation: str | None = None
-    """The same for evaluation; without it nothing is evaluated."""
-    train_split: str = "train"
-    """Split of a Hugging Face data set to train on."""
-    validation_split: str = "test"
-    """Split of a Hugging Face data set to evaluate on."""
-    prompt_key: str = "prompt"
-    """Column with the problem: text, or a list of chat messages."""
-    answer_key: str = "answer"
-    """Column with the reference answer."""
-    tests_key: str = "test_cases"
-    """Column with the unit tests of a code problem; the published sets' own columns are found without it."""
-    id_key: str = "id"
-    """Column that names a problem. Without such a column the row number is used."""
-    format_prompt: str | None = None
-    """Template put around the problem text; `{prompt}` marks its place. Chat messages are left as they are."""
-    drop_shared: bool = False
-    """Leave problems out of training whose prompt is held out too, but for case, spaces and closing punctuation."""
-    max_prompt_length: int = Field(1024, ge=1, le=MOST_TOKENS)
-    """Tokens after the chat template, those of pictures included. Longer prompts are left out and counted."""
-    images_key: str = "images"
-    """Column with the images of a prompt, each in the place of an <image>: paths, or images themselves."""
-    videos_key: str = "videos"
-    """Column with the videos, each in the place of a <video>: folders of frames, or video files."""
-    image_dir: str | None = None
-    """Folder that the paths of images and videos start from; None: the folder of the file that names them."""
-    min_pixels: int | None = Field(None, ge=1, le=MOST)
-    """Images (and each frame) are enlarged to at least so many pixels. None: as the model's directory says."""
-    max_pixels: int | None = Field(None, ge=1, le=MOST)
-    """Images (and each frame) are made smaller to at most so many pixels: fewer tokens. None: as the model says."""
-    video_fps: float = Field(2.0, gt=0, le=1000)
-    """Frames of a video's second that are looked at; a folder holds frames that were taken at this rate."""
-
-    @model_validator(mode="after")
-    def _pixels_are_in_order(self) -> "DataConfig":
-        if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:
-            raise ValueError(f"min_pixels ({self.min_pixels}) is above max_pixels ({self.max_pixels})")
-        return self
-
-    @model_validator(mode="after")
-    def _format_prompt_has_a_place(self) -> "DataConfig":
-        if self.format_prompt is not None and "{prompt}" not in self.format_prompt:
-            raise ValueError("format_prompt has no {prompt} in it")
-        return self
 
 
 class VllmConfig(Strict):
@@ -340,6 +290,21 @@ class Config(Strict):
         Programs take a while to judge: it looks at all of them meanwhile, those that filtering drops too.
         """
         return self.reward.judges_programs or not self.algorithm.filter.enabled
+
+    def batch_that_fits(self, problems: int) -> list[str]:
+        """Settings with which a step draws no more than so many problems; none where it does not."""
+        if not 0 < problems < self.rollout.prompts:
+            return []
+        part = self.learner.global_batch_prompts
+        fits = problems - problems % part or problems
+        return [f"rollout.prompts={fits}", *([] if fits % part == 0 else [f"learner.global_batch_prompts={fits}"])]
+
+    def too_few(self, problems: int) -> str | None:
+        """What is said, with settings that fit, where there are fewer problems than a step draws."""
+        if problems >= self.rollout.prompts:
+            return None
+        told = f"{problems} problems are fewer than rollout.prompts={self.rollout.prompts}"
+        return ": set ".join([told, *([" ".join(fits)] if (fits := self.batch_that_fits(problems)) else [])])
 
     @model_validator(mode="after")
     def _batches_divide(self) -> "Config":

@@ -8,7 +8,17 @@ from ares.data.check import CheckReport, check_rows, check_solutions, compare_wi
 from ares.data.code import program
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
-from ares.data.problems import MESSAGES, Cursor, Problems, is_one_answer, load_problems, load_tokenizer
+from ares.data.problems import (
+    MESSAGES,
+    Cursor,
+    Problems,
+    is_one_answer,
+    joined,
+    load_held_out,
+    load_problems,
+    load_tokenizer,
+    load_train,
+)
 from ares.data.shared import SharedPrompts, shared_prompts
 from ares.data.tables import DataError
 from ares.data.vision import Vision, check_media, in_parts
@@ -37,8 +47,11 @@ __all__ = [
     "in_parts",
     "is_one_answer",
     "is_video",
+    "joined",
+    "load_held_out",
     "load_problems",
     "load_tokenizer",
+    "load_train",
     "path_of",
     "program",
     "shared_prompts",

@@ -4,17 +4,29 @@ Covered: plain text and lists of messages; templates that raise, and those that 
 messages with pictures (ares/data/vision.py), tokens (ares/data/problems.py).
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from ares.config import DataConfig
 from ares.data.tables import DataError
 
 
-def conversation(value: Any, format_prompt: str | None, where: str) -> list[dict[str, str]]:
-    """The chat messages of a prompt. Raises DataError naming `where` when it is none."""
+def conversation(value: Any, config: DataConfig, where: str) -> list[dict[str, str]]:
+    """The chat messages of a prompt, data.system_prompt before them unless they begin with one of their own.
+
+    Raises DataError naming `where` when it is none.
+    """
+    messages = _messages(value, config.format_prompt, where)
+    if config.system_prompt is None or messages[0]["role"] == "system":
+        return messages
+    return [{"role": "system", "content": config.system_prompt}, *messages]
+
+
+def _messages(value: Any, format_prompt: str | None, where: str) -> list[dict[str, str]]:
     if isinstance(value, str):
         if not value.strip():
             raise DataError(f"{where}: the prompt is empty")
@@ -37,13 +49,15 @@ def conversation(value: Any, format_prompt: str | None, where: str) -> list[dict
     return [{"role": message["role"], "content": message["content"]} for message in messages]
 
 
-def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], where: str) -> str:
-    """The text of a chat up to where the answer begins.
+def rendered(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], where: str, settings: Mapping[str, Any]
+) -> str:
+    """The text of a chat up to where the answer begins. settings: data.chat_template_kwargs.
 
     Raises DataError naming `where` when the chat template raises, or leaves out what is asked.
     """
     try:
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **settings)
     except Exception as error:  # templates are programs, and raise what they like
         roles = ", ".join(message["role"] for message in messages)
         raise DataError(
@@ -60,16 +74,19 @@ def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]],
     return str(text)
 
 
-def rendered_all(
-    tokenizer: PreTrainedTokenizerBase, conversations: Iterable[tuple[int, list[dict[str, Any]]]], source: str
-) -> list[str]:
-    """`rendered`, of the rows of a data set: pairs of a row's number and its messages. Raises DataError."""
-    if not tokenizer.chat_template:
+def check_template(tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> None:
+    """Raise DataError where there is no chat template, or one that does not look at data.chat_template_kwargs."""
+    template = str(tokenizer.chat_template or "")
+    if not template:
         raise DataError(
             f"{tokenizer.name_or_path}: the tokenizer has no chat template; post-train an instruct model, "
             "or save a template with the tokenizer (tokenizer.chat_template = …)"
         )
-    return [rendered(tokenizer, messages, f"{source}:{row}") for row, messages in conversations]
+    for name in settings:
+        if not re.search(rf"\b{re.escape(name)}\b", template):
+            raise DataError(
+                f"data.chat_template_kwargs.{name}: the chat template of {tokenizer.name_or_path} does not look at it"
+            )
 
 
 def _one_line(error: BaseException) -> str:

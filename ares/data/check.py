@@ -3,6 +3,7 @@
 Covered: what loading would refuse (ares/data/problems.py), for all rows and not only the first; tests that are no
 Python; duplicate prompts; sizes; whether a code set's own solutions pass its tests. Not covered: whether the tests tell
 a right program from a wrong one, whether the answers of a math set are right, and images (loading looks at them).
+What prompts become is ares/data/as_seen.py's.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,12 +13,15 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ares.config import CodeConfig, DataConfig
-from ares.data.chats import conversation, rendered
+from ares.config import CodeConfig, DataConfig, Source
+from ares.data.as_seen import SeenPrompt, see, spoken_of
+from ares.data.chats import conversation
 from ares.data.code import CodeProblem, RowError, program, read_problem
 from ares.data.problems import ground_truth, id_column, is_empty, is_one_answer
 from ares.data.shared import shared_prompts
-from ares.data.tables import DataError, is_missing, read_rows
+from ares.data.sources import place, read_rows, shown
+from ares.data.tables import DataError, Unreadable, is_missing
+from ares.data.vision import spoken
 from sandbox import SandboxPool, Verdict, parse
 
 PATIENCE_SECONDS = 10.0
@@ -33,8 +37,9 @@ SEVERAL_ANSWERS = (
 class Finding:
     """One thing that is wrong with one row."""
 
-    row: int
-    """As errors name rows: the line of a jsonl file, else the place from 1 on. 0: the whole set."""
+    row: int | str
+    """As errors name rows: the line of a jsonl file, else the place from 1 on, of several files with the file. 0: the
+    whole set."""
     id: str
     what: str
 
@@ -43,7 +48,7 @@ class Finding:
 class Failure:
     """A reference solution that its own tests do not accept."""
 
-    row: int
+    row: int | str
     id: str
     error_type: str
     test: str
@@ -65,22 +70,32 @@ class CheckReport:
     """Ids of accepted solutions with a test that takes longer than training allows (reward.code.cpu_seconds)."""
     untrusted: int = 0
     """Solutions with tests that compare the program's own objects, in whose process they must run."""
-    problems: dict[int, tuple[str, CodeProblem]] = field(default_factory=dict)
+    problems: dict[int | str, tuple[str, CodeProblem]] = field(default_factory=dict)
     """Code problems that can be used: row → (id, problem)."""
     duplicate_prompts: list[str] = field(default_factory=list)
     """`row 7 repeats row 3`: allowed, and seldom meant."""
     prompt_tokens: list[int] = field(default_factory=list)
-    """Lengths after the chat template; empty without a tokenizer."""
-    overlong: int = 0
-    prompts: dict[int, str] = field(default_factory=dict)
+    """Lengths after the chat template, of a large set those of some rows; empty without a tokenizer."""
+    overlong: set[int | str] = field(default_factory=set)
+    """Rows that are left out."""
+    prompts: dict[int | str, str] = field(default_factory=dict)
     """Row → its prompt as text, with the names of what it shows."""
-    shared: str | None = None
-    """How many prompts are held out too, and which rows; None where there is no held-out set to compare with."""
+    shared: dict[str, str] = field(default_factory=dict)
+    """Of each held-out set, how many prompts are in it too, and which rows."""
+    held_out: set[int | str] = field(default_factory=set)
+    """Rows whose prompt is held out too."""
+    examples: list[SeenPrompt] = field(default_factory=list)
+    """The first, the shortest and the longest prompt, whole."""
 
     @property
     def good(self) -> bool:
         """Nothing is wrong: the set can be trained on."""
         return not self.findings and not self.failures
+
+    def trained_on(self, drop_shared: bool) -> int:
+        """Problems that a run would draw from, if what is wrong were left out."""
+        left_out = {each.row for each in self.findings} | self.overlong | (self.held_out if drop_shared else set())
+        return len(self.prompts.keys() - left_out)
 
     def counts(self) -> dict[str, Any]:
         """Sizes of the set, in the order in which they are shown."""
@@ -95,41 +110,45 @@ class CheckReport:
             counts["solutions slower than reward.code.cpu_seconds"] = _named(self.slow)
             counts["rows with tests that the program could deceive"] = self.untrusted
         counts["duplicate prompts"] = _named(self.duplicate_prompts)
-        if self.shared is not None:
-            counts["prompts that are held out too"] = self.shared
+        for name, shared in self.shared.items():
+            counts[f"prompts that are held out{f' in {name}' if name else ''} too"] = shared
         if self.prompt_tokens:
-            counts["prompt tokens"] = _spread(self.prompt_tokens)
-            counts["prompts left out as overlong"] = self.overlong
+            some = f" (of {len(self.prompt_tokens)} rows)" if len(self.prompt_tokens) < len(self.prompts) else ""
+            counts["prompt tokens"] = f"{_spread(self.prompt_tokens)}{some}"
+            counts["prompts left out as overlong"] = len(self.overlong)
         return counts
 
 
 def check_rows(
-    source: str, split: str, config: DataConfig, code: bool, tokenizer: PreTrainedTokenizerBase | None = None,
-    math: bool = False,
+    source: Source, split: str, config: DataConfig, code: bool, tokenizer: PreTrainedTokenizerBase | None = None,
+    math: bool = False, vision: bool = False, limit: int | None = None, settings: str = "data",
 ) -> CheckReport:  # fmt: skip
-    """Look at every row. Raises DataError only when the source cannot be read at all.
+    """Look at every row, or the first `limit`. Raises DataError only when the source cannot be read at all.
 
     code: rows have unit tests (reward.kind=code). math: their answers are compared by our grader (reward.kind=math).
+    vision: prompts hold images. settings: where columns of the set are named.
     """
-    unreadable: dict[int, str] = {}
-    raw = read_rows(source, split, unreadable)
-    report = CheckReport(source, rows=len(raw) + len(unreadable))
+    unreadable: Unreadable = {}
+    raw = read_rows(source, split, unreadable, limit)
+    report = CheckReport(shown(source), rows=len(raw) + len(unreadable))
     report.findings += [Finding(row, "", what) for row, what in unreadable.items()]
     id_key = id_column(raw, config, code)
-    ids: dict[str, int] = {}
-    prompts: dict[str, int] = {}
-    conversations: dict[int, list[dict[str, str]]] = {}
+    ids: dict[str, int | str] = {}
+    prompts: dict[str, int | str] = {}
+    conversations: dict[int | str, list[dict[str, Any]]] = {}
     records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
-    for place, (row, values) in enumerate(zip(raw.index, records, strict=True)):
-        name = str(values[id_key] if id_key is not None else place)
+    for number, (row, values) in enumerate(zip(raw.index, records, strict=True)):
+        name = str(values[id_key] if id_key is not None else number)
         wrong = list(_id_errors(values, id_key, name, ids, row))
         prompt, others = (
-            _code_errors(values, config, report.problems, row, name) if code else _errors(values, config, math)
+            _code_errors(values, config, report.problems, row, name)
+            if code
+            else _errors(values, config, math, settings)
         )
         wrong += others
         if prompt is not None:
             try:
-                messages = conversation(prompt, config.format_prompt, "")
+                messages = conversation(spoken(prompt) if vision else prompt, config, "")
             except DataError as error:
                 wrong.append(str(error).removeprefix(": "))
             else:
@@ -137,20 +156,26 @@ def check_rows(
                 if first != row:
                     report.duplicate_prompts.append(f"row {row} repeats row {first}")
                 conversations[row] = messages
-                shown = [values[key] for key in (config.images_key, config.videos_key) if values.get(key) is not None]
-                report.prompts[row] = "\n".join([*(message["content"] for message in messages), *map(repr, shown)])
+                media = [values[key] for key in (config.images_key, config.videos_key) if values.get(key) is not None]
+                report.prompts[row] = "\n".join([*(message["content"] for message in messages), *map(repr, media)])
         report.findings += [Finding(row, name, what) for what in wrong]
-    if tokenizer is not None and conversations:
-        _measure_prompts(report, conversations, tokenizer, config.max_prompt_length)
-    report.findings.sort(key=lambda finding: finding.row)
+    if conversations:
+        _see_prompts(report, conversations, tokenizer, config, vision)
+    report.findings.sort(key=lambda finding: finding.row if isinstance(finding.row, int) else 0)
     return report
 
 
-def compare_with_held_out(report: CheckReport, held_out: CheckReport) -> None:
-    """Count the prompts that a train set shares with a held-out one; allowed, and seldom meant."""
+def compare_with_held_out(report: CheckReport, held_out: CheckReport, name: str = "") -> None:
+    """Count the prompts that a train set shares with a held-out one, which is allowed, and seldom meant; take over
+    what is wrong with that one."""
     shared = shared_prompts(list(report.prompts.values()), list(held_out.prompts.values()))
-    rows = [f"row {row}" for row, is_shared in zip(report.prompts, shared.normalised, strict=True) if is_shared]
-    report.shared = f"{shared}{': ' if rows else ''}{_listed(rows)}"
+    rows = [row for row, is_shared in zip(report.prompts, shared.normalised, strict=True) if is_shared]
+    report.shared[name] = f"{shared}{': ' if rows else ''}{_listed([f'row {row}' for row in rows])}"
+    report.held_out |= set(rows)
+    report.findings += [
+        Finding(place(held_out.source, each.row) if each.row else held_out.source, each.id, each.what)
+        for each in held_out.findings
+    ]
 
 
 def check_solutions(
@@ -177,7 +202,9 @@ def check_solutions(
     report.failures.sort(key=lambda failure: failure.row)
 
 
-def _id_errors(values: dict[str, Any], id_key: str | None, name: str, ids: dict[str, int], row: int) -> Iterator[str]:
+def _id_errors(
+    values: dict[str, Any], id_key: str | None, name: str, ids: dict[str, int | str], row: int | str
+) -> Iterator[str]:
     if id_key is not None and is_missing(values[id_key]):
         yield f"column {id_key!r} is missing or null"
     elif ids.setdefault(name, row) != row:
@@ -185,7 +212,11 @@ def _id_errors(values: dict[str, Any], id_key: str | None, name: str, ids: dict[
 
 
 def _code_errors(
-    values: dict[str, Any], config: DataConfig, problems: dict[int, tuple[str, CodeProblem]], row: int, name: str
+    values: dict[str, Any],
+    config: DataConfig,
+    problems: dict[int | str, tuple[str, CodeProblem]],
+    row: int | str,
+    name: str,
 ) -> tuple[Any, list[str]]:
     """(prompt, what is wrong); a usable problem is put into `problems`."""
     try:
@@ -207,19 +238,19 @@ def _syntax_error(where: str, text: str) -> str | None:
     return None if tree.body or where == "setup" else f"{where} has no statement"
 
 
-def _errors(values: dict[str, Any], config: DataConfig, math: bool) -> tuple[Any, list[str]]:
+def _errors(values: dict[str, Any], config: DataConfig, math: bool, settings: str) -> tuple[Any, list[str]]:
     """(prompt, what is wrong) of a row that has an answer."""
     wrong = []
     prompt = values.get(config.prompt_key)
     if is_missing(prompt):
         prompt = None
-        wrong.append(f"column {config.prompt_key!r} is missing or null. Name it with data.prompt_key=…")
+        wrong.append(f"column {config.prompt_key!r} is missing or null. Name it with {settings}.prompt_key=…")
     answer = values.get(config.answer_key)
     try:
         if config.answer_key not in values and "reward_model" in values:
             answer = ground_truth(values["reward_model"])
         if is_missing(answer):
-            wrong.append(f"column {config.answer_key!r} is missing or null. Name it with data.answer_key=…")
+            wrong.append(f"column {config.answer_key!r} is missing or null. Name it with {settings}.answer_key=…")
         elif is_empty(answer):
             wrong.append("the answer is empty")
         elif math and not is_one_answer(answer):
@@ -229,28 +260,24 @@ def _errors(values: dict[str, Any], config: DataConfig, math: bool) -> tuple[Any
     return prompt, wrong
 
 
-def _measure_prompts(
-    report: CheckReport, conversations: dict[int, list[dict[str, str]]], tokenizer: PreTrainedTokenizerBase, limit: int
-) -> None:
-    if not tokenizer.chat_template:
-        raise DataError(f"{tokenizer.name_or_path}: the tokenizer has no chat template")
-    texts = []
-    for row, messages in conversations.items():
-        try:
-            texts.append(rendered(tokenizer, messages, ""))
-        except DataError as error:
-            report.findings.append(Finding(row, "", str(error).removeprefix(": ")))
-    if not texts:
+def _see_prompts(
+    report: CheckReport, conversations: dict[int | str, list[dict[str, Any]]],
+    tokenizer: PreTrainedTokenizerBase | None, config: DataConfig, vision: bool,
+) -> None:  # fmt: skip
+    if tokenizer is None:
+        report.examples = spoken_of(conversations)
         return
-    report.prompt_tokens = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
-    report.overlong = sum(length > limit for length in report.prompt_tokens)
-    if report.overlong == len(texts):
+    seen = see(conversations, tokenizer, config, vision)
+    report.prompt_tokens, report.overlong, report.examples = seen.lengths, seen.overlong, seen.examples
+    report.findings += [Finding(row, "", what) for row, what in seen.wrong.items()]
+    if seen.overlong and len(seen.overlong) == len(conversations) - len(seen.wrong):
         shortest = min(report.prompt_tokens)
+        limit = config.max_prompt_length
         what = f"all prompts are longer than data.max_prompt_length={limit} (the shortest has {shortest} tokens)"
         report.findings.append(Finding(0, "", what))
 
 
-def _failure(row: int, name: str, problem: CodeProblem, verdict: Verdict) -> Failure:
+def _failure(row: int | str, name: str, problem: CodeProblem, verdict: Verdict) -> Failure:
     place = next(index for index, outcome in enumerate(verdict.tests) if outcome.verdict != "accepted")
     texts = [*problem.test_cases, *(f"stdin {given!r}" for given, _ in problem.stdin_tests)]
     outcome = verdict.tests[place]

@@ -19,12 +19,13 @@ import pandas as pd
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
-from ares.config import ConfigError, DataConfig, absent_model, location
-from ares.data.chats import conversation, rendered_all
+from ares.config import ConfigError, DataConfig, Source, absent_model, location
+from ares.data.chats import check_template, conversation, rendered
 from ares.data.code import IDS, RowError, read_problem, with_unit_tests
 from ares.data.media import MediaError
 from ares.data.shared import SharedPrompts, shared_prompts
-from ares.data.tables import DataError, read_rows
+from ares.data.sources import folder_of, place, read_rows, shown
+from ares.data.tables import DataError
 from ares.data.vision import RowMedia, Vision, has_media, spoken
 
 MESSAGES = "prompt_messages"
@@ -101,43 +102,95 @@ class Problems:
         return pd.Index(self.frame["id"])
 
 
+def load_train(
+    config: DataConfig, tokenizer: PreTrainedTokenizerBase, code: bool, vision: Vision | None = None
+) -> Problems:
+    """The train set of the settings, as `load_problems` has it."""
+    return load_problems(config.train, config.train_split, config, tokenizer, code, vision, config.limit)
+
+
+def load_held_out(
+    config: DataConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    code: bool,
+    vision: Vision | None = None,
+) -> dict[str, Problems]:
+    """The held-out sets of the settings by name ("": one without), each as `load_problems` has it."""
+    return {
+        name: load_problems(
+            each.source, each.split, config.with_columns_of(each), tokenizer, code, vision,
+            settings=f"data.validation.{name or 'NAME'}",
+        )
+        for name, each in config.held_out.items()
+    }  # fmt: skip
+
+
+def joined(sets: dict[str, Problems]) -> Problems | None:
+    """Held-out sets as one, each problem called `set/problem`; one without a name stays as it is; None: there is none.
+
+    Columns that only some have are None in the others.
+    """
+    if not sets or "" in sets:
+        return sets.get("")
+    names = list(dict.fromkeys(name for each in sets.values() for name in each.frame))
+    frames = []
+    for name, each in sets.items():
+        frame = each.frame.assign(id=[f"{name}/{own}" for own in each.frame["id"]])
+        absent = pd.DataFrame({column: None for column in names if column not in frame}, frame.index, dtype=object)
+        frames.append(pd.concat([frame, absent], axis=1)[names].astype(object))
+    return Problems(
+        source=", ".join(each.source for each in sets.values()),
+        frame=pd.concat(frames, ignore_index=True),
+        overlong=sum(each.overlong for each in sets.values()),
+        embedded={path: content for each in sets.values() for path, content in each.embedded.items()},
+    )
+
+
 def load_problems(
-    source: str,
+    source: Source,
     split: str,
     config: DataConfig,
     tokenizer: PreTrainedTokenizerBase,
     code: bool = False,
     vision: Vision | None = None,
+    limit: int | None = None,
+    settings: str = "data",
 ) -> Problems:
     """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it.
 
-    code: every row has unit tests instead of an answer (reward.kind=code). vision: of a vision-language model.
+    code: every row has unit tests instead of an answer (reward.kind=code). vision: of a vision-language model. limit:
+    only so many rows are read. settings: where columns of the set are named.
     """
-    raw = read_rows(source, split)
+    raw = read_rows(source, split, limit=limit)
     if code:
         raw, prompts, answers = _code_columns(raw, config, source)
     else:
-        prompts = _column(raw, config.prompt_key, source, "data.prompt_key")
-        answers = _answers(raw, config, source)
+        prompts = _column(raw, config.prompt_key, source, f"{settings}.prompt_key")
+        answers = _answers(raw, config, source, f"{settings}.answer_key")
     ids = _ids(raw, config, code, source)
+    lines = [place(source, row) for row in raw.index]
     conversations: list[Any] = [
-        conversation(spoken(value) if vision else value, config.format_prompt, f"{source}:{line}")
-        for line, value in zip(raw.index, prompts, strict=True)
+        conversation(spoken(value) if vision else value, config, line)
+        for line, value in zip(lines, prompts, strict=True)
     ]
     media = None
     if vision is not None:
-        conversations, media = _look(vision, raw, conversations, config, source)
+        conversations, media = _look(vision, raw.set_axis(lines), conversations, config, source)
         raw = raw.drop(columns=[config.images_key, config.videos_key], errors="ignore")
     elif has_media(raw, config):
         raise DataError(
-            f"{source}: column {config.images_key!r} or {config.videos_key!r} shows something, the model only reads: "
-            "set model.family=vision_language, or name another column with data.images_key=…"
+            f"{shown(source)}: column {config.images_key!r} or {config.videos_key!r} shows something, the model only "
+            "reads: set model.family=vision_language, or name another column with data.images_key=…"
         )
-    texts = rendered_all(tokenizer, zip(raw.index, conversations, strict=True), source)
+    check_template(tokenizer, config.chat_template_kwargs)
+    texts = [
+        rendered(tokenizer, messages, line, config.chat_template_kwargs)
+        for line, messages in zip(lines, conversations, strict=True)
+    ]
     token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
     if vision is not None and media is not None:
-        with _naming(source):
-            token_ids = vision.expanded(token_ids, media, raw.index)
+        with _naming():
+            token_ids = vision.expanded(token_ids, media, pd.Index(lines))
         raw = raw.assign(media_references=pd.Series(media.references, index=raw.index))
     frame = raw.drop(columns=[config.prompt_key, config.id_key], errors="ignore").assign(
         id=ids,
@@ -150,38 +203,36 @@ def load_problems(
         frame[MESSAGES] = pd.Series(chats, index=raw.index, dtype=object)
     fits = _fits(token_ids, config.max_prompt_length, source)
     embedded = media.embedded if media is not None else {}
-    return Problems(source, frame[fits].reset_index(drop=True), int((~fits).sum()), embedded)
+    return Problems(shown(source), frame[fits].reset_index(drop=True), int((~fits).sum()), embedded)
 
 
 def _look(
-    vision: Vision, raw: pd.DataFrame, conversations: list[Any], config: DataConfig, source: str
+    vision: Vision, raw: pd.DataFrame, conversations: list[Any], config: DataConfig, source: Source
 ) -> tuple[list[Any], RowMedia]:
     """Conversations with the places of what they show, and what that is."""
-    with _naming(source):
-        file = Path(location(source))
-        beside = file.parent if file.is_file() else Path()
-        folder = Path(config.image_dir or beside).absolute()  # the run may be resumed from elsewhere
+    with _naming():
+        folder = Path(config.image_dir or folder_of(source)).absolute()  # the run may be resumed from elsewhere
         return vision.look(raw, conversations, config, folder)
 
 
-def _fits(token_ids: list[list[int]], limit: int, source: str) -> np.ndarray:
+def _fits(token_ids: list[list[int]], limit: int, source: Source) -> np.ndarray:
     """Which prompts are no longer than data.max_prompt_length. Raises DataError when none is."""
     lengths = np.array([len(tokens) for tokens in token_ids])
     if lengths.min() > limit:
         raise DataError(
-            f"{source}: all {len(lengths)} prompts are longer than data.max_prompt_length={limit} "
+            f"{shown(source)}: all {len(lengths)} prompts are longer than data.max_prompt_length={limit} "
             f"(the shortest has {lengths.min()} tokens)"
         )
     return lengths <= limit
 
 
 @contextmanager
-def _naming(source: str) -> Iterator[None]:
-    """What is wrong with the media of a row, told with the data set's name."""
+def _naming() -> Iterator[None]:
+    """What is wrong with the media of a row is wrong with the data set."""
     try:
         yield
     except MediaError as error:
-        raise DataError(f"{source}:{error}") from error
+        raise DataError(str(error)) from error
 
 
 def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
@@ -251,21 +302,21 @@ def id_column(raw: pd.DataFrame, config: DataConfig, code: bool) -> str | None:
     return next((name for name in (config.id_key, *(IDS if code else ())) if name in raw), None)
 
 
-def _column(raw: pd.DataFrame, key: str, source: str, setting: str) -> list[Any]:
+def _column(raw: pd.DataFrame, key: str, source: Source, setting: str) -> list[Any]:
     if key not in raw:
         raise DataError(
-            f"{source}: column {key!r} is missing (columns: {', '.join(map(str, raw.columns))}). "
+            f"{shown(source)}: column {key!r} is missing (columns: {', '.join(map(str, raw.columns))}). "
             f"Name it with {setting}=…"
         )
     missing = np.flatnonzero(raw[key].isna().to_numpy())
     if len(missing):
         raise DataError(
-            f"{source}:{raw.index[missing[0]]}: column {key!r} is missing or null ({len(missing)} such rows)"
+            f"{place(source, raw.index[missing[0]])}: column {key!r} is missing or null ({len(missing)} such rows)"
         )
     return raw[key].tolist()
 
 
-def _code_columns(raw: pd.DataFrame, config: DataConfig, source: str) -> tuple[pd.DataFrame, list[Any], list[str]]:
+def _code_columns(raw: pd.DataFrame, config: DataConfig, source: Source) -> tuple[pd.DataFrame, list[Any], list[str]]:
     """The rows with their unit tests, the prompts, and the solutions as answers ("" where there is none)."""
     problems = []
     records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
@@ -273,25 +324,25 @@ def _code_columns(raw: pd.DataFrame, config: DataConfig, source: str) -> tuple[p
         try:
             problems.append(read_problem(row, config.prompt_key, config.tests_key, config.answer_key))
         except RowError as error:
-            raise DataError(f"{source}:{line}: {error}") from error
+            raise DataError(f"{place(source, line)}: {error}") from error
     frame = with_unit_tests(raw, problems, config.tests_key)
     return frame, [problem.prompt for problem in problems], [problem.solution or "" for problem in problems]
 
 
-def _answers(raw: pd.DataFrame, config: DataConfig, source: str) -> list[Any]:
+def _answers(raw: pd.DataFrame, config: DataConfig, source: Source, setting: str) -> list[Any]:
     """The answers as the rows hold them: a reward of the user's is handed the very objects."""
     if config.answer_key not in raw and "reward_model" in raw:  # verl's rows
         answers = []
-        for line, value in raw["reward_model"].items():
+        for line, value in zip(raw.index, raw["reward_model"], strict=True):
             try:
                 answers.append(ground_truth(value))
             except RowError as error:
-                raise DataError(f"{source}:{line}: {error}") from error
+                raise DataError(f"{place(source, line)}: {error}") from error
     else:
-        answers = _column(raw, config.answer_key, source, "data.answer_key")
+        answers = _column(raw, config.answer_key, source, setting)
     for line, answer in zip(raw.index, answers, strict=True):
         if is_empty(answer):
-            raise DataError(f"{source}:{line}: the answer is empty")
+            raise DataError(f"{place(source, line)}: the answer is empty")
     return answers
 
 
@@ -312,7 +363,7 @@ def ground_truth(reward_model: Any) -> Any:
     return reward_model["ground_truth"]
 
 
-def _ids(raw: pd.DataFrame, config: DataConfig, code: bool, source: str) -> list[str]:
+def _ids(raw: pd.DataFrame, config: DataConfig, code: bool, source: Source) -> list[str]:
     """The problems' names as text. Raises DataError on one that is missing or that two rows have."""
     key = id_column(raw, config, code)
     names = _column(raw, key, source, "data.id_key") if key is not None else range(len(raw))
@@ -320,6 +371,6 @@ def _ids(raw: pd.DataFrame, config: DataConfig, code: bool, source: str) -> list
     first_row: dict[str, int] = {}
     for row, name in zip(raw.index, ids, strict=True):
         if name in first_row:
-            raise DataError(f"{source}:{row}: id {name!r} is a duplicate of row {first_row[name]}")
+            raise DataError(f"{place(source, row)}: id {name!r} is a duplicate of row {first_row[name]}")
         first_row[name] = row
     return ids

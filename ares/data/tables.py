@@ -1,26 +1,33 @@
-"""The rows of a data set as they are: jsonl, parquet and Hugging Face data sets, every value as Python's own object.
+"""The rows of a file as they are: JSON lines or an array, CSV, parquet; every value as Python's own object.
 
 Covered: numbers keep their type (an int beside a float stays an int), lists and objects theirs at every depth, what is
-absent or null is None; text that no tokenizer can take is refused here. Not covered: what the columns mean
-(ares/data/problems.py, ares/data/code.py).
+absent or null is None, every cell of a CSV is text; text that no tokenizer can take is refused here. Not covered: which
+files a setting names (ares/data/sources.py), what the columns mean (ares/data/problems.py, ares/data/code.py).
 """
 
 import gzip
 import json
 import re
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 
-from ares.config import location
 from ares.errors import UserError
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """Columns that pandas adds to a parquet file for a frame's index."""
+LONGEST_CSV_ROW = 1 << 26
+"""Bytes; a program's tests may fill a few."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
+Unreadable = dict[int | str, str]
+"""What is wrong with lines that are no row, by the number that names them."""
 
 
 class DataError(UserError, ValueError):
@@ -32,66 +39,118 @@ def is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and value != value)
 
 
-def read_rows(source: str, split: str, unreadable: dict[int, str] | None = None) -> pd.DataFrame:
-    """The rows as they are; the index is the number by which errors name a row: its line, or its place from 1 on.
+def format_of(name: str) -> str | None:
+    """The ending by which a file is read, its .gz left out; None for no kind that is."""
+    name = name.removesuffix(".gz") if not name.endswith(".parquet.gz") else name
+    return next((ending for ending in FORMATS if name.endswith(ending)), None)
 
-    Raises DataError when there is nothing to read, and at the first line that is no row, unless `unreadable` is given:
-    then it takes what is wrong with each such line.
+
+def read_file(path: Path, unreadable: Unreadable | None, limit: int | None) -> pd.DataFrame:
+    """The first `limit` rows of a file (None: all), by line (of JSON lines) or place, from 1 on.
+
+    Raises DataError when it cannot be read, and at the first line that is no row, unless `unreadable` is given: then it
+    takes what is wrong with each such line.
     """
-    if not source.strip():
-        raise DataError("data.train or data.validation is empty: name a file or a data set")
-    if "://" in source:
-        raise DataError(f"{source}: data is read from this machine's disks or by a data set's name: copy it here first")
-    path = Path(location(source))
-    if path.name.removesuffix(".gz").endswith((".jsonl", ".json")):
-        frame = _read_jsonl(path, unreadable)
-    else:
-        frame = _as_objects(_read_table(path, source, split), source)
-    if frame.empty and not unreadable:
-        raise DataError(f"{source}: no rows")
-    return frame
-
-
-def _read_table(path: Path, source: str, split: str) -> pa.Table:
-    if path.suffix == ".parquet":
-        try:
-            return pyarrow.parquet.read_table(path)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{source}: not readable as parquet: {error}") from error
-    from datasets import load_dataset  # takes a second to import, and most runs read a file
-
     try:
-        return load_dataset(source, split=split).with_format("arrow")[:]
-    except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"{source}: neither a .jsonl or .parquet file nor a data set with a split {split!r}: {error}"
-        ) from error
+        return FORMATS[str(format_of(path.name))](path, unreadable, limit)
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
 
 
-def _as_objects(table: pa.Table, source: str) -> pd.DataFrame:
+def as_objects(table: pa.Table, source: str) -> pd.DataFrame:
+    """The rows of an Arrow table, by place from 1 on. Raises DataError."""
+    names = [name for name in table.column_names if not _INDEX.fullmatch(name)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{source}: two columns are called {twice!r}")
     try:
-        columns = {name: table[name].to_pylist() for name in table.column_names if not _INDEX.fullmatch(name)}
+        columns = {name: table[name].to_pylist() for name in names}
     except UnicodeDecodeError as error:
         raise DataError(f"{source}: a text is no UTF-8: {error}") from error
     return _frame(columns, list(range(1, table.num_rows + 1)))
 
 
-def _read_jsonl(path: Path, unreadable: dict[int, str] | None) -> pd.DataFrame:
-    rows: dict[int, dict[str, Any]] = {}
+def _read_parquet(path: Path, _: Unreadable | None, limit: int | None) -> pd.DataFrame:
     try:
-        with _opened(path) as handle:
-            for number, line in enumerate(handle, 1):
-                if line.strip():
-                    try:
-                        rows[number] = _json_row(line)
-                    except ValueError as error:
-                        if unreadable is None:
-                            raise DataError(f"{path}:{number}: {error}") from error
-                        unreadable[number] = str(error)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
+        table = pyarrow.parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not readable as parquet: {error}") from error
+    return as_objects(table.slice(0, limit), str(path))
+
+
+def _read_csv(path: Path, _: Unreadable | None, limit: int | None) -> pd.DataFrame:
+    how = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    blocks = pyarrow.csv.ReadOptions(block_size=LONGEST_CSV_ROW)
+    try:
+        names = pyarrow.csv.open_csv(path, read_options=blocks, parse_options=how).schema.names
+        text = pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
+        )
+        table = pyarrow.csv.read_csv(path, read_options=blocks, parse_options=how, convert_options=text)
+    except ValueError as error:
+        raise DataError(f"{path}: not readable as CSV: {_one_line(error)}") from error
+    return as_objects(table.slice(0, limit), str(path))
+
+
+def _read_json(path: Path, unreadable: Unreadable | None, limit: int | None) -> pd.DataFrame:
+    rows: dict[int, dict[str, Any]] = {}
+    with _opened(path) as handle:
+        for number, row in islice(_json_rows(handle, path), limit):
+            if isinstance(row, dict):
+                rows[number] = row
+            elif unreadable is None:
+                raise DataError(f"{path}:{number}: {row}")
+            else:
+                unreadable[number] = row
     names = dict.fromkeys(name for row in rows.values() for name in row)
     return _frame({name: [row.get(name) for row in rows.values()] for name in names}, list(rows))
+
+
+def _json_rows(handle: TextIO, path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Each row with its number; for one that is none, what is wrong with it."""
+    lines = ((number, line) for number, line in enumerate(handle, 1) if line.strip())
+    for number, line in lines:
+        if line.lstrip().startswith("["):  # an array: its places are the numbers
+            yield from enumerate(_array(line + handle.read(), path), 1)
+            return
+        yield number, _json_row(line)
+        for further, text in lines:
+            yield further, _json_row(text)
+
+
+def _array(text: str, path: Path) -> list[dict[str, Any] | str]:
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON: {error}") from error
+    return [_checked(value, text) for value in values]
+
+
+def _json_row(line: str) -> dict[str, Any] | str:
+    try:
+        return _checked(json.loads(line), line)
+    except (ValueError, RecursionError) as error:
+        return f"not JSON: {error}"
+
+
+def _checked(row: Any, text: str) -> dict[str, Any] | str:
+    """A row, or what is wrong with it. text: where it was read from."""
+    if not isinstance(row, dict):
+        return f"a row is a JSON object, this is {type(row).__name__}"
+    if "\\ud" in text or "\\uD" in text:
+        for name, value in row.items():
+            if half := _SURROGATE.search(json.dumps([name, value], ensure_ascii=False)):
+                return f"column {name!a} holds {half[0]!a}, half of a character (a lone surrogate), which is no text"
+    return row
+
+
+FORMATS: dict[str, Callable[[Path, Unreadable | None, int | None], pd.DataFrame]] = {
+    ".jsonl": _read_json,
+    ".json": _read_json,
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+}
+"""How a file is read, by its ending; all but parquet also with .gz."""
 
 
 def _frame(columns: dict[str, list[Any]], index: list[int]) -> pd.DataFrame:
@@ -103,17 +162,5 @@ def _opened(path: Path) -> TextIO:
     return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
 
 
-def _json_row(line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise ValueError(f"a row is a JSON object, this is {type(row).__name__}")
-    if "\\ud" in line or "\\uD" in line:
-        for name, value in row.items():
-            if half := _SURROGATE.search(json.dumps([name, value], ensure_ascii=False)):
-                raise ValueError(
-                    f"column {name!a} holds {half[0]!a}, half of a character (a lone surrogate), which is no text"
-                )
-    return row
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

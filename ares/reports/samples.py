@@ -7,7 +7,7 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
-from ares.data import is_video, load_problems, load_tokenizer, path_of
+from ares.data import is_video, load_tokenizer, load_train, path_of
 from ares.runs import exec_times_name, read_config, read_exec_times
 from ares.store import RunStore, StoreError, run_store
 
@@ -90,9 +90,7 @@ def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
     """Each test of a judged program with how it ended, and the CPU seconds of all of them."""
     store = run_store(name)
     config = read_config(store)
-    problems = load_problems(
-        config.data.train, config.data.train_split, config.data, load_tokenizer(config.model.path), code=True
-    )
+    problems = load_train(config.data, load_tokenizer(config.model.path), code=True)
     problem = problems.rows([row["id"]]).iloc[0]
     stdin_tests = [f"stdin {given!r} → {expected!r}" for given, expected in problem["stdin_tests"]]
     tests = [*problem["test_cases"], *stdin_tests]

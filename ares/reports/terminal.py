@@ -70,7 +70,9 @@ class Display:
             )
         line += f"  {t['timing_s/step']:.1f}s"
         if "val/accuracy" in m:
-            line += f"  [bold green]held-out {m['val/accuracy']:.3f}[/]"
+            sets = [f"  {name} {m[key]:.3f}" for name in self.run.config.data.held_out_names
+                    if (key := f"val/{name}/accuracy") in m]  # fmt: skip
+            line += f"  [bold green]held-out {m['val/accuracy']:.3f}{''.join(sets)}[/]"
         self.progress.console.print(line)
         self.progress.update(self.bar, completed=commit.step)
 

@@ -24,21 +24,23 @@ from pydantic import Field, model_validator
 
 from algorithms.keys import derive_seed
 from algorithms.pass_at_k import mean_interval, pass_at_k
-from ares.config import Config, ConfigError, Strict, fingerprint, load, override
-from ares.data import Vision, check_media, load_problems, load_tokenizer
+from ares.config import Config, ConfigError, DataConfig, Strict, fingerprint, load, override
+from ares.data import Vision, check_media, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
 from ares.grading import check_answers
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.run import Run, Step, identity_of, read_config
 from ares.step import with_scores
-from ares.store import Ref, RunStore, StoreError, is_name, runs_directory
+from ares.store import Ref, RunStore, StoreError, is_name, name_after, runs_directory
 from ares.workers import Cluster, check_engine
 
 DEFAULT_K = (1, 4, 8)
 CONFIDENCE = 0.95
 OF_ENGINES = ["token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]
 """Columns of samples that are not kept."""
+GRADED = ("accuracy", "pass_ratio")
+"""Means that are estimated besides pass@k, where the grader gives them."""
 OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch")  # fmt: skip
 """Settings that may differ from those a run was trained with: the rest decides its weights."""
@@ -90,10 +92,14 @@ class EvaluationRequest(Strict):
 class Evaluation(Step):
     """One evaluation, opened: a step whose artifacts lie in the evaluation's own folder."""
 
-    def __init__(self, request: EvaluationRequest, run: Run, version: int, description: dict[str, Any]) -> None:
+    def __init__(
+        self, request: EvaluationRequest, run: Run, version: int, description: dict[str, Any], sets: list[str]
+    ) -> None:
         super().__init__(run, version)
         self.request = request
         self.description = description
+        self.sets = sets
+        """Names of the held-out sets, where they have any."""
         self.progress: Callable[[int, int], None] = lambda done, total: None
         """Told how many problems were sampled, and how many there are."""
 
@@ -103,15 +109,15 @@ class Evaluation(Step):
         config, weights_of, version, weights = _policy(request)
         check_engine(config)
         check_architecture(config)
-        data = request.data or config.data.validation
-        if data is None:
+        data = config.data if request.data is None else _of_request(config.data, request.data)
+        if not data.held_out:
             raise ConfigError("There are no held-out problems in the settings: name a data set with --data")
-        split = config.data.validation_split
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         model = check_weight_files(config.model)
         vision = Vision.of(config, runs_directory())
-        loaded = load_problems(data, split, config.data, tokenizer, config.reward.judges_programs, vision)
-        problems = loaded.first(request.max_problems)
+        loaded = load_held_out(data, tokenizer, config.reward.judges_programs, vision)
+        problems = joined({name: each.first(request.max_problems) for name, each in loaded.items()})
+        assert problems is not None
         ends, prompts = end_token_ids(config.model.location, tokenizer), problems.frame["prompt_token_ids"]
         check_vocabulary(model, tokenizer, ends, prompts, config.model.path)
         temperature = request.temperature or config.validation.temperature
@@ -124,10 +130,10 @@ class Evaluation(Step):
             "samples": request.samples,
             "temperature": 0.0 if request.greedy else temperature,
         } | {setting: file_digest(path) for path, setting in run_files(config).items() if setting == "reward.kind"}
-        check_media(problems.frame, data, config.rollout)
+        check_media(problems.frame, problems.source, config.rollout)
         check_answers(config.reward, problems)
         problems.write_embedded()
-        store = RunStore(_folder(request, data, description))
+        store = RunStore(_folder(request, problems.source, description))
         _check_same(store, description)
         identity = identity_of(config, {"train": problems.digest(), "model": weights})
         run = Run(config, store, tokenizer, problems, problems, identity)
@@ -137,7 +143,8 @@ class Evaluation(Step):
         if is_run:
             run.cluster.check_weights(version)
         run.grader.start()
-        return cls(request, run, version, description | {"source": data, "overlong": problems.overlong})
+        return cls(request, run, version, description | {"source": problems.source, "overlong": problems.overlong},
+                   data.held_out_names)  # fmt: skip
 
     def path(self, name: str) -> str:
         """Path of an artifact, relative to the evaluation's folder."""
@@ -177,26 +184,24 @@ def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, 
     problems = pd.DataFrame({"id": ids}).set_index("id", drop=False)
     problems["samples"] = correct.size().reindex(ids, fill_value=0)
     problems["correct"] = correct.sum().reindex(ids, fill_value=0).astype(int)
-    for name in ("accuracy", "pass_ratio"):
+    for name in GRADED:
         if name in scored:
             problems[name] = scored[name].astype(float).groupby(scored["id"]).mean().reindex(ids)
     counts = problems[["samples", "correct"]].to_numpy()
     seed = derive_seed(evaluation.config.train.seed, "evaluation")  # one for all: the same problems are drawn
-    estimates: dict[str, dict[str, Any]] = {}
     for k in evaluation.request.ks:
         enough = counts[:, 0] >= k
-        values = pass_at_k(counts[enough, 0], counts[enough, 1], k)
-        problems.loc[enough, f"pass@{k}"] = values
-        estimates[f"pass@{k}"] = _estimate(values, seed)
-    for name in ("accuracy", "pass_ratio"):
-        if name in problems:
-            estimates[name] = _estimate(problems[name].dropna().to_numpy(), seed)
+        problems[f"pass@{k}"] = np.nan
+        problems.loc[enough, f"pass@{k}"] = pass_at_k(counts[enough, 0], counts[enough, 1], k)
+    measures = [*(f"pass@{k}" for k in evaluation.request.ks), *(each for each in GRADED if each in problems)]
+    of = problems["id"].str.partition("/")[0]
     summary = evaluation.description | {
         "problems": len(problems),
         "unscored": len(samples) - len(scored),
         "mean_length": float(samples["tokens"].mean()),
         "truncated": float(samples["truncated"].mean()),
-        "estimates": estimates,
+        "estimates": _estimates(problems, measures, seed),
+        "sets": {name: _estimates(problems[of == name], measures, seed) for name in evaluation.sets},
         "interval": f"{CONFIDENCE:.0%}, bootstrap over problems (exact binomial where all are 0 or all are 1)",
     }
     if "error_type" in samples:
@@ -205,11 +210,21 @@ def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, 
     return summary, problems.reset_index(drop=True)
 
 
+def _estimates(problems: pd.DataFrame, measures: list[str], seed: int) -> dict[str, dict[str, Any]]:
+    return {name: _estimate(problems[name].dropna().to_numpy(), seed) for name in measures}
+
+
 def _estimate(values: np.ndarray, seed: int) -> dict[str, Any]:
     if not len(values):
         return {"value": None, "low": None, "high": None, "problems": 0}
     low, high = mean_interval(values, seed, CONFIDENCE)
     return {"value": float(values.mean()), "low": low, "high": high, "problems": len(values)}
+
+
+def _of_request(data: DataConfig, source: str) -> DataConfig:
+    """The settings with one held-out set, which --data names: one of theirs by its name, else a file or data set."""
+    chosen = {source: data.held_out[source]} if source and source in data.held_out else source
+    return data.model_copy(update={"validation": chosen})
 
 
 def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
@@ -263,7 +278,7 @@ def _folder(request: EvaluationRequest, data: str, description: dict[str, Any]) 
     of = f"step{description['step']}" if is_run else Path(request.target).name
     how = "greedy" if request.greedy else f"n{request.n}"
     identity = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:8]
-    return above / f"{of}-{Path(data).name.partition('.')[0]}-{how}-{identity}"
+    return above / f"{of}-{name_after(Path(data).name.partition('.')[0])}-{how}-{identity}"
 
 
 def _check_same(store: RunStore, description: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
     "rollout": (
         "model.dtype", "model.trust_remote_code", "train.seed",
         "data.train_split", "data.prompt_key", "data.answer_key", "data.tests_key", "data.id_key", "data.format_prompt",
+        "data.limit", "data.system_prompt", "data.chat_template_kwargs",
         "data.drop_shared", "data.max_prompt_length", "data.images_key", "data.videos_key", "data.image_dir",
         "data.min_pixels", "data.max_pixels", "data.video_fps",
         "rollout.engine", "rollout.settings", "rollout.diffusion.steps", "rollout.diffusion.alg",

@@ -19,7 +19,16 @@ from transformers import PreTrainedTokenizerBase
 
 from algorithms.entropy import trigger_vocabulary
 from ares.config import Config, ConfigError, differences, fingerprint, from_dict
-from ares.data import DataError, Problems, Vision, check_media, load_problems, load_tokenizer
+from ares.data import (
+    DataError,
+    Problems,
+    Vision,
+    check_media,
+    joined,
+    load_held_out,
+    load_tokenizer,
+    load_train,
+)
 from ares.engines import end_token_ids, padding_id
 from ares.grading import check_answers, load_grader
 from ares.models import Adapted, adapted_layers, check_architecture, check_vocabulary, check_weight_files
@@ -102,20 +111,16 @@ class Run:
         model = check_weight_files(config.model)
         code = config.reward.judges_programs
         vision = Vision.of(config, runs)
-        train = load_problems(config.data.train, config.data.train_split, config.data, tokenizer, code, vision)
-        validation = None
-        if config.data.validation is not None:
-            source, split = config.data.validation, config.data.validation_split
-            held_out = load_problems(source, split, config.data, tokenizer, code, vision)
-            train = _told_apart(train, held_out, config)
-            validation = held_out.first(config.validation.max_prompts)
+        train = load_train(config.data, tokenizer, code, vision)
+        held_out = load_held_out(config.data, tokenizer, code, vision)
+        for each in held_out.values():
+            train = _told_apart(train, each, config)
+        validation = joined({name: each.first(config.validation.max_prompts) for name, each in held_out.items()})
         both = [problems for problems in (train, validation) if problems is not None]
         prompts = chain.from_iterable(problems.frame["prompt_token_ids"] for problems in both)
         check_vocabulary(model, tokenizer, end_token_ids(config.model.location, tokenizer), prompts, config.model.path)
-        if len(train) < config.rollout.prompts:
-            raise DataError(
-                f"{train.source}: {len(train)} problems are fewer than rollout.prompts={config.rollout.prompts}"
-            )
+        if too_few := config.too_few(len(train)):
+            raise DataError(f"{train.source}: {too_few}")
         for problems in both:
             check_media(problems.frame, problems.source, config.rollout)
             check_answers(config.reward, problems)

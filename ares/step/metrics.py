@@ -4,6 +4,7 @@ Not covered: metrics of programs (ares/step/code_metrics.py) and of controllers,
 """
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -57,26 +58,37 @@ def batch_metrics(
     return metrics
 
 
-def evaluation_metrics(rows: pd.DataFrame) -> dict[str, float]:
+def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = ()) -> dict[str, float]:
     """`val/…`: accuracy and length on the held-out problems, over all and by bucket of their own accuracy.
 
-    rows: held-out samples with scores. Lengths are of all of them, the rest of those that were graded. Raises
+    rows: held-out samples with scores. Lengths are of all of them, the rest of those that were graded. names: of
+    several sets, whose problems are called `set/problem`: of each that was graded the same as `val/SET/…`. Raises
     RewardError when none was.
     """
+    metrics = {f"val/{name}": value for name, value in _evaluated(rows).items()}
+    of = rows["id"].str.partition("/")[0]
+    for name in names:
+        part = rows[of == name]
+        if part["accuracy"].notna().any():
+            metrics |= {f"val/{name}/{measure}": value for measure, value in _evaluated(part).items()}
+    return metrics
+
+
+def _evaluated(rows: pd.DataFrame) -> dict[str, float]:
     scored = scored_rows(rows)
     accuracy = scored["accuracy"].astype(float)
     per_problem = accuracy.groupby(scored["id"]).agg(["mean", "max"])
     codes = difficulty_codes(per_problem["mean"].to_numpy())
     metrics = {
-        "val/accuracy": float(accuracy.mean()),
-        "val/pass_at_n": float(per_problem["max"].mean()),
-        "val/response_length": float(rows["tokens"].mean()),
-        "val/format": float(rows["format"].mean()),
-        "val/clip_ratio": float(rows["truncated"].mean()),
-    } | {f"val/{bucket}_share": float(np.mean(codes == code)) for code, bucket in enumerate(BUCKETS)}
+        "accuracy": float(accuracy.mean()),
+        "pass_at_n": float(per_problem["max"].mean()),
+        "response_length": float(rows["tokens"].mean()),
+        "format": float(rows["format"].mean()),
+        "clip_ratio": float(rows["truncated"].mean()),
+    } | {f"{bucket}_share": float(np.mean(codes == code)) for code, bucket in enumerate(BUCKETS)}
     if "pass_ratio" in rows:
-        metrics["val/pass_ratio"] = float(scored["pass_ratio"].astype(float).mean())
-        metrics |= {f"val/{name}": share for name, share in ending_shares(scored).items()}
+        metrics["pass_ratio"] = float(scored["pass_ratio"].astype(float).mean())
+        metrics |= ending_shares(scored)
     return metrics
 
 

@@ -4,7 +4,8 @@ Covered: rows of a draw, and the calls that they make. Not covered: sampling (ar
 (ares/step/second_turn.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
@@ -46,13 +47,13 @@ def requested_rows(
 
 def second_turn_rows(
     rollout: pd.DataFrame, scores: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase,
-    settings: SecondTurnConfig, key: tuple[int, str, int | str],
+    settings: SecondTurnConfig, key: tuple[int, str, int | str], template_settings: Mapping[str, Any],
 ) -> pd.DataFrame:  # fmt: skip
     """One row per second turn: id, slot, sample, its own prompt and prompt_token_ids, the seed of its draws.
 
-    rollout, scores: the first turns; problems: theirs, row by row.
+    rollout, scores: the first turns; problems: theirs, row by row. template_settings: data.chat_template_kwargs.
     """
-    turns = second_turns(with_scores(rollout, scores), problems, tokenizer, settings)
+    turns = second_turns(with_scores(rollout, scores), problems, tokenizer, settings, template_settings)
     if turns.empty:
         return turns.reindex(columns=[*ID_COLUMNS, *PROMPT, "seed"])
     names = zip(turns["slot"], turns["id"], turns["sample"], strict=True)

@@ -19,20 +19,22 @@ _MARK = "\x00"
 
 
 def second_turns(
-    rows: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: SecondTurnConfig
-) -> pd.DataFrame:
+    rows: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: SecondTurnConfig,
+    template_settings: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:  # fmt: skip
     """One row per second turn: id, slot, sample, prompt, prompt_token_ids.
 
     rows: judged first turns (id, slot, sample, response, token_ids, finish_reason, pass_ratio, test_outcomes);
-    problems: theirs, row by row. A first turn that passed, was cut off or was not judged gets no second one; nor does
-    one whose verdict is longer than engines have room for.
+    problems: theirs, row by row; template_settings: data.chat_template_kwargs. A first turn that passed, was cut off or
+    was not judged gets no second one; nor does one whose verdict is longer than engines have room for.
     """
     chosen = np.flatnonzero(_may_go_on(rows))
     failed, theirs = rows.iloc[chosen].to_dict("records"), problems.iloc[chosen].to_dict("records")
     told = [
         execution_feedback(_tests(problem), row["test_outcomes"]) for row, problem in zip(failed, theirs, strict=True)
     ]
-    followed = _following_turns(tokenizer, told, [int(row["token_ids"][-1]) for row in failed])
+    ends = [int(row["token_ids"][-1]) for row in failed]
+    followed = _following_turns(tokenizer, told, ends, template_settings or {})
     return pd.DataFrame(
         {
             "id": row["id"],
@@ -90,7 +92,7 @@ def _tests(problem: Mapping[Any, Any]) -> list[str]:
 
 
 def _following_turns(
-    tokenizer: PreTrainedTokenizerBase, texts: list[str], ends: list[int]
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], ends: list[int], template_settings: Mapping[str, Any]
 ) -> list[tuple[str, list[int]]]:
     """What follows responses that have ended their turns: a user's turn with a text, the start of the next answer.
 
@@ -103,7 +105,9 @@ def _following_turns(
             {"role": "assistant", "content": _MARK},
             {"role": "user", "content": text},
         ]
-        whole = str(tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True))
+        whole = str(
+            tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True, **template_settings)
+        )
         if whole.count(_MARK) != 1:
             raise ConfigError(
                 f"{tokenizer.name_or_path}: the chat template changes what an assistant said, so a response cannot be "

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from ares.config import CodeConfig
     from ares.data import CheckReport
 
+ROWS = 20
+"""Rows that are named of those with one fault; --json names all."""
+NO_MODEL = "unused"
+"""What the base profile, which names none, is given for a model."""
+
 app = typer.Typer(help="Data sets: check one before it is trained on.", no_args_is_help=True)
 
 
@@ -26,31 +32,42 @@ def data() -> None:
 
 @app.command()
 def check(
-    file: Annotated[str, typer.Argument(help="A .jsonl (.gz) or .parquet file, or a Hugging Face data set.")],
+    file: Annotated[
+        str,
+        typer.Argument(help="A .jsonl, .json, .csv (.gz) or .parquet file, a glob, a folder, a Hugging Face data set."),
+    ],
     overrides: Overrides = None,
     code: Annotated[bool, typer.Option("--code", help="Rows have unit tests: reward.kind=code.")] = False,
     profile: Annotated[
         str, typer.Option(help="The profile whose settings are checked against.", autocompletion=profile_names)
     ] = "base",
-    model: Annotated[str | None, typer.Option(help="Model or tokenizer that measures the prompts.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model or tokenizer that the prompts are for; default: the profile's.")
+    ] = None,
     split: Annotated[str, typer.Option(help="Split of a Hugging Face data set.")] = "train",
     workers: Annotated[int | None, typer.Option(min=1, help="Sandbox processes; default: one a core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Look at every row, and run a code set's reference solutions. Exit status 1 when anything is wrong."""
+    """Look at every row, run a code set's solutions, show three prompts whole. Exit status 1: something is wrong."""
     from ares.config import load
 
-    settings = [f"model.path={model or 'unused'}", *(["reward.kind=code"] if code else []), *(overrides or [])]
-    config = load(profile, [f"data.train={json.dumps(file)}", *settings])
+    settings = [*(["reward.kind=code"] if code else []), *(overrides or [])]
+    named = [f"model.path={json.dumps(model or NO_MODEL)}"] if model or profile == "base" else []
+    config = load(profile, [f"data.train={json.dumps(file)}", *named, *settings])
 
     from ares.data import check_rows, compare_with_held_out, load_tokenizer
 
     code, math = config.reward.judges_programs, config.reward.kind == "math"
-    tokenizer = load_tokenizer(model, config.model.trust_remote_code) if model else None
-    report = check_rows(file, split, config.data, code, tokenizer, math)
-    held_out, its_split = config.data.validation, config.data.validation_split
-    if held_out is not None and (held_out, its_split) != (file, split):
-        compare_with_held_out(report, check_rows(held_out, its_split, config.data, code))
+    vision = config.model.family == "vision_language"
+    is_here = model is not None or Path(config.model.location).is_dir()
+    tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code) if is_here else None
+    report = check_rows(file, split, config.data, code, tokenizer, math, vision, config.data.limit)
+    for name, each in config.data.held_out.items():
+        if (each.source, each.split) != (file, split):
+            columns, of = config.data.with_columns_of(each), f"data.validation.{name or 'NAME'}"
+            held_out = check_rows(each.source, each.split, columns, code, None, math, vision, settings=of)
+            compare_with_held_out(report, held_out, name)
+    count = report.trained_on(config.data.drop_shared)
     if any(problem.solution is not None for _, problem in report.problems.values()):
         _judge_solutions(report, config.reward.code, workers)
     if as_json:
@@ -60,14 +77,22 @@ def check(
             "counts": report.counts(),
             "findings": [asdict(finding) for finding in report.findings],
             "failures": [asdict(failure) for failure in report.failures],
+            "trained_on": count,
+            "prompts": [asdict(example) for example in report.examples],
         }
         sys.stdout.write(json.dumps(shown) + "\n")
     else:
+        _show_prompts(report)
         _show(report)
+        console.print(f"{count} problems to train on", markup=False)
+        if too_few := config.too_few(count):
+            console.print(too_few, style="yellow", markup=False)
         if report.good:
-            named = "PROFILE" if profile == "base" else profile
-            given = [f"data.train={file}", f"model.path={model or 'MODEL'}", *settings[1:]]
-            next_step(f"ares train {named} {shlex.join(given)}")
+            given = [f"data.train={file}", *([f"data.train_split={split}"] if split != "train" else [])]
+            if model or profile == "base":
+                given.append(f"model.path={model or 'MODEL'}")
+            given += [*settings, *config.batch_that_fits(count)]
+            next_step(f"ares train {'PROFILE' if profile == 'base' else profile} {shlex.join(given)}")
     raise typer.Exit(0 if report.good else 1)
 
 
@@ -83,6 +108,24 @@ def _judge_solutions(report: "CheckReport", limits: "CodeConfig", workers: int |
         check_solutions(report, limits, pool, lambda done, total: bar.update(task, completed=done, total=total))
 
 
+def _show_prompts(report: "CheckReport") -> None:
+    """The first, the shortest and the longest prompt, whole; special tokens stand out where the terminal can."""
+    from rich.text import Text
+
+    for example in report.examples:
+        size = "" if example.tokens is None else f", {example.tokens} tokens"
+        console.rule(f"row {example.row}{size}", align="left", style="dim")
+        text = Text(example.text)
+        text.highlight_words(example.special, "bold magenta")
+        console.print(text)
+    if report.examples:
+        console.rule(style="dim")
+    if report.examples and report.examples[0].tokens is None:
+        console.print(
+            "These are the messages. What a model is given of them: --model PATH\n", style="dim", markup=False
+        )
+
+
 def _show(report: "CheckReport") -> None:
     """The counts, every finding with its rows, every solution that fails, and the conclusion."""
     for name, value in report.counts().items():
@@ -93,7 +136,8 @@ def _show(report: "CheckReport") -> None:
         rows_of.setdefault(finding.what, []).append(where)
     for what, rows in rows_of.items():
         console.print(f"\n{what}", style="red", markup=False)
-        console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {', '.join(rows)}", markup=False)
+        some = f"{', '.join(rows[:ROWS])}{', …' if len(rows) > ROWS else ''}"
+        console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {some}", markup=False)
     if report.failures:
         from rich import box
         from rich.markup import escape

@@ -15,7 +15,9 @@ from flows.servers.local_server import local_api
 def evaluate(
     target: Annotated[str, typer.Argument(help="Name of a run, or a model directory.", autocompletion=run_names)],
     overrides: Overrides = None,
-    data: Annotated[str | None, typer.Option(help="Problems; default: the held-out set of run or profile.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Problems, or the name of a held-out set; default: all held-out ones.")
+    ] = None,
     n: Annotated[int, typer.Option(help="Samples per problem.")] = 16,
     k: Annotated[str | None, typer.Option(help="pass@k for these, as 1,4,8.")] = None,
     step: Annotated[int | None, typer.Option(help="Of a run: the weights after this step.")] = None,
@@ -88,16 +90,13 @@ def _show(summary: dict[str, Any], folder: str) -> None:
     table = Table(box=box.SIMPLE)
     for name in ("", "mean", "95 % interval", "problems"):
         table.add_column(name, justify="right" if name else "left")
-    for name, estimate in summary["estimates"].items():
-        if estimate["value"] is None:
-            table.add_row(name, "no figure", "", "0")
-        else:
-            table.add_row(
-                name,
-                f"{estimate['value']:.3f}",
-                f"{estimate['low']:.3f} to {estimate['high']:.3f}",
-                str(estimate["problems"]),
-            )
+    for of, estimates in {"": summary["estimates"], **summary["sets"]}.items():
+        for name, estimate in estimates.items():
+            figures = ("no figure", "", "0")
+            if estimate["value"] is not None:
+                interval = f"{estimate['low']:.3f} to {estimate['high']:.3f}"
+                figures = (f"{estimate['value']:.3f}", interval, str(estimate["problems"]))
+            table.add_row(f"{of} {name}".strip(), *figures)
     console.print(title, style="bold", markup=False)
     console.print(table)
     console.print(f"mean length {summary['mean_length']:.1f} tokens, truncated {summary['truncated']:.1%}")

@@ -1,6 +1,7 @@
 """`ares data check` as a user calls it: what it prints, and its exit status."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from flows.cli.data import app
 from flows.cli.main import main
+from tests.ares.builders import MODEL
 
 GOOD = {
     "id": "a",
@@ -51,7 +53,66 @@ def test_json_holds_every_row(source: Path) -> None:
 def test_settings_come_from_the_profile_and_dotted_overrides(source: Path) -> None:
     rows = [{"q": "1+1=?", "answer": "2"}]
     assert check(source, rows)[0] == 1
-    assert check(source, rows, "--profile", "tiny-math", "data.prompt_key=q")[0] == 0
+    assert check(source, rows, "--profile", "tiny-math", "data.prompt_key=q", "data.validation=null")[0] == 0
+
+
+def test_what_would_be_trained_on_is_said_with_three_prompts_whole(source: Path) -> None:
+    rows = [{"question": text, "answer": "2"} for text in ("1+1=?", "1+1+0=?", "2=?", "1+1+0+0+0+0=?", "2" * 99)]
+    settings = ["data.prompt_key=question", "data.format_prompt=Solve: {prompt}", "data.max_prompt_length=60"]
+    status, told = check(source, rows, *settings, "--model", str(MODEL), "data.system_prompt=Think.")
+    assert status == 0
+    tops, bodies = zip(*re.findall(r"(row \d+, \d+ tokens) ─+\n(.*?)(?=\n\n)", told, re.S), strict=True)
+    assert [top.partition(",")[0] for top in tops] == ["row 1", "row 3", "row 4"]  # the first, shortest and longest
+    assert bodies[2] == (
+        "<|im_start|>system\nThink.<|im_end|>\n<|im_start|>user\nSolve: 1+1+0+0+0+0=?<|im_end|>\n<|im_start|>assistant"
+    )
+    *_, count, too_few, following = told.splitlines()
+    assert following.endswith(" rollout.prompts=4 learner.global_batch_prompts=4")
+    assert [count, too_few] == [
+        "4 problems to train on",
+        "4 problems are fewer than rollout.prompts=16: set rollout.prompts=4 learner.global_batch_prompts=4",
+    ]
+    report = json.loads(check(source, rows, *settings, "--model", str(MODEL), "--json", "data.limit=2")[1])
+    (first, second) = report["prompts"]
+    assert (report["trained_on"], report["counts"]["rows"], first["row"], second["row"]) == (2, 2, 1, 2)
+    assert first["special"] == ["<|im_end|>", "<|im_start|>"]
+    alone = check(source, rows, *settings)[1]
+    assert "user: Solve: 1+1=?" in alone
+    assert "--model PATH" in alone
+
+
+def test_held_out_sets_are_checked_with_their_own_columns(source: Path) -> None:
+    held_out = source.with_name("heldout.jsonl")
+    held_out.write_text('{"problem": "1+1=?", "answer": "2"}\n{"problem": "3+3", "answer": null}\n')
+    sets = f"data.validation={{aime: {{source: {held_out}, prompt_key: problem}}, same: {held_out}}}"
+    status, told = check(source, [{"prompt": "1+1=?", "answer": "2"}], sets, "--json")
+    report = json.loads(told)
+    assert status == 1
+    assert report["counts"]["prompts that are held out in aime too"].startswith("1 exactly")
+    assert {(each["row"], each["what"]) for each in report["findings"]} == {
+        (f"{held_out}:2", "column 'answer' is missing or null. Name it with data.validation.aime.answer_key=…"),
+        (f"{held_out}:1", "column 'prompt' is missing or null. Name it with data.validation.same.prompt_key=…"),
+        (f"{held_out}:2", "column 'prompt' is missing or null. Name it with data.validation.same.prompt_key=…"),
+        (f"{held_out}:2", "column 'answer' is missing or null. Name it with data.validation.same.answer_key=…"),
+    }
+
+
+def test_of_many_wrong_rows_some_are_named(source: Path) -> None:
+    told = check(source, [{"prompt": f"{n}", "answer": None} for n in range(50)])[1]
+    assert "50 rows: 1 (0), 2 (1), " in told
+    assert "20 (19), …" in told
+    assert "21 (20)" not in told
+
+
+def test_a_hundred_thousand_rows_are_looked_at_and_some_are_measured(source: Path) -> None:
+    """Every row that may be overlong is measured, however large the set; docs/evaluation.md tells how long it takes."""
+    rows = [{"prompt": f"{n}+1=?", "answer": "2"} for n in range(100_000)]
+    rows[77_777]["prompt"] = "1+" * 600
+    status, told = check(source, rows, "--model", str(MODEL), "--json", "data.max_prompt_length=200")
+    report = json.loads(told)
+    assert (status, report["trained_on"]) == (0, 99_999)
+    assert report["counts"]["prompts left out as overlong"] == 1
+    assert report["counts"]["prompt tokens"].endswith("(of 5001 rows)")
 
 
 def test_the_command_line_knows_it_and_names_a_file_that_is_not_there(

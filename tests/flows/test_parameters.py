@@ -61,7 +61,8 @@ def other_value(path: tuple[str, ...], kind: Any) -> Any:
 def on_the_form(kind: Any, value: Any) -> Any:
     if kind is Switch:
         return "on" if value else "off"
-    return value if isinstance(value, int | float | str) and kind is not str else str(yaml.safe_dump(value)).strip()
+    is_itself = isinstance(value, str) or (isinstance(value, int | float) and kind is not str)
+    return value if is_itself else str(yaml.safe_dump(value)).strip()
 
 
 EXTENSION = """
@@ -123,6 +124,8 @@ def test_a_box_that_is_read_as_yaml_says_so() -> None:
     assert written.items() >= dict.fromkeys(settings, "{name: value}").items()
     assert written["learner.betas"] == "[first, second]"
     assert written["algorithm.kl.coef"] == "{name: value}"
+    assert written["data.train"] == "[first, second]"
+    assert written["data.validation"] == "{name: value} or [first, second]"
     assert "train.steps" not in written
     assert "model.path" not in written
 

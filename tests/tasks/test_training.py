@@ -15,6 +15,7 @@ from ares.grading.grader import RewardError
 from ares.learner.learner import Learner
 from ares.runs.run import Run
 from ares.step.collate import token_batch
+from ares.step.metrics import evaluation_metrics
 from ares.step.slots import GREEDY, SECOND_TURN_SLOT
 from ares.step.state import RunState
 from tasks.mismatch import EngineMismatch, check_draw, check_mismatch, compare
@@ -186,6 +187,25 @@ def test_an_evaluation_measures_what_was_graded_and_the_lengths_of_all(run: Run)
     assert [found.metrics[f"val/{bucket}_share"] for bucket in ("easy", "medium", "hard")] == pytest.approx([1 / 3] * 3)
     assert len(run.store.read_rows(found.rows)) == 12
     assert all(math.isfinite(value) for value in found.metrics.values())
+
+
+def test_held_out_sets_with_names_are_measured_together_and_each() -> None:
+    def rows(name: str, accuracies: list[float | None], tokens: int) -> pd.DataFrame:
+        return pd.DataFrame({
+            "id": name, "sample": range(len(accuracies)), "tokens": tokens, "format": 1.0, "truncated": False,
+            "accuracy": pd.array(accuracies, dtype="Float64"),
+        })  # fmt: skip
+
+    found = evaluation_metrics(
+        pd.concat([rows("aime/1", [1, 0], 2), rows("own/a/b", [1, 1], 4), rows("late/1", [None, None], 6)]),
+        ["aime", "own", "late"],
+    )
+    assert (found["val/accuracy"], found["val/aime/accuracy"], found["val/own/accuracy"]) == (0.75, 0.5, 1.0)
+    assert (found["val/own/pass_at_n"], found["val/own/response_length"]) == (1.0, 4.0)
+    assert not any(name.startswith("val/late/") for name in found)  # nothing of it was graded: no figure
+    assert {name.removeprefix("val/") for name in found if name.count("/") == 1} == {
+        name.removeprefix("val/own/") for name in found if name.startswith("val/own/")
+    }
 
 
 def test_an_evaluation_in_which_nothing_was_graded_is_an_error_that_says_so(run: Run) -> None:

@@ -54,7 +54,7 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest(wrong: str, said: str
         ("learner.lr=nan", "learner.lr"),
         ("algorithm.kl.kind=fix", "algorithm.kl.kind"),
         ("algorithm.difficulty.alpha_init={easy: 1, medium: 1, hrad: 1}", "algorithm.difficulty.alpha_init"),
-        ("data.format_prompt=no place", "data: format_prompt has no {prompt}"),
+        ("data.format_prompt=no place", "data.format_prompt: there is no {prompt}"),
         ("algorithm.kl={kind: bucket_beta, placement: reward}", "algorithm.kl: kind=bucket_beta"),
         ("algorithm.kl={penalty: full, placement: reward, kind: fixed}", "algorithm.kl: penalty=full"),
         ("algorithm.kl={penalty: kl, placement: loss}", "algorithm.kl: penalty=kl in the loss has"),
@@ -142,6 +142,94 @@ def test_a_profile_that_is_not_yaml_is_an_error_that_names_the_file(profile: Any
 
 
 # ---- overrides -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ("Question: {prompt}", "Question: {prompt}"),  # to YAML a mapping
+        ("{prompt}", "{prompt}"),
+        ("{prompt} # think", "{prompt} # think"),  # a comment
+        ("# {prompt}", "# {prompt}"),
+        ("[{prompt}]", "[{prompt}]"),
+        ("'{prompt}': think", "'{prompt}': think"),
+        ("*{prompt}*", "*{prompt}*"),
+        ('"{prompt}\\nThink."', "{prompt}\nThink."),
+        ("{prompt}\n  Think.\n", "{prompt}\n  Think.\n"),
+        ("null", None),
+    ],
+)
+def test_an_override_of_text_is_text_as_it_stands(given: str, value: str | None) -> None:
+    assert load("tiny-math", [f"data.format_prompt={given}"]).data.format_prompt == value
+
+
+@pytest.mark.parametrize("key", ["no", "1", "1e5", "2024-01-01", "a: b", "[x]"])
+def test_a_column_may_be_called_anything(key: str) -> None:
+    assert load("tiny-math", [f"data.prompt_key={key}"]).data.prompt_key == key
+
+
+def test_a_template_that_yaml_reads_no_text_in_is_told_how_to_write_it(profile: Any) -> None:
+    said = refusal(profile("extends: tiny-math\ndata: {format_prompt: {prompt}}\n"))
+    assert "data.format_prompt: YAML reads no text here: put the template in quotes" in said
+
+
+def test_a_source_is_a_text_a_list_or_held_out_sets_by_name(profile: Any) -> None:
+    given = [
+        "data.train=[a.jsonl, b/*.csv]",
+        "data.validation={aime: a@b.jsonl, own: {source: [c.csv], prompt_key: q}}",
+    ]
+    data = load("tiny-math", given).data
+    assert data.train == ["a.jsonl", "b/*.csv"]
+    assert list(data.held_out) == ["aime", "own"]
+    assert (data.held_out["aime"].source, data.held_out["own"].prompt_key) == ("a@b.jsonl", "q")
+    own = data.with_columns_of(data.held_out["own"])
+    assert (own.prompt_key, own.answer_key) == ("q", "answer")
+    dotted = ["data.validation=null", "data.validation.own.source=*.csv", "data.validation.own.prompt_key=no"]
+    assert load("tiny-math", dotted).data.held_out["own"].model_dump(include={"source", "prompt_key"}) == {
+        "source": "*.csv", "prompt_key": "no"
+    }  # fmt: skip
+    config = load("tiny-math", given)
+    assert from_dict(json.loads(json.dumps(config.model_dump(mode="json"))), "run.json") == config
+    assert fingerprint(config) != fingerprint(load("tiny-math", [given[0]]))
+    text = load("tiny-math", ["data.train=*.jsonl"]).data
+    assert text.train == "*.jsonl"
+    assert list(text.held_out) == [""]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("{aime: {sorce: a}}", "aime.sorce is unknown (did you mean source?)"),
+        ("{aime: {source: a, promt_key: q}}", "aime.promt_key is unknown (did you mean prompt_key?)"),
+        ("{aime: 7}", "aime: a source, or a section of source, split, "),
+        ("{a/b: x}", "'a/b' cannot name a held-out set"),
+        ("{}", "no held-out set is named"),
+    ],
+)
+def test_a_held_out_set_that_is_none_is_told(given: str, told: str) -> None:
+    assert f"data.validation: {told}" in refusal("tiny-math", f"data.validation={given}").replace(
+        "aime.source is missing; ", ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("problems", "settings", "told"),
+    [
+        (16, (), None),
+        (15, (), "15 problems are fewer than rollout.prompts=16: set rollout.prompts=8"),
+        (7, (), "7 problems are fewer than rollout.prompts=16: set rollout.prompts=7 learner.global_batch_prompts=7"),
+        (500, ("rollout.prompts=512", "learner.global_batch_prompts=128"),
+         "500 problems are fewer than rollout.prompts=512: set rollout.prompts=384"),
+    ],
+)  # fmt: skip
+def test_a_batch_that_is_too_big_is_told_with_one_that_fits(
+    problems: int, settings: tuple[str, ...], told: str | None
+) -> None:
+    config = load("tiny-math", list(settings))
+    assert config.too_few(problems) == told
+    if told is not None:
+        fits = override(config, told.partition("set ")[2].split())
+        assert fits.too_few(problems) is None
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from ares.config.run import DataConfig
-from ares.data.problems import Cursor, DataError, Problems, load_problems
+from ares.data.problems import Cursor, DataError, Problems, joined, load_held_out, load_problems
 from tests.ares.builders import MODEL, tokenizer
 
 GOOD = {"id": "a", "prompt": "1+1=?", "answer": "2"}
@@ -46,6 +47,57 @@ def test_the_format_prompt_is_put_around_the_problem(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": "{x} {prompt}"}])
     found = read(source, format_prompt="Solve {prompt}, {y}.").frame["prompt"][0]
     assert "user\nSolve {x} {prompt}, {y}.<|im_end|>" in found
+
+
+def test_a_system_prompt_comes_before_prompts_that_have_none(tmp_path: Path) -> None:
+    asked, own = {"role": "user", "content": "1+1=?"}, {"role": "system", "content": "Be brief."}
+    rows = [GOOD, GOOD | {"id": "b", "prompt": [asked]}, GOOD | {"id": "c", "prompt": [own, asked]}]
+    found = read(jsonl(tmp_path / "p.jsonl", rows), system_prompt="Think.").frame["prompt"].tolist()
+    assert [text.partition("<|im_end|>")[0] for text in found] == [
+        "<|im_start|>system\nThink.", "<|im_start|>system\nThink.", "<|im_start|>system\nBe brief."
+    ]  # fmt: skip
+    assert all("user\n1+1=?<|im_end|>" in text for text in found)
+
+
+def test_the_chat_template_is_given_its_settings_and_one_it_does_not_look_at_is_refused(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "p.jsonl", [GOOD])
+    thinking = copy.deepcopy(tokenizer())
+    thinking.chat_template += "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+
+    def prompt(**settings: Any) -> str:
+        config = DataConfig(train=source, chat_template_kwargs=settings)
+        return str(load_problems(source, "train", config, thinking).frame["prompt"][0])
+
+    assert prompt(enable_thinking=False) == prompt() + "<think></think>"
+    assert prompt(enable_thinking=True) == prompt()
+    with pytest.raises(DataError, match=r"chat_template_kwargs\.enable_thinkin: the chat template of .* does not look"):
+        prompt(enable_thinkin=False)
+    with pytest.raises(DataError, match=r"chat_template_kwargs\.tokenize: the chat template of .* does not look"):
+        prompt(tokenize=True)
+    with pytest.raises(DataError, match="raises TypeError"):
+        prompt(messages=[])
+
+
+def test_held_out_sets_have_columns_of_their_own_and_are_told_apart_by_name(tmp_path: Path) -> None:
+    train = jsonl(tmp_path / "t.jsonl", [GOOD])
+    first = jsonl(tmp_path / "a.jsonl", [{"problem": f"{n}+1=?", "solution": n + 1, "level": n} for n in range(3)])
+    second = jsonl(tmp_path / "b.jsonl", [GOOD, GOOD | {"id": "z"}])
+    sets = {"aime": {"source": first, "prompt_key": "problem", "answer_key": "solution"}, "own": second}
+    config = DataConfig(train=train, validation=sets)
+    problems = joined(load_held_out(config, tokenizer(), code=False))
+    assert problems is not None
+    assert problems.frame["id"].tolist() == ["aime/0", "aime/1", "aime/2", "own/a", "own/z"]
+    assert problems.frame["answer"].tolist() == [1, 2, 3, "2", "2"]
+    assert problems.frame["level"].tolist() == [0, 1, 2, None, None]
+    assert (problems.source, config.held_out_names) == (f"{first}, {second}", ["aime", "own"])
+    whole = load_problems(second, "test", config, tokenizer())
+    alone = joined(load_held_out(DataConfig(train=train, validation=second), tokenizer(), code=False))
+    assert alone is not None
+    assert alone.digest() == whole.digest()  # of one without a name all stays as it was
+    assert joined(load_held_out(DataConfig(train=train), tokenizer(), code=False)) is None
+    wrong = DataConfig(train=train, validation={"aime": first})
+    with pytest.raises(DataError, match=r"column 'prompt' is missing .* data\.validation\.aime\.prompt_key=…"):
+        load_held_out(wrong, tokenizer(), code=False)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
@@ -217,7 +269,8 @@ def test_a_file_of_another_kind_is_an_error_that_names_it(name: str, tmp_path: P
 
 
 def test_a_data_set_that_is_not_there_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:
-    assert "neither a .jsonl or .parquet file nor a data set with a split 'train'" in refusal(str(tmp_path / "absent"))
+    told = refusal(str(tmp_path / "absent"))
+    assert "neither a file (.jsonl, .json, .csv, .parquet) nor a data set with a split 'train'" in told
 
 
 def test_a_tokenizer_without_a_chat_template_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -60,3 +60,21 @@ def test_a_train_set_that_is_held_out_whole_is_refused(tmp_path: Path) -> None:
     same = settings(tmp_path, f"data.validation={tmp_path / 'train.jsonl'}", "data.drop_shared=true")
     with pytest.raises(DataError, match="all 5 prompts are held out too"):
         Run.check(config(*same), "none", tmp_path)
+
+
+def test_every_held_out_set_is_compared_and_evaluated_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = settings(tmp_path)
+    other = written(tmp_path / "other.jsonl", ["What is 1+2?", "What is 9?"], "o")
+    sets = f"data.validation={{one: {tmp_path / 'heldout.jsonl'}, two: {other}}}"
+    chosen = config(*given, sets, "data.drop_shared=true", "rollout.prompts=1", "learner.global_batch_prompts=1")
+    run, _ = Run.check(chosen, "two", tmp_path)
+    assert run.train_set.frame["id"].tolist() == ["t3"]
+    assert run.validation_set is not None
+    assert run.validation_set.frame["id"].tolist() == ["one/h0", "one/h1", "two/o0", "two/o1"]
+
+
+def test_only_the_first_rows_are_trained_on(tmp_path: Path) -> None:
+    run, _ = Run.check(config(*settings(tmp_path, "data.limit=3")), "three", tmp_path)
+    assert run.train_set.frame["id"].tolist() == ["t0", "t1", "t2"]
+    with pytest.raises(DataError, match=r"1 problems are fewer than rollout\.prompts=2: set rollout\.prompts=1"):
+        Run.check(config(*settings(tmp_path, "data.limit=1")), "one", tmp_path)

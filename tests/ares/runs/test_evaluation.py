@@ -196,6 +196,22 @@ def test_figures_are_means_over_problems_of_the_unbiased_estimate() -> None:
     assert summarise(evaluation, samples(ids, [[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]))[0] == summary
 
 
+def test_held_out_sets_with_names_have_figures_of_their_own_and_one_can_be_chosen() -> None:
+    file = str(MODEL / "heldout.jsonl")
+    overrides = [f"data.validation={{one: {file}, two: {file}}}"]
+    evaluation = opened(n=1, max_problems=2, overrides=overrides)
+    ids = evaluation.run.train_set.frame["id"].tolist()
+    assert [name.partition("/")[0] for name in ids] == ["one", "one", "two", "two"]
+    summary, problems = summarise(evaluation, samples(ids, [[1], [1], [1], [0]]))
+    assert len(problems) == 4
+    found = [summary["estimates"], summary["sets"]["one"], summary["sets"]["two"]]
+    assert [each["pass@1"]["value"] for each in found] == [0.75, 1.0, 0.5]
+    alone = opened(n=1, max_problems=2, overrides=overrides, data="two")
+    assert alone.run.train_set.frame["id"].tolist() == ids[2:]
+    assert alone.run.store.directory != evaluation.run.store.directory
+    assert summarise(opened(n=1), samples(ids, [[1]] * 4))[0]["sets"] == {}
+
+
 def test_a_sample_without_a_score_is_no_failure_and_too_few_of_them_give_no_figure() -> None:
     evaluation = opened(n=3, k=[1, 3])
     ids = evaluation.run.train_set.frame["id"].tolist()

@@ -46,6 +46,17 @@ def test_only_judged_failures_that_ended_their_turn_are_continued_with_their_ver
     assert tokens.decode(ids[len(first) :]) == prompt.removeprefix("<ask>b")
 
 
+def test_the_second_turn_is_written_with_the_chat_templates_settings() -> None:
+    tokens = copy.deepcopy(tokenizer())
+    tokens.chat_template += "{% if enable_thinking is defined and not enable_thinking %}<no>{% endif %}"
+    rows, problems = first_tries(tokens)
+    plain, silent = (
+        second_turns(rows, problems, tokens, SecondTurnConfig(), settings)["prompt"][0]
+        for settings in (None, {"enable_thinking": False})
+    )
+    assert silent == f"{plain}<no>"
+
+
 def test_a_verdict_that_is_too_long_for_engines_gives_no_second_try_and_is_counted() -> None:
     tokens = tokenizer()
     rows, problems = first_tries(tokens)

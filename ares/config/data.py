@@ -1,0 +1,136 @@
+"""Settings of data: which problems are trained on and evaluated on, and how a row becomes a prompt.
+
+Covered: sources, columns, templates, pictures, held-out sets with columns of their own. Not covered: reading them
+(ares/data).
+"""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError, field_validator, model_validator
+
+from ares.config.strict import MOST, MOST_TOKENS, Strict, explained
+
+Source = str | list[str]
+"""A file, a glob, a folder, a Hugging Face data set as name:configuration@revision; or several of them."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
+
+
+class HeldOutConfig(Strict):
+    """One of several held-out sets. What is open is as for the train set."""
+
+    source: Source
+    """As data.train."""
+    split: str = "test"
+    """Split of a Hugging Face data set."""
+    prompt_key: str | None = None
+    """Column with the problem."""
+    answer_key: str | None = None
+    """Column with the reference answer."""
+    tests_key: str | None = None
+    """Column with the unit tests."""
+    id_key: str | None = None
+    """Column that names a problem."""
+
+
+def _held_out_sets(value: Any) -> Any:
+    """A mapping of names as held-out sets, so that an error in one is told as of a section."""
+    if not isinstance(value, dict):
+        return value
+    sets: dict[str, HeldOutConfig] = {}
+    for name, given in value.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r:.60} cannot name a held-out set: letters, digits, '.', '_' and '-', at most 50")
+        if not isinstance(given, str | list | dict | HeldOutConfig):
+            raise ValueError(f"{name}: a source, or a section of {', '.join(HeldOutConfig.model_fields)}")
+        try:
+            sets[name] = HeldOutConfig.model_validate({"source": given} if isinstance(given, str | list) else given)
+        except ValidationError as error:
+            told = [explained(one, f"{name}.{one['loc'][0]}", HeldOutConfig.model_fields) for one in error.errors()]
+            raise ValueError("; ".join(told)) from error
+    if not sets:
+        raise ValueError("no held-out set is named")
+    return sets
+
+
+class DataConfig(Strict):
+    """Which problems are trained on and evaluated on, and how a row becomes a prompt."""
+
+    train: Source
+    """A .jsonl, .json, .csv (each also .gz) or .parquet file, a glob, a folder, a Hugging Face data set as
+    name:configuration@revision; or a list of them."""
+    validation: Annotated[Source | dict[str, HeldOutConfig] | None, BeforeValidator(_held_out_sets)] = None
+    """The same for evaluation, or several sets by name, each a source or a section of its own (source, split,
+    prompt_key, answer_key, tests_key, id_key). None: nothing is evaluated."""
+    train_split: str = "train"
+    """Split of a Hugging Face data set to train on."""
+    validation_split: str = "test"
+    """Split of a Hugging Face data set to evaluate on."""
+    limit: int | None = Field(None, ge=1, le=MOST)
+    """Only the first so many rows of the train set. None: all."""
+    prompt_key: str = "prompt"
+    """Column with the problem: text, or a list of chat messages."""
+    answer_key: str = "answer"
+    """Column with the reference answer."""
+    tests_key: str = "test_cases"
+    """Column with the unit tests of a code problem; the published sets' own columns are found without it."""
+    id_key: str = "id"
+    """Column that names a problem. Without such a column the row number is used."""
+    format_prompt: str | None = None
+    """Template put around the problem text; `{prompt}` marks its place. Chat messages are left as they are."""
+    system_prompt: str | None = None
+    """System message of every prompt that has none of its own."""
+    chat_template_kwargs: dict[str, JsonValue] = Field({})
+    """What the chat template is given besides the messages, as enable_thinking: false."""
+    drop_shared: bool = False
+    """Leave problems out of training whose prompt is held out too, but for case, spaces and closing punctuation."""
+    max_prompt_length: int = Field(1024, ge=1, le=MOST_TOKENS)
+    """Tokens after the chat template, those of pictures included. Longer prompts are left out and counted."""
+    images_key: str = "images"
+    """Column with the images of a prompt, each in the place of an <image>: paths, or images themselves."""
+    videos_key: str = "videos"
+    """Column with the videos, each in the place of a <video>: folders of frames, or video files."""
+    image_dir: str | None = None
+    """Folder that the paths of images and videos start from; None: the folder of the file that names them."""
+    min_pixels: int | None = Field(None, ge=1, le=MOST)
+    """Images (and each frame) are enlarged to at least so many pixels. None: as the model's directory says."""
+    max_pixels: int | None = Field(None, ge=1, le=MOST)
+    """Images (and each frame) are made smaller to at most so many pixels: fewer tokens. None: as the model says."""
+    video_fps: float = Field(2.0, gt=0, le=1000)
+    """Frames of a video's second that are looked at; a folder holds frames that were taken at this rate."""
+
+    @property
+    def held_out(self) -> dict[str, HeldOutConfig]:
+        """The held-out sets by name; "" names one that has none."""
+        if isinstance(self.validation, dict):
+            return self.validation
+        return (
+            {} if self.validation is None else {"": HeldOutConfig(source=self.validation, split=self.validation_split)}
+        )
+
+    @property
+    def held_out_names(self) -> list[str]:
+        """The names of the held-out sets that have one."""
+        return [name for name in self.held_out if name]
+
+    def with_columns_of(self, held_out: HeldOutConfig) -> "DataConfig":
+        """These settings for a held-out set: its own columns where it names any."""
+        own = held_out.model_dump(include={"prompt_key", "answer_key", "tests_key", "id_key"}, exclude_none=True)
+        return self.model_copy(update=own)
+
+    @model_validator(mode="after")
+    def _pixels_are_in_order(self) -> "DataConfig":
+        if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:
+            raise ValueError(f"min_pixels ({self.min_pixels}) is above max_pixels ({self.max_pixels})")
+        return self
+
+    @field_validator("format_prompt", mode="before")
+    @classmethod
+    def _format_prompt_has_a_place(cls, template: Any) -> Any:
+        if template is None:
+            return None
+        if not isinstance(template, str):
+            raise ValueError("YAML reads no text here: put the template in quotes, or on lines of its own after `|`")
+        if "{prompt}" not in template:
+            raise ValueError("there is no {prompt} in it")
+        return template
