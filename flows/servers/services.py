@@ -1,7 +1,8 @@
 """`ares up`: Prefect's server, MLflow's, a worker and the deployments on this machine, on loopback only.
 
-Covered: starting them in the foreground, starting again what died, a clean stop by Ctrl-C or `ares down`. Everything
-they keep lies in the directory of runs: `.services/` (Prefect's database, logs, who is running) and `mlflow.db`.
+Covered: starting them in the foreground, starting again what died, a clean stop by Ctrl-C or `ares down`, ending what
+an `ares up` that was killed has left. Each service is a process group and ends as a whole. Everything they keep lies in
+the directory of runs: `.services/` (Prefect's database, logs, who is running) and `mlflow.db`.
 Not covered: servers elsewhere; point PREFECT_API_URL at one and run `prefect deploy --all` and a worker there.
 """
 
@@ -27,11 +28,14 @@ from flows.servers import POOL
 START_SECONDS = 180.0
 STOP_SECONDS = 10.0
 RESTARTS = 5
-"""How often one service is started again before `ares up` gives up."""
+QUIET_SECONDS = 60.0
+"""A service is started again so often within so long; then it has to wait, and nothing else ends for it."""
+_MARK = "ARES_SERVICES"
+"""Environment variable of the services, by which those are found whose `ares up` was killed."""
 
 
 class ServiceError(UserError, RuntimeError):
-    """A server did not start, or died again and again."""
+    """A server did not start."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,15 @@ class Services:
         self.runs = runs_directory().absolute()
         self.directory = self.runs / ".services"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.restarts: dict[str, int] = {}
+        self.restarts: dict[str, list[float]] = {}
 
     def __enter__(self) -> "Services":
         """Start everything; returns when runs can be started. Raises ServiceError or DeploymentError."""
         running = running_services()
         if running is not None:
             raise ServiceError(f"`ares up` is running already (pid {running['pid']}); `ares down` ends it")
+        if _end_left(self.directory):
+            self.say("Ended what an `ares up` that was killed had left")
         for name, port in (("Prefect", self.ports.prefect), ("MLflow", self.ports.mlflow)):
             _check_free(name, port)
         (self.directory / "logs").mkdir(parents=True, exist_ok=True)
@@ -88,30 +94,39 @@ class Services:
         self.stop()
 
     def watch(self) -> None:
-        """Start again whatever dies, until interrupted. Raises ServiceError when one dies again and again."""
+        """Start again whatever dies, until interrupted."""
         while True:
-            for name, process in list(self.processes.items()):
-                if process.poll() is not None:
-                    self.restarts[name] = self.restarts.get(name, 0) + 1
-                    log = self.directory / "logs" / f"{name.lower()}.log"
-                    if self.restarts[name] > RESTARTS:
-                        raise ServiceError(f"{name} ended {RESTARTS + 1} times; see {log}")
-                    self.say(f"{name} ended (exit code {process.returncode}) and is started again; see {log}")
-                    self._start(name)
+            for name in list(self.processes):
+                self.look_after(name, time.monotonic())
             time.sleep(0.5)
+
+    def look_after(self, name: str, now: float) -> None:
+        """Start a service again that has ended. One that always ends must not end the others: runs need them."""
+        code = self.processes[name].poll()
+        recent = [at for at in self.restarts.get(name, []) if now - at < QUIET_SECONDS]
+        if code is None or len(recent) == RESTARTS:
+            return
+        _kill_group(self.processes[name].pid, self.directory)  # its own processes outlive it, and hold its port
+        self.restarts[name] = [*recent, now]
+        last = len(recent) + 1 == RESTARTS
+        then = f"; the last time within {QUIET_SECONDS:.0f} s" if last else ""
+        log = self.directory / "logs" / f"{name.lower()}.log"
+        self.say(f"{name} ended (exit code {code}) and is started again{then}; see {log}")
+        self._start(name)
 
     def stop(self) -> None:
         """End the worker, which ends its runs (they are resumable), then the servers."""
         for name in ("worker", "MLflow", "Prefect"):
             process = self.processes.pop(name, None)
             if process is not None:
-                _end(process)
+                _end(process, self.directory)
         _record(self.runs).unlink(missing_ok=True)
 
     def _start(self, name: str) -> None:
         home = self.directory / "prefect"
         environment = os.environ | {
             "ARES_RUNS": str(self.runs),
+            _MARK: str(self.directory),
             "PREFECT_HOME": str(home),
             # Both have a default outside PREFECT_HOME's reach once a profile sets them.
             "PREFECT_LOCAL_STORAGE_PATH": str(home / "storage"),
@@ -177,6 +192,8 @@ def running_services() -> dict[str, str | int] | None:
 def end_services() -> None:
     """`ares down`: end the `ares up` of this directory of runs and wait for it. Raises ServiceError."""
     running = running_services()
+    if running is None and _end_left(runs_directory().absolute() / ".services"):
+        return
     if running is None:
         raise ServiceError(f"No `ares up` is running for {runs_directory()}")
     pid = int(running["pid"])
@@ -205,14 +222,47 @@ def _check_free(name: str, port: int) -> None:
             ) from error
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], directory: Path) -> None:
     """End a process and whatever it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=STOP_SECONDS)
-        os.killpg(process.pid, signal.SIGKILL)  # what is left of its session
+    _kill_group(process.pid, directory)  # what is left of its session
     process.wait()
+
+
+def _kill_group(group: int, directory: Path) -> None:
+    """Returns when its ports are free."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+    deadline = time.monotonic() + STOP_SECONDS
+    while group in _groups_marked(directory) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _end_left(directory: Path) -> bool:
+    """End the services of a directory whose `ares up` was killed, with the worker's runs; whether there were any."""
+    groups = _groups_marked(directory)
+    for group in groups:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while _groups_marked(directory) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for group in _groups_marked(directory):
+        _kill_group(group, directory)
+    return bool(groups)
+
+
+def _groups_marked(directory: Path) -> set[int]:
+    mark = f"{_MARK}={directory}".encode()
+    groups = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                groups.add(os.getpgid(int(process.name)))
+    return groups - {os.getpgid(0)}
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

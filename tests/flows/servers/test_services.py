@@ -1,0 +1,98 @@
+"""`ares up` when it, or one of its services, is killed. The services are stand-ins that listen in a child process."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.servers import services
+from flows.servers.services import RESTARTS, Ports, ServiceError, Services, end_services
+
+LISTENS_IN_A_CHILD = """
+import os, socket, sys, time
+if os.fork() == 0:
+    listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+time.sleep(600)
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class StandIns(Services):
+    """Services of a test: MLflow alone."""
+
+    def _command(self, name: str) -> list[str]:
+        return [sys.executable, "-c", LISTENS_IN_A_CHILD, str(self.ports.mlflow)]
+
+
+@pytest.fixture
+def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StandIns, list[str]]]:
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    said: list[str] = []
+    found = StandIns(Ports(free_port(), free_port()), 1, said.append)
+    (found.directory / "logs").mkdir(parents=True)
+    found._start("MLflow")
+    until(lambda: listens(found.ports.mlflow))
+    yield found, said
+    found.stop()
+
+
+def kill(service: subprocess.Popen[bytes]) -> None:
+    os.kill(service.pid, signal.SIGKILL)
+    until(lambda: service.poll() is not None)
+
+
+def test_what_a_killed_service_leaves_behind_gives_its_port_back(up: tuple[StandIns, list[str]]) -> None:
+    running, said = up
+    killed = running.processes["MLflow"]
+    kill(killed)
+    assert listens(running.ports.mlflow)  # the child
+    running.look_after("MLflow", time.monotonic())
+    assert "exit code -9" in said[0]
+    assert running.processes["MLflow"].pid != killed.pid
+    until(lambda: listens(running.ports.mlflow))
+    assert services._groups_marked(running.directory) == {running.processes["MLflow"].pid}
+
+
+def test_one_that_dies_again_and_again_waits_and_ends_nothing_else(up: tuple[StandIns, list[str]]) -> None:
+    running, said = up
+    for second in range(RESTARTS + 3):
+        if running.processes["MLflow"].poll() is None:
+            kill(running.processes["MLflow"])
+        running.look_after("MLflow", float(second))
+    assert len(said) == RESTARTS
+    assert "the last time within 60 s" in said[-1]
+    running.look_after("MLflow", 60.5)  # the first was a minute ago
+    assert len(said) == RESTARTS + 1
+    assert running.processes["MLflow"].poll() is None
+
+
+def test_services_whose_ares_up_was_killed_are_ended_by_the_next_down(up: tuple[StandIns, list[str]]) -> None:
+    running, _ = up
+    end_services()
+    assert not listens(running.ports.mlflow)
+    with pytest.raises(ServiceError, match="No `ares up` is running"):
+        end_services()
+    assert services._groups_marked(running.directory) == set()
