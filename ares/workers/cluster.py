@@ -26,6 +26,7 @@ from ares.store import DamagedArtifact, Ref, RunStore, StoreError
 from ares.workers.actors import EngineActor, LearnerActor
 from ares.workers.connection import connect, has_died
 from ares.workers.groups import EngineGroup, LearnerGroup
+from ares.workers.patience import ActorHung, Patience
 from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
 
 logger = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class Cluster:
         self._engine: EngineGroup | None = None
         self._engine_version: int | None = None
         self._placement: Any = None
+        self._patience = Patience()
         self._prefetch: Prefetch | None = None
         self._announced: dict[int, UpdateInputs] = {}
         self._weights: dict[int, Any] = {}
@@ -355,7 +357,8 @@ class Cluster:
                 .options(**actor_options(self.config, "learner", rank, self._placement))
                 .remote(settings, directory, rank)
                 for rank in range(self.config.learner.ranks)
-            ]
+            ],
+            self._patience,
         )
 
     def _start_engine(self) -> EngineGroup:
@@ -366,7 +369,8 @@ class Cluster:
                 .options(**actor_options(self.config, "engine", number, self._placement))
                 .remote(settings)
                 for number in range(self.config.rollout.engines)
-            ]
+            ],
+            self._patience,
         )
 
     async def _leave_dead_ray(self) -> None:
@@ -378,7 +382,7 @@ class Cluster:
                 ray.shutdown()
 
     async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do `work`; when an actor dies under it, rebuild and do it again, up to ATTEMPTS times.
+        """Do `work`; when an actor dies or hangs under it, rebuild and do it again, up to ATTEMPTS times.
 
         Raises WorkerError when it dies every time, and at once when it raises: it would raise the same again.
         """
@@ -386,18 +390,19 @@ class Cluster:
             try:
                 return await work()
             # Before RayTaskError: one whose cause is a death, as of who was to hand weights over, is of both classes.
-            except (RayActorError, ObjectLostError) as error:  # weights are lost with the machine they lay on
+            except (RayActorError, ActorHung, ObjectLostError) as error:  # weights are lost with their machine
                 if getattr(error, "actor_init_failed", False):
                     raise self._failed(role, error) from error
                 dead = getattr(error, "actor_id", None)
                 role = self._role_of(dead) or role
-                logger.warning("%s died (attempt %d of %d): %s", role, attempt, ATTEMPTS, error)
+                what = "hung" if isinstance(error, ActorHung) else "died"
+                logger.warning("%s %s (attempt %d of %d): %s", role, what, attempt, ATTEMPTS, error)
                 self._let_go(dead)
                 await self._leave_dead_ray()
                 last = error
             except RayTaskError as error:
                 raise self._failed(role, error) from error
-        raise WorkerError(f"The {role} died {ATTEMPTS} times in the same phase: {last}") from last
+        raise WorkerError(f"The {role} {what} {ATTEMPTS} times in the same phase: {last}") from last
 
     def _role_of(self, actor_id: str | None) -> str | None:
         """Whose death it was, whatever it was that was asked for."""

@@ -10,6 +10,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from ares.engines import Request, SamplingSettings
+from ares.workers.patience import Patience
 
 GRACE = 10.0
 """Seconds in which the death of a rank is waited for after another one complained of a lost connection."""
@@ -18,19 +19,26 @@ GRACE = 10.0
 class LearnerGroup:
     """The learner's ranks. Every rank is called alike; what the first one returns is the answer."""
 
-    def __init__(self, actors: list[Any]) -> None:
+    def __init__(self, actors: list[Any], patience: Patience) -> None:
         self.actors = actors
+        self._patience = patience
+        self._started = False
         self._joining: list[Any] = []
         if len(actors) > 1:
             address = actors[0].address.remote()
             self._joining = [actor.join.remote(address) for actor in actors]
 
     async def call(self, method: str, *arguments: Any) -> Any:
-        """Call every rank and wait for all. Raises RayActorError when one died, whatever the others say of it."""
-        joining, self._joining = self._joining, []
-        if joining:
-            await _all(joining)
-        return (await _all([getattr(actor, method).remote(*arguments) for actor in self.actors]))[0]
+        """Call every rank and wait for all.
+
+        Raises RayActorError when one died, whatever the others say of it, and ActorHung.
+        """
+        if not self._started:
+            await _up(self.actors)
+            await _all(self._joining)
+            self._started = True
+        async with self._patience.waiting(method, _name(self.actors[0])):
+            return (await _all([getattr(actor, method).remote(*arguments) for actor in self.actors]))[0]
 
     def weights(self) -> Any:
         """A reference to the policy's weights, which go to the engines without passing through this process."""
@@ -51,30 +59,42 @@ class LearnerGroup:
 class EngineGroup:
     """The engines. Each gets a fixed part of every call's requests, so its batches are the same in a repeated call."""
 
-    def __init__(self, actors: list[Any]) -> None:
+    def __init__(self, actors: list[Any], patience: Patience) -> None:
         self.actors = actors
+        self._patience = patience
+        self._started = False
 
     async def load_weights(self, version: int, weights: Any) -> None:
-        """Hand every engine the weights of a version (a reference)."""
-        await _all([actor.load_weights.remote(version, weights) for actor in self.actors])
+        """Hand every engine the weights of a version (a reference). Raises RayActorError or ActorHung."""
+        if not self._started:
+            await _up(self.actors)
+            self._started = True
+        async with self._patience.waiting("load_weights", ""):  # it may be the learner that hangs
+            await _all([actor.load_weights.remote(version, weights) for actor in self.actors])
 
     async def sleep(self) -> None:
         """Have every engine give back the memory it shares with the learner."""
-        await _all([actor.sleep.remote() for actor in self.actors])
+        async with self._patience.waiting("sleep", _name(self.actors[0])):
+            await _all([actor.sleep.remote() for actor in self.actors])
 
     async def generate(
         self, requests: list[Request], settings: SamplingSettings, finished: Callable[[pd.DataFrame], None] | None
     ) -> pd.DataFrame:
-        """One row a request, in order; `finished` is given them as they finish, indexed by request."""
+        """One row a request, in order; `finished` is given them as they finish, indexed by request.
+
+        Raises RayActorError or ActorHung.
+        """
 
         async def of_one(actor: Any, indices: np.ndarray) -> list[pd.DataFrame]:
             parts: list[pd.DataFrame] = []
-            async for reference in actor.generate.remote([requests[index] for index in indices], settings):
-                rows = await reference
-                rows.index = indices[rows.index]
-                parts.append(rows)
-                if finished is not None:
-                    finished(rows)
+            async with self._patience.waiting("generate", _name(actor)) as came:
+                async for reference in actor.generate.remote([requests[index] for index in indices], settings):
+                    rows = await reference
+                    came()
+                    rows.index = indices[rows.index]
+                    parts.append(rows)
+                    if finished is not None:
+                        finished(rows)
             return parts
 
         shares = np.array_split(np.arange(len(requests)), len(self.actors))
@@ -93,20 +113,33 @@ class EngineGroup:
             ray.kill(actor)
 
 
+def _name(actor: Any) -> str:
+    return str(actor._actor_id.hex())
+
+
 def _is_one(actors: list[Any], actor_id: str | None) -> bool:
-    return actor_id in [actor._actor_id.hex() for actor in actors]
+    return actor_id in map(_name, actors)
+
+
+async def _up(actors: list[Any]) -> None:
+    """Wait until actors are there, however long the cluster has no room for them."""
+    await _all([actor.__ray_ready__.remote() for actor in actors])
 
 
 async def _all(references: list[Any]) -> list[Any]:
     """The results of calls that wait for each other; of several errors, the death of an actor is the cause."""
     tasks = [asyncio.ensure_future(_awaited(reference)) for reference in references]
-    done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-    errors = [error for task in done if (error := task.exception())]
-    if errors and waiting and not any(isinstance(error, RayActorError) for error in errors):
-        done, waiting = await asyncio.wait(tasks, timeout=GRACE)
+    if not tasks:
+        return []
+    try:
+        done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         errors = [error for task in done if (error := task.exception())]
-    for task in waiting:
-        task.cancel()
+        if errors and waiting and not any(isinstance(error, RayActorError) for error in errors):
+            done, waiting = await asyncio.wait(tasks, timeout=GRACE)
+            errors = [error for task in done if (error := task.exception())]
+    finally:
+        for task in tasks:
+            task.cancel()
     if errors:
         raise next((error for error in errors if isinstance(error, RayActorError)), errors[0])
     return [task.result() for task in tasks]

@@ -18,6 +18,7 @@ from ares.store.store import Ref, RunStore
 from ares.workers.actors import LearnerActor
 from ares.workers.connection import connect
 from ares.workers.groups import LearnerGroup
+from ares.workers.patience import Patience
 from tests.ares.builders import PAD, config, rows, shaped, to_batch
 
 ROUNDING = 1e-4
@@ -37,7 +38,7 @@ class Pair:
         self.batch = shaped(self.alone, sampled)
         settings = config(*OVERRIDES, "learner.ranks=2", *settings_of_two).model_dump(mode="json")
         actor = ray.remote(LearnerActor).options(num_cpus=1)
-        self.group = LearnerGroup([actor.remote(settings, str(directory), rank) for rank in range(2)])
+        self.group = LearnerGroup([actor.remote(settings, str(directory), rank) for rank in range(2)], Patience())
         self.start: Ref = self.call("save", "start")
 
     def call(self, method: str, *arguments: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +95,25 @@ def test_the_policy_after_a_step_is_reached_by_replay_and_by_checkpoint_alike(ru
     requests, answered = first_shard(run, 4)
     assert "checkpoint" in run.store.read_commit(3).artifacts
     assert_same_samples(asyncio.run(run.cluster.generate(3, requests, settings(run))), answered)
+
+
+@pytest.mark.parametrize(("role", "version"), [("engine", 2), ("learner", 3)])
+def test_an_actor_that_neither_answers_nor_dies_is_replaced(
+    run: Run, role: str, version: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    requests, answered = first_shard(run, version + 1)
+
+    async def stopped() -> pd.DataFrame:
+        await run.cluster.generate(2, first_shard(run, 3)[0], settings(run))
+        group = {"engine": run.cluster._engine, "learner": run.cluster._learner}[role]
+        process = await group.actors[0].__ray_call__.remote(lambda actor: os.getpid())
+        monkeypatch.setattr("ares.workers.patience.FIRST", 6.0)
+        monkeypatch.setattr("ares.workers.patience.LEAST", 3.0)
+        os.kill(process, signal.SIGSTOP)
+        return await run.cluster.generate(version, requests, settings(run))
+
+    assert_same_samples(asyncio.run(stopped()), answered)
+    assert f"{role} hung (attempt 1 of 3): no answer to" in caplog.text
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

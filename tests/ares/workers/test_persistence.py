@@ -8,6 +8,7 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from ares.store.store import RunStore
 from ares.workers.cluster import ATTEMPTS, Cluster, WorkerError
+from ares.workers.patience import FACTOR, FIRST, LEAST, ActorHung, Patience
 from tests.ares.builders import config
 
 HANDED_OVER_BY_A_DEAD_ONE = RayTaskError("load_weights", "trace", RayActorError()).as_instanceof_cause()
@@ -37,3 +38,40 @@ def test_work_that_a_death_interrupted_is_done_again(tmp_path: Path, error: Exce
 def test_work_that_raises_is_not_done_again(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match="The engine failed: ValueError: no such layer"):
         attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer", ValueError()), failures=1)
+
+
+def test_an_actor_that_hangs_is_replaced_as_often(tmp_path: Path) -> None:
+    hung = ActorHung("no answer to `update` within 600 s", "00")
+    assert attempts(tmp_path, hung, failures=2) == 3
+    with pytest.raises(WorkerError, match=f"The engine hung {ATTEMPTS} times.*no answer to `update` within 600 s"):
+        attempts(tmp_path, hung, failures=ATTEMPTS)
+
+
+def test_a_call_is_waited_for_in_proportion_to_what_such_calls_took() -> None:
+    patience = Patience()
+    assert patience.limit("update") == FIRST
+    patience._longest = {"update": LEAST / FACTOR - 1}
+    assert patience.limit("update") == LEAST
+    patience._longest = {"update": 1000.0}
+    assert patience.limit("update") == FACTOR * 1000
+    assert patience.limit("save") == FIRST
+
+
+def test_parts_of_an_answer_are_waited_for_one_by_one_and_a_limit_that_ended_a_wait_doubles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ares.workers.patience.FIRST", 0.4)
+    monkeypatch.setattr("ares.workers.patience.LEAST", 0.4)
+    patience = Patience()
+
+    async def answered(parts: int, then: float) -> None:
+        async with patience.waiting("generate", "ab") as came:
+            for _ in range(parts):
+                await asyncio.sleep(0.1)
+                came()
+            await asyncio.sleep(then)
+
+    with pytest.raises(ActorHung, match="no answer to `generate` within 0 s") as hung:
+        asyncio.run(answered(parts=8, then=3.0))
+    assert hung.value.actor_id == "ab"
+    assert patience.limit("generate") == pytest.approx(2 * FACTOR * patience._longest["generate"])

@@ -1,0 +1,59 @@
+"""How long an actor is waited for: ten times what such calls took, and ten minutes at least.
+
+Covered: an actor that neither answers nor dies, such as one whose device is stuck or whose process was stopped. Not
+covered: one that does not come up, since it may be waiting for room on the cluster.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+FACTOR = 10.0
+LEAST = 600.0
+FIRST = 3600.0
+"""Seconds for a kind of call that nothing is known of yet."""
+
+
+class ActorHung(Exception):
+    """A call into an actor had no answer for too long. `actor_id`: whose, by Ray's hexadecimal name."""
+
+    def __init__(self, message: str, actor_id: str) -> None:
+        super().__init__(message)
+        self.actor_id = actor_id
+
+
+class Patience:
+    """The limits of a run's calls, by what is called. Each limit doubles whenever it ended a wait."""
+
+    def __init__(self) -> None:
+        self._longest: dict[str, float] = {}
+        self._ended: Counter[str] = Counter()
+
+    def limit(self, call: str) -> float:
+        """Seconds that a call, or the next part of its answer, is waited for."""
+        longest = self._longest.get(call)
+        usual = FIRST if longest is None else max(LEAST, FACTOR * longest)
+        return usual * 2.0 ** self._ended[call]
+
+    @asynccontextmanager
+    async def waiting(self, call: str, actor_id: str) -> AsyncIterator[Callable[[], None]]:
+        """Wait inside; the function that is given says that a part of the answer came. Raises ActorHung."""
+        clock = asyncio.get_running_loop().time
+        since, limit = clock(), self.limit(call)
+
+        def came() -> None:
+            nonlocal since
+            self._longest[call] = max(self._longest.get(call, 0.0), clock() - since)
+            since = clock()
+            timeout.reschedule(since + limit)
+
+        try:
+            async with asyncio.timeout(limit) as timeout:
+                yield came
+                came()
+        except TimeoutError as error:
+            if not timeout.expired():
+                raise
+            self._ended[call] += 1
+            raise ActorHung(f"no answer to `{call}` within {limit:.0f} s", actor_id) from error
