@@ -118,7 +118,7 @@ def _name(actor: Any) -> str:
 
 
 def _is_one(actors: list[Any], actor_id: str | None) -> bool:
-    return actor_id in map(_name, actors)
+    return actor_id in [_name(actor) for actor in actors]
 
 
 async def _up(actors: list[Any]) -> None:
