@@ -1,13 +1,16 @@
 """What a model's configuration says that decides whether ares computes what the model does.
 
-Covered: caps on logits, rotary embeddings that depend on the longest row of a pass, routers that draw at random, and
-experts in vLLM, all refused by name before anything is sampled; the sliding window of a layer. Not covered: what can
-only be tried on numbers, such as logits that are scaled after the head (ares/models/causal.py).
+Covered: caps on logits, factors that scale them, rotary embeddings that depend on the longest row of a pass, routers
+that draw at random, and experts in vLLM, refused by name before anything is sampled unless they are reproduced; the
+sliding window of a layer. Not covered: what else a model may do to its logits, which can only be tried on numbers
+(ares/models/causal.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig
 
 from ares.config import Config, ModelConfig, absent_model
@@ -15,6 +18,8 @@ from ares.errors import UserError
 
 SOFTCAPS = ("final_logit_softcapping", "attn_logit_softcapping")
 """Settings that cap logits softly, of the head and of attention: torch's fused attention leaves out the latter."""
+SCALES: dict[str, Callable[[float], float]] = {"logit_scale": float, "logits_scaling": lambda divisor: 1 / divisor}
+"""Settings by which logits are scaled after the head (Cohere's, Granite's), and the factor that each stands for."""
 BY_LENGTH = ("longrope", "dynamic")
 """Kinds of rope that turn every position of a pass otherwise once its longest row exceeds the original window."""
 
@@ -69,6 +74,21 @@ def refuse_softcaps(settings: PretrainedConfig, path: str) -> None:
                     f"{path}: {settings.model_type} caps its logits ({name}={getattr(part, name)}), "
                     "which ares does not reproduce"
                 )
+
+
+def logit_scale(settings: PretrainedConfig, tried: list[tuple[Tensor, Tensor]]) -> float | None:
+    """By what a model multiplies its head's logits: 1, or what a setting says (SCALES); None: by none of these.
+
+    tried: the head's own logits and the model's, small ones and large ones, in which alone a cap would show.
+    """
+    said = [factor(value) for name, factor in SCALES.items() if (value := getattr(settings, name, None))]
+    for scale in (1.0, *said):
+        if all(
+            torch.allclose(scale * plain, expected, atol=1e-3 * float(plain.abs().max()), rtol=1e-3)
+            for plain, expected in tried
+        ):
+            return scale
+    return None
 
 
 def _refuse_random_routers(settings: PretrainedConfig, model: ModelConfig) -> None:

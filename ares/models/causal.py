@@ -2,7 +2,7 @@
 
 Rows are packed into one sequence without padding, a shared prompt once (ares/models/packing.py). Where a model does
 not allow that, each row is a sequence of its own, padded on the right: causal attention needs no mask either way. Not
-covered: models that transform their logits after the head (they are refused at loading).
+covered: models that cap their logits after the head (they are refused at loading).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
-from ares.models.architecture import ModelError, read_settings, refuse_softcaps
+from ares.models.architecture import ModelError, logit_scale, read_settings, refuse_softcaps
 from ares.models.fused_backward import shorten_backward
 from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
@@ -38,6 +38,7 @@ class LanguageModel:
         self.decoder = model.get_decoder()
         self.head = model.get_output_embeddings()
         self.compute_dtype = compute_dtype
+        self.logit_scale = 1.0
         self.packs = packs(self.decoder, self.decode, model.get_input_embeddings().num_embeddings)
 
     @classmethod
@@ -54,7 +55,7 @@ class LanguageModel:
         else:
             model.eval()  # no dropout either way: the configuration's rates were set to 0
         loaded = cls(model, getattr(torch, config.dtype), *more)
-        check_head(loaded.model, loaded.head, config.path, use_cache=False)
+        loaded.logit_scale = check_head(loaded.model, loaded.head, config.path, use_cache=False)
         return loaded
 
     def frozen(self) -> Self:
@@ -71,7 +72,7 @@ class LanguageModel:
         targets = batch["responses"][batch["response_mask"].bool()]
         weight = self.head.weight.to(self.compute_dtype)
         hidden = hidden.to(self.compute_dtype)
-        return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature)
+        return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature / self.logit_scale)
 
     def on_device(self, rows: DataProto) -> Pass:
         """What `token_log_probs` is given of some rows: their tensors by name."""
@@ -107,7 +108,7 @@ class LanguageModel:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
         with torch.no_grad():
             theirs = reference.scored(batch)
-        return exact_kl(*self.scored(batch), *theirs, temperature)
+        return exact_kl(*self.scored(batch), *theirs, temperature / self.logit_scale)
 
     def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
         """Hidden states of the response tokens and a weight whose product is their logits, the bias included."""
@@ -216,14 +217,15 @@ def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> b
 
 
 @torch.no_grad()
-def check_head(model: Any, head: Any, path: str, **how: Any) -> None:
-    """Raise ModelError where logits are scaled or capped after the head: log-probs would be silently wrong.
+def check_head(model: Any, head: Any, path: str, **how: Any) -> float:
+    """By what a model multiplies its head's logits. Raises ModelError where it caps them, or scales them unsaid.
 
     Tried on small logits and on large ones, in which alone a cap shows: what goes into the head is multiplied.
     """
     ids = torch.arange(4, device=head.weight.device)[None]
     factor = 1.0
     given: list[Tensor] = []
+    tried = []
 
     def multiply(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         given[:] = [inputs[0] * factor]
@@ -231,14 +233,17 @@ def check_head(model: Any, head: Any, path: str, **how: Any) -> None:
 
     hook = head.register_forward_pre_hook(multiply)
     try:
-        for size in (1.0, LARGE_LOGIT):
+        for _ in range(2):
             expected = model(input_ids=ids, **how).logits.float()
             plain = nn.functional.linear(given[0], head.weight, head.bias).float()
-            if not torch.allclose(plain, expected, atol=1e-3 * size, rtol=1e-3):
-                raise ModelError(transformed(type(model).__name__, path))
+            tried.append((plain, expected))
             factor = LARGE_LOGIT / float(plain.abs().max().clamp(min=1e-6))
     finally:
         hook.remove()
+    scale = logit_scale(model.config, tried)
+    if scale is None:
+        raise ModelError(transformed(type(model).__name__, path))
+    return scale
 
 
 def from_pretrained(kind: Any, config: ModelConfig) -> Any:

@@ -23,7 +23,7 @@ from ares.models.architecture import ModelError, read_settings, refuse_softcaps
 from ares.models.causal import check_head, freeze, without_dropout
 from ares.models.packing import RowSizes
 from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
-from ares.models.weights import read_weights
+from ares.models.weights import read_weights, transformed
 
 PER_ITERATION = "iteration_"
 """Prefix of fields [B, I, …] that hold a value for each iteration of an update."""
@@ -153,7 +153,8 @@ class MaskedLanguageModel:
 
     def _check_shape(self, path: str) -> None:
         """A model that transforms its logits after the head, or looks only backwards, would be silently wrong."""
-        check_head(self.model, self.head, path)
+        if check_head(self.model, self.head, path) != 1.0:
+            raise ModelError(transformed(type(self.model).__name__, path))
         ids = torch.arange(4, device=self.head.weight.device)[None]
         other = ids.clone()
         other[0, -1] = 5

@@ -28,7 +28,7 @@ from transformers.modeling_utils import load_state_dict
 from transformers.utils import cached_file, logging
 
 from ares.config import ModelConfig
-from ares.models.architecture import ModelError, first_sentence, read_settings
+from ares.models.architecture import ModelError, first_sentence, logit_scale, read_settings
 
 PUBLISHED_AS: dict[str, Any] = {
     "causal": AutoModelForCausalLM,
@@ -135,7 +135,7 @@ def check_vocabulary(
 
 
 def transformed(kind: str, path: str) -> str:
-    """What is said of a model that scales or caps its logits."""
+    """What is said of a model that does to its logits what its settings do not say."""
     return f"{path}: {kind} transforms its logits after the output head, which ares does not reproduce"
 
 
@@ -271,8 +271,11 @@ class _Decoder(nn.Module):
 
 
 def _transforms_logits(model: Any) -> bool:
-    """Whether logits are scaled or capped after the head, tried with a small head behind a decoder that says what it
-    is given. False where the model does not work without its own decoder: it is tried again once it is loaded."""
+    """Whether logits are capped after the head, or scaled by what no setting says.
+
+    Tried with a small head behind a decoder that says what it is given. False where the model does not work without its
+    own decoder: it is tried again once it is loaded.
+    """
     name, head = model.base_model_prefix, model.get_output_embeddings()
     if head is None or not hasattr(model, name):
         return False
@@ -284,19 +287,18 @@ def _transforms_logits(model: Any) -> bool:
             parameter.normal_(generator=generator)
     hidden = torch.randn(1, 4, head.weight.shape[1], generator=generator)
     model.set_output_embeddings(small)
+    tried = []
     try:
         with torch.no_grad():
             for size in (1.0, 1e3):
                 setattr(model, name, _Decoder(size * hidden))
-                logits = model(input_ids=torch.arange(4)[None], use_cache=False).logits
-                if not torch.allclose(logits, small(size * hidden), atol=1e-3 * size, rtol=1e-3):
-                    return True
+                tried.append((small(size * hidden), model(input_ids=torch.arange(4)[None], use_cache=False).logits))
     except (AttributeError, TypeError, RuntimeError, ValueError, NotImplementedError):
         return False
     finally:
         setattr(model, name, decoder)
         model.set_output_embeddings(head)
-    return False
+    return logit_scale(model.config, tried) is None
 
 
 def _tensors(names: list[str]) -> str:

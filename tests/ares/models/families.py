@@ -58,6 +58,12 @@ CAUSAL: dict[str, Family] = {
     "OLMo 2": Family("olmo2"),
     "OLMo 3": Family("olmo3", {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}),
     "GPT-NeoX": Family("gpt_neox", {"rotary_pct": 0.25}),
+    "Granite": Family("granite", {
+        "logits_scaling": 8.0, "embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2}),
+    "Cohere": Family("cohere", {"logit_scale": 0.25, "tie_word_embeddings": True}),
+    "Cohere 2": Family("cohere2", {
+        "logit_scale": 0.25, "sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"],
+        "tie_word_embeddings": True}),
     "Qwen2-MoE": Family("qwen2_moe", EXPERTS | {"shared_expert_intermediate_size": 64, "decoder_sparse_step": 1}),
     "Qwen3-MoE": Family("qwen3_moe", EXPERTS | {"decoder_sparse_step": 1}),
     "Qwen2-MoE with a window": Family("qwen2_moe", EXPERTS | {

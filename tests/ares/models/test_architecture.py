@@ -59,12 +59,15 @@ def test_a_cap_that_no_setting_names_shows_in_large_logits(tmp_path: Path, monke
         LanguageModel.load(settings(build(GEMMA_2, tmp_path)), CPU)
 
 
-@pytest.mark.parametrize(
-    "family", [Family("granite", {"logits_scaling": 8.0}), Family("cohere", {"logit_scale": 0.25})]
-)
-def test_logits_that_are_scaled_after_the_head_are_refused(family: Family, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["Granite", "Cohere"])
+def test_logits_that_are_scaled_by_what_no_setting_says_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = build(CAUSAL[name], tmp_path)
+    assert LanguageModel.load(settings(folder), CPU).logit_scale in (1 / 8, 1 / 4)
+    monkeypatch.setattr(architecture, "SCALES", {})
     with pytest.raises(ModelError, match="ForCausalLM transforms its logits after the output head"):
-        LanguageModel.load(settings(build(family, tmp_path)), CPU)
+        LanguageModel.load(settings(folder), CPU)
 
 
 def test_without_caps_the_same_architecture_is_taken(tmp_path: Path) -> None:

@@ -206,9 +206,14 @@ def test_adapters_alone_are_no_model(tmp_path: Path) -> None:
         Family("granitemoe", {"logits_scaling": 8.0, "num_local_experts": 4, "num_experts_per_tok": 2}),
     ],
 )
-def test_logits_that_are_transformed_are_noticed_without_a_weight(family: Family, tmp_path: Path) -> None:
+def test_logits_that_are_transformed_unsaid_are_noticed_without_a_weight(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = build(family, tmp_path)
+    check_weight_files(settings(folder))
+    monkeypatch.setattr("ares.models.architecture.SCALES", {})
     with pytest.raises(ModelError, match="ForCausalLM transforms its logits after the output head"):
-        check_weight_files(settings(build(family, tmp_path)))
+        check_weight_files(settings(folder))
 
 
 @pytest.mark.parametrize(
