@@ -43,6 +43,8 @@ AROUND_NAMES = re.compile(
 )
 """What may stand around names without making mathematics of them."""
 BOXED = "\\boxed{"
+_AFTER_STEPS = re.compile(r"####\s*(\S[^\n#]*?)\s*\Z")
+"""How a solution of GSM8K ends: with its answer."""
 START_TIMEOUT = 120.0
 MAX_WORKERS = 4
 # Seconds after which a request counts as held up, and the queue behind it gets another worker.
@@ -74,8 +76,8 @@ def grade_answers(responses: Sequence[str], ground_truths: Sequence[Any], timeou
     """1.0 where the response's last boxed answer equals the ground truth, 0.0 where it does not or there is none.
 
     None where the grader itself failed or needed more than `timeout` seconds: no score. Ground truths are text (LaTeX,
-    with or without \\boxed{}) or numbers (`answer_text`). Raises ValueError if the lists differ in length or a ground
-    truth is empty, RuntimeError if no worker can be started.
+    with or without \\boxed{}; a solution of GSM8K with its answer after ####) or numbers (`answer_text`). Raises
+    ValueError if the lists differ in length or a ground truth is empty, RuntimeError if no worker can be started.
     """
     if len(responses) != len(ground_truths):
         raise ValueError(f"{len(responses)} responses but {len(ground_truths)} ground truths")
@@ -109,7 +111,8 @@ def answer_text(answer: Any) -> str:
 
 def _truth(ground_truth: Any, row: int) -> str:
     text = "" if ground_truth is None else answer_text(ground_truth)
-    boxed = last_boxed(text)
+    marked = _AFTER_STEPS.search(text)
+    boxed = last_boxed(text) if marked is None else marked[1]
     text = _plain(text if boxed is None else boxed)
     if not text:
         raise ValueError(f"row {row}: the ground truth is empty")

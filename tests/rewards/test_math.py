@@ -50,6 +50,31 @@ def test_plain_numbers_need_no_process(monkeypatch):
     assert grading.grade_answers([*answers, "42", "\\boxed{42"], [*truths, "42", "42"]) == [1, 1, 1, 1, 0, 1, 0, 0, 0]
 
 
+GSM8K = "Betty has 100 / 2 = $<<100/2=50>>50.\nThis means, Betty needs 100 - 50 - 45 = $<<100-50-45=5>>{}more.\n#### {}"
+
+
+@pytest.mark.parametrize(
+    ("truth", "right", "wrong"),
+    [
+        (GSM8K.format(5, 5), "5", "50"),
+        (GSM8K.format(-5, -5), "-5.0", "5"),
+        ("so \\boxed{3} and then\n#### 4", "4", "3"),
+        ("#### 1,250", "1,250", "250"),
+        ("#### $18\n", "18", "1"),
+        ("half\n#### 50%", "50%", "2"),
+    ],
+)
+def test_the_answer_of_a_gsm8k_solution_is_what_follows_the_last_mark(monkeypatch, truth, right, wrong):
+    monkeypatch.setattr(grading, "_pool", lambda: pytest.fail("no process is needed"))
+    assert grading.grade_answers(boxed(right), [truth]) == [1.0]
+    monkeypatch.undo()
+    assert grading.grade_answers(boxed(wrong), [truth]) == [0.0]
+
+
+def test_a_heading_within_a_text_is_no_answer():
+    assert grading._truth("#### Step 1\n7", 0) == "#### Step 1\n7"
+
+
 def test_math_verify_decides_the_rest_and_an_endless_answer_is_no_score():
     responses = boxed("\\frac{1}{2}", "x^2+2x+1", "9^{9^{9^{9}}}", "\\frac{1}{3}", "{2,1}", "paris", "London")
     truths = ["0.5", "(x+1)^2", "3", "0.5", "$\\{1,2\\}$", "Paris", "Paris"]
