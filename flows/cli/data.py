@@ -14,7 +14,7 @@ from flows.cli.command import Overrides, console, errors, next_step
 from flows.cli.completion import profile_names
 
 if TYPE_CHECKING:
-    from ares.config import CodeConfig
+    from ares.config import CodeConfig, Config
     from ares.data import CheckReport
 
 ROWS = 20
@@ -34,7 +34,10 @@ def data() -> None:
 def check(
     file: Annotated[
         str,
-        typer.Argument(help="A .jsonl, .json, .csv (.gz) or .parquet file, a glob, a folder, a Hugging Face data set."),
+        typer.Argument(
+            help="A .jsonl, .json, .csv (.gz) or .parquet file, a glob, a folder, a Hugging Face data set; or "
+            "[a list, of them]."
+        ),
     ],
     overrides: Overrides = None,
     code: Annotated[bool, typer.Option("--code", help="Rows have unit tests: reward.kind=code.")] = False,
@@ -44,32 +47,27 @@ def check(
     model: Annotated[
         str | None, typer.Option(help="Model or tokenizer that the prompts are for; default: the profile's.")
     ] = None,
-    split: Annotated[str, typer.Option(help="Split of a Hugging Face data set.")] = "train",
+    split: Annotated[
+        str | None, typer.Option(help="Split of a Hugging Face data set; default: data.train_split.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Sandbox processes; default: one a core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Look at every row, run a code set's solutions, show three prompts whole. Exit status 1: something is wrong."""
     from ares.config import load
 
-    settings = [*(["reward.kind=code"] if code else []), *(overrides or [])]
+    settings = [
+        *([f"data.train_split={split}"] if split else []),
+        *(["reward.kind=code"] if code else []),
+        *(overrides or []),
+    ]
     named = [f"model.path={json.dumps(model or NO_MODEL)}"] if model or profile == "base" else []
-    config = load(profile, [f"data.train={json.dumps(file)}", *named, *settings])
-
-    from ares.data import check_rows, compare_with_held_out, load_tokenizer
-
-    code, math = config.reward.judges_programs, config.reward.kind == "math"
-    vision = config.model.family == "vision_language"
-    is_here = model is not None or Path(config.model.location).is_dir()
-    tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code) if is_here else None
-    report = check_rows(file, split, config.data, code, tokenizer, math, vision, config.data.limit)
-    for name, each in config.data.held_out.items():
-        if (each.source, each.split) != (file, split):
-            columns, of = config.data.with_columns_of(each), f"data.validation.{name or 'NAME'}"
-            held_out = check_rows(each.source, each.split, columns, code, None, math, vision, settings=of)
-            compare_with_held_out(report, held_out, name)
-    count = report.trained_on(config.data.drop_shared)
+    source = file if file.startswith("[") else json.dumps(file)
+    config = load(profile, [f"data.train={source}", *named, *settings])
+    report = _looked_at(config, model)
     if any(problem.solution is not None for _, problem in report.problems.values()):
         _judge_solutions(report, config.reward.code, workers)
+    count = report.trained_on(config.data.drop_shared)
     if as_json:
         shown = {
             "file": file,
@@ -88,12 +86,30 @@ def check(
         if too_few := config.too_few(count):
             console.print(too_few, style="yellow", markup=False)
         if report.good:
-            given = [f"data.train={file}", *([f"data.train_split={split}"] if split != "train" else [])]
-            if model or profile == "base":
-                given.append(f"model.path={model or 'MODEL'}")
-            given += [*settings, *config.batch_that_fits(count)]
+            of = [] if profile != "base" and not model else [f"model.path={model or 'MODEL'}"]
+            given = [f"data.train={file}", *of, *settings, *config.batch_that_fits(count)]
             next_step(f"ares train {'PROFILE' if profile == 'base' else profile} {shlex.join(given)}")
     raise typer.Exit(0 if report.good else 1)
+
+
+def _looked_at(config: "Config", model: str | None) -> "CheckReport":
+    """The train set, with what it has in common with held-out sets, and what is wrong with those.
+
+    A model that is named must be there; that of a profile is done without where it is not.
+    """
+    from ares.data import check_rows, compare_with_held_out, load_tokenizer
+
+    data, code, math = config.data, config.reward.judges_programs, config.reward.kind == "math"
+    vision = config.model.family == "vision_language"
+    is_here = model is not None or Path(config.model.location).is_dir()
+    tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code) if is_here else None
+    report = check_rows(data.train, data.train_split, data, code, tokenizer, math, vision, data.limit)
+    for name, each in data.held_out.items():
+        if (each.source, each.split) != (data.train, data.train_split):
+            columns, of = data.with_columns_of(each), f"data.validation.{name or 'NAME'}"
+            held_out = check_rows(each.source, each.split, columns, code, None, math, vision, settings=of)
+            compare_with_held_out(report, held_out, name)
+    return report
 
 
 def _judge_solutions(report: "CheckReport", limits: "CodeConfig", workers: int | None) -> None:

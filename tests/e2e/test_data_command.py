@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset, DatasetDict
 from typer.testing import CliRunner
 
 from flows.cli.data import app
@@ -95,6 +96,19 @@ def test_held_out_sets_are_checked_with_their_own_columns(source: Path) -> None:
         (f"{held_out}:2", "column 'prompt' is missing or null. Name it with data.validation.same.prompt_key=…"),
         (f"{held_out}:2", "column 'answer' is missing or null. Name it with data.validation.same.answer_key=…"),
     }
+
+
+def test_a_list_and_a_split_are_taken_as_training_takes_them(source: Path) -> None:
+    Dataset.from_list([{"prompt": "1+1=?", "answer": "2"}] * 3).to_json(source.with_name("a.jsonl"))
+    saved = source.with_name("saved")
+    DatasetDict({"dev": Dataset.from_list([{"prompt": "1+1=?", "answer": "2"}])}).save_to_disk(saved)
+
+    def rows(*arguments: str) -> int:
+        told = CliRunner().invoke(app, ["check", *arguments, "--json"])
+        return int(json.loads(told.stdout)["counts"]["rows"])
+
+    assert rows(f"[{source.with_name('a.jsonl')}, {saved}]", "--split", "dev") == 4
+    assert rows(str(saved), "data.train_split=dev") == 1
 
 
 def test_of_many_wrong_rows_some_are_named(source: Path) -> None:
