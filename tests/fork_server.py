@@ -64,6 +64,8 @@ def run_forked(arguments: list[str], environment: dict[str, str], seconds: float
     Raises subprocess.TimeoutExpired.
     """
     wait_for_server()
+    # The caller's may be older than the server, which the workers of its Ray ask too.
+    environment = environment | {FORK_SERVER: os.environ[FORK_SERVER]}
     pipes = [os.pipe(), os.pipe()]
     with open(os.devnull) as nothing:
         connection = asked("commands", arguments, environment, [nothing.fileno(), *(end for _, end in pipes)])
