@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import yaml
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import LifecycleStage, Metric, Param, RunTag
 from mlflow.entities import Run as MlflowRun
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
@@ -40,13 +40,17 @@ class Tracking(Tracker):
         self._logged = -1
 
     def catch_up(self) -> None:
-        """Log every commit that is not logged yet. An MLflow that is away is a warning: the next call catches up."""
+        """Log every commit that is not logged yet. An MLflow that is away is a warning: the next call catches up.
+
+        An entry that is gone is made anew, with every commit.
+        """
         try:
             client = self._client or self._connect()
             for step in self.store.committed_steps()[self._logged + 1 :]:
                 self._log(client, self.store.read_commit(step))
                 self._logged = step
         except (MlflowException, OSError) as error:
+            self._client = None  # the next call looks whether the entry is still there
             logger.warning("MLflow at %s is away, training continues: %s", self.uri, str(error).splitlines()[0])
 
     def finish(self) -> None:
@@ -70,27 +74,21 @@ class Tracking(Tracker):
     def _connect(self) -> MlflowClient:
         client = MlflowClient(tracking_uri=self.uri)
         description = self.store.read_run()
-        if description["mlflow_run_id"] is None or self._is_elsewhere(client, description["mlflow_run_id"]):
+        known = description["mlflow_run_id"]
+        if known is None or _is_gone(client, known):
+            if known is not None:
+                logger.warning("MLflow at %s has no entry %s any more: it is made anew", self.uri, known)
             created = self._create(client, description).info
             description |= {"mlflow_run_id": created.run_id, "mlflow_experiment_id": created.experiment_id}
             self.store.write_run(description)  # at once: what fails after it finds the entry when it is tried again
+            self._logged = -1
         else:
-            self._logged = _last_logged(client, description["mlflow_run_id"])
-            client.set_terminated(description["mlflow_run_id"], "RUNNING")
+            self._logged = _last_logged(client, known)
+            client.set_terminated(known, "RUNNING")
         if self._logged < 0:
             self._describe(client)
         self._client = client
         return client
-
-    def _is_elsewhere(self, client: MlflowClient, run_id: str) -> bool:
-        """Whether the entry is in the database beside another machine's copy of the run: it is then made again here."""
-        if self.store.mirror is None or not self.uri.startswith("sqlite:"):
-            return False
-        try:
-            client.get_run(run_id)
-        except MlflowException as error:
-            return bool(error.error_code == "RESOURCE_DOES_NOT_EXIST")
-        return False
 
     def _create(self, client: MlflowClient, description: dict[str, Any]) -> MlflowRun:
         settings = self.config.tracking
@@ -158,6 +156,16 @@ def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
     # Without its kind MLflow's UI opens on evaluations of agents instead of training curves.
     kind = {"mlflow.experimentKind": "custom_model_development"}
     return str(client.create_experiment(name, artifact_location=artifacts, tags=kind))
+
+
+def _is_gone(client: MlflowClient, run_id: str) -> bool:
+    """Whether somebody has deleted an entry, or it was in another machine's database."""
+    try:
+        return bool(client.get_run(run_id).info.lifecycle_stage == LifecycleStage.DELETED)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return True
 
 
 def _last_logged(client: MlflowClient, run_id: str) -> int:

@@ -1,12 +1,14 @@
-"""What reaches MLflow when it is only half there."""
+"""What reaches MLflow when it is only half there, or has lost a run."""
 
 from pathlib import Path
 
+import pytest
 from mlflow import MlflowClient
 
 from ares.reports.mlflow import Tracking
 from ares.store.store import RunStore
 from tests.ares.builders import config
+from tests.ares.store_builders import chain, commit
 
 
 def test_an_mlflow_that_takes_entries_but_no_files_gets_one_entry_of_a_run(tmp_path: Path) -> None:
@@ -22,3 +24,31 @@ def test_an_mlflow_that_takes_entries_but_no_files_gets_one_entry_of_a_run(tmp_p
     assert store.read_run()["mlflow_run_id"] == entry.info.run_id
     assert "ares.logged_step" not in entry.data.tags
     assert entry.data.params["rollout.n"] == "4"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("lost", ["deleted", "unknown"])
+def test_an_entry_that_is_gone_is_made_anew_from_the_commits(
+    lost: str, restarted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    settings = config("tracking.experiment=lost", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
+    store = RunStore(tmp_path / "run")
+    store.write_run({"code_version": "1", "mlflow_run_id": None})
+    commits = chain(store, 3)
+    tracking = Tracking(settings.tracking, settings, store)
+    tracking.catch_up()
+    first = str(store.read_run()["mlflow_run_id"])
+    if lost == "deleted":
+        client.delete_run(first)
+    else:
+        store.write_run(store.read_run() | {"mlflow_run_id": "0" * 32})
+    store.write_commit(commit(3, commits[-1]))
+    if restarted:
+        tracking = Tracking(settings.tracking, settings, store)
+    tracking.catch_up()
+    tracking.catch_up()  # whoever noticed in the middle catches up the next time
+    second = str(store.read_run()["mlflow_run_id"])
+    assert second != first
+    assert [row.step for row in client.get_metric_history(second, "m")] == [0, 1, 2, 3]
+    assert "it is made anew" in caplog.text
