@@ -20,7 +20,7 @@ from tests.short_runs import REPOSITORY, ares, commits, told
 
 PAGE = REPOSITORY / "docs" / "your-own.md"
 SMALLEST = [
-    "model.dtype=float32", "train.steps=1", "rollout.prompts=2", "rollout.n=2", "rollout.max_response_length=8",
+    "train.steps=1", "rollout.prompts=2", "rollout.n=2", "rollout.max_response_length=8",
     "learner.global_batch_prompts=2", "bootstrap.n=1", "validation.n=1", "algorithm.filter.enabled=false",
 ]  # fmt: skip
 SOLVED = [
