@@ -132,9 +132,22 @@ def children(ablation: Ablation, source: Path, extra: list[Override] | None = No
     members = [_child(ablation, source, variant, seed, extra or []) for seed in ablation.seeds
              for variant in ablation.variants]  # fmt: skip
     _refuse_equal(members, source)
-    if ablation.metric.startswith("val/") and members[0].config.data.validation is None:
-        raise ConfigError(f"{source}: metric {ablation.metric!r} needs held-out problems: set data.validation")
+    _refuse_unmeasured(ablation.metric, members[0].config, source)
     return members
+
+
+def _refuse_unmeasured(metric: str, config: Config, source: Path) -> None:
+    """Raise ConfigError for a metric of held-out problems, or of a named set of them, that there are not."""
+    place, _, rest = metric.partition("/")
+    if place != "val":
+        return
+    if config.data.validation is None:
+        raise ConfigError(f"{source}: metric {metric!r} needs held-out problems: set data.validation")
+    name, of_a_set, _ = rest.partition("/")
+    names = config.data.held_out_names
+    if of_a_set and name not in (*names, "error"):
+        known = f"those of data.validation are {', '.join(names)}" if names else "data.validation names none"
+        raise ConfigError(f"{source}: metric {metric!r} needs a held-out set called {name!r}: {known}")
 
 
 def _child(ablation: Ablation, source: Path, variant: str, seed: int, extra: list[Override]) -> Child:

@@ -68,7 +68,8 @@ def see(
         special = {
             str(tokenizer.added_tokens_decoder[token]) for token in ids if token in tokenizer.added_tokens_decoder
         }
-        seen.examples.append(SeenPrompt(row, str(tokenizer.decode(ids)), len(ids), sorted(special)))
+        text = str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
+        seen.examples.append(SeenPrompt(row, text, len(ids), sorted(special)))
     return seen
 
 

@@ -554,6 +554,21 @@ WRONG: dict[str, Wrong] = {
         GOOD | {"o/evaluation.json": "[1]"},
     ),
     "an evaluation of no data": Wrong(f"eval {MODEL} --data no.jsonl --profile good.yaml", "no.jsonl", GOOD),
+    **{
+        f"an evaluation of {what}": Wrong(
+            ["eval", str(MODEL), "--profile", "good.yaml", *given], told, GOOD | {"held.jsonl": ROWS}
+        )
+        for what, told, given in (
+            ("a glob of nothing", "no*.jsonl: there is no such file", ("--data", "no*.jsonl")),
+            ("a kind of file that is not read", "good.yaml: no kind of file that is read", ("--data", "good.yaml")),
+            ("a held-out set that is not named", "aime: neither a file", ("--data", "aime")),
+            (
+                "a held-out set without its column",
+                "column 'q' is missing",
+                ("--data", "own", "data.validation={own: {source: held.jsonl, prompt_key: q}}"),
+            ),
+        )
+    },
     "an evaluation of an empty folder": Wrong(
         "eval m --data rows.jsonl --profile good.yaml", "m", GOOD | {"m": FOLDER}
     ),

@@ -83,6 +83,11 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"variants": {"a": ["validation.n=2"], "b": []}}, "may not differ between variants"),
         ({"overrides": ["train.seed=1"]}, "is set by the ablation itself"),
         ({"overrides": ["data.validation=null"]}, "'val/accuracy' needs held-out problems"),
+        ({"metric": "val/aime/accuracy"}, "needs a held-out set called 'aime': data.validation names none"),
+        (
+            {"metric": "val/aime/accuracy", "overrides": ["data.validation={own: h.jsonl}"]},
+            "needs a held-out set called 'aime': those of data.validation are own",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_by_file_variant_and_field(
