@@ -2,7 +2,10 @@
 
 import ast
 import threading
+import warnings
 
+# A line on the terminal for each new text would be about foreign programs, and thousands a step.
+warnings.filterwarnings("ignore", category=SyntaxWarning, module=r"<(text|test|setup)>")
 _ONE_AT_A_TIME = threading.Lock()
 """CPython 3.11 counts the depth of a tree for all threads together: two that build one at a time raise SystemError."""
 

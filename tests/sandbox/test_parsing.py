@@ -2,6 +2,7 @@
 
 import ast
 import gc
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -38,3 +39,10 @@ def test_threads_that_parse_at_the_same_time_get_their_trees() -> None:
         sys.setswitchinterval(interval)
         gc.set_threshold(*thresholds)
     assert [ast.unparse(tree) for tree in trees] == [ast.unparse(ast.parse(text)) for text in TEXTS]
+
+
+def test_what_python_would_warn_of_in_a_foreign_text_is_not_printed() -> None:
+    """In a process of its own: pytest has filters of its own."""
+    call = "from sandbox.lanes import problem; problem('a = 1 is 1', ('assert f(1) is 1', 'assert (f(1), 2)'), None)"
+    ended = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
