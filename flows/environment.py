@@ -19,6 +19,9 @@ DEFAULTS = {
     # A run that died with its worker is marked crashed when its heartbeats stop; 30 s is the shortest Prefect has.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "PREFECT_LOGGING_LEVEL": "WARNING",
+    # It goes where all logs go (flows/cli/logs.py).
+    "MLFLOW_CONFIGURE_LOGGING": "false",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "TOKENIZERS_PARALLELISM": "false",
     # Learner and engine free and take the same large tensors again and again. By default each goes back to the kernel
     # and comes as new pages of 4 kB: a tenth of a learner's time on a CPU, or more (benchmarks/allocation.py).

@@ -51,10 +51,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of runs with one, `uninterrupted`, that ran from start to end with a Prefect server of its own."""
-    from tests.short_runs import train  # MLflow and torch, which the tests of the mathematics do without
+    from tests.short_runs import SMALL, ares  # MLflow and torch, which the tests of the mathematics do without
 
     directory = tmp_path_factory.mktemp("runs")
-    assert train(directory, "uninterrupted", own_server=True) == 0
+    ended = ares(directory, "train", "tiny-math", *SMALL, "--run", "uninterrupted", own_server=True)
+    assert ended.returncode == 0, ended.stderr
+    for name, text in (("stdout", ended.stdout), ("stderr", ended.stderr)):
+        (directory.parent / f"uninterrupted.{name}").write_text(text)  # test_command_line.py reads them
     return directory
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from ares.config import Config
 from ares.learner import checkpoints
@@ -26,6 +27,7 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     written, or with `merge` the model they amount to. Raises StoreError.
     """
     _check_new(out)
+    disable_progress_bar()  # one for reading the weights, one for writing them
     store = run_store(run)
     config = read_config(store)
     check_model(store, config)

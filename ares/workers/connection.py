@@ -15,6 +15,10 @@ import ray
 from ares.config import ConfigError
 
 logger = logging.getLogger(__name__)
+# Ray's own handler prints; without it, what Ray logs goes where every other library's goes.
+logging.getLogger("ray").handlers.clear()
+logging.getLogger("ray").propagate = True
+logging.getLogger("ray").setLevel(logging.NOTSET)
 ATTEMPTS = 3
 REACH_SECONDS = 10.0
 """Seconds in which a cluster takes a connection, if there is one."""
@@ -37,7 +41,8 @@ def connect(cpus: int) -> None:
     """Join Ray unless this process has; `cpus`: of a Ray of its own. ConfigError where RAY_ADDRESS lets none in."""
     if ray.is_initialized():
         return
-    quiet: dict[str, Any] = {"logging_level": logging.WARNING, "log_to_driver": False}
+    shown = logging.getLogger("ray").isEnabledFor(logging.INFO)
+    quiet: dict[str, Any] = {"configure_logging": False, "log_to_driver": shown}
     address = os.environ.get("RAY_ADDRESS")
     if address:
         check_cluster()
@@ -53,6 +58,7 @@ def connect(cpus: int) -> None:
         try:
             # "local": left open, Ray would look for a cluster that someone has started on this machine.
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+            logger.info("what Ray and its actors log: %s", ray._private.worker._global_node.get_logs_dir_path())
             return
         except Exception as error:  # Ray raises no narrower class when its raylet needs more than 30 s
             if attempt == ATTEMPTS or "timed out during startup" not in str(error):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.command import Overrides, completed, console, errors, next_step
+from flows.cli.logs import keep_in
 from flows.servers.local_server import local_api
 
 
@@ -26,7 +27,9 @@ def ablate(
     with local_api() as server:  # starting while the libraries are imported and input is checked
         from flows.ablate import ChildrenFailed, ares_ablate, prepare
 
-        prepared = prepare(ablation, overrides, name, parallel).ablation.name
+        plan = prepare(ablation, overrides, name, parallel)
+        prepared = plan.ablation.name
+        keep_in(plan.folder)
         flow = partial(ares_ablate.with_options(flow_run_name=prepared), ablation, overrides, name, parallel)
         try:
             result = completed(server, flow, "the same command resumes, and nothing that is finished is done again")

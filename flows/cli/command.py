@@ -56,9 +56,11 @@ def completed(server: "LocalServer | None", flow: Callable[[], Coroutine[Any, An
     from prefect.exceptions import TerminationSignal
 
     with server.connected() if server else nullcontext():
-        # What goes wrong is told once, by the command; Prefect would print it a second and a third time.
-        for printed in ("prefect", "prefect._internal"):
-            logging.getLogger(printed).setLevel(logging.CRITICAL)
+        # What goes wrong is told once, by the command; what Prefect says of it goes where all logs go, and not to a
+        # server that may be what is lost.
+        for name in ("prefect.flow_runs", "prefect.task_runs", "prefect._internal"):
+            logging.getLogger(name).handlers.clear()
+            logging.getLogger(name).propagate = True
         try:
             return asyncio.run(flow())
         except (KeyboardInterrupt, TerminationSignal, SystemExit):  # Prefect turns SIGTERM into one of the last two

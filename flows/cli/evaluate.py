@@ -9,6 +9,7 @@ import typer
 
 from flows.cli.command import Overrides, completed, console, errors, next_step
 from flows.cli.completion import profile_names, run_names
+from flows.cli.logs import keep_in
 from flows.servers.local_server import local_api
 
 
@@ -48,6 +49,7 @@ def evaluate(
             raise ConfigError("; ".join(_explained(each) for each in error.errors())) from error
         evaluation = prepare(request)
         folder = evaluation.run.store.directory
+        keep_in(folder)
         with Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=errors
         ) as progress:

@@ -24,14 +24,14 @@ from flows.cli.completion import profile_names, run_names
 from flows.cli.data import app as data_app
 from flows.cli.evaluate import evaluate
 from flows.cli.export import export
+from flows.cli.logs import keep_in, set_up
 from flows.cli.sandbox import app as sandbox_app
 from flows.servers.local_server import local_api
 
 if TYPE_CHECKING:
     from ares.config import Config
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False,
-                  help="RL post-training of reasoning and code LLMs as a resumable, per-step DAG.")  # fmt: skip
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(data_app, name="data")
 app.command("settings")(settings_cli.list_settings)
@@ -42,6 +42,15 @@ app.command("eval")(evaluate)
 for command in (runs_cli.fork, runs_cli.diff, runs_cli.verify, runs_cli.gc):
     app.command()(command)
 app.command()(export)
+
+
+@app.callback()
+def ares(
+    verbose: Annotated[
+        bool, typer.Option("-v", help="Show what Ray, Prefect, MLflow and other libraries log (anywhere in a command).")
+    ] = False,
+) -> None:
+    """RL post-training of reasoning and code LLMs as a resumable, per-step DAG."""
 
 
 @app.command()
@@ -248,10 +257,12 @@ def _resolved(config: "Config") -> str:
 
 def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
     with local_api() as server:  # starting while the libraries are imported and the data is read
+        from ares.runs import runs_directory
         from flows.train import ares_train, prepare
 
         # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
         name = prepare(profile, overrides, run)
+        keep_in(runs_directory() / name)
         flow = partial(ares_train.with_options(flow_run_name=name), run=name)
         completed(server, flow, "the same command resumes from the last commit")
     next_step(f"ares eval {name}, or ares inspect {name} --step 1")
@@ -259,13 +270,17 @@ def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
 
 def main() -> None:
     """Entry point: an error whose message is written for the user is printed and ends with exit code 2."""
+    verbose = "-v" in sys.argv[1:]
+    sys.argv[1:] = [*["-v"] * verbose, *(word for word in sys.argv[1:] if word != "-v")]
+    kept = set_up(verbose)
     try:
         app()
     except Exception as error:
         if not _is_for_the_user(error):
             raise
         errors.print("[red]error:[/] ", end="")
-        errors.print(str(error), markup=False)
+        more = "" if kept.file is None else f" (more: {kept.file})"
+        errors.print(f"{error}{more}", markup=False)
         if isinstance(error, ServerLost):
             sys.stderr.flush()
             os._exit(2)

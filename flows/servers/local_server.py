@@ -4,17 +4,21 @@ Prefect starts such a server by itself, but a SIGKILL of the run leaves that one
 parent. Run as a module it is the server: `python -m flows.servers.local_server PORT PARENT`.
 """
 
+import logging
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 from ares.errors import UserError
 from rewards.child_process import end_with
 
+logger = logging.getLogger("prefect.server")
 START_SECONDS = 120.0
 ANSWER_SECONDS = 10.0
 
@@ -71,7 +75,11 @@ class LocalServer:
                "SERVER_SERVICES_CANCELLATION_CLEANUP", "SERVER_SERVICES_PAUSE_EXPIRATIONS",
                "SERVER_SERVICES_REPOSSESSOR", "SERVER_SERVICES_TRIGGERS")  # fmt: skip
         environment = os.environ | {f"PREFECT_{name}_ENABLED": "false" for name in off}
-        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        self._logging = threading.Thread(target=_log, args=(self.process.stdout,), daemon=True)
+        self._logging.start()
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -102,6 +110,13 @@ class LocalServer:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._logging.join(timeout=1)
+
+
+def _log(output: IO[bytes]) -> None:
+    """What a server prints, as lines of the log."""
+    for line in output:
+        logger.warning("%s", line.decode(errors="replace").rstrip())
 
 
 def _serve(port: int, parent: int) -> None:

@@ -67,8 +67,8 @@ def test_it_ends_when_its_parent_is_killed() -> None:
     assert psutil.wait_procs([server], timeout=120)[1] == []
 
 
-def test_one_that_does_not_start_is_told_with_where_its_database_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_one_that_does_not_start_is_told_with_where_its_database_lies_and_what_it_prints_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("PREFECT_HOME", os.fspath(tmp_path / "file"))
@@ -76,3 +76,5 @@ def test_one_that_does_not_start_is_told_with_where_its_database_lies(
     with pytest.raises(ServerError, match="PREFECT_HOME"), server.connected():
         pass
     server.stop()
+    assert "unable to open database file" in caplog.text
+    assert capfd.readouterr() == ("", "")

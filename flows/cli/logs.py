@@ -1,0 +1,70 @@
+"""What is logged while a command runs: ours on the terminal, a line each; everyone else's in the run's `log.txt`.
+
+Covered: Prefect, Ray, MLflow and Python's warnings, in this process and in the Prefect server that it starts; with `-v`
+all of it is on the terminal too. Not covered: the actors' output, which Ray keeps (its folder stands in `log.txt`).
+"""
+
+import logging
+import logging.handlers
+from pathlib import Path
+
+from flows.cli.command import errors
+
+OURS = ("ares", "algorithms", "flows", "rewards", "sandbox", "tasks")
+KEPT = "log.txt"
+_COLOURS = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
+_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+class Terminal(logging.Handler):
+    """Records on stderr, above a progress bar where there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record: a warning of ours without its time and place."""
+        text = f"{record.levelname.lower()}: {record.getMessage()}" if is_ours(record) else self.format(record)
+        errors.print(text, style=_COLOURS.get(record.levelno), markup=False)
+
+
+class Kept(logging.handlers.MemoryHandler):
+    """Records in memory until their file is known; then in the file, which the first of them makes."""
+
+    def __init__(self) -> None:
+        super().__init__(capacity=0, flushOnClose=False)
+
+    @property
+    def file(self) -> Path | None:
+        """The file, once something is in it."""
+        file = Path(self.target.baseFilename) if isinstance(self.target, logging.FileHandler) else None
+        return file if file is not None and file.exists() else None
+
+
+def is_ours(record: logging.LogRecord) -> bool:
+    """Whether the run itself says so, and not a library."""
+    return record.name.partition(".")[0] in OURS
+
+
+def set_up(verbose: bool) -> Kept:
+    """Before any library sets up logging of its own: Prefect leaves handlers alone that are there already."""
+    kept, terminal = Kept(), Terminal()
+    terminal.addFilter(lambda record: verbose or (is_ours(record) and record.levelno >= logging.WARNING))
+    root = logging.getLogger()
+    replaced = (Kept.__module__, "prefect.logging.handlers")  # ours of before; Prefect's, where it was imported before
+    root.handlers = [handler for handler in root.handlers if type(handler).__module__ not in replaced]
+    for handler in (kept, terminal):
+        handler.setFormatter(_FORMAT)
+        root.addHandler(handler)
+    root.setLevel(logging.INFO if verbose else logging.WARNING)
+    for room in OURS:
+        logging.getLogger(room).setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    return kept
+
+
+def keep_in(folder: Path) -> None:
+    """Write what was logged, and what will be, to the `log.txt` of a folder, as soon as there is something."""
+    for kept in logging.getLogger().handlers:
+        if isinstance(kept, Kept):
+            file = logging.FileHandler(folder / KEPT, encoding="utf-8", delay=True)
+            file.setFormatter(_FORMAT)
+            kept.setTarget(file)
+            kept.flush()

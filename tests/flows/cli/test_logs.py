@@ -1,0 +1,73 @@
+"""What is logged: ours on the terminal, a library's in the run's log.txt, which the error of a command names."""
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ares.errors import UserError
+from flows.cli import logs
+from flows.cli import main as command_line
+
+OURS, THEIRS = logging.getLogger("ares.workers.cluster"), logging.getLogger("somelibrary")
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    root, shown = logging.getLogger(), warnings.showwarning
+    before = (root.handlers[:], root.level)
+    yield
+    root.handlers, warnings.showwarning = before[0], shown
+    root.setLevel(before[1])
+
+
+def test_a_librarys_warning_goes_to_the_file_and_ours_to_the_terminal_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.set_up(verbose=False)
+    THEIRS.warning("before the run is known")
+    logs.keep_in(tmp_path)
+    THEIRS.info("nobody wants to know")
+    warnings.warn("a warning of Python's", UserWarning, stacklevel=1)
+    OURS.info("replayed 3 updates")
+    OURS.warning("learner died (attempt 1 of 3)")
+    assert capsys.readouterr() == ("", "warning: learner died (attempt 1 of 3)\n")
+    kept = (tmp_path / "log.txt").read_text()
+    for text in ("before the run is known", "UserWarning: a warning of", "replayed 3 updates", "learner died"):
+        assert kept.count(text) == 1
+    assert "nobody wants to know" not in kept
+
+
+def test_with_v_libraries_are_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(verbose=True)
+    logs.keep_in(tmp_path)
+    THEIRS.info("somebody wants to know")
+    assert "INFO somelibrary: somebody wants to know" in capsys.readouterr().err
+
+
+def test_without_anything_to_keep_there_is_no_file(tmp_path: Path) -> None:
+    kept = logs.set_up(verbose=False)
+    logs.keep_in(tmp_path)
+    assert (kept.file, list(tmp_path.iterdir())) == (None, [])
+
+
+@pytest.mark.parametrize("place", [["-v", "train", "x"], ["train", "x", "-v"]])
+def test_an_error_names_the_file_and_v_may_stand_anywhere(
+    place: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def app() -> None:
+        assert sys.argv == ["ares", "-v", "train", "x"]
+        logs.keep_in(tmp_path)
+        THEIRS.warning("the cause")
+        raise UserError("it failed")
+
+    monkeypatch.setattr(command_line, "app", app)
+    monkeypatch.setattr("sys.argv", ["ares", *place])
+    with pytest.raises(SystemExit):
+        command_line.main()
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1] == f"error: it failed (more: {tmp_path / 'log.txt'})"
+    assert "the cause" in told[0]
