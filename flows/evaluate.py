@@ -55,6 +55,7 @@ async def _samples(evaluation: Evaluation) -> Samples:
     ids = evaluation.run.train_set.frame["id"].tolist()
     sampled: list[Rows] = []
     grading: list[asyncio.Task[Rows]] = []
+    evaluation.run.progress.begin("validation", len(ids) * request.samples)
     for place in range(0, len(ids), size):
         # Purpose `validation` draws as a run's own evaluations do: the same samples, as far as n is the same.
         draw = Draw(
@@ -69,7 +70,7 @@ async def _samples(evaluation: Evaluation) -> Samples:
         )
         sampled.append(await rollout(evaluation, draw, label=f"{draw.shard}"))
         grading.append(asyncio.create_task(score(evaluation, draw, sampled[-1], label=f"{draw.shard}")))
-        evaluation.progress(place + len(draw.ids), len(ids))
+        evaluation.run.progress.reach(draw.purpose, (place + len(draw.ids)) * request.samples)
     scores = [(await task).rows for task in grading]
     check_graded(evaluation, scores)
     return Samples(rollouts=[rows.rows for rows in sampled], scores=scores, slots=[])

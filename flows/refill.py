@@ -85,8 +85,13 @@ async def sample(
         sampled.append(rows)
         grading.append(asyncio.create_task(score(step, draw, rows, label=f"{draw.purpose} {draw.shard}")))
 
-    for draw in _draws(step, purpose, ids, version, n, first_shard, first_slot, temperature):
+    planned = _draws(step, purpose, ids, version, n, first_shard, first_slot, temperature)
+    done, progress = 0, step.run.progress
+    progress.begin(purpose, sum(draw.responses for draw in planned))
+    for draw in planned:
         await shard_of(draw)
+        done += draw.responses  # a shard that was kept had nobody who counted its responses
+        progress.reach(purpose, done)
     if purpose == "rollout" and config.rollout.second_turn.enabled:
         for draw, rows, scores in list(zip(draws, sampled, grading, strict=True)):
             continues = (rows.rows, (await scores).rows)

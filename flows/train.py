@@ -150,10 +150,13 @@ async def bootstrap() -> None:
     config = step.config
     ids = step.run.train_set.first(config.bootstrap.max_prompts).frame["id"].tolist()
     measured: list[Batch] = []
+    progress = step.run.progress
 
     async def beside(rollouts: list[Ref]) -> None:
+        progress.begin("experience", len(rollouts))
         for shard, ref in enumerate(rollouts):
             measured.append(await experience(step, [ref], [], f"experience-{shard:04d}", label=str(shard)))
+            progress.add("experience", 1)
 
     samples = await sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n, beside=beside)
     compared = await check_draw(step, samples.rollouts, "bootstrap", config.rollout.temperature)

@@ -35,6 +35,11 @@ class Draw(BaseModel):
     continues: tuple[Ref, Ref] | None = None
     """Rollout and scores of the first turns that are continued."""
 
+    @property
+    def responses(self) -> int:
+        """How many responses a shard of first turns asks for."""
+        return len(self.ids) * (self.n + self.greedy)
+
 
 class Rows(BaseModel):
     """A table of samples."""
@@ -67,7 +72,8 @@ def begin(step: Step, draw: Draw) -> None:
 
 
 def _anticipate(step: Step, purpose: str, asked: pd.DataFrame, answers: pd.DataFrame) -> None:
-    """Let the grader begin with responses that have finished."""
+    """Let the grader begin with responses that have finished, and count them."""
+    step.run.progress.add(purpose, len(answers))
     problems = step.run.problems(purpose).rows(asked["id"].iloc[answers.index].tolist())
     step.run.grader.anticipate(problems.assign(response=answers["response"].tolist()))
 

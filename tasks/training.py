@@ -117,7 +117,9 @@ async def shape_batch(step: Step, samples: Samples, found: list[Batch], state: d
 @phase("update")
 async def update(step: Step, batch: Ref) -> PolicyUpdate:
     """Train on the batch: the policy before the step becomes the policy after it."""
-    result = await step.run.cluster.update(step.number)
+    progress = step.run.progress
+    progress.begin("update", step.config.optimizer_steps)
+    result = await step.run.cluster.update(step.number, lambda done: progress.reach("update", done))
     return PolicyUpdate(metrics=result.metrics, beta=result.beta)
 
 

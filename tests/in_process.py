@@ -21,6 +21,12 @@ class InProcessLearner:
     async def call(self, method: str, *arguments: Any) -> Any:
         return getattr(self.actor, method)(*arguments)
 
+    async def update(self, batch: Any, beta: Any, progress: Callable[[int], None] | None = None) -> Any:
+        *steps, result = self.actor.update(batch, beta)
+        for done in steps if progress is not None else []:
+            progress(done)
+        return result
+
     def weights(self) -> Any:
         return self.actor.weights()
 

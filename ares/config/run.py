@@ -284,6 +284,11 @@ class Config(Strict):
         return self.data.max_prompt_length + answer + continued
 
     @property
+    def optimizer_steps(self) -> int:
+        """Optimiser steps of one training step."""
+        return self.algorithm.policy.epochs * (self.rollout.prompts // self.learner.global_batch_prompts)
+
+    @property
     def measures_all(self) -> bool:
         """Whether the learner looks at every group that is drawn, and not only at those that filtering has chosen.
 

@@ -8,6 +8,7 @@ Prefect.
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,9 +175,15 @@ class Learner:
 
         An optimiser step whose loss or gradient is not finite is left out and counted (actor/skipped_updates).
         """
+        *_, result = self.updates(batch, beta)
+        assert isinstance(result, UpdateResult)
+        return result
+
+    def updates(self, batch: DataProto, beta: dict[str, Any] | None = None) -> Iterator[int | UpdateResult]:
+        """`update` as it goes: the number of every optimiser step that is done, then the result."""
         controller = self._beta_controller(beta)
         means = Means()
-        skipped = 0
+        skipped = done = 0
         # Second turns make a batch longer than prompts times n; it still takes as many optimiser steps.
         updates = self.config.rollout.prompts // self.config.learner.global_batch_prompts
         rows_per_update = -(-len(batch) // updates)
@@ -191,6 +198,8 @@ class Learner:
                     skipped += 1
                 else:
                     means.merge(measured)
+                done += 1
+                yield done
         self._move_moments(torch.device("cpu"))
         self.version += 1
         self._sync_reference()
@@ -199,7 +208,7 @@ class Learner:
             "actor/skipped_updates": float(skipped),
             "actor/optimizer_steps": float(self.optimizer_steps),
         }
-        return UpdateResult(metrics, controller.state_dict() if controller else None)
+        yield UpdateResult(metrics, controller.state_dict() if controller else None)
 
     def _move_moments(self, device: torch.device) -> None:
         if self.config.learner.offload_optimizer:

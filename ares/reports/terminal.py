@@ -1,34 +1,73 @@
-"""What a person sees of a running run: a progress bar, one line a step, a summary at the end."""
+"""What a person sees of a running run: bars, one line a step, a summary at the end.
+
+Without a terminal the lines are printed and the bars are not; what takes long is then told by a line now and again.
+"""
 
 import time
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from algorithms.buckets import BUCKETS
 from ares.runs import Run
 
+PACE = 30.0
+"""Seconds between two lines of one part, where there is no terminal for its bar."""
+UNITS = {"update": "optimiser steps", "experience": "shards"}
+
+
+def bars(console: Console) -> Progress:
+    """Where bars are drawn, if there is a terminal."""
+    columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TextColumn("left"), TimeRemainingColumn())  # fmt: skip
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+class Parts:
+    """The parts of a step that are under way: a bar each; without a terminal a line every PACE seconds."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self._bars: dict[str, TaskID] = {}
+        self._told = time.monotonic()
+
+    def __call__(self, part: str, done: int, total: int) -> None:
+        """Show how far a part has come."""
+        if not self.progress.disable:
+            if part not in self._bars:
+                self._bars[part] = self.progress.add_task(f"  {part}")
+            self.progress.update(self._bars[part], completed=done, total=total)
+            if done == total:
+                self.progress.remove_task(self._bars.pop(part))
+        elif 0 < done < total and time.monotonic() - self._told >= PACE:
+            self.progress.console.print(f"  {part}: {done:,} of {total:,} {UNITS.get(part, 'responses')}")
+            self.rest()
+
+    def rest(self) -> None:
+        """Something was printed: no line for a while."""
+        self._told = time.monotonic()
+
 
 class Display:
-    """The terminal view of one execution of a run. Without a terminal the lines are printed and the bar is not."""
+    """The terminal view of one execution of a run."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.console = Console(highlight=False, soft_wrap=True, emoji=False)
         self.started = time.perf_counter()
         self.first_step = max(run.state.step, 0)
-        self.progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=self.console,
-            disable=not self.console.is_terminal,
-        )
+        self.progress = bars(self.console)
+        self.parts = run.progress.watch = Parts(self.progress)
         self.bar = self.progress.add_task(run.store.name, total=run.config.train.steps, completed=self.first_step)
 
     def __enter__(self) -> "Display":
@@ -74,6 +113,7 @@ class Display:
                     if (key := f"val/{name}/accuracy") in m]  # fmt: skip
             line += f"  [bold green]held-out {m['val/accuracy']:.3f}{''.join(sets)}[/]"
         self.progress.console.print(line)
+        self.parts.rest()
         self.progress.update(self.bar, completed=commit.step)
 
     def summary(self) -> dict[str, Any]:

@@ -14,7 +14,6 @@ phases of training), their order (flows/evaluate.py).
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +99,6 @@ class Evaluation(Step):
         self.description = description
         self.sets = sets
         """Names of the held-out sets, where they have any."""
-        self.progress: Callable[[int, int], None] = lambda done, total: None
-        """Told how many problems were sampled, and how many there are."""
 
     @classmethod
     def open(cls, request: EvaluationRequest) -> "Evaluation":

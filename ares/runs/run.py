@@ -33,6 +33,7 @@ from ares.engines import end_token_ids, padding_id
 from ares.grading import check_answers, load_grader
 from ares.models import Adapted, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_same, completed, digests_of
+from ares.runs.progress import Progress
 from ares.step import RunState
 from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, run_store
 from ares.workers import Cluster, check_cluster, check_engine, check_gpus
@@ -54,6 +55,7 @@ class Run:
         self.state = RunState.initial(config, len(train_set))
         self.commit: Commit | None = None
         self.identity = identity
+        self.progress = Progress()
         self.adapted: Adapted | None = None
         """Which layers model.lora adapts, where it is set."""
         self.fork = store.fork()

@@ -57,9 +57,9 @@ class LearnerActor:
         """How far the policy's log-probs of sampled rows are from the engine's."""
         return self.learner.mismatch(rows, temperature)
 
-    def update(self, batch: Ref, beta: dict[str, Any] | None) -> UpdateResult:
-        """One training step."""
-        return self.learner.update(DataProto.load(self.store.folder(batch)), beta)
+    def update(self, batch: Ref, beta: dict[str, Any] | None) -> Iterator[int | UpdateResult]:
+        """One training step: the number of every optimiser step that is done, then the result."""
+        yield from self.learner.updates(DataProto.load(self.store.folder(batch)), beta)
 
     def weights(self) -> dict[str, np.ndarray]:
         """The policy's weights (arrays: they cross Ray's object store without a copy). Sharded, all ranks must call."""

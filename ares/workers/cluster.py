@@ -167,8 +167,11 @@ class Cluster:
         """Say what the update of a step is given, before its commit does: a rebuilt learner replays it from here."""
         self._announced = {step: UpdateInputs(batch, beta)}
 
-    async def update(self, step: int) -> UpdateResult:
-        """Train on the announced batch: the policy after step − 1 becomes that after `step`."""
+    async def update(self, step: int, progress: Callable[[int], None] | None = None) -> UpdateResult:
+        """Train on the announced batch: the policy after step − 1 becomes that after `step`.
+
+        `progress` is told how many optimiser steps are done.
+        """
 
         async def work() -> UpdateResult:
             async with self._learning:
@@ -176,7 +179,7 @@ class Cluster:
                 await self._engine_sleeps()
                 inputs = self._update_inputs(step)
                 try:
-                    result: UpdateResult = await learner.call("update", inputs.batch, inputs.beta)
+                    result = await learner.update(inputs.batch, inputs.beta, progress)
                 except RayTaskError:
                     self.shut_down()  # half of the update may be in the weights
                     raise
@@ -283,7 +286,7 @@ class Cluster:
             held = checkpoint_version
         for step in range(held + 1, version + 1):
             inputs = self._update_inputs(step)
-            await learner.call("update", inputs.batch, inputs.beta)
+            await learner.update(inputs.batch, inputs.beta)
         if version > held:
             logger.info("replayed %d updates to reach the weights after step %d", version - held, version)
         self._learner_version = version

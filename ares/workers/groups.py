@@ -10,6 +10,8 @@ import ray
 from ray.exceptions import RayActorError
 
 from ares.engines import Request, SamplingSettings
+from ares.learner import UpdateResult
+from ares.store import Ref
 from ares.workers.patience import Patience
 
 GRACE = 10.0
@@ -33,12 +35,38 @@ class LearnerGroup:
 
         Raises RayActorError when one died, whatever the others say of it, and ActorHung.
         """
+        await self._joined()
+        async with self._patience.waiting(method, _name(self.actors[0])):
+            return (await _all([getattr(actor, method).remote(*arguments) for actor in self.actors]))[0]
+
+    async def update(
+        self, batch: Ref, beta: dict[str, Any] | None, progress: Callable[[int], None] | None = None
+    ) -> UpdateResult:
+        """One training step of every rank; `progress` is told how many optimiser steps the first has done.
+
+        Raises RayActorError and ActorHung.
+        """
+
+        async def of_one(actor: Any) -> Any:
+            result: Any = None
+            async for reference in actor.update.remote(batch, beta):
+                result = await reference
+                if actor is self.actors[0] and isinstance(result, int):
+                    came()
+                    if progress is not None:
+                        progress(result)
+            return result
+
+        await self._joined()
+        async with self._patience.waiting("update", _name(self.actors[0])) as came:
+            result: UpdateResult = (await _all([of_one(actor) for actor in self.actors]))[0]
+        return result
+
+    async def _joined(self) -> None:
         if not self._started:
             await _up(self.actors)
             await _all(self._joining)
             self._started = True
-        async with self._patience.waiting(method, _name(self.actors[0])):
-            return (await _all([getattr(actor, method).remote(*arguments) for actor in self.actors]))[0]
 
     def weights(self) -> Any:
         """A reference to the policy's weights, which go to the engines without passing through this process."""

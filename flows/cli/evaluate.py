@@ -34,9 +34,9 @@ def evaluate(
     """pass@k with intervals; the same command resumes an interrupted one."""
     with local_api() as server:  # starting while the libraries are imported and the data is read
         from pydantic import ValidationError
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         from ares.config import ConfigError
+        from ares.reports import Parts, bars
         from ares.runs import EvaluationRequest
         from flows.evaluate import ares_eval, prepare
 
@@ -50,11 +50,8 @@ def evaluate(
         evaluation = prepare(request)
         folder = evaluation.run.store.directory
         keep_in(folder)
-        with Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=errors
-        ) as progress:
-            bar = progress.add_task("problems", total=None)
-            evaluation.progress = lambda done, total: progress.update(bar, completed=done, total=total)
+        with bars(errors) as progress:
+            evaluation.run.progress.watch = Parts(progress)
             flow = partial(ares_eval.with_options(flow_run_name=folder.name), request)
             summary = completed(server, flow, "the same command resumes from the last shard")
     if as_json:
