@@ -257,7 +257,7 @@ def _resolved(config: "Config") -> str:
 
 def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
     with local_api() as server:  # starting while the libraries are imported and the data is read
-        from ares.runs import runs_directory
+        from ares.store import runs_directory
         from flows.train import ares_train, prepare
 
         # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
