@@ -14,7 +14,7 @@ from typing import Any
 from prefect import flow, runtime
 
 from ares.config import ConfigError, load, override
-from ares.reports import Display, load_tracker
+from ares.reports import Display, Tracker, load_tracker
 from ares.runs import Run, Step, read_config
 from ares.step import finished_state, with_evaluation
 from ares.store import Ref, name_after, run_store, runs_directory
@@ -44,7 +44,7 @@ _prepared: dict[str, Run] = {}
 
 
 def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -> str:
-    """Open and check a run before anything is started; returns its name. Raises what `Run.open` raises.
+    """Open and check a run, then start its actors; returns its name. Raises what `Run.open` raises.
 
     Without a profile, the existing run's own settings are taken.
     """
@@ -55,7 +55,8 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
     else:
         raise ConfigError("Name a profile to start a run, or the run to resume")
     name = run if run is not None else f"{name_after(Path(str(profile)).stem)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    _prepared[name] = Run.open(config, name, runs_directory())
+    _prepared[name] = opened = Run.open(config, name, runs_directory())
+    opened.cluster.warm_up()  # Ray and the actors load while Prefect's server comes up
     return name
 
 
@@ -115,11 +116,11 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
             run.store.discard_unreadable_results(step)
         RUN.set(run)
         display = Display(run)
-        tracking = load_tracker(run.config, run.store)
         artifacts = RunArtifacts(run)
         try:
             run.cluster.warm_up()
-            reporting = asyncio.create_task(asyncio.to_thread(tracking.catch_up))
+            tracking = asyncio.create_task(asyncio.to_thread(load_tracker, run.config, run.store))
+            reporting = asyncio.create_task(_catch_up(tracking))
             with display:
                 if run.commit is None:
                     await conducted(bootstrap, "bootstrap")
@@ -128,18 +129,23 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                 while run.state.step < last:
                     if reporting.done():  # an MLflow that is slow or away keeps no step waiting
                         await reporting
-                        reporting = asyncio.create_task(asyncio.to_thread(tracking.catch_up))
+                        reporting = asyncio.create_task(_catch_up(tracking))
                     number = run.state.step + 1
                     await conducted(train_step, f"step-{number:06d}", number)
                     display.committed()
                     artifacts.committed()
                 await reporting
-                await asyncio.to_thread(tracking.finish)
+                await asyncio.to_thread((await tracking).finish)
                 await artifacts.finish()
         finally:
             run.close()
             run.cluster.disconnect()  # before Prefect calls the run ended: Retry needs the process gone
     return display.summary()
+
+
+async def _catch_up(tracking: asyncio.Task[Tracker]) -> None:
+    """Report what was committed, once the tracker's library is loaded."""
+    await asyncio.to_thread((await tracking).catch_up)
 
 
 async def bootstrap() -> None:

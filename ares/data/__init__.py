@@ -4,6 +4,7 @@ Covered: reading and checking rows, their formats, media, the order in which the
 response is worth (ares/grading).
 """
 
+import ares.lighter_transformers  # noqa: F401
 from ares.data.check import CheckReport, check_rows, check_solutions, compare_with_held_out
 from ares.data.code import program
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw

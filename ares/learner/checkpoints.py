@@ -2,7 +2,8 @@
 
 Covered: writing and reading either kind, into whole tensors or into each rank's own part (torch.distributed.checkpoint
 over safetensors: nothing is unpickled), whatever the number of ranks that wrote it. Not covered: what is in a
-checkpoint (ares/learner/learner.py), atomic writes and hashes (ares/store/store.py).
+checkpoint (ares/learner/learner.py), atomic writes and hashes (ares/store/store.py). torch.distributed.checkpoint is
+imported where shards are: it takes a third of a second, in every process.
 """
 
 import json
@@ -11,11 +12,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 POLICY, ADAPTERS, REFERENCE, CRITIC = "policy", "adapters", "reference", "critic"
@@ -36,6 +34,9 @@ def local(tensor: Tensor) -> Tensor:
 def write(folder: Path, name: str, tensors: Mapping[str, Tensor], first: bool = True) -> None:
     """Write named tensors: NAME.safetensors by the first rank, or the folder NAME by all where any is spread."""
     if any(isinstance(tensor, DTensor) for tensor in tensors.values()):
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+
         target = HuggingFaceStorageWriter(str(folder / name), save_distributed=True)
         dcp.save({key: tensor.detach() for key, tensor in tensors.items()}, storage_writer=target)
         if first:  # it returns when every rank has written
@@ -73,6 +74,9 @@ def read(folder: Path, name: str) -> dict[str, Tensor]:
     """Every tensor, whole, on the CPU."""
     if not (folder / name).is_dir():
         return load_file(_whole_file(folder, name))
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
     written = HuggingFaceStorageReader(str(folder / name)).read_metadata().state_dict_metadata
     tensors = {key: kept for key, kept in written.items() if isinstance(kept, TensorStorageMetadata)}
     whole_tensors = {key: torch.empty(kept.size, dtype=kept.properties.dtype) for key, kept in tensors.items()}
@@ -101,6 +105,9 @@ def fill(target: Tensor, value: Tensor) -> None:
 
 
 def _read_shards(folder: Path, targets: dict[str, Tensor], alone: bool = False) -> None:
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+
     dcp.load(targets, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=alone or not dist.is_initialized())
 
 

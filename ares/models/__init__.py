@@ -4,6 +4,7 @@ Covered: causal, masked-diffusion and vision-language models behind one interfac
 (ares/learner), sampling (ares/engines).
 """
 
+import ares.lighter_transformers  # noqa: F401
 from ares.models.architecture import ModelError, check_architecture
 from ares.models.bidirectional_qwen2 import MaskedModel, MaskedModelConfig
 from ares.models.causal import Critic, LanguageModel

@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from peft import LoraConfig as PeftLoraConfig
-from peft import inject_adapter_in_model
-from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
 from ares.config import ModelConfig
 from ares.models.architecture import ModelError, first_sentence
 from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
+
+if TYPE_CHECKING:
+    from peft import LoraConfig as PeftLoraConfig
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Adapted:
 
 def add_adapters(model: Any, config: ModelConfig) -> None:
     """Put adapters into the model, in place; nothing but them takes a gradient. They start as no change at all."""
+    from peft import inject_adapter_in_model  # half a second, for runs with model.lora alone
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # one side starts at random, the same in every process
         inject_adapter_in_model(peft_settings(config), model)
@@ -48,9 +50,11 @@ def add_adapters(model: Any, config: ModelConfig) -> None:
         parameter.requires_grad_("lora_" in name)
 
 
-def peft_settings(config: ModelConfig) -> PeftLoraConfig:
+def peft_settings(config: ModelConfig) -> "PeftLoraConfig":
     """The adapters as peft describes them; config.lora says which. A tower that looks at pictures has none, unless it
     is trained: Qwen2.5-VL's has layers that are called as the decoder's are."""
+    from peft import LoraConfig as PeftLoraConfig
+
     lora = config.lora
     assert lora is not None
     looks_only = config.family == "vision_language" and not config.train_vision
@@ -65,6 +69,8 @@ def peft_settings(config: ModelConfig) -> PeftLoraConfig:
 
 def adapted_layers(model: Any, config: ModelConfig) -> Adapted:
     """What model.lora adapts in a model on the meta device, which has the adapters afterwards. Raises ModelError."""
+    from peft import inject_adapter_in_model
+
     assert config.lora is not None
     parameters = sum(parameter.numel() for parameter in model.parameters())
     names = Counter(name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, nn.Linear))
@@ -85,7 +91,7 @@ def adapted_layers(model: Any, config: ModelConfig) -> Adapted:
 @contextmanager
 def adapters_off(model: Any) -> Iterator[None]:
     """The base model, for a while."""
-    layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    layers = _lora_layers(model)
     for layer in layers:
         layer.enable_adapters(False)
     try:
@@ -98,7 +104,7 @@ def adapters_off(model: Any) -> Iterator[None]:
 @torch.no_grad()
 def merged_weights(model: Any) -> dict[str, Tensor]:
     """The weights that base and adapters amount to, by the names that the base has without adapters."""
-    layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    layers = _lora_layers(model)
     # Experts are parameters of one module, not layers: peft puts a wrapper around it for each that is adapted.
     adapted = {getattr(layer.get_base_layer(), getattr(layer, "parameter_name", "weight")): layer for layer in layers}
     return {
@@ -106,6 +112,12 @@ def merged_weights(model: Any) -> dict[str, Tensor]:
         for name, parameter in model.named_parameters()
         if "lora_" not in name
     }
+
+
+def _lora_layers(model: Any) -> list[Any]:
+    from peft.tuners.lora import LoraLayer
+
+    return [module for module in model.modules() if isinstance(module, LoraLayer)]
 
 
 def _merged(parameter: Tensor, layer: Any) -> Tensor:
