@@ -12,7 +12,7 @@ import torch
 from ray.exceptions import RayActorError
 
 from algorithms.protocol import DataProto
-from ares.learner import checkpoints
+from ares.learner import UpdateResult, checkpoints
 from ares.learner.learner import Learner
 from ares.store.store import Ref, RunStore
 from ares.workers.actors import LearnerActor
@@ -43,6 +43,9 @@ class Pair:
 
     def call(self, method: str, *arguments: Any) -> Any:
         return asyncio.run(self.group.call(method, *arguments))
+
+    def update(self, batch: Ref) -> UpdateResult:
+        return asyncio.run(self.group.update(batch, None))
 
     def written(self, batch: DataProto, name: str) -> Ref:
         return self.store.write_folder(name, batch.save)
@@ -88,7 +91,7 @@ def test_one_rank_and_two_give_the_same_update(pair: Pair, count: int) -> None:
     pair.call("load", pair.start)
     pair.alone.load(pair.store.folder(pair.start))
     expected = pair.alone.update(part)
-    found = pair.call("update", pair.written(part, f"part-{count}"), None)
+    found = pair.update(pair.written(part, f"part-{count}"))
     assert found.metrics == pytest.approx(expected.metrics, rel=1e-4, abs=1e-6)
     first, second = pair.weights()
     for name, weight in pair.alone.weights().items():
@@ -101,7 +104,7 @@ def test_two_ranks_repeat_themselves_bit_for_bit_from_a_checkpoint(pair: Pair) -
     found = []
     for _ in range(2):
         pair.call("load", pair.start)
-        pair.call("update", given, None)
+        pair.update(given)
         found.append(pair.weights()[0])
     assert all(np.array_equal(found[0][name], found[1][name]) for name in found[0])
 
@@ -111,7 +114,7 @@ def test_a_checkpoint_of_one_rank_goes_on_with_two(pair: Pair) -> None:
     pair.alone.update(pair.batch)
     pair.call("load", pair.store.write_folder("of-one", pair.alone.save))
     pair.alone.update(pair.batch)
-    pair.call("update", pair.written(pair.batch, "once-more"), None)
+    pair.update(pair.written(pair.batch, "once-more"))
     for name, weight in pair.alone.weights().items():
         np.testing.assert_allclose(pair.weights()[0][name], weight.numpy(), atol=ROUNDING)
 
@@ -119,13 +122,13 @@ def test_a_checkpoint_of_one_rank_goes_on_with_two(pair: Pair) -> None:
 def test_a_checkpoint_of_two_ranks_goes_on_with_one(pair: Pair) -> None:
     given = pair.written(pair.batch, "again")
     pair.call("load", pair.start)
-    pair.call("update", given, None)
+    pair.update(given)
     folder = pair.store.folder(pair.call("save", "second"))
     read = checkpoints.read(folder, "policy")  # as `ares export` reads it
     assert all(np.array_equal(read[name].numpy(), weight) for name, weight in pair.weights()[0].items())
     pair.alone.load(folder)
     pair.alone.update(pair.batch)
-    pair.call("update", given, None)
+    pair.update(given)
     for name, weight in pair.alone.weights().items():
         np.testing.assert_allclose(pair.weights()[0][name], weight.numpy(), atol=ROUNDING)
 
@@ -135,4 +138,4 @@ def test_the_death_of_one_rank_is_the_death_of_an_actor_and_ends_the_wait_of_the
     given = pair.written(pair.batch, "last")
     ray.kill(pair.group.actors[1])
     with pytest.raises(RayActorError):
-        pair.call("update", given, None)
+        pair.update(given)
