@@ -119,7 +119,7 @@ def test_of_many_wrong_rows_some_are_named(source: Path) -> None:
 
 
 def test_a_hundred_thousand_rows_are_looked_at_and_some_are_measured(source: Path) -> None:
-    """Every row that may be overlong is measured, however large the set; docs/evaluation.md tells how long it takes."""
+    """Every row that may be overlong is measured, however large the set."""
     rows = [{"prompt": f"{n}+1=?", "answer": "2"} for n in range(100_000)]
     rows[77_777]["prompt"] = "1+" * 600
     status, told = check(source, rows, "--model", str(MODEL), "--json", "data.max_prompt_length=200")
