@@ -96,7 +96,14 @@ def test_what_would_be_trained_on_is_checked(home: Path) -> None:
     assert "6 problems to train on" in ended.stdout
 
 
-@pytest.mark.parametrize("run", [name for name in page_commands() if name != "check"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(name, marks=() if name == "llama" else pytest.mark.slow)
+        for name in page_commands()
+        if name != "check"
+    ],
+)
 def test_every_command_of_the_page_trains(run: str, home: Path) -> None:
     ended = ares(home / "runs", *at(home, page_commands()[run]), *SMALLEST)
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
