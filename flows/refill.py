@@ -84,6 +84,9 @@ async def sample(
         draws.append(draw)
         sampled.append(rows)
         grading.append(asyncio.create_task(score(step, draw, rows, label=f"{draw.purpose} {draw.shard}")))
+        for task in grading:
+            if task.done():
+                task.result()  # a reward that raises ends the draw now, not after its last shard
 
     planned = _draws(step, purpose, ids, version, n, first_shard, first_slot, temperature)
     done, progress = 0, step.run.progress

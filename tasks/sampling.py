@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 from pydantic import BaseModel
 
-from ares.grading import ID_COLUMNS, RewardError, check_scored
+from ares.grading import ID_COLUMNS, RewardError, answered, check_grades, check_scored
 from ares.runs import Step, exec_times_name, read_exec_times
 from ares.step import PROMPT, Refill, engine_calls, requested_rows, second_turn_rows
 from ares.store import Ref
@@ -97,9 +97,9 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
     """Grade a shard's responses."""
     rows = step.run.store.read_rows(sampled.rows)
     problems = step.run.problems(draw.purpose).rows(rows["id"].tolist())
-    # A data set may have columns called response or sample; the policy's come first.
-    whole = rows.join(problems.drop(columns=["prompt_token_ids", *(name for name in rows if name in problems)]))
-    scored = await asyncio.to_thread(step.run.grader.grade, whole)
+    done = step.number if draw.purpose == "validation" else max(step.number - 1, 0)
+    scored = await asyncio.to_thread(step.run.grader.grade, answered(rows, problems, done))
+    check_grades(scored, len(rows))
     writing = [(f"score-{draw.purpose}-{draw.shard:04d}.parquet", scored.drop(columns="exec_time", errors="ignore"))]
     if "exec_time" in scored:
         writing.append((exec_times_name(draw.purpose, draw.shard), scored[[*ID_COLUMNS, "exec_time"]]))

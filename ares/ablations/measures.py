@@ -5,6 +5,8 @@ the metrics themselves mean: docs/metrics.md.
 """
 
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,15 +50,19 @@ class Value:
     rows: list[Row]
 
 
-def measures(metric: str, maximise: bool) -> list[Measure]:
-    """Every measure a report knows, the compared one first."""
+def measures(metric: str, maximise: bool, logged: Iterable[str] = ()) -> list[Measure]:
+    """Every measure a report knows, the compared one first; logged: metrics among which those of functions are."""
     better: Literal["more", "less"] = "more" if maximise else "less"
     first = [Measure(metric, metric, "last", better), Measure(metric, f"{metric}, on the way", "rise", better)]
     rest = [
         Measure("val/accuracy", "held-out accuracy", "last", "more"),
         Measure("val/pass_ratio", "held-out share of tests passed", "last", "more"),
         Measure("val/pass_at_n", "held-out best of n", "last", "more"),
+        Measure("val/reward", "held-out reward", "last", "more"),
         Measure("reward/sampled_accuracy", "training accuracy", "tail", "more"),
+        Measure("reward/score", "training reward", "tail", "more"),
+        *(Measure(name, title, "last" if name.startswith("val/") else "tail", "more")
+          for name, title in function_titles(logged).items()),
         Measure("code/pass_ratio", "training share of tests passed", "tail", "more"),
         Measure("filter/kept_share", "groups kept by the filter", "mean", "more"),
         Measure("code/cost/tokens_per_solved", "tokens per solved problem", "tail", "less", 1),
@@ -68,8 +74,14 @@ def measures(metric: str, maximise: bool) -> list[Measure]:
         Measure("perf/scoring_wait_share", "time waiting for verdicts", "mean", "less", 4),
         Measure("perf/total_num_tokens", "tokens sampled", "sum", None, 0),
         Measure("timing_s/step", "time in steps (s)", "sum", None, 1),
-    ]
+    ]  # fmt: skip
     return first + [measure for measure in rest if (measure.metric, measure.how) != (metric, "last")]
+
+
+def function_titles(logged: Iterable[str]) -> dict[str, str]:
+    """The metrics of what reward functions said, with their titles."""
+    found = ((name, re.fullmatch(r"(val/)?rewards/(.+)/mean", name)) for name in sorted(logged))
+    return {name: f"{'held-out' if of[1] else 'training'} reward {of[2]}" for name, of in found if of}
 
 
 def error_measures() -> list[Measure]:

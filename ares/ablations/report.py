@@ -16,7 +16,16 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from ares.ablations.definition import differing_settings
-from ares.ablations.measures import Measure, Value, compared_step, error_measures, is_complete, measures, value_of
+from ares.ablations.measures import (
+    Measure,
+    Value,
+    compared_step,
+    error_measures,
+    function_titles,
+    is_complete,
+    measures,
+    value_of,
+)
 from ares.ablations.plots import PALETTE, curves, verdict_areas
 from ares.ablations.rows import AblationRows, ChildRows
 from ares.ablations.statistics import Estimate, estimate, leader, verdict
@@ -107,6 +116,7 @@ def render(ablation: AblationRows, rows_name: str) -> str:
     metric, last = ablation.definition.metric, compared_step(ablation)
     complete, started = _complete(ablation), _started(ablation)
     logged = _logged(ablation)
+    known = measures(metric, ablation.definition.maximise, logged)
     errors = [measure for measure in error_measures() if measure.metric in logged]
     settings = {variant: children[0].settings for variant, children in started.items()}
     wanted = [(variant, seed) for variant in ablation.definition.variants for seed in ablation.definition.seeds]
@@ -115,7 +125,7 @@ def render(ablation: AblationRows, rows_name: str) -> str:
         ablation=ablation,
         last=last,
         conclusion=conclusion(ablation),
-        clear=_clear_measures(lines(ablation, measures(metric, ablation.definition.maximise)[1:] + errors, "w")),
+        clear=_clear_measures(lines(ablation, known[1:] + errors, "w")),
         colors={variant: PALETTE[place % len(PALETTE)] for place, variant in enumerate(ablation.definition.variants)},
         differing=[pair for pair in differing_settings(settings) if pair[0] != "train.seed"] if settings else [],
         variants=list(complete),
@@ -123,7 +133,7 @@ def render(ablation: AblationRows, rows_name: str) -> str:
         unfinished=[child for child in ablation.children if not _is_complete(ablation, child)],
         missing=[f"{variant}, seed {seed}" for variant, seed in wanted if (variant, seed) not in here],
         versions=sorted({child.code_version for child in ablation.children}),
-        table=lines(ablation, measures(metric, ablation.definition.maximise), "m"),
+        table=lines(ablation, known, "m"),
         errors=lines(ablation, errors, "e"),
         **_pictures(ablation, started, with_areas=bool(errors)),
         window=_window(last),
@@ -145,7 +155,8 @@ def _pictures(ablation: AblationRows, started: dict[str, list[ChildRows]], with_
     """The pictures as data URIs, each None where nothing of it was logged."""
     metric, logged, window = ablation.definition.metric, _logged(ablation), _window(compared_step(ablation))
     main_curve = [(metric, metric, 1)] if metric in logged else []
-    others = [(name, title, 1 if name.startswith("val/") else window) for name, title in CURVES
+    titles = dict(CURVES) | function_titles(logged)
+    others = [(name, title, 1 if name.startswith("val/") else window) for name, title in titles.items()
               if name in logged and name != metric]  # fmt: skip
     return {
         "main_curve": _data_uri(curves(started, main_curve, 1, 3.4, legend=True)) if main_curve and started else None,

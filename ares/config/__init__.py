@@ -30,7 +30,7 @@ from ares.config.profiles import (
     profile_names,
     result_settings,
 )
-from ares.config.reward import CodeConfig
+from ares.config.reward import CodeConfig, part_name
 from ares.config.run import (
     Config,
     DiffusionConfig,
@@ -89,6 +89,7 @@ __all__ = [
     "matches",
     "nearest",
     "override",
+    "part_name",
     "profile_names",
     "read_yaml",
     "reason",

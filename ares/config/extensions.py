@@ -17,7 +17,7 @@ import re
 import sys
 import traceback
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,7 +173,7 @@ GRADERS = Kind(
     methods=("start", "anticipate", "grade", "forget", "close"),
     facts={"judges_programs": False},
     builtin={
-        "math": Builtin("ares.grading.graders:math_grader"),
+        "math": Builtin("ares.grading.graders:MathGrader"),
         "code": Builtin("ares.grading.graders:code_grader", {"judges_programs": True}),
     },
     functions=True,
@@ -234,14 +234,22 @@ def extension_files(config: BaseModel) -> dict[Path, str]:
     What such a file imports is not among them: an extension is one file.
     """
     files: dict[Path, str] = {}
-    for section, kind in KINDS:
-        place: Any = config
-        for part in section.split("."):
-            place = getattr(place, part)
-        reference = REFERENCE.fullmatch(getattr(place, kind.field))
+    for setting, named in _named_extensions(config):
+        reference = REFERENCE.fullmatch(named)
         if reference:
-            files[Path(reference["path"])] = f"{section}.{kind.field}"
+            files.setdefault(Path(reference["path"]), setting)
     return files
+
+
+def _named_extensions(config: BaseModel) -> Iterator[tuple[str, str]]:
+    """Every setting that may name a file, and each name it holds."""
+    for section, field in [*((section, kind.field) for section, kind in KINDS), ("reward", "accuracy")]:
+        value: Any = config
+        for part in (*section.split("."), field):
+            value = getattr(value, part)
+        for name in value if isinstance(value, tuple) else (value,):
+            if isinstance(name, str):
+                yield f"{section}.{field}", name
 
 
 _loaded: dict[tuple[Path, str], types.ModuleType] = {}

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from ares.config.extensions import GRADERS, REWARD_DESIGNS
+from ares.config.extensions import GRADERS, REFERENCE, REWARD_DESIGNS, UNOPENED
 from ares.config.strict import LONGEST_WAIT, MOST_PROCESSES, MOST_TOKENS, NO_EFFECT, Strict
 
 
@@ -77,22 +77,135 @@ class CodeConfig(Strict):
         return self
 
 
-class RewardConfig(Strict):
-    """Where accuracy comes from."""
+def _known(kind: str | tuple[str, ...], info: ValidationInfo) -> str | tuple[str, ...]:
+    names = (kind,) if isinstance(kind, str) else kind
+    for name in names:
+        GRADERS.known(name, info)
+    if not names:
+        raise ValueError("name a grader, or functions")
+    return names[0] if len(names) == 1 else names
 
-    kind: Annotated[str, AfterValidator(GRADERS.known)] = "math"
+
+def _known_accuracy(accuracy: float | str | None, info: ValidationInfo) -> float | str | None:
+    if isinstance(accuracy, str) and REFERENCE.fullmatch(accuracy):
+        GRADERS.known(accuracy, info)
+    return accuracy
+
+
+def _settled(given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    if isinstance(info.data.get("kind"), tuple):
+        if given:
+            raise ValueError("settings are for a grader in a file of yours: functions have none")
+        return given
+    return GRADERS.settled(given, info)
+
+
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_WAIT)]
+
+
+class RewardConfig(Strict):
+    """What a response is worth, and what counts as its accuracy."""
+
+    kind: Annotated[str | tuple[str, ...], AfterValidator(_known)] = "math"
     """`math` (last \\boxed{} against the answer), `code` (unit tests in the sandbox), or `path.py:Name`: a function
-    with TRL's or verl's signature, or a grader (docs/extending.md)."""
-    settings: Annotated[dict[str, Any], AfterValidator(GRADERS.settled)] = Field({})
+    with TRL's or verl's signature, or a grader (docs/extending.md). Of several functions, math among them, the scores
+    are added."""
+    weights: tuple[float, ...] | None = None
+    """What the score of each function of `kind` is multiplied by. None: 1 each."""
+    accuracy: Annotated[float | str | None, AfterValidator(_known_accuracy)] = None
+    """What difficulty buckets, the accuracy filter and pass@k take for a function's accuracy, a number in [0, 1]: the
+    reward from which on a response is right (0.5); the name of a function of `kind`, or of a part of the dict that it
+    returns; or another function (path.py:Name). None: the score itself."""
+    settings: Annotated[dict[str, Any], AfterValidator(_settled)] = Field({})
     """Settings of a grader in a file of yours."""
-    timeout: float = Field(5.0, gt=0, le=LONGEST_WAIT)
-    """Seconds a single answer may take to grade before the grader is killed and the sample has no score. A function
-    with TRL's signature, which is called once a shard, may take so long for each of its completions."""
+    timeout: Seconds | tuple[Seconds, ...] = 5.0
+    """Seconds a single answer may take to grade before the grader is killed and the sample has no score; one limit for
+    all functions, or one each. A function with TRL's signature, which is called once a shard, may take so long for each
+    of its completions."""
     max_unscored: float = Field(0.2, ge=0, le=1)
     """Share of a step's responses that may have no score, a single problem's aside, before the run stops."""
     code: CodeConfig = CodeConfig()
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """What `kind` names."""
+        return (self.kind,) if isinstance(self.kind, str) else self.kind
+
+    @property
+    def weight_of(self) -> dict[str, float]:
+        """The factor of each function of `kind`, by the name of its part."""
+        weights = self.weights if self.weights is not None else (1.0,) * len(self.kinds)
+        return dict(zip(map(part_name, self.kinds), weights, strict=True))
+
+    @property
+    def timeouts(self) -> tuple[float, ...]:
+        """The limit of each function of `kind`."""
+        return self.timeout if isinstance(self.timeout, tuple) else (self.timeout,) * len(self.kinds)
+
+    @property
+    def adds_functions(self) -> bool:
+        """Whether responses are worth what functions of the user say, and not what a grader alone does."""
+        return self.kind != "math" and all(map(_is_function, self.kinds))
+
+    @property
+    def is_the_users(self) -> bool:
+        """Whether a file of the user judges."""
+        return any(name not in GRADERS.builtin for name in self.kinds)
+
+    @property
+    def accuracy_function(self) -> str | None:
+        """The function that `accuracy` names, where it is none of those that are added."""
+        named = self.accuracy if isinstance(self.accuracy, str) else ""
+        is_one = named == "math" or REFERENCE.fullmatch(named)
+        return named if is_one and named not in self.kinds else None
+
+    @property
+    def compares_answers(self) -> bool:
+        """Whether responses are compared with an answer by our own grader."""
+        return "math" in (*self.kinds, self.accuracy)
+
+    @property
     def judges_programs(self) -> bool:
         """Whether problems have unit tests, and graded rows have what became of them."""
-        return bool(GRADERS.fact(self.kind, "judges_programs"))
+        return isinstance(self.kind, str) and bool(GRADERS.fact(self.kind, "judges_programs"))
+
+    @model_validator(mode="after")
+    def _functions_add_up(self, info: ValidationInfo) -> "RewardConfig":
+        if info.context == UNOPENED:
+            return self
+        alone = [name for name in self.kinds if not _is_function(name)]
+        if len(self.kinds) > 1 and alone:
+            raise ValueError(f"kind: {alone[0]} judges alone; added are math and functions of yours (path.py:function)")
+        if len(set(map(part_name, self.kinds))) < len(self.kinds):
+            raise ValueError(f"kind: two of {', '.join(self.kinds)} have one name, and their parts need two")
+        for field in ("weights", "timeout"):
+            values = getattr(self, field)
+            if isinstance(values, tuple) and len(values) != len(self.kinds):
+                raise ValueError(f"{field}: {len(values)} values for the {len(self.kinds)} of kind")
+        if not self.adds_functions and (self.weights is not None or self.accuracy is not None):
+            raise ValueError(f"weights and accuracy are for functions of yours; {self.kind} says itself what is right")
+        return self
+
+    @model_validator(mode="after")
+    def _an_accuracy_is_known(self, info: ValidationInfo) -> "RewardConfig":
+        if info.context == UNOPENED:
+            return self
+        if self.accuracy is None and len(self.kinds) > 1:
+            raise ValueError(
+                "accuracy: difficulty buckets, the accuracy filter and pass@k need a number in [0, 1], and the sum of "
+                f"{', '.join(self.weight_of)} may be any: name one of them, the reward from which on a response is "
+                "right (0.5), or a function for it"
+            )
+        if self.accuracy_function is not None and not _is_function(self.accuracy_function):
+            raise ValueError(f"accuracy: {self.accuracy} is no function")
+        return self
+
+
+def part_name(reference: str) -> str:
+    """What the part of a function is called: its own name."""
+    return reference.rpartition(":")[2]
+
+
+def _is_function(name: str) -> bool:
+    """Whether a kind of reward is a function of a response, whose score others can be added to."""
+    return name == "math" or (name not in GRADERS.builtin and not isinstance(GRADERS.implementation(name), type))

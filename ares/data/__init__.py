@@ -10,7 +10,8 @@ from ares.data.code import program
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import (
-    MESSAGES,
+    ASKED,
+    OWN,
     Cursor,
     Problems,
     is_one_answer,
@@ -25,8 +26,9 @@ from ares.data.tables import DataError
 from ares.data.vision import Vision, check_media, in_parts
 
 __all__ = [
+    "ASKED",
     "MARK",
-    "MESSAGES",
+    "OWN",
     "SCHEME",
     "SIDE",
     "TALLEST",

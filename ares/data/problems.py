@@ -8,7 +8,7 @@ templates (ares/data/chats.py), whether unit tests can be passed (`ares data che
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,8 +28,10 @@ from ares.data.sources import folder_of, place, read_rows, shown
 from ares.data.tables import DataError
 from ares.data.vision import RowMedia, Vision, has_media, spoken
 
-MESSAGES = "prompt_messages"
-"""Column with the chat messages of a prompt as the row holds them; null where it is text, absent where all are."""
+ASKED = "as asked"
+"""Column with the prompt as the row holds it: text, or a list of chat messages."""
+OWN = "own:"
+"""Prefix of the columns of a row whose names the frame uses for something else."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,15 @@ class Problems:
     """Rows left out because the prompt was longer than data.max_prompt_length."""
     embedded: dict[Path, bytes] = field(default_factory=dict)
     """Images stored in the data set itself, by the files to which they are written and rows refer."""
+    repeated: tuple[str, ...] = ()
+    """Columns that say what prompt and id say."""
 
     def __len__(self) -> int:
         return len(self.frame)
 
     def digest(self) -> str:
         """Hash of every row: what the model sees and whatever a reward may read."""
-        frame = self.frame.drop(columns=["prompt_token_ids", MESSAGES], errors="ignore")  # the prompt says it all
+        frame = self.frame.drop(columns=["prompt_token_ids", *self.repeated], errors="ignore")
         if "media_references" in frame:  # what they hold counts, wherever they lie
             contents = [" ".join(name.rpartition("@")[2] for name in row) for row in frame["media_references"]]
             frame = frame.assign(media_references=contents)
@@ -81,6 +85,11 @@ class Problems:
     def first(self, count: int | None) -> "Problems":
         """The first `count` problems (None: all)."""
         return self if count is None else replace(self, frame=self.frame.head(count))
+
+    def parts(self, names: Iterable[str]) -> list["Problems"]:
+        """The sets of these names that were `joined`; the whole where there are none."""
+        of = self.frame["id"].str.partition("/")[0]
+        return [replace(self, frame=self.frame[of == name]) for name in names] or [self]
 
     def write_embedded(self) -> None:
         """Write the images stored in the data set to the files that rows refer to."""
@@ -143,6 +152,7 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
         frame=pd.concat(frames, ignore_index=True),
         overlong=sum(each.overlong for each in sets.values()),
         embedded={path: content for each in sets.values() for path, content in each.embedded.items()},
+        repeated=tuple(dict.fromkeys(column for each in sets.values() for column in each.repeated)),
     )
 
 
@@ -198,12 +208,16 @@ def load_problems(
         answer=pd.Series(answers, index=raw.index, dtype=object),
         prompt_token_ids=token_ids,
     )
-    if any(not isinstance(value, str) for value in prompts):
-        chats = [None if isinstance(value, str) else list(value) for value in prompts]
-        frame[MESSAGES] = pd.Series(chats, index=raw.index, dtype=object)
+    keys = (config.prompt_key, config.id_key)
+    used = {"prompt": config.prompt_key, "id": config.id_key, "answer": config.answer_key}
+    for name in {*keys, *(name for name, key in used.items() if name != key)} & set(raw) if not code else ():
+        frame[OWN + name] = raw[name]
+    asked = [value if isinstance(value, str) else list(value) for value in prompts]
+    frame[ASKED] = pd.Series(asked, index=raw.index, dtype=object)
     fits = _fits(token_ids, config.max_prompt_length, source)
     embedded = media.embedded if media is not None else {}
-    return Problems(shown(source), frame[fits].reset_index(drop=True), int((~fits).sum()), embedded)
+    repeated = (ASKED, *(OWN + key for key in keys))
+    return Problems(shown(source), frame[fits].reset_index(drop=True), int((~fits).sum()), embedded, repeated)
 
 
 def _look(

@@ -1,7 +1,8 @@
 """The process in which a reward function of the user runs: on its main thread, one call at a time.
 
 Run as a script with the file, the function and a socket's number: it answers pickled calls with pickled replies. What
-the function prints goes where the run's own output goes. Not covered: limits and restarts (ares/grading/functions.py).
+the function prints goes where the run's own output goes. What it returns leaves here as plain values: classes of the
+user's file are unknown to the run. Not covered: limits and restarts (ares/grading/function_calls.py).
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import pickle
 import sys
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -48,15 +49,13 @@ def _execute(path: str, name: str) -> None:
 def _called(
     function: Callable[..., Any], arguments: dict[str, Any] | list[dict[str, Any]], timeout: float, loop: asyncio.Runner
 ) -> Any:
-    """What the function says to one call; of a list of calls, which an async function answers at the same time, each.
-
-    None where a call of the list took more than `timeout` seconds.
-    """
+    """What the function says to one call; of a list of calls, which an async function answers at the same time, a pair
+    for each: (True, what it says), or (False, None) where it took more than `timeout` seconds."""
     if isinstance(arguments, dict):
         result = function(**arguments)
-        return loop.run(_awaited(result)) if inspect.isawaitable(result) else result
+        return _plain(loop.run(_awaited(result)) if inspect.isawaitable(result) else result)
 
-    async def each() -> list[Any]:
+    async def each() -> list[tuple[bool, Any]]:
         return await asyncio.gather(*(_in_time(function(**given), timeout) for given in arguments))
 
     return loop.run(each())
@@ -66,14 +65,35 @@ async def _awaited(result: Any) -> Any:
     return await result
 
 
-async def _in_time(result: Any, timeout: float) -> Any:
+async def _in_time(result: Any, timeout: float) -> tuple[bool, Any]:
     try:
         async with asyncio.timeout(timeout) as clock:
-            return await result
+            return True, _plain(await result)
     except TimeoutError:
         if not clock.expired():  # the function's own
             raise
-        return None
+        return False, None
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, texts, None, lists and dicts for what means them: arrays, tensors, tuples, iterators, fractions.
+
+    Anything else becomes the text that shows it, which is no score.
+    """
+    if hasattr(value, "tolist"):  # NumPy, PyTorch, pandas
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, Set | bytes):  # without an order, or no numbers
+        return repr(value)
+    if isinstance(value, Iterable):
+        return [_plain(inner) for inner in value]
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return repr(value)
 
 
 def _reply(work: Callable[[], Any]) -> bytes:

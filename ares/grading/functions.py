@@ -1,9 +1,9 @@
 """Reward functions of the user: `path.py:function` with TRL's signature f(completions, **columns) or verl's
 compute_score(data_source, solution_str, ground_truth, extra_info), plain or async.
 
-Covered: calling the function in its own way, in a process of its own (ares/grading/function_process.py) that is killed
-and replaced when it overruns. Not covered: loading the file (ares/config/extensions.py), checking what it returns
-(ares/grading/grader.py).
+Covered: calling a function in its own way and reading what it returns. Not covered: its process
+(ares/grading/function_process.py), loading the file (ares/config/extensions.py), what several functions come to
+(ares/grading/added.py).
 
 The contract: calls come one after the other, on the main thread of one process that lives as long as the run; a sample
 of a call that overruns `reward.timeout`, or under which the process dies, has no score. TRL's signature is one call a
@@ -11,42 +11,50 @@ shard and may take that long for each of its completions; an async compute_score
 """
 
 import inspect
-import logging
 import math
-import pickle
-import socket
-import subprocess
-import sys
-import threading
-import weakref
 from collections.abc import Callable, Mapping
-from multiprocessing.connection import Connection
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 
 from ares.config import ConfigError
-from ares.data import MESSAGES
+from ares.data import ASKED, OWN
+from ares.grading.function_calls import FunctionProcess
 from ares.grading.grader import RewardError
-from rewards.child_process import environment
 
-logger = logging.getLogger(__name__)
+STEP = "training_step"
+"""Column with the training steps that were done before a row was sampled."""
+OF_SAMPLING = ("response", "token_ids", "log_probs", "prompt_token_ids", "token_entropies", "canvas", ASKED, STEP)
+"""Columns that are no columns of the data set; functions get some of them by other names."""
+PATIENCE = 60.0
+"""Seconds, at least, that the first call of all may take: it may load a model."""
 
-SCRIPT = str(Path(__file__).with_name("function_process.py"))
-START_TIMEOUT = 600.0
-"""Seconds that executing the file may take: it may load a model."""
+
+@dataclass(frozen=True)
+class Said:
+    """What a function says of one response."""
+
+    score: float | None = None
+    """A finite number; None: the function does not apply to it, or failed."""
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    """What a dict holds beside its `score`."""
+    failed: bool = False
+    """The call overran or its process died: the sample has no score, whatever other functions say."""
 
 
 class UserFunction:
     """A function of the user as a scorer. Its process starts with the first rows."""
 
-    def __init__(self, function: Callable[..., Any], path: Path, name: str, timeout: float) -> None:
-        """Raises ConfigError where the function has neither signature."""
+    def __init__(self, function: Callable[..., Any], setting: str, reference: str, timeout: float) -> None:
+        """setting: the one that names it by `reference`. Raises ConfigError where it has neither signature."""
+        self.told = f"{setting}={reference}"
         parameters = inspect.signature(function).parameters
         if not {"completions", "solution_str"} & set(parameters):
             raise ConfigError(
-                f"reward.kind={path}:{name}: the function takes neither `completions` (TRL) nor `solution_str` (verl); "
+                f"{self.told}: the function takes neither `completions` (TRL) nor `solution_str` (verl); "
                 f"its parameters are {', '.join(parameters)}"
             )
         self.whole_shards = "completions" in parameters
@@ -54,120 +62,88 @@ class UserFunction:
             getattr(function, "__call__", None)  # noqa: B004 (its kind is asked, not whether there is one)
         )
         self.timeout = timeout
-        self._process = _Process(path, name)
+        path, _, name = reference.rpartition(":")
+        self._process = FunctionProcess(Path(path), name, self.told)
 
-    def __call__(self, rows: pd.DataFrame) -> list[float | None]:
-        """Scores of rows (columns of the problem, and `response`). Raises RewardError where the function raises."""
-        size = len(rows)
+    def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[Said]:
+        """What it says of rows (columns of the problem, and `response`). Raises RewardError where it raises, or returns
+        something else than scores. first: the first call of all, which must not fail."""
+        size, each = len(rows), self.timeout
+        total = max(each * size, PATIENCE) if first else each * size
         if self.whole_shards:
-            return self._process.call(_completions(rows), self.timeout * size, default=[None] * size)
-        samples = [_sample(row) for row in rows.to_dict("records")]
-        if self.is_async:
-            values = self._process.call(samples, self.timeout * size, default=[None] * size, each=self.timeout)
+            done, values = self._process.call(_of_shard(rows), total)
+            found = [(done, value) for value in self._one_each(values, size)] if done else [(False, None)] * size
+        elif self.is_async:
+            samples = [_of_sample(row) for row in rows.to_dict("records")]
+            done, answers = self._process.call(samples, total, each=max(each, PATIENCE) if first else each)
+            found = answers if done else [(False, None)] * size
         else:
-            values = [self._process.call(sample, self.timeout, default=None) for sample in samples]
-        return [_score(value) for value in values]
+            limit = max(each, PATIENCE) if first else each
+            found = [self._process.call(_of_sample(row), limit) for row in rows.to_dict("records")]
+        if first and not all(done for done, _ in found):
+            raise RewardError(f"{self.told}: it took more than {max(each, PATIENCE):g} s, or its process died")
+        return [
+            self._said(value, place) if done else Said(failed=True)
+            for (done, value), place in zip(found, zip(rows["id"], rows["sample"], strict=True), strict=True)
+        ]
 
     def close(self) -> None:
         """End the process."""
         self._process.close()
 
+    def _one_each(self, values: Any, size: int) -> list[Any]:
+        if isinstance(values, list) and len(values) == size:
+            return values
+        what = f"{len(values)} scores" if isinstance(values, list) else f"a {type(values).__name__}"
+        raise RewardError(f"{self.told} returned {what} for {size} responses; it must return one each")
 
-class _Process:
-    """One process of a function, started when it is called and started anew after it was killed or died."""
-
-    def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, name
-        self._lock = threading.Lock()
-        self._running: tuple[subprocess.Popen[bytes], Connection[Any, Any]] | None = None
-        self._finalizer: Callable[[], Any] = lambda: None
-
-    def call(self, arguments: Any, limit: float, default: Any, each: float = math.inf) -> Any:
-        """What the function returns; `default` where it takes more than `limit` seconds or its process dies."""
-        with self._lock:
-            try:
-                if self._running is None:
-                    self._start()
-                return self._asked((arguments, min(each, limit)), limit)
-            except TimeoutError:
-                logger.warning("%s:%s took more than %.4g s and was killed: no score", self.path, self.name, limit)
-            except (EOFError, ConnectionError):
-                logger.warning("%s:%s: its process died under a call: no score", self.path, self.name)
-            self._finalizer()
-            self._running = None
-            return default
-
-    def close(self) -> None:
-        """Kill it."""
-        self._finalizer()
-        self._running = None
-
-    def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            # -P: the modules beside the script are no libraries. In a session of its own it outlives a Ctrl-C long
-            # enough for the run to end it.
-            command = [sys.executable, "-P", SCRIPT, str(self.path), self.name, str(theirs.fileno())]
-            process = subprocess.Popen(command, env=environment(), pass_fds=[theirs.fileno()], start_new_session=True)
-        connection: Connection[Any, Any] = Connection(ours.detach())
-        self._running = process, connection
-        self._finalizer = weakref.finalize(self, _end, process, connection)
-        try:
-            self._received(START_TIMEOUT)
-        except Exception:
-            self.close()
-            raise
-
-    def _asked(self, call: Any, limit: float) -> Any:
-        assert self._running is not None
-        self._running[1].send_bytes(pickle.dumps(call))
-        return self._received(limit)
-
-    def _received(self, limit: float) -> Any:
-        assert self._running is not None
-        connection = self._running[1]
-        if not connection.poll(limit):
-            raise TimeoutError
-        done, value = pickle.loads(connection.recv_bytes())
-        if done:
-            return value
-        raise RewardError(f"reward.kind={self.path}:{self.name} failed: {value}")
+    def _said(self, value: Any, place: tuple[Any, Any]) -> Said:
+        extras: dict[str, Any] = {}
+        if isinstance(value, dict):
+            extras = {str(key): extra for key, extra in value.items() if key != "score"}
+            if "score" not in value:
+                raise RewardError(f"{self.told} returned a dict without 'score' (keys: {', '.join(extras)})")
+            value = value["score"]
+        if isinstance(value, list) and value and not self.whole_shards:  # verl takes the first of a tuple
+            value = value[0]
+        if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+            raise RewardError(
+                f"{self.told} gave {value!r:.80} to problem {place[0]!r}, sample {place[1]}; a score is a finite "
+                "number (None: no score)"
+            )
+        return Said(None if value is None else float(value), extras)
 
 
-def _end(process: subprocess.Popen[bytes], connection: "Connection[Any, Any]") -> None:
-    process.kill()
-    process.wait()
-    connection.close()
+def _of_shard(rows: pd.DataFrame) -> dict[str, Any]:
+    """What TRL passes: prompts, completions and their tokens, every column of the data set as the row holds it, and a
+    trainer's state as far as a function may depend on it: the training steps that are done.
 
-
-def _completions(rows: pd.DataFrame) -> dict[str, Any]:
-    """What TRL passes: completions and prompts in the prompt's own form, and every column of the data set."""
-    hidden = ("response", "token_ids", "log_probs", "prompt_token_ids", "token_entropies", "canvas", MESSAGES)
-    columns: dict[str, list[Any]] = {str(name): rows[name].tolist() for name in rows.columns if name not in hidden}
-    asked = rows[MESSAGES].tolist() if MESSAGES in rows else [None] * len(rows)
+    A chat prompt is answered in messages, a text in text.
+    """
+    columns: dict[str, list[Any]] = {str(name): rows[name].tolist() for name in rows if name not in OF_SAMPLING}
+    own = {name.removeprefix(OWN): columns.pop(name) for name in list(columns) if name.startswith(OWN)}
+    asked = rows[ASKED if ASKED in rows else "prompt"].tolist()
     answers = rows["response"].tolist()
-    return columns | {
-        "prompts": [text if chat is None else chat for chat, text in zip(asked, rows["prompt"], strict=True)],
+    given: dict[str, Any] = {
+        "prompts": asked,
         "completions": [
-            text if chat is None else [{"role": "assistant", "content": text}]
-            for chat, text in zip(asked, answers, strict=True)
+            text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
+            for prompt, text in zip(asked, answers, strict=True)
         ],
     }
+    if "token_ids" in rows:
+        given["completion_ids"] = [list(map(int, ids)) for ids in rows["token_ids"]]
+    if STEP in rows:
+        given["trainer_state"] = SimpleNamespace(global_step=int(rows[STEP].iloc[0]))
+    return columns | own | given
 
 
-def _sample(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _of_sample(row: Mapping[Any, Any]) -> dict[str, Any]:
     """What verl passes."""
+    extra_info = row.get("extra_info")
     return {
         "data_source": row.get("data_source"),
         "solution_str": row["response"],
         "ground_truth": row["answer"],
-        "extra_info": row.get("extra_info"),
+        "extra_info": {} if extra_info is None else extra_info,
     }
-
-
-def _score(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if "score" not in value:
-        raise RewardError(f"The reward function returned a dict without 'score' (keys: {', '.join(map(str, value))})")
-    return value["score"]

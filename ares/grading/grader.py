@@ -3,17 +3,12 @@
 A sample that cannot be graded has no score (None), never zero. Not covered: what accuracy turns into (ares/step).
 """
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
 
 import pandas as pd
 
 from ares.errors import UserError
-from rewards.aepo import format_reward
 
-Scorer = Callable[[pd.DataFrame], list[float | None]]
 ID_COLUMNS = ["id", "slot", "sample"]
 
 
@@ -32,7 +27,14 @@ class Grader(ABC):
 
     @abstractmethod
     def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """id, slot, sample, accuracy (null: no score), format, and whatever else the grader knows of each row."""
+        """id, slot, sample, accuracy in [0, 1] (null: no score), format, and what else the grader knows of each row.
+
+        With a column `score`, that is what a response is worth, on any scale; otherwise its accuracy is.
+        """
+
+    def try_on(self, rows: pd.DataFrame) -> None:
+        """Grade rows before a run is created. Raises RewardError where what comes out cannot be trained with."""
+        check_grades(self.grade(rows), len(rows))
 
     def forget(self) -> None:  # noqa: B027 (most keep nothing)
         """Drop what was kept for equal responses."""
@@ -41,41 +43,15 @@ class Grader(ABC):
         """End whatever was started."""
 
 
-class FunctionGrader(Grader):
-    """Grades whole shards with a function: there is nothing to start, to begin early, to keep or to end."""
-
-    def __init__(self, scorer: Scorer) -> None:
-        self.scorer = scorer
-
-    def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Accuracy and format of each row. Raises RewardError when the function breaks its contract."""
-        return score_rows(self.scorer, rows)
-
-    def close(self) -> None:
-        """End the process of a user's function; the math grader's belong to this process."""
-        close = getattr(self.scorer, "close", None)
-        if close is not None:
-            close()
-
-
-def score_rows(scorer: Scorer, rows: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy (None: no score) and format of each row. Raises RewardError when the scorer breaks its contract."""
-    scores = scorer(rows)
-    if not isinstance(scores, list) or len(scores) != len(rows):
-        size = f"{len(scores)} scores" if isinstance(scores, list) else f"a {type(scores).__name__}"
-        raise RewardError(f"The reward function returned {size} for {len(rows)} responses; it must return one each")
-    for row, score in enumerate(scores):
-        if score is not None and not 0.0 <= _number(score) <= 1.0:
-            where = f"problem {rows['id'].iloc[row]!r}, sample {rows['sample'].iloc[row]}"
-            raise RewardError(
-                f"The reward function gave {score!r} to {where}; accuracy is a number in [0, 1] (None: no score)"
-            )
-    accuracy = pd.array([None if score is None else float(score) for score in scores], dtype="Float64")
-    return rows[ID_COLUMNS].assign(accuracy=accuracy, format=[format_reward(response) for response in rows["response"]])
-
-
-def _number(score: Any) -> float:
-    try:
-        return float(score)
-    except (TypeError, ValueError):
-        return math.nan
+def check_grades(table: pd.DataFrame, count: int) -> None:
+    """Raise RewardError where a grader's table is none: rows, columns, or an accuracy outside [0, 1]."""
+    missing = [name for name in (*ID_COLUMNS, "accuracy", "format") if name not in table]
+    if missing or len(table) != count:
+        raise RewardError(f"The grader returned {len(table)} rows for {count}, without {', '.join(missing) or 'error'}")
+    known = table["accuracy"].dropna().astype(float)
+    for place in known.index[~known.between(0.0, 1.0)]:
+        raise RewardError(
+            f"The grader gave {float(known[place])} to problem {table['id'][place]!r}, sample "
+            f"{table['sample'][place]}; an accuracy lies in [0, 1] (null: no score), and what a response is worth on "
+            "another scale is column score"
+        )

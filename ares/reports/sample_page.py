@@ -11,7 +11,8 @@ from jinja2 import Environment
 
 from ares.data import MediaError, path_of, thumbnail
 from ares.reports.samples import reward_line, step_samples
-from ares.store import StoreError
+from ares.runs import read_config
+from ares.store import StoreError, run_store
 
 SIDE = 160
 """Pixels of a thumbnail's longer edge."""
@@ -23,12 +24,13 @@ pre{white-space:pre-wrap;margin:.2em 0}img{image-rendering:pixelated}</style>
 {% for row in samples %}<section>{% for name, uri in row.pictures %}<figure>{% if uri %}<img src="{{ uri }}">{% endif %}
 <figcaption>{{ name }}</figcaption></figure>{% endfor %}<div><b>{{ row.id }}</b>, sample {{ row.sample }}{% if
 row.difficulty %}, {{ row.difficulty }}{% endif %}<pre>{{ row.prompt }}</pre><pre>{{ row.response }}</pre>
-{{ row.reward }}</div></section>
+<pre>{{ row.reward }}</pre></div></section>
 {% endfor %}"""
 
 
 def write_samples(run: str, step: int, target: Path) -> None:
     """Write the samples of a committed step to `target`. Raises StoreError; a picture that is gone is named instead."""
+    weights = read_config(run_store(run)).reward.weight_of
     samples = [
         {
             "id": row["id"],
@@ -36,7 +38,7 @@ def write_samples(run: str, step: int, target: Path) -> None:
             "difficulty": row.get("difficulty"),
             "prompt": row["prompt"],
             "response": row["response"],
-            "reward": reward_line(row) if "reward" in row else f"accuracy {row['accuracy']}",
+            "reward": reward_line(row, weights) if "reward" in row else f"accuracy {row['accuracy']}",
             "pictures": [_picture(reference) for reference in row.get("media_references", ())],
         }
         for row in step_samples(run, step).to_dict("records")

@@ -8,11 +8,14 @@ from rich import box
 from rich.table import Table
 
 from ares.data import is_video, load_tokenizer, load_train, path_of
+from ares.grading import SCORE
 from ares.runs import exec_times_name, read_config, read_exec_times
 from ares.store import RunStore, StoreError, run_store
 
 PART = "reward_"
 """Prefix of the columns that hold the parts of a sample's reward, whose sum it is."""
+SAID = f"{SCORE}_"
+"""Prefix of the columns that hold what each reward function said."""
 COLUMNS = {"id": "id", "sample": "k", "difficulty": "bucket"}
 """First columns of a step's sample table and their titles."""
 GRADED = {"high_entropy_token_num": "HWE", "accuracy": "acc"}
@@ -29,7 +32,10 @@ def samples_table(name: str, step: int) -> Table:
     parts = {
         name: name.removeprefix(PART).replace("_", " ") for name in map(str, rows.columns) if name.startswith(PART)
     }
-    columns = COLUMNS | (JUDGED if "pass_ratio" in rows else GRADED) | parts | LAST_COLUMNS
+    said = {
+        name: name.removeprefix(SAID) for name in map(str, rows.columns) if name.startswith(SAID)
+    }  # by each function
+    columns = COLUMNS | (JUDGED if "pass_ratio" in rows else GRADED) | said | parts | LAST_COLUMNS
     shown = {column: title for column, title in columns.items() if column in rows}
     for title in shown.values():
         table.add_column(title, no_wrap=True, justify="left" if title in ("id", "bucket") else "right")
@@ -60,21 +66,26 @@ def sample_report(name: str, step: int, problem: str, sample: int) -> str:
     apart = {"id", "sample", "slot", "prompt", "response", "media_references"}
     apart |= {"test_outcomes", "ground_truth"} if is_code else set()
     lines += [f"{key:32s} {value}" for key, value in row.items() if key not in apart]
-    return "\n".join([*lines, *(["", reward_line(dict(row))] if "reward" in row else [])])
+    weights = read_config(run_store(name)).reward.weight_of
+    return "\n".join([*lines, *(["", reward_line(dict(row), weights)] if "reward" in row else [])])
 
 
-def reward_line(row: Mapping[Any, Any]) -> str:
+def reward_line(row: Mapping[Any, Any], weights: Mapping[str, float]) -> str:
     """The reward of a sample as the sum of its parts (every column `reward_…`), or why it has none.
 
-    Where no part stands for what the graders said, accuracy is that part.
+    Where no part stands for what the graders said, accuracy is that part. weights: of functions, whose weighted scores
+    (columns `score_NAME`) make `reward_score`.
     """
     if pd.isna(row["reward"]):
         why = "its response was cut off" if row["truncated"] and pd.notna(row["accuracy"]) else "it could not be graded"
         return f"no reward: {why}"
     names = [name for name in row if name.startswith(PART) and pd.notna(row[name])]
-    names = names if f"{PART}code" in row else ["accuracy", *names]
+    names = names if f"{PART}code" in row or f"{PART}score" in row else ["accuracy", *names]
     parts = " + ".join(f"{name} {float(row[name]):+.4f}" for name in names)
-    return f"reward {float(row['reward']):+.4f} = {parts}"
+    said = [f"{weight:g} × {name} {float(row[SAID + name]):+.4f}" for name, weight in weights.items()
+            if pd.notna(row.get(SAID + name))]  # fmt: skip
+    of_functions = f"\nreward_score = {' + '.join(said)}" if len(weights) > 1 and said else ""
+    return f"reward {float(row['reward']):+.4f} = {parts}{of_functions}"
 
 
 def step_samples(name: str, step: int) -> pd.DataFrame:

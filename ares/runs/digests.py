@@ -36,14 +36,9 @@ def model_digests(path: str) -> dict[str, Any]:
 
 def run_files(config: Config) -> dict[Path, str]:
     """Files that settings name and whose content decides results, and the settings that name them."""
-    path, colon, _ = config.reward.kind.rpartition(":")
     triggers = config.algorithm.entropy.trigger_tokens
-    files = {Path(path): "reward.kind"} if colon else {}
-    return (
-        files
-        | extension_files(config)
-        | ({Path(triggers): "algorithm.entropy.trigger_tokens"} if triggers is not None else {})
-    )
+    named = {Path(triggers): "algorithm.entropy.trigger_tokens"} if triggers is not None else {}
+    return extension_files(config) | named
 
 
 def model_digest(path: str) -> str:

@@ -26,7 +26,7 @@ from algorithms.pass_at_k import mean_interval, pass_at_k
 from ares.config import Config, ConfigError, DataConfig, Strict, fingerprint, load, override
 from ares.data import Vision, check_media, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
-from ares.grading import check_answers
+from ares.grading import SCORE, check_answers, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.run import Run, Step, identity_of, read_config
@@ -38,7 +38,7 @@ DEFAULT_K = (1, 4, 8)
 CONFIDENCE = 0.95
 OF_ENGINES = ["token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]
 """Columns of samples that are not kept."""
-GRADED = ("accuracy", "pass_ratio")
+GRADED = ("accuracy", SCORE, "pass_ratio")
 """Means that are estimated besides pass@k, where the grader gives them."""
 OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch")  # fmt: skip
@@ -126,7 +126,11 @@ class Evaluation(Step):
             "settings": fingerprint(config),
             "samples": request.samples,
             "temperature": 0.0 if request.greedy else temperature,
-        } | {setting: file_digest(path) for path, setting in run_files(config).items() if setting == "reward.kind"}
+        } | {
+            f"{setting} {path}": file_digest(path)
+            for path, setting in run_files(config).items()
+            if setting.startswith("reward.")
+        }
         check_media(problems.frame, problems.source, config.rollout)
         check_answers(config.reward, problems)
         problems.write_embedded()
@@ -140,6 +144,9 @@ class Evaluation(Step):
         if is_run:
             run.cluster.check_weights(version)
         run.grader.start()
+        if config.reward.is_the_users:
+            for part in problems.parts(data.held_out_names):
+                try_on(run.grader, part, tokenizer)
         return cls(request, run, version, description | {"source": problems.source, "overlong": problems.overlong},
                    data.held_out_names)  # fmt: skip
 

@@ -38,8 +38,8 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
         "rollout.second_turn.enabled", "rollout.second_turn.children", "rollout.second_turn.max_feedback_length",
     ),
     "score": (
-        "reward.kind", "reward.settings", "reward.timeout", "reward.max_unscored", "reward.code.accuracy",
-        "reward.code.cpu_seconds", "reward.code.memory_mb", "reward.code.untrusted",
+        "reward.kind", "reward.weights", "reward.accuracy", "reward.settings", "reward.timeout", "reward.max_unscored",
+        "reward.code.accuracy", "reward.code.cpu_seconds", "reward.code.memory_mb", "reward.code.untrusted",
     ),
     "experience": ("algorithm.policy.old_log_probs",),
     "shape": (

@@ -30,7 +30,7 @@ from ares.data import (
     load_train,
 )
 from ares.engines import end_token_ids, padding_id
-from ares.grading import check_answers, load_grader
+from ares.grading import check_answers, load_grader, try_on
 from ares.models import Adapted, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_same, completed, digests_of
 from ares.runs.progress import Progress
@@ -67,12 +67,17 @@ class Run:
     def open(cls, config: Config, name: str, runs: Path) -> "Run":
         """Check everything that can be checked, start the grader, then create the run or take up the existing one.
 
-        Raises what `check` raises, before anything is spent, and SandboxUnavailable before anything is written.
+        Raises what `check` raises, before anything is spent, and before anything is written SandboxUnavailable, or
+        RewardError where the first call of a grader of the user's goes wrong.
         """
         check_cluster()
         run, digests = cls.check(config, name, runs)
         run.grader.start()
         try:
+            if config.reward.is_the_users and not run.store.has_commits():
+                for problems in (run.train_set, run.validation_set):
+                    if problems is not None:
+                        try_on(run.grader, problems, run.tokenizer)
             run._describe(digests)
             run.restore()
         except BaseException:

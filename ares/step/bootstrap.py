@@ -12,6 +12,7 @@ from torch import Tensor
 from algorithms.protocol import DataProto
 from ares.config import Config
 from ares.step.collate import readable_rows
+from ares.step.function_metrics import function_metrics
 from ares.step.rewards import observe_tests
 from ares.step.rows import scored_rows
 from ares.step.shape import entropy_statistics, mark_hwe
@@ -53,4 +54,4 @@ def bootstrapped(
         "bootstrap/accuracy": float(scored["accuracy"].astype(float).mean()),
         "bootstrap/unscored": float(unscored),
         "bootstrap/response_length": tokens / len(table),
-    }
+    } | function_metrics(table)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from algorithms.protocol import DataProto
+from ares.step.function_metrics import function_columns
 from ares.step.rewards import PART
 from rewards.math import answer_text
 
@@ -63,6 +64,7 @@ def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
             "truncated": (rows["finish_reason"] == "length").tolist(),
             **{name: rows[name].tolist() for name in OF_GRADERS if name in rows},
             **{str(name): rows[name].tolist() for name in rows if str(name).startswith(PART)},
+            **{name: [None if pd.isna(said) else said for said in rows[name]] for name in function_columns(rows)},
         }
     ).non_tensor_batch
     batch.meta_info["global_token_num"] = batch.tensor("attention_mask").sum(1).tolist()

@@ -13,12 +13,14 @@ import torch
 from algorithms.buckets import BUCKETS
 from algorithms.difficulty import difficulty_codes
 from algorithms.protocol import DataProto
+from ares.grading import SCORE
 from ares.step.code_metrics import ending_shares
+from ares.step.function_metrics import function_columns, function_metrics
 from ares.step.rows import scored_rows
 
 OF_EVALUATIONS = (
-    "id", "sample", "prompt", "media_references", "response", "accuracy", "finish_reason", "pass_ratio", "error_type",
-    "test_outcomes",
+    "id", "sample", "prompt", "media_references", "response", "accuracy", SCORE, "finish_reason", "pass_ratio",
+    "error_type", "test_outcomes",
 )  # fmt: skip
 
 
@@ -59,7 +61,8 @@ def batch_metrics(
 
 
 def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = ()) -> dict[str, float]:
-    """`val/…`: accuracy and length on the held-out problems, over all and by bucket of their own accuracy.
+    """`val/…`: accuracy and length on the held-out problems, over all and by bucket of their own accuracy, and what
+    functions scored.
 
     rows: held-out samples with scores. Lengths are of all of them, the rest of those that were graded. names: of
     several sets, whose problems are called `set/problem`: of each that was graded the same as `val/SET/…`. Raises
@@ -86,6 +89,9 @@ def _evaluated(rows: pd.DataFrame) -> dict[str, float]:
         "format": float(rows["format"].mean()),
         "clip_ratio": float(rows["truncated"].mean()),
     } | {f"{bucket}_share": float(np.mean(codes == code)) for code, bucket in enumerate(BUCKETS)}
+    if SCORE in rows:
+        metrics["reward"] = float(scored[SCORE].mean())
+        metrics |= function_metrics(rows)
     if "pass_ratio" in rows:
         metrics["pass_ratio"] = float(scored["pass_ratio"].astype(float).mean())
         metrics |= ending_shares(scored)
@@ -94,7 +100,7 @@ def _evaluated(rows: pd.DataFrame) -> dict[str, float]:
 
 def evaluation_table(rows: pd.DataFrame) -> pd.DataFrame:
     """What is kept of held-out samples."""
-    return rows[[name for name in OF_EVALUATIONS if name in rows]]
+    return rows[[*(name for name in OF_EVALUATIONS if name in rows), *function_columns(rows)]]
 
 
 def mean_accuracy(batch: DataProto, graded: np.ndarray) -> float:

@@ -13,6 +13,7 @@ from algorithms.filtering import informative_rows, varied_rows
 from ares.config import Config, FilterConfig
 from ares.errors import UserError
 from ares.step.code_metrics import code_metrics, seconds_per_solved
+from ares.step.function_metrics import function_columns, function_metrics
 from ares.step.rewards import total_reward
 from ares.step.second_turn import second_turn_metrics
 from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
@@ -86,7 +87,8 @@ class Refill:
         return good
 
     def metrics(self) -> dict[str, float]:
-        """Of everything drawn: `reward/…`, `filter/…`; of programs `code/…` and `second_turn/…`."""
+        """Of everything drawn: `reward/…`, `filter/…`; of functions `rewards/…`, of programs `code/…` and
+        `second_turn/…`."""
         metrics = {
             "reward/sampled_accuracy": self._correct / max(self._scored, 1),
             "reward/unscored_groups": float(self._unscored_groups),
@@ -94,6 +96,8 @@ class Refill:
             "filter/rollouts": float(self._rollouts),
             "filter/drawn_prompts": float(self.drawn),
         }
+        if self._rows and function_columns(self._rows[0]):
+            metrics |= function_metrics(self._drawn_rows())
         if self.config.reward.judges_programs:
             rows = self._drawn_rows()
             metrics |= code_metrics(rows[~is_second_turn(rows)], self.slots)

@@ -1,8 +1,9 @@
-"""What a graded response is worth before any shaping of entropy or length: its accuracy, or the reward of its program.
+"""What a graded response is worth before any shaping of entropy or length: its score, accuracy, or program's reward.
 
-Covered: accuracy for graders that say no more; for code the profile's design, format and late efficiency, and the test
-weights they need; what first turns gain by second ones; ReMax's baselines. All else reads the columns that are made
-here. Not covered: the designs themselves (rewards/shaping.py), AEPO and soft overlong (ares/step/shape.py).
+Covered: what functions score; accuracy for graders that say no more; for code the profile's design, format and late
+efficiency, and the test weights they need; what first turns gain by second ones; ReMax's baselines. All else reads the
+columns that are made here. Not covered: the designs themselves (rewards/shaping.py), AEPO and soft overlong
+(ares/step/shape.py).
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from ares.config import REWARD_DESIGNS, CodeConfig, Config
-from ares.grading import RewardError
+from ares.grading import SCORE, RewardError
 from ares.step.second_turn import second_turn_credit
 from ares.step.slots import GREEDY
 from rewards.pass_rates import RunningPassRates
@@ -77,7 +78,8 @@ def total_reward(rows: pd.DataFrame) -> np.ndarray:
 def _outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> dict[str, np.ndarray]:
     """Parts of each row's own reward: [B] float64, NaN where there is none (unscored, or truncated)."""
     if not config.reward.judges_programs:
-        return {"accuracy": rows["accuracy"].to_numpy(dtype=float, na_value=np.nan)}
+        part = SCORE if SCORE in rows else "accuracy"
+        return {part: rows[part].to_numpy(dtype=float, na_value=np.nan)}
     code, overlong = config.reward.code, config.algorithm.overlong
     truncated = np.array(rows["truncated"], dtype=bool)
     # Whoever wants truncated responses in the baseline, or does not mask them, needs the number they would have had.

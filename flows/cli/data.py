@@ -99,7 +99,7 @@ def _looked_at(config: "Config", model: str | None) -> "CheckReport":
     """
     from ares.data import check_rows, compare_with_held_out, load_tokenizer
 
-    data, code, math = config.data, config.reward.judges_programs, config.reward.kind == "math"
+    data, code, math = config.data, config.reward.judges_programs, config.reward.compares_answers
     vision = config.model.family == "vision_language"
     is_here = model is not None or Path(config.model.location).is_dir()
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code) if is_here else None

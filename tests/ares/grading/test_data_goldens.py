@@ -110,7 +110,8 @@ def test_columns_of_trl(kind: str, tmp_path: Path) -> None:
         if (kind, name) == ("parquet", "count"):
             found[name] = [None if value != value else value for value in found[name]]
         same(found[name], expected)
-    same(found["prompts"], [f"{HEAD}a{TAIL}", f"{HEAD}b{TAIL}"])
+    same(found["prompts"], ["a", "b"])
+    same(found["prompt"], ["a", "b"])
     assert graded(problems, "3", "10000000000000000") == [1.0, 1.0]
 
 
@@ -127,7 +128,7 @@ def test_a_column_with_ints_beside_floats_keeps_both(tmp_path: Path) -> None:
 def test_own_rows_and_those_like_gsm8k(kind: str, tmp_path: Path) -> None:
     rows = [{"id": "a", "question": "1+1=?", "solution": "2", "level": 3}]
     problems = loaded(rows, kind, tmp_path, prompt_key="question", answer_key="solution", format_prompt="Do {prompt}")
-    (row,) = problems.frame.drop(columns="prompt_token_ids").to_dict("records")
+    (row,) = problems.frame.drop(columns=["prompt_token_ids", *problems.repeated]).to_dict("records")
     same(sorted(row.items()), sorted({"level": 3, "solution": "2", "id": "a", "prompt": f"{HEAD}Do 1+1=?{TAIL}",
                                       "answer": "2"}.items()))  # fmt: skip
     assert graded(problems, "2") == [1.0]
@@ -139,7 +140,7 @@ def test_own_rows_and_those_like_gsm8k(kind: str, tmp_path: Path) -> None:
 def test_an_answer_reaches_the_reward_as_the_row_holds_it(answer: Any, tmp_path: Path) -> None:
     problems = loaded([{"prompt": "a", "answer": answer}], "jsonl", tmp_path)
     same(given(TRL, problems, tmp_path)["answer"], [answer])
-    same(given(VERL, problems, tmp_path), [(None, "so", answer, None)])
+    same(given(VERL, problems, tmp_path), [(None, "so", answer, {})])
 
 
 @pytest.mark.parametrize(("answer", "refused"), [(["27", "31"], True), ({"x": 1}, True), (["27"], False), (27, False)])

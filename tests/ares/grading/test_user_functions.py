@@ -1,5 +1,6 @@
 """Reward functions of the user run in a process of their own: on its main thread, in turn, within a time limit."""
 
+import ast
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from ares.config import DataConfig, RewardConfig
 from ares.data import load_problems
-from ares.grading import RewardError
+from ares.grading import RewardError, answered
 from ares.grading.grader import Grader
 from ares.grading.graders import load_grader
 from tests.ares.builders import tokenizer
@@ -178,6 +179,38 @@ def test_a_chat_prompt_is_answered_in_messages_as_trl_does_and_a_text_in_text(
     assert found == [1.0, float(kind == "parquet")]
     verl = opened("def f(solution_str, **k): return float(solution_str == 'so')")
     assert scores(verl, frame.assign(slot=[0, 1], sample=0, response="so")) == [1.0, 1.0]
+
+
+def test_trls_whole_signature(opened: Open, tmp_path: Path) -> None:
+    """Each row's columns as it holds them, those whose names we use too, and the tokens and steps of the trainer."""
+    seen = tmp_path / "seen"
+    grader = opened(
+        "def f(prompts, completions, completion_ids, trainer_state, question, prompt, answer, id, task, response,"
+        " level, **others):\n"
+        f"    open({str(seen)!r}, 'w').write(repr(dict(locals(), trainer_state=trainer_state.global_step)))\n"
+        "    return [1.0, 0.0]\n"
+    )
+    rows = [
+        {"question": f"1+{n}=?", "prompt": f"template {n}", "answer": f"steps {n}", "solution": n + 1, "id": n,
+         "task": f"t{n}", "response": "a reference", "sample": "s", "slot": "x", "level": {"of": n}}
+        for n in range(2)
+    ]  # fmt: skip
+    source = written(rows, "jsonl", tmp_path)
+    settings = DataConfig(train=source, prompt_key="question", answer_key="solution", id_key="task")
+    frame = load_problems(source, "train", settings, tokenizer()).frame
+    sampled = pd.DataFrame({"id": frame["id"], "slot": [0, 1], "sample": 0, "response": ["a", "b"],
+                            "token_ids": [[5, 1], [6]], "log_probs": [[0.0], [0.0]]})  # fmt: skip
+    assert scores(grader, answered(sampled, frame, steps=7)) == [1.0, 0.0]
+    found = ast.literal_eval(seen.read_text())
+    expected = {name: [row[name] for row in rows] for name in rows[0]}
+    expected |= {"prompts": expected["question"], "completions": ["a", "b"], "completion_ids": [[5, 1], [6]]}
+    others = found.pop("others")
+    assert found | others == expected | {"trainer_state": 7}
+
+
+def test_verls_function_without_extra_info_in_the_row_gets_an_empty_dict(opened: Open) -> None:
+    text = "def f(data_source, solution_str, ground_truth, extra_info): return float(extra_info.get('index', 0.25))"
+    assert scores(opened(text)) == [0.25] * 3
 
 
 def test_a_process_ends_with_its_run(tmp_path: Path) -> None:

@@ -74,6 +74,19 @@ def test_a_run_whose_models_file_changed_is_refused_by_its_name(name: str, place
         fork("here", 0, None, [], "other", place / "runs")
 
 
+@pytest.mark.parametrize(("name", "setting"), [("second.py", "reward.kind"), ("third.py", "reward.accuracy")])
+def test_every_file_of_several_functions_is_looked_at(name: str, setting: str, place: Path) -> None:
+    for file in ("second.py", "third.py"):
+        (place / file).write_text(REWARD.replace("score", file[:-3]))
+    kinds = f"reward.kind=[{place / 'reward.py'}:score, {place / 'second.py'}:second]"
+    given = [kinds, f"reward.accuracy={place / 'third.py'}:third"]
+    run = Run.open(config(*given), "several", place / "runs")
+    assert len(run.store.read_run()["digests"]["files"]) == 3
+    (place / name).write_text(INVERTED.replace("score", name[:-3]))
+    with pytest.raises(StoreError, match=rf"{name} \({setting}\) changed since it was started"):
+        Run.open(config(*given), "several", place / "runs")
+
+
 def test_a_fork_may_name_another_file(place: Path) -> None:
     bootstrapped(place)
     (place / "other.py").write_text(INVERTED)

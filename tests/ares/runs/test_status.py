@@ -136,7 +136,7 @@ def summed(line: str) -> tuple[float, float]:
 def test_every_part_that_is_stored_is_in_the_sum_a_part_that_is_new_too(is_code: bool) -> None:
     row: dict[str, Any] = {"reward": 1.75, "accuracy": 1.0, "truncated": False, "reward_brevity": 0.25}
     row |= {"reward_code": 1.5, "test_outcomes": ["accepted"]} if is_code else {"reward_entropy_score": 0.5}
-    line = reward_line(row)
+    line = reward_line(row, {})
     assert "reward_brevity +0.2500" in line
     assert summed(line) == (1.75, 1.75)
 

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.config import ESTIMATORS, Config
-from ares.grading.grader import RewardError, score_rows
+from ares.grading.function_grader import FunctionGrader
+from ares.grading.functions import Said
+from ares.grading.grader import RewardError
 from ares.step.refill import Refill
 from ares.step.rewards import rewarded
 from ares.step.shape import shape
@@ -85,9 +87,10 @@ def test_a_grader_gives_numbers_between_0_and_1_or_none_and_anything_else_is_nam
     given_scores: list[float | None],
 ) -> None:
     sampled = rows([[None] * len(given_scores)]).assign(response="")
+    grader = FunctionGrader({"f": lambda *_: [Said(score) for score in given_scores]}, {"f": 1.0})
     if all(score is None or 0 <= score <= 1 for score in given_scores):
-        table = score_rows(lambda _: given_scores, sampled)
+        table = grader.grade(sampled)
         assert table["accuracy"].isna().tolist() == [score is None for score in given_scores]
     else:
-        with pytest.raises(RewardError, match=r"to problem 'p0', sample \d; accuracy is a number in \[0, 1\]"):
-            score_rows(lambda _: given_scores, sampled)
+        with pytest.raises(RewardError, match=r"to problem 'p0', sample \d; .*a number in \[0, 1\]"):
+            grader.grade(sampled)

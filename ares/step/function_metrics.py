@@ -1,0 +1,46 @@
+"""Metrics of what reward functions said, under TRL's names: `rewards/NAME/mean` and `std`, unweighted, of the responses
+to which a function applies; `rewards/NAME/PART/mean` of a number that its dict holds beside the score.
+
+Not covered: what the scores come to (`reward/score`, ares/step/metrics.py).
+"""
+
+import json
+
+import numpy as np
+import pandas as pd
+
+from ares.grading import EXTRAS, SCORE
+
+OF_A_FUNCTION = f"{SCORE}_"
+
+
+def function_columns(rows: pd.DataFrame) -> list[str]:
+    """The columns with what functions said; none where another grader judged."""
+    return [str(name) for name in rows if name == EXTRAS or str(name).startswith(OF_A_FUNCTION)]
+
+
+def function_metrics(rows: pd.DataFrame) -> dict[str, float]:
+    """Of rows with the columns of functions; nothing where there are none, or none applied."""
+    metrics: dict[str, float] = {}
+    columns = function_columns(rows)
+    for column in columns:
+        if column == EXTRAS:
+            metrics |= _of_extras(rows[EXTRAS])
+            continue
+        values = rows[column].to_numpy(dtype=float, na_value=np.nan)
+        values = values[~np.isnan(values)]
+        name = f"rewards/{column.removeprefix(OF_A_FUNCTION)}"
+        if len(values):
+            metrics[f"{name}/mean"] = float(values.mean())
+        if len(values) > 1:
+            metrics[f"{name}/std"] = float(values.std(ddof=1))
+    return metrics
+
+
+def _of_extras(extras: pd.Series) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for function, parts in (pair for text in extras.dropna() for pair in json.loads(text).items()):
+        for part, value in parts.items():
+            if isinstance(value, bool | int | float):
+                found.setdefault(f"rewards/{function}/{part}/mean", []).append(float(value))
+    return {name: float(np.mean(values)) for name, values in found.items()}

@@ -1,0 +1,122 @@
+"""A mistake in a user's reward is found by a first call, before the run is created."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ares.config import ConfigError
+from ares.grading import RewardError, try_on
+from ares.grading.graders import load_grader
+from ares.runs.run import Run
+from tests.ares.builders import config
+
+GRADER = """
+from ares.grading import ID_COLUMNS, Grader
+class f(Grader):
+    def __init__(self, settings): pass
+    def grade(self, rows):
+        return rows[ID_COLUMNS].assign({columns})
+"""
+
+
+def opened(folder: Path, text: str, *settings: str) -> Run:
+    (folder / "own.py").write_text(text)
+    run = Run.open(config(f"reward.kind={folder / 'own.py'}:f", *settings), "here", folder / "runs")
+    run.close()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def f(completions): return [1.0] * len(completions)", r"own\.py:f failed: TypeError: .*unexpected keyword"),
+        ("def f(completions, solution, **k): return [1.0] * 2", r"missing 1 required positional argument: 'solution'"),
+        ("def f(completions, **k): return [len(c.split()[0]) for c in completions]", r"own\.py:1 in .*: IndexError"),
+        ("def f(completions, **k): return 1.0", r"own\.py:f returned a float for 2 responses"),
+        ("def f(completions, **k): return [1.0]", r"own\.py:f returned 1 scores for 2 responses"),
+        ("def f(completions, **k): return [-1.0, 1.0]", r"gave -1\.0 .*reward\.accuracy=…: the reward from which"),
+        ("def f(completions, **k): return ['1', '0']", r"gave '1' .*a finite number"),
+        ("def f(solution_str, **k): return {'acc': 1}", r"a dict without 'score' \(keys: acc\)"),
+        ("import os\ndef f(completions, **k): os._exit(3)", r"own\.py:f: .*its process died"),
+        (GRADER.format(columns="accuracy=5.0, format=1.0"), r"The grader gave 5\.0 to problem .*column score"),
+        (GRADER.format(columns="accuracy=1.0"), r"The grader returned 2 rows for 2, without format"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_before_the_run_is_created(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        RewardError, match=rf"(?s)^First call, with two responses to problems of .*train\.jsonl: .*{told}"
+    ):
+        opened(tmp_path, text)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("def f(completions, **k): return [-1.0, 5.0]", ["reward.accuracy=0.5"]),
+        ("def f(completions, **k): return [None, None]", []),
+        ("import time\ndef f(solution_str, **k): time.sleep(0.3); return 1.0", ["reward.timeout=0.1"]),  # a first time
+        (GRADER.format(columns="accuracy=1.0, format=1.0, score=-5.0"), []),
+    ],
+)  # fmt: skip
+def test_what_can_be_trained_with_is_not_refused(text: str, settings: list[str], tmp_path: Path) -> None:
+    assert opened(tmp_path, text, *settings).store.exists()
+
+
+def test_one_of_the_responses_is_right_the_other_empty_and_both_sets_are_tried(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    text = (
+        "def f(prompts, completions, completion_ids, answer, trainer_state, **k):\n"
+        f"    print(completions, completion_ids, answer, trainer_state.global_step, file=open({str(seen)!r}, 'a'))\n"
+        "    return [1.0, 0.0]\n"
+    )
+    run = opened(tmp_path, text)
+    assert run.validation_set is not None
+    lines = seen.read_text().splitlines()
+    for problems, line in zip((run.train_set, run.validation_set), lines, strict=True):
+        first, second = problems.frame["answer"][:2]
+        assert f"\\\\boxed{{{first}}}" in line
+        assert line.endswith(f", []] ['{first}', '{second}'] 0")
+        assert ", '']" in line
+    opened(tmp_path, text)  # no step was committed: it is tried again
+    assert len(seen.read_text().splitlines()) == 4
+
+
+def test_a_set_of_one_problem_is_tried_too(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def f(completions, **k): return [1.0] * 2")
+    settings = config(f"reward.kind={tmp_path / 'own.py'}:f")
+    run = opened(tmp_path, "def f(completions, **k): return [1.0] * 2")
+    grader = load_grader(settings.reward)
+    try_on(grader, run.train_set.first(1), run.tokenizer)
+    grader.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["reward.kind=[{own}:f, {own}:g]"], "reward: accuracy: difficulty buckets, .* the sum of f, g may be any"),
+        (["reward.kind=[{own}:f, code]", "reward.accuracy=0.5"], "kind: code judges alone"),
+        (["reward.kind=[{own}:f, {own}:G]", "reward.accuracy=0.5"], r"kind: .*own.py:G judges alone"),
+        (["reward.kind=[{own}:f, {own}:f]", "reward.accuracy=0.5"], "have one name"),
+        (["reward.kind=[]"], "reward.kind: name a grader, or functions"),
+        (["reward.kind=[{own}:f, mth]", "reward.accuracy=0.5"], "no grader 'mth': did you mean math"),
+        (["reward.kind={own}:f", "reward.weights=[1, 2]"], "weights: 2 values for the 1 of kind"),
+        (["reward.kind={own}:f", "reward.weights=[.inf]"], "reward.weights"),
+        (["reward.kind={own}:f", "reward.timeout=[1, 2]"], "timeout: 2 values for the 1 of kind"),
+        (["reward.kind={own}:f", "reward.timeout=[0]"], "reward.timeout"),
+        (["reward.accuracy=0.5"], "weights and accuracy are for functions of yours; math says itself"),
+        (["reward.kind=code", "reward.weights=[2]"], "weights and accuracy are for functions of yours; code says"),
+        (["reward.kind={own}:f", "reward.accuracy={own}:G"], "accuracy: .*own.py:G is no function"),
+        (["reward.kind={own}:f", "reward.accuracy={own}:h"], "has no 'h'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_told_by_name(settings: list[str], told: str, tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "def f(completions, **k): pass\ndef g(completions, **k): pass\n"
+        "from ares.grading import Grader\nclass G(Grader):\n    def grade(self, rows): pass\n"
+    )
+    given: list[Any] = [each.replace("{own}", str(own)) for each in settings]
+    with pytest.raises(ConfigError, match=told):
+        config(*given)

@@ -1,0 +1,85 @@
+"""Runs with rewards of the user's: their parts are stored, shown and logged; a mistake leaves nothing behind."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ares.store.store import RunStore
+from tests.short_runs import ares, metric_history, told, train
+
+OWN = """
+def right(completions, answer, **columns):
+    return [1.0 if f"boxed{{{a}}}" in c else -1.0 for c, a in zip(completions, answer)]
+
+def brief(completions, completion_ids, trainer_state, **columns):
+    assert trainer_state.global_step in (0, 1, 2)
+    return [None if len(ids) > 60 else 5.0 - len(ids) / 10 for ids in completion_ids]
+
+def compute_score(data_source, solution_str, ground_truth, extra_info):
+    right = f"boxed{{{ground_truth}}}" in solution_str
+    return {"score": 2.0 * right - 1, "acc": right, "pred": solution_str[-5:]}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return path
+
+
+def samples(runs: Path, name: str) -> pd.DataFrame:
+    store = RunStore(runs / name)
+    return store.read_rows(store.read_commit(2).artifacts["samples"])
+
+
+@pytest.mark.slow
+def test_the_parts_of_several_functions_are_stored_shown_and_logged(tmp_path: Path, own: Path) -> None:
+    settings = [f"reward.kind=[{own}:right, {own}:brief]", "reward.weights=[1, 0.1]", f"reward.accuracy={own}:right"]
+    wrong = ares(tmp_path, "train", "tiny-math", *settings, "--run", "wrong")  # −1 is no accuracy
+    assert wrong.returncode == 2
+    assert "gave -1.0 to problem" in wrong.stderr
+    assert not (tmp_path / "wrong").exists()
+    assert train(tmp_path, "added", *settings[:2], "reward.accuracy=0.6", "train.steps=2") == 0
+
+    rows = samples(tmp_path, "added")
+    worth = rows["score_right"] + 0.1 * rows["score_brief"].fillna(0.0)
+    assert rows["reward_score"].tolist() == pytest.approx(worth.tolist())
+    assert rows["accuracy"].tolist() == (worth >= 0.6).astype(float).tolist()
+    assert set(rows["score_right"]) == {-1.0, 1.0}
+    store = RunStore(tmp_path / "added")
+    assert (
+        store.read_rows(store.read_commit(2).artifacts["evaluation"]).columns.isin(["score", "score_right"]).sum() == 2
+    )
+
+    listed = ares(tmp_path, "inspect", "added", "--step", "2").stdout
+    assert all(title in listed for title in ("right", "brief", "score"))
+    row = rows.iloc[0]
+    one = told(tmp_path, "inspect", "added", "--step", "2", "--id", row["id"], "--sample", str(row["sample"])).stdout
+    assert f"reward_score = 1 × right {row['score_right']:+.4f} + 0.1 × brief {row['score_brief']:+.4f}" in one
+
+    logged = metric_history(tmp_path, "added")
+    for name in ("rewards/right", "rewards/brief", "val/rewards/right", "val/rewards/brief"):
+        assert (f"{name}/mean", 2) in logged
+        assert (f"{name}/std", 2) in logged
+    assert ("val/reward", 2) in logged
+    assert ("reward/score", 2) in logged
+
+
+@pytest.mark.slow
+def test_a_dict_of_verls_and_a_threshold_in_training_and_evaluation(tmp_path: Path, own: Path) -> None:
+    assert train(tmp_path, "verl", f"reward.kind={own}:compute_score", "reward.accuracy=acc", "train.steps=2") == 0
+    rows = samples(tmp_path, "verl")
+    assert (2 * rows["accuracy"] - 1).tolist() == rows["reward_score"].tolist()
+    extras = json.loads(rows["extras"][0])["compute_score"]
+    assert extras == {"acc": bool(rows["accuracy"][0]), "pred": rows["response"][0][-5:]}
+    logged = metric_history(tmp_path, "verl")
+    assert logged["rewards/compute_score/acc/mean", 2] == logged["reward/sampled_accuracy", 2]
+
+    ended = ares(tmp_path, "eval", "verl", "reward.accuracy=0.5", "--n", "2", "--k", "1", "--max-problems", "4",
+                 "--out", str(tmp_path / "eval"))  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    estimates = json.loads((tmp_path / "eval" / "summary.json").read_text())["estimates"]
+    assert estimates["score"]["value"] == pytest.approx(2 * estimates["pass@1"]["value"] - 1)
