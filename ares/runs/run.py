@@ -75,15 +75,25 @@ class Run:
         run.grader.start()
         try:
             if config.reward.is_the_users and not run.store.has_commits():
-                for problems in (run.train_set, run.validation_set):
-                    if problems is not None:
-                        try_on(run.grader, problems, run.tokenizer)
+                run._try_grader()
             run._describe(digests)
             run.restore()
         except BaseException:
             run.grader.close()
             raise
         return run
+
+    def _try_grader(self) -> None:
+        """Have a grader of the user's called for the first time. Raises RewardError."""
+        for problems in (self.train_set, self.validation_set):
+            if problems is not None:
+                try_on(self.grader, problems, self.tokenizer)
+        reward = self.config.reward
+        if reward.adds_functions and reward.accuracy is None:
+            logger.warning(
+                "%s: its scores count as accuracies, so that one outside [0, 1] ends the run; those of the first call "
+                "are none. With reward.accuracy they may be on any scale", reward.kind,
+            )  # fmt: skip
 
     def _describe(self, digests: dict[str, Any]) -> None:
         """Write what a run directory holds before the first step."""

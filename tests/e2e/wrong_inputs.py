@@ -397,6 +397,10 @@ WRONG: dict[str, Wrong] = {
     "a reward that ends the process": reward("r.py", "import sys\nsys.exit(0)"),
     "a reward that is a number": reward("score", "score = 7"),
     "a reward that takes nothing": reward("score", "def score(): return []"),
+    "a reward on another scale": reward("reward.accuracy=", "def score(completions, **k): return [5.0, -1.0]"),
+    "a reward that is no number": reward("r.py:score gave 'yes'", "def score(solution_str, **k): return 'yes'"),
+    "a reward for too few": reward("returned 1 scores for 2", "def score(completions, **k): return [1.0]"),
+    "rewards without an accuracy": reward("reward.accuracy", "def score(completions, **k): pass", "[math, r.py:score]"),
     # ---- runs
     "a run that is not there": Wrong("status nowhere", "nowhere"),
     "samples of a run that is not there": Wrong("inspect nowhere --step 1", "nowhere"),

@@ -83,6 +83,15 @@ def test_one_of_the_responses_is_right_the_other_empty_and_both_sets_are_tried(t
     assert len(seen.read_text().splitlines()) == 4
 
 
+@pytest.mark.parametrize(("settings", "is_said"), [([], True), (["reward.accuracy=1"], False)])
+def test_that_scores_count_as_accuracies_is_said_before_anything_is_sampled(
+    settings: list[str], is_said: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened(tmp_path, "def f(completions, **k): return [1.0, 0.0]", *settings)
+    said = "own.py:f: its scores count as accuracies, so that one outside [0, 1] ends the run"
+    assert (said in caplog.text) == is_said
+
+
 def test_a_set_of_one_problem_is_tried_too(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def f(completions, **k): return [1.0] * 2")
     settings = config(f"reward.kind={tmp_path / 'own.py'}:f")
@@ -95,7 +104,7 @@ def test_a_set_of_one_problem_is_tried_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["reward.kind=[{own}:f, {own}:g]"], "reward: accuracy: difficulty buckets, .* the sum of f, g may be any"),
+        (["reward.kind=[{own}:f, {own}:g]"], "difficulty buckets, .* the sum of f, g may be any: set reward.accuracy"),
         (["reward.kind=[{own}:f, code]", "reward.accuracy=0.5"], "kind: code judges alone"),
         (["reward.kind=[{own}:f, {own}:G]", "reward.accuracy=0.5"], r"kind: .*own.py:G judges alone"),
         (["reward.kind=[{own}:f, {own}:f]", "reward.accuracy=0.5"], "have one name"),
