@@ -193,8 +193,8 @@ class RewardConfig(Strict):
         if self.accuracy is None and len(self.kinds) > 1:
             raise ValueError(
                 "difficulty buckets, the accuracy filter and pass@k need a number in [0, 1], and the sum of "
-                f"{', '.join(self.weight_of)} may be any: set reward.accuracy to one of these names, to the reward from "
-                "which on a response is right (0.5), or to a function (path.py:function)"
+                f"{', '.join(self.weight_of)} may be any: set reward.accuracy to one of these names, to the reward "
+                "from which on a response is right (0.5), or to a function (path.py:function)"
             )
         if self.accuracy_function is not None and not _is_function(self.accuracy_function):
             raise ValueError(f"accuracy: {self.accuracy} is no function")

@@ -76,6 +76,17 @@ class Page(HTMLParser):
             self.cell.append(data)
 
 
+def test_what_reward_functions_said_is_in_the_table() -> None:
+    found = ablation()
+    for of in found.children:
+        of.rows |= {
+            name: [Row(8, 0.25, 8)] for name in ("rewards/brief/mean", "rewards/brief/std", "val/rewards/f/mean")
+        }
+    titles = [row[0] for row in Page(render(found, "rows.csv")).rows if row]
+    for title in ("training reward brief", "held-out reward f"):
+        assert sum(title in each for each in titles) == 1
+
+
 def test_every_figure_of_the_table_is_made_of_rows_that_are_in_the_csv() -> None:
     found = ablation(code=True)
     page = Page(render(found, "report.csv"))
