@@ -135,11 +135,11 @@ def _value(text: str, kind: Any) -> Any:
     """The value of an override. What a setting takes as text is text as it stands, whatever YAML would make of it
     (`Question: {prompt}`, `*.jsonl`, `no`), but for quotes around all of it, and `null`."""
     types = _alternatives(kind)
-    if str not in types:
+    if str not in types or (float in types and _is_number(text)):
         return _scalar(text)
     if text.strip() in ("", "null", "~"):
         return None
-    is_open = text[0] + text[-1] in ("[]", "{}") and any(get_origin(each) in (list, dict) for each in types)
+    is_open = text[0] + text[-1] in ("[]", "{}") and any(get_origin(each) in (list, tuple, dict) for each in types)
     if not is_open and not (len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"):
         return text
     try:
@@ -149,6 +149,14 @@ def _value(text: str, kind: Any) -> Any:
             raise
         return text
     return value if is_open or isinstance(value, str) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _scalar(text: str) -> Any:

@@ -85,9 +85,9 @@ class Run:
 
     def _try_grader(self) -> None:
         """Have a grader of the user's called for the first time. Raises RewardError."""
-        for problems in (self.train_set, self.validation_set):
-            if problems is not None:
-                try_on(self.grader, problems, self.tokenizer)
+        held_out = self.validation_set.parts(self.config.data.held_out_names) if self.validation_set else []
+        for problems in (self.train_set, *held_out):
+            try_on(self.grader, problems, self.tokenizer)
         reward = self.config.reward
         if reward.adds_functions and reward.accuracy is None:
             logger.warning(
