@@ -84,6 +84,7 @@ async def sample(
         draws.append(draw)
         sampled.append(rows)
         grading.append(asyncio.create_task(score(step, draw, rows, label=f"{draw.purpose} {draw.shard}")))
+        grading[-1].add_done_callback(lambda task: task.cancelled() or task.exception())  # of several one is raised
         for task in grading:
             if task.done():
                 task.result()  # a reward that raises ends the draw now, not after its last shard
