@@ -32,8 +32,8 @@ FILE = re.compile(
 MODULE = re.compile(r"python -m ((?:benchmarks|tests|flows|ares)(?:\.\w+)+)")
 TEST = re.compile(r"`(?:[\w/.]+::)?(test_\w+)(…?)`")
 SETTING = re.compile(rf"(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
-MADE = ("ares/tiny/checkpoints",)
-"""Folders whose content is made by a command."""
+MADE = ("ares/tiny/checkpoints", "rewards/NAME", "rewards/right/")
+"""Folders whose content is made by a command, and metrics that look like files."""
 
 
 def name_of(page: Path) -> str:

@@ -29,6 +29,8 @@ STEP = "training_step"
 """Column with the training steps that were done before a row was sampled."""
 OF_SAMPLING = ("response", "token_ids", "log_probs", "prompt_token_ids", "token_entropies", "canvas", ASKED, STEP)
 """Columns that are no columns of the data set; functions get some of them by other names."""
+OF_TRL = {"completions", "completion_ids", "prompts"}
+"""Parameters by which TRL's signature is known: a function may take one and leave the others to **columns."""
 PATIENCE = 60.0
 """Seconds, at least, that the first call of all may take: it may load a model."""
 
@@ -52,12 +54,12 @@ class UserFunction:
         """setting: the one that names it by `reference`. Raises ConfigError where it has neither signature."""
         self.told = f"{setting}={reference}"
         parameters = inspect.signature(function).parameters
-        if not {"completions", "solution_str"} & set(parameters):
+        self.whole_shards = bool(OF_TRL & set(parameters))
+        if not self.whole_shards and "solution_str" not in parameters:
             raise ConfigError(
                 f"{self.told}: the function takes neither `completions` (TRL) nor `solution_str` (verl); "
                 f"its parameters are {', '.join(parameters)}"
             )
-        self.whole_shards = "completions" in parameters
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 (its kind is asked, not whether there is one)
         )

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from ares.store.store import RunStore
 from tests.ares.builders import tokenizer
 from tests.short_runs import REPOSITORY, ares, commits, told
 
@@ -22,6 +23,7 @@ PAGE = REPOSITORY / "docs" / "your-own.md"
 SMALLEST = [
     "train.steps=1", "rollout.prompts=2", "rollout.n=2", "rollout.max_response_length=8",
     "learner.global_batch_prompts=2", "bootstrap.n=1", "validation.n=1", "algorithm.filter.enabled=false",
+    "bootstrap.max_prompts=6", "validation.max_prompts=4",
 ]  # fmt: skip
 SOLVED = [
     {
@@ -38,6 +40,12 @@ def page_commands() -> dict[str, list[str]]:
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("ares ")]
     return {"check" if words[0] == "data" else words[words.index("--run") + 1]: words for words in commands}
+
+
+def page_rewards() -> dict[str, str]:
+    """The reward files of the page, by name."""
+    blocks = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    return dict(blocks)
 
 
 def json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -62,6 +70,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files and the model that the page speaks of."""
     folder = tmp_path_factory.mktemp("your-own")
     llama(folder / "my-llama")
+    for name, text in page_rewards().items():
+        (folder / name).write_text(text)
     json_lines(folder / "gsm8k.jsonl", SOLVED)
     for part in range(2):
         json_lines(folder / "parts" / f"{part}.jsonl", SOLVED[part::2])
@@ -118,5 +128,21 @@ def test_named_held_out_sets_are_logged_by_name(home: Path) -> None:
         assert {"val/accuracy", "val/easy/accuracy", "val/gsm8k/accuracy"} <= commit.metrics.keys()
 
 
+def test_each_part_of_a_reward_is_in_the_rows_and_logged(home: Path) -> None:
+    if not (home / "runs" / "right-and-brief" / "run.json").exists():
+        test_every_command_of_the_page_trains("right-and-brief", home)
+    _, commit = commits(home / "runs", "right-and-brief")
+    assert {
+        "rewards/right/mean",
+        "rewards/brief/mean",
+        "val/rewards/brief/mean",
+        "reward/score",
+    } <= commit.metrics.keys()
+    rows = RunStore(home / "runs" / "right-and-brief").read_rows(commit.artifacts["samples"])
+    assert rows["reward_score"].tolist() == pytest.approx((rows["score_right"] + 0.1 * rows["score_brief"]).tolist())
+
+
 def test_the_page_has_the_commands_that_are_tested() -> None:
-    assert {"check", "gsm8k", "verl", "llama"} <= page_commands().keys()
+    runs = {"gsm8k", "verl", "llama", "right", "right-and-brief", "verl-reward"}
+    assert {"check"} | runs <= page_commands().keys()
+    assert page_rewards().keys() == {"my_rewards.py", "verl_reward.py"}

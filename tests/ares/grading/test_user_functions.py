@@ -208,6 +208,12 @@ def test_trls_whole_signature(opened: Open, tmp_path: Path) -> None:
     assert found | others == expected | {"trainer_state": 7}
 
 
+@pytest.mark.parametrize("taken", ["completions", "completion_ids", "prompts"])
+def test_a_function_that_takes_one_of_trls_arguments_is_trls(taken: str, opened: Open) -> None:
+    grader = opened(f"def f({taken}, **columns): return [0.5] * len({taken})")
+    assert scores(grader, ROWS.assign(token_ids=[[1], [2], [3]])) == [0.5] * 3
+
+
 def test_verls_function_without_extra_info_in_the_row_gets_an_empty_dict(opened: Open) -> None:
     text = "def f(data_source, solution_str, ground_truth, extra_info): return float(extra_info.get('index', 0.25))"
     assert scores(opened(text)) == [0.25] * 3

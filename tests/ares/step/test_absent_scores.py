@@ -82,7 +82,7 @@ def test_no_pattern_of_absent_scores_blocks_the_refill(drawn: list[list[float | 
 
 
 @settings(max_examples=50, deadline=None)
-@given(given_scores=st.lists(st.one_of(st.none(), st.floats()), min_size=1, max_size=6))
+@given(given_scores=st.lists(st.one_of(st.none(), st.floats(allow_nan=False)), min_size=1, max_size=6))
 def test_a_grader_gives_numbers_between_0_and_1_or_none_and_anything_else_is_named(
     given_scores: list[float | None],
 ) -> None:
