@@ -3,6 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -28,7 +29,8 @@ def test_a_reward_that_raises_ends_a_draw_at_the_next_shard_and_not_after_the_la
 
     monkeypatch.setattr(flows.refill, "rollout", rollout)
     monkeypatch.setattr(flows.refill, "score", score)
-    step: Any = SimpleNamespace(config=config("rollout.shard_prompts=1"), timings={})
+    run = SimpleNamespace(progress=MagicMock())
+    step: Any = SimpleNamespace(config=config("rollout.shard_prompts=1"), timings={}, run=run)
     with pytest.raises(RewardError, match="KeyError: 'solution'"):
         asyncio.run(flows.refill.sample(step, "bootstrap", [str(name) for name in range(9)], version=0, n=1))
     assert shards == [0, 1]
