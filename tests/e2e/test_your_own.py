@@ -128,6 +128,7 @@ def test_named_held_out_sets_are_logged_by_name(home: Path) -> None:
         assert {"val/accuracy", "val/easy/accuracy", "val/gsm8k/accuracy"} <= commit.metrics.keys()
 
 
+@pytest.mark.slow
 def test_each_part_of_a_reward_is_in_the_rows_and_logged(home: Path) -> None:
     if not (home / "runs" / "right-and-brief" / "run.json").exists():
         test_every_command_of_the_page_trains("right-and-brief", home)
