@@ -203,7 +203,7 @@ class RunStore:
         path = self._opened / "run.json"
         try:
             return unsealed(path.read_bytes(), path)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:  # the latter of mlflow.db, which lies beside the runs
             where = self.directory.parent if self.mirror is None else self.mirror.url
             lost = "; its run.json is gone: restore it from a copy" if self.has_commits() else ""
             raise StoreError(f"There is no run {self.name!r} in {where}{lost}") from error

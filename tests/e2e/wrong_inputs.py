@@ -410,7 +410,7 @@ WRONG: dict[str, Wrong] = {
     "runs that are not there, compared": Wrong("diff nowhere there", "nowhere"),
     "a run that is not there, cleaned": Wrong("gc nowhere", "nowhere"),
     "a run that is not there, evaluated": Wrong("eval nowhere", "nowhere"),
-    "a run that is a file": Wrong("status old", "old", {"runs/old": "hello"}),
+    "a run that is a file": Wrong("status old", "There is no run 'old' in runs", {"runs/old": "hello"}),
     **{
         f"{command.split()[0]}, run.json is {content!r:.10}": run_json("run.json", command, content)
         for command in ("status old", "resume old", "export old --out o", "train good.yaml --run old")
