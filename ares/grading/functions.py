@@ -3,7 +3,7 @@ compute_score(data_source, solution_str, ground_truth, extra_info), plain or asy
 
 Covered: calling a function in its own way and reading what it returns. Not covered: its process
 (ares/grading/function_process.py), loading the file (ares/config/extensions.py), what several functions come to
-(ares/grading/added.py).
+(ares/grading/function_grader.py).
 
 The contract: calls come one after the other, on the main thread of one process that lives as long as the run; a sample
 of a call that overruns `reward.timeout`, or under which the process dies, has no score. TRL's signature is one call a

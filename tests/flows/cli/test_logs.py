@@ -19,7 +19,9 @@ OURS, THEIRS = logging.getLogger("ares.workers.cluster"), logging.getLogger("som
 def _as_it_was() -> Iterator[None]:
     root, shown = logging.getLogger(), warnings.showwarning
     before = (root.handlers[:], root.level)
+    logging.captureWarnings(False)  # a command that an earlier test called in this process has left it on
     yield
+    logging.captureWarnings(False)
     root.handlers, warnings.showwarning = before[0], shown
     root.setLevel(before[1])
 
