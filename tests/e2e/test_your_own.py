@@ -106,20 +106,15 @@ def test_what_would_be_trained_on_is_checked(home: Path) -> None:
     assert "6 problems to train on" in ended.stdout
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        pytest.param(name, marks=() if name == "llama" else pytest.mark.slow)
-        for name in page_commands()
-        if name != "check"
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [name for name in page_commands() if name != "check"])
 def test_every_command_of_the_page_trains(run: str, home: Path) -> None:
     ended = ares(home / "runs", *at(home, page_commands()[run]), *SMALLEST)
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
     assert [commit.step for commit in commits(home / "runs", run)] == [0, 1]
 
 
+@pytest.mark.slow
 def test_named_held_out_sets_are_logged_by_name(home: Path) -> None:
     """Of the run of the page that has some, in whatever order the tests come."""
     if not (home / "runs" / "llama" / "run.json").exists():

@@ -97,7 +97,7 @@ def test_the_policy_after_a_step_is_reached_by_replay_and_by_checkpoint_alike(ru
     assert_same_samples(asyncio.run(run.cluster.generate(3, requests, settings(run))), answered)
 
 
-@pytest.mark.parametrize(("role", "version"), [("engine", 2), ("learner", 3)])
+@pytest.mark.parametrize(("role", "version"), [("engine", 2), pytest.param("learner", 3, marks=pytest.mark.slow)])
 def test_an_actor_that_neither_answers_nor_dies_is_replaced(
     run: Run, role: str, version: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
