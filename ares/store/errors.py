@@ -1,5 +1,7 @@
-"""What can be wrong with a run directory. Here alone, because ares/store/store.py and ares/store/mirror.py both tell
-it."""
+"""What can be wrong with a run directory. Here alone, because several modules of this package tell it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ares.errors import UserError
 
@@ -10,3 +12,21 @@ class StoreError(UserError, RuntimeError):
 
 class DamagedArtifact(StoreError):
     """An artifact's content is not what was written."""
+
+
+class Changed(Exception):
+    """An object is not, or no longer, what a write was meant for."""
+
+
+@contextmanager
+def told(where: str, done: str) -> Iterator[None]:
+    """Say of any failure which address it is about: every file system raises what its own library does."""
+    try:
+        yield
+    except (StoreError, Changed):
+        raise
+    except Exception as error:
+        raise StoreError(
+            f"{where}: cannot be {done}: {str(error) or type(error).__name__}. Check the address, the credentials "
+            "and the network, then give the same command again: what was committed is there"
+        ) from error

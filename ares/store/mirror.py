@@ -1,8 +1,10 @@
 """A run directory at an fsspec URL. Every machine that works on the run has a copy of it, at a path of its own.
 
 Covered: which path stands for which URL, bringing files there and here, what is told when that fails. Not covered: when
-(ares/store/store.py decides), a lock between machines (object stores have none), and what stays in the copy: Prefect's
-kept results, MLflow's own database.
+(ares/store/store.py decides), and what stays in the copy: Prefect's kept results, MLflow's own database.
+
+While a process holds the run, others on other machines are refused: by a lease where the store knows conditional writes
+(ares/store/lease.py), by a lock where it is a file system; anywhere else a warning says that nothing does.
 
     s3://bucket/runs/first       ~/.cache/ares/runs/s3/bucket/runs/first
     file:///mnt/shared/first     ~/.cache/ares/runs/file/_/mnt/shared/first
@@ -10,10 +12,11 @@ kept results, MLflow's own database.
 
 import fcntl
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,10 +24,17 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import tokenize
 
-from ares.store.errors import StoreError
+from ares.store.conditional import CONDITIONAL
+from ares.store.errors import Changed, StoreError, told
+from ares.store.lease import FENCE, Lease, new_writer
+from ares.store.lock import held
 
+logger = logging.getLogger(__name__)
 BROUGHT = ("run.json", "COMMIT.json")
 """Files that opening a run brings here; the others come when they are read."""
+COMMIT = "COMMIT.json"
+REPLACEMENTS = 10
+"""How often an object may change under a write of the one who holds the run; each time an earlier holder's arrived."""
 ROOT = "_"
 """Stands in a path for the empty host of a URL as file:///mnt."""
 
@@ -66,10 +76,44 @@ class Mirror:
             # Of the file systems that have folders, this one makes no missing ones unless told to.
             self.system, root = url_to_fs(url, **({"auto_mkdir": True} if url.startswith("file:") else {}))
         self.root = root.rstrip("/")
+        self.writer = new_writer()
+        conditional = CONDITIONAL.get(url.partition("://")[0])
+        self._objects = None if conditional is None else conditional(self.system, url)
+        self._lease: Lease | None = None
+
+    def act_for(self, writer: str) -> None:
+        """Write as a part of another process, which holds the run."""
+        self.writer = writer
+        if self._objects is not None:
+            self._lease = Lease(self._objects, self.url, writer)
+
+    @contextmanager
+    def held(self, copy_id: str) -> Iterator[None]:
+        """Hold the run at the URL. Raises StoreError where another machine has it."""
+        if self._objects is not None:
+            self._lease = Lease(self._objects, self.url, self.writer, copy_id)
+            try:
+                with self._lease.held():
+                    yield
+            finally:
+                self._lease = None
+        elif isinstance(self.system, LocalFileSystem):
+            with ExitStack() as lock:
+                with self._told("lock", "written"):
+                    lock.enter_context(held(Path(self.root)))
+                yield
+        else:
+            logger.warning("%s: nothing keeps two machines from training this run at once: no lease is known for "
+                           "such a store", self.url)  # fmt: skip
+            yield
 
     def put(self, files: dict[str, Path]) -> None:
         """Upload files to the paths that are their keys."""
         if not files:
+            return
+        if self._lease is not None:
+            for path, file in files.items():
+                self._put_held(path, file, self._lease)
             return
         targets = [self._at(path) for path in files]
         sources = [str(file) for file in files.values()]
@@ -88,8 +132,36 @@ class Mirror:
                     with suppress(OSError):
                         self.system.rm(left)
 
+    def _put_held(self, path: str, file: Path, lease: Lease) -> None:
+        assert self._objects is not None
+        if PurePosixPath(path).name == COMMIT:
+            lease.announce(path)
+        seen: str | None = None
+        for _ in range(REPLACEMENTS):
+            try:
+                self._objects.upload(path, file, seen)
+                return
+            except Changed:
+                # In this order: whoever takes the run over after it is asked for will have changed what it writes.
+                seen = self._objects.stamp(path)
+                lease.confirm()
+                if self._objects.holds(path, file):
+                    return  # its answer was lost
+        raise StoreError(f"{self.url}/{path}: changes again and again while it is written")
+
+    def replace(self, path: str, files: dict[str, Path]) -> None:
+        """Upload a folder's files and delete what else lies there."""
+        if self._lease is None:
+            self.remove(path)
+        self.put(files)
+        if self._lease is not None:
+            for other in self._listed(path).keys() - files.keys():
+                self.remove(other)
+
     def remove(self, path: str) -> None:
         """Delete a file or folder there, if there is one."""
+        if self._lease is not None:
+            self._lease.confirm()
         with self._told(path, "deleted"), suppress(FileNotFoundError):
             self.system.rm(self._at(path), recursive=True)
 
@@ -151,7 +223,8 @@ class Mirror:
         self.system.invalidate_cache()
         with self._told(path, "listed"), suppress(FileNotFoundError):
             files = self.system.find(self._at(path), detail=True)
-            return {str(name).removeprefix(f"{self.root}/"): info for name, info in files.items()}
+            found = {str(name).removeprefix(f"{self.root}/"): info for name, info in files.items()}
+            return {name: info for name, info in found.items() if not _is_fence(name, info)}
         return {}
 
     def _download(self, path: str, names: list[str]) -> None:
@@ -177,17 +250,12 @@ class Mirror:
     def _at(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root
 
-    @contextmanager
-    def _told(self, path: str, done: str) -> Iterator[None]:
-        """Say of any failure which address it is about: every file system raises what its own library does."""
-        try:
-            yield
-        except Exception as error:
-            where = f"{self.url}/{path}" if path else self.url
-            raise StoreError(
-                f"{where}: cannot be {done}: {str(error) or type(error).__name__}. Check the address, the credentials "
-                "and the network, then give the same command again: what was committed is there"
-            ) from error
+    def _told(self, path: str, done: str) -> AbstractContextManager[None]:
+        return told(f"{self.url}/{path}" if path else self.url, done)
+
+
+def _is_fence(name: str, info: dict[str, Any]) -> bool:
+    return PurePosixPath(name).name == COMMIT and bool(info["size"] < FENCE)
 
 
 def _read(notes: Any) -> dict[str, str]:

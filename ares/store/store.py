@@ -12,17 +12,14 @@ whether a phase has to run (Prefect's keyed results decide; `kept` tells whether
     runs/<run>/checkpoints/000020/…        weights and optimiser after step 20
 """
 
-import fcntl
 import hashlib
 import json
 import logging
 import os
 import re
 import shutil
-import struct
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +29,8 @@ from safetensors import SafetensorError
 
 from ares.store.commits import Commit, Fork, Ref, sealed, unsealed, unsealed_text
 from ares.store.errors import DamagedArtifact, StoreError
+from ares.store.lease import new_writer
+from ares.store.lock import held, is_held
 from ares.store.mirror import mirror_of
 
 logger = logging.getLogger(__name__)
@@ -55,6 +54,16 @@ class RunStore:
     def address(self) -> str:
         """What an actor finds the run by, wherever it is: its URL, else its path."""
         return str(self.directory.absolute()) if self.mirror is None else self.mirror.url
+
+    @property
+    def writer(self) -> str:
+        """What this process and its actors are called by the lease of a run at a URL."""
+        return "" if self.mirror is None else self.mirror.writer
+
+    def act_for(self, writer: str) -> None:
+        """Write as a part of the process that holds the run."""
+        if writer and self.mirror is not None:
+            self.mirror.act_for(writer)
 
     # ---- artifacts -------------------------------------------------------------------------------------------------
 
@@ -146,9 +155,11 @@ class RunStore:
 
     def _upload(self, path: str, content: Path) -> None:
         if self.mirror is not None:
+            files = {(Path(path) / file.relative_to(content)).as_posix(): file for file in _files(content)}
             if content.is_dir():
-                self.mirror.remove(path)
-            self.mirror.put({(Path(path) / file.relative_to(content)).as_posix(): file for file in _files(content)})
+                self.mirror.replace(path, files)
+            else:
+                self.mirror.put(files)
 
     def _checked(self, ref: Ref) -> Path:
         path = self.directory / ref.path
@@ -350,39 +361,29 @@ class RunStore:
 
     def is_held(self) -> bool:
         """Whether a process of this machine holds the run directory. Asking takes no lock: it would refuse a start."""
-        try:
-            with (self.directory / "lock").open() as handle:
-                asked = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _whole_file(fcntl.F_WRLCK))
-        except FileNotFoundError:
-            return False
-        return int(struct.unpack_from("h", asked)[0]) != fcntl.F_UNLCK
+        return is_held(self.directory)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run directory. Raises StoreError when another process has it; a killed one's lock is gone."""
-        directory = self._opened  # once it is held, what is here is taken for what is at the URL
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            handle = (directory / "lock").open("a+")
-        except OSError as error:
-            raise StoreError(f"{self.directory}: cannot be written: {error.strerror}. {_remedy(error)}") from error
-        with handle:
+        with ExitStack() as stack:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                handle.seek(0)
-                raise StoreError(f"Run {self.name!r} is being trained by another process ({handle.read()})") from error
-            # A lock that others can ask for without taking one.
-            fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
-            handle.truncate(0)
-            handle.write(f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
-            handle.flush()
+                stack.enter_context(held(self.directory))
+            except OSError as error:
+                raise StoreError(f"{self.directory}: cannot be written: {error.strerror}. {_remedy(error)}") from error
+            if self.mirror is not None:
+                stack.enter_context(self.mirror.held(self._copy_id()))
+                # From now on what is here is taken for what is at the URL.
+                self.mirror.refresh(lambda: False)
+                self._is_fresh = True
             yield
 
-
-def _whole_file(kind: int) -> bytes:
-    """C's struct flock: a lock of a kind over a whole file."""
-    return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
+    def _copy_id(self) -> str:
+        """A name for this copy of the run: whoever holds it knows that no other process works on it."""
+        file = self.directory / ".copy"
+        if not file.exists():
+            file.write_text(new_writer())
+        return file.read_text()
 
 
 def _files(path: Path) -> list[Path]:

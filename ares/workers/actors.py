@@ -23,12 +23,13 @@ from ares.store import Ref, RunStore, path_of
 class LearnerActor:
     """A rank of the learner: reads its batches from the run directory; the first rank writes what all have computed.
 
-    run_directory: a path, or the URL that this machine has a copy of.
+    run_directory: a path, or the URL that this machine has a copy of. writer: the process that holds the run.
     """
 
-    def __init__(self, settings: dict[str, Any], run_directory: str, rank: int = 0) -> None:
+    def __init__(self, settings: dict[str, Any], run_directory: str, rank: int = 0, writer: str = "") -> None:
         self.config = Config.model_validate(settings)
         self.store = RunStore(path_of(run_directory))
+        self.store.act_for(writer)
         self.rank = rank
         if self.config.learner.ranks == 1:
             self.join("")

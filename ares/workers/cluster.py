@@ -358,7 +358,7 @@ class Cluster:
             [
                 ray.remote(LearnerActor)
                 .options(**actor_options(self.config, "learner", rank, self._placement))
-                .remote(settings, directory, rank)
+                .remote(settings, directory, rank, self.store.writer)
                 for rank in range(self.config.learner.ranks)
             ],
             self._patience,

@@ -1,13 +1,16 @@
-"""A run at a URL whose machine is lost: another machine ends it in the bits of a run that nothing happened to."""
+"""A run at a URL whose machine is lost or stopped: another ends it in the bits of a run that nothing happened to."""
 
 import shutil
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ares.store.mirror import path_of
-from tests.short_runs import ares, assert_same, commits, train
+from tests.object_store import object_store
+from tests.resume.test_faults import held, unheld
+from tests.short_runs import SMALL, ares, assert_same, commits, train
 
 pytestmark = pytest.mark.slow
 
@@ -42,3 +45,32 @@ def test_a_run_goes_on_in_the_same_bits_on_a_machine_that_has_nothing_of_it(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "new"))
     assert ares(url, "resume", "forked").returncode == 0
     assert [each.step for each in commits(path_of(url), "forked")] == [0, 1, 2, 3, 4, 5]
+
+
+def test_of_two_machines_on_one_run_the_second_is_refused_and_a_stopped_first_one_commits_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("s3fs", reason="the extra `s3`")
+    pytest.importorskip("moto", reason="the extra `dev`")
+    url, caches = "s3://bucket/runs", {name: str(tmp_path / name) for name in ("first", "second")}
+    settings = [*SMALL, f"reward.kind={tmp_path / 'reward.py'}:reward"]
+    with object_store() as (_, environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        with held(tmp_path, "run", ARES_RUNS=url, XDG_CACHE_HOME=caches["first"]) as (first, hold):
+            monkeypatch.setenv("XDG_CACHE_HOME", caches["second"])
+            refused = ares(url, "train", "tiny-math", *settings, "--run", "run")
+            assert refused.returncode == 2
+            assert f"is being trained by another process (pid {first.pid} since" in refused.stderr
+            machine = [psutil.Process(first.pid), *psutil.Process(first.pid).children(recursive=True)]
+            for process in machine:
+                process.suspend()
+            hold.unlink()
+            assert train(url, "run", settings[-1]) == 0
+            for process in machine:
+                process.resume()
+            told = first.communicate(timeout=600)[1]
+            assert first.returncode == 2, told
+            assert "was taken over from this process" in told
+        assert unheld(tmp_path, "whole") == 0
+        assert_same(tmp_path, "whole", "run", elsewhere=path_of(url))

@@ -231,6 +231,14 @@ def test_old_checkpoints_are_deleted_at_the_url_by_a_machine_that_never_had_them
     assert [path for path in world.there() if path.startswith("checkpoints")] == ["checkpoints/000006"]
 
 
+def test_a_second_machine_at_a_file_system_is_refused_and_told_who_holds_the_run(world: World) -> None:
+    holder = r"being trained by another process \(pid \d+ since .* on "
+    with world.store("first").lock(), pytest.raises(StoreError, match=holder), world.store("second").lock():
+        pytest.fail("both hold it")
+    with world.store("second").lock():
+        pass
+
+
 def test_gc_deletes_at_the_url_what_no_run_needs(world: World) -> None:
     commits = finished(world.store("first"), 5)
     first = world.store("first")

@@ -1,0 +1,84 @@
+"""Writes to an object store that happen only while an object is as it was last seen.
+
+Covered: S3 and what speaks its protocol, through s3fs: If-None-Match and If-Match. Not covered: what the conditions are
+for (ares/store/lease.py); stores without them, or whose conditions nobody has tried (gs://, abfs://).
+"""
+
+from pathlib import Path
+from typing import Any
+
+from fsspec.asyn import sync
+
+from ares.store.errors import Changed, told
+
+LARGE = 64 * 2**20
+"""Bytes above which a file goes in parts; those of an object that is there have no condition on what they replace."""
+REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404"}
+
+
+class S3Objects:
+    """Objects below a URL, by their stamps; an absent one has the stamp None. Every method raises StoreError."""
+
+    def __init__(self, system: Any, url: str) -> None:
+        self._system = system
+        self._url = url
+
+    def stamp(self, path: str) -> str | None:
+        """Changes with the content."""
+        try:
+            return str(self._call("head_object", path, "read")["ETag"])
+        except Changed:
+            return None
+
+    def read(self, path: str) -> tuple[bytes, str] | None:
+        """Content and stamp of an object."""
+        try:
+            found = self._call("get_object", path, "read")
+        except Changed:
+            return None
+        with told(f"{self._url}/{path}", "read"):
+            return bytes(sync(self._system.loop, found["Body"].read)), str(found["ETag"])
+
+    def write(self, path: str, content: bytes, seen: str | None) -> str:
+        """Write an object whose stamp is still `seen`; its new stamp. Raises Changed."""
+        condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen}
+        return str(self._call("put_object", path, "written", Body=content, **condition)["ETag"])
+
+    def upload(self, path: str, file: Path, seen: str | None) -> None:
+        """The same with a file of any size; a large one's object is gone for a moment. Raises Changed."""
+        if file.stat().st_size < LARGE:
+            self.write(path, file.read_bytes(), seen)
+            return
+        if seen is not None:
+            self._call("delete_object", path, "written", IfMatch=seen)
+        with told(f"{self._url}/{path}", "written"):
+            try:
+                self._system.put_file(str(file), f"{self._url}/{path}", mode="create")
+            except OSError as error:
+                raise _changed(error) or error from error
+
+    def holds(self, path: str, file: Path) -> bool:
+        """Whether an object is a file; of a large one nobody asks."""
+        if file.stat().st_size >= LARGE:
+            return False
+        found = self.read(path)
+        return found is not None and found[0] == file.read_bytes()
+
+    def _call(self, method: str, path: str, done: str, **arguments: Any) -> Any:
+        where = f"{self._url}/{path}"
+        bucket, key, _ = self._system.split_path(where)
+        with told(where, done):
+            try:
+                return self._system.call_s3(method, Bucket=bucket, Key=key, **arguments)
+            except OSError as error:
+                raise _changed(error) or error from error
+
+
+def _changed(error: OSError) -> Changed | None:
+    """s3fs makes an OSError of its own of what S3 says."""
+    said = getattr(error.__cause__, "response", {}).get("Error", {}).get("Code")
+    return Changed(str(error)) if said in REFUSED or isinstance(error, FileExistsError) else None
+
+
+CONDITIONAL = {"s3": S3Objects, "s3a": S3Objects}
+"""By the protocol of a URL."""

@@ -1,0 +1,51 @@
+"""The lock of a file system: one process at a time has a directory, and a killed one's lock is gone.
+
+Covered: holding it, being refused, asking without taking. Not covered: object stores, which have no locks
+(ares/store/lease.py).
+"""
+
+import fcntl
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ares.store.errors import StoreError
+
+LOCK = "lock"
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Hold a directory, which is made where there is none. Raises StoreError where another has it, and OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("a+") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            handle.seek(0)
+            raise StoreError(f"Run {directory.name!r} is being trained by another process ({handle.read()})") from error
+        # A lock that others can ask for without taking one.
+        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
+        handle.truncate(0)
+        handle.write(f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}")
+        handle.flush()
+        yield
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a process of this machine holds a directory. Asking takes no lock: it would refuse a start."""
+    try:
+        with (directory / LOCK).open() as handle:
+            asked = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _whole_file(fcntl.F_WRLCK))
+    except FileNotFoundError:
+        return False
+    return int(struct.unpack_from("h", asked)[0]) != fcntl.F_UNLCK
+
+
+def _whole_file(kind: int) -> bytes:
+    """C's struct flock: a lock of a kind over a whole file."""
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
