@@ -1,8 +1,8 @@
 """Killed at every phase boundary and at random moments inside phases, again and again, on math and on code.
 
 A run is killed, started again, killed at the next point, and so on to its end; then weights, controllers, chain of
-commits and MLflow history are those of the run that nobody killed. `python -m tests.resume.test_kill_anywhere` prints
-the table of docs/measurements/reliability.md. Not covered here: damaged files and absent services (test_faults.py).
+commits and MLflow history are those of the run that nobody killed. `python -m tests.resume.test_kill_anywhere` prints a
+line a chain (docs/measurements/reliability.md). Not covered here: damaged files and absent services (test_faults.py).
 """
 
 import random
