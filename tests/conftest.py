@@ -25,12 +25,13 @@ from tests.golden import recorded_cases  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """All workers of xdist share the services that the controller starts here."""
+    """The controller of xdist starts the services that all its workers share, and the workers as forked processes."""
     if config.getoption("numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
         from tests import fork_server, prefect_server
 
         prefect_server.start()
         fork_server.start()
+        config.option.tx = [f"popen//python={fork_server.python()}"] * len(config.option.tx)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,18 +1,23 @@
-"""A process that has imported what training imports: the tests' `ares` commands and Ray workers are forked from it.
+"""A process that has imported what tests import: the workers of pytest-xdist, the tests' `ares` commands and their Ray
+workers are forked from it.
 
-A fresh `ares train` costs ten CPU seconds of imports, each of its workers eight. A forked one is a process of its own
-all the same: it can be killed, and leaves nothing behind in the tests' process. One server serves all processes of a
-test session. Not for a run with `own_server` (short_runs.py) and not in a deployment: these start as a user's do.
+A fresh worker of pytest-xdist costs twenty CPU seconds of imports, a fresh `ares train` ten, each of its workers eight.
+A forked one is a process of its own all the same: it can be killed, and leaves nothing behind in the tests' process.
+One server serves all processes of a test session. Not for a run with `own_server` (short_runs.py) and not in a
+deployment: these start as a user's do.
 
 Run as a module it is the server: `python -m tests.fork_server PARENT`.
 """
 
 import atexit
 import contextlib
+import functools
+import gc
 import importlib
 import os
 import runpy
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -21,6 +26,7 @@ import sys
 import tempfile
 import time
 import traceback
+import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,13 +34,14 @@ from typing import Any
 
 import pytest
 
-from tests.ray_worker import FORK_SERVER, asked, received
+from tests.ray_worker import FORK_SERVER, asked, received, wait_until_open
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 REPLACEMENT = str(Path(__file__).with_name("ray_worker.py"))
 LOADED = ("ares.engines", "ares.grading", "ares.learner", "ares.models")
 LOADED_FOR_COMMANDS = ("mlflow.store.tracking.sqlalchemy_store", "ray", "flows.ablate", "flows.cli.main",
                        "flows.evaluate", "flows.train")  # fmt: skip
+LOADED_FOR_TESTS = ("datasets", "hypothesis.strategies", "peft", "pytest", "scipy.stats", "sklearn.metrics")
 
 
 def start() -> None:
@@ -48,14 +55,16 @@ def start() -> None:
     )  # fmt: skip
 
 
-def wait_for_server(seconds: float = 300) -> None:
+def python() -> str:
+    """A command that works as `python -c` does, in a forked process: what pytest-xdist starts its workers with."""
+    return shlex.join([sys.executable, "-S", "-E", str(Path(__file__).with_name("forked_python.py"))])
+
+
+def wait_for_server() -> None:
     """Return when the server can be asked; start it if nobody has."""
     if FORK_SERVER not in os.environ:
         start()
-    deadline = time.monotonic() + seconds
-    while not os.path.exists(os.path.join(os.environ[FORK_SERVER], "commands")):
-        assert time.monotonic() < deadline, "the fork server did not start"
-        time.sleep(0.05)
+    wait_until_open("commands")
 
 
 def run_forked(arguments: list[str], environment: dict[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
@@ -123,6 +132,7 @@ def _listener(which: str) -> socket.socket:
 def _serve(listener: socket.socket, parent: int, work: Callable[[socket.socket], None]) -> None:
     """Fork a process for whoever asks, until the parent is gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked processes
+    gc.freeze()  # none of them looks again at all that was imported, and its pages stay shared
     while os.getppid() == parent:
         if select.select([listener], [], [], 1.0)[0]:
             connection, _ = listener.accept()
@@ -190,30 +200,43 @@ def _run(arguments: list[str]) -> None:
     runpy.run_path(arguments[0], run_name="__main__")
 
 
-def _command(connection: socket.socket) -> None:
-    """An `ares` command; tells its process number, and how it ended."""
+def _waited_for(run: Callable[[list[str]], None], connection: socket.socket) -> None:
+    """A process for whoever waits for it; tells its process number, and how it ended."""
     process = os.fork()
     if process == 0:
         with _ended():
             arguments = _take_over(connection)
             connection.close()
-            _run_command(arguments)
+            _read_settings()
+            try:
+                run(arguments)
+            finally:
+                atexit._run_exitfuncs()  # `os._exit` does not
     connection.sendall(f"{process}\n".encode())
     connection.sendall(f"{os.waitpid(process, 0)[1]}\n".encode())
 
 
-def _run_command(arguments: list[str]) -> None:
-    from prefect.settings import PREFECT_API_URL, temporary_settings
+def _read_settings() -> None:
+    """Ray and Prefect read theirs from the environment when they were imported."""
+    import prefect.context
     from ray._raylet import Config
 
+    Config.initialize("")
+    prefect.context.refresh_global_settings_context()
+
+
+def _command(arguments: list[str]) -> None:
+    """An `ares` command."""
     fork_workers(pytest.MonkeyPatch())
-    Config.initialize("")  # Ray and Prefect read their settings when they were imported.
     sys.argv = ["ares", *arguments]
-    with temporary_settings({PREFECT_API_URL: os.environ.get("PREFECT_API_URL")}):
-        try:
-            runpy.run_module("tests.killed_cli", run_name="__main__")
-        finally:
-            atexit._run_exitfuncs()  # `os._exit` does not
+    runpy.run_module("tests.killed_cli", run_name="__main__")
+
+
+def _test_worker(arguments: list[str]) -> None:
+    """A worker of pytest-xdist, as `python -u -c CODE`."""
+    *_, code = arguments
+    sys.modules["__main__"] = types.ModuleType("__main__")  # not this one, which processes would run that are spawned
+    exec(code, vars(sys.modules["__main__"]))
 
 
 def _main(parent: int) -> None:
@@ -232,7 +255,12 @@ def _main(parent: int) -> None:
     workers.close()
     for name in LOADED_FOR_COMMANDS:
         importlib.import_module(name)
-    _serve(_listener("commands"), parent, _command)
+    if os.fork() == 0:
+        _serve(_listener("commands"), server, functools.partial(_waited_for, _command))
+        os._exit(0)
+    for name in LOADED_FOR_TESTS:
+        importlib.import_module(name)
+    _serve(_listener("tests"), parent, functools.partial(_waited_for, _test_worker))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,19 @@ import json
 import os
 import socket
 import sys
+import time
 
 FORK_SERVER = "ARES_TEST_FORK_SERVER"
-"""Environment variable: the folder of the fork server's two sockets, `workers` and `commands`."""
+"""Environment variable: the folder of the fork server's sockets: `workers`, `commands` and `tests`."""
+
+
+def wait_until_open(which: str, seconds: float = 300) -> None:
+    """Return when the fork server can be asked."""
+    deadline = time.monotonic() + seconds
+    while not os.path.exists(os.path.join(os.environ[FORK_SERVER], which)):
+        assert time.monotonic() < deadline, "the fork server did not start"
+        time.sleep(0.05)
+
 
 
 def asked(which: str, arguments: list[str], environment: dict[str, str], streams: list[int]) -> socket.socket:

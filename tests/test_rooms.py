@@ -1,6 +1,7 @@
 """Imports point one way between the rooms, and the mathematics runs where only torch and transformers are."""
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,9 +32,16 @@ PACKAGES = [
 FILES = sorted(path for room in BELOW for path in (REPOSITORY / room).rglob("*.py"))
 
 
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All of a file's syntax tree that imports something."""
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in tree if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path: Path) -> Iterator[tuple[str, int]]:
     """Top-level names of everything a file imports, at whatever place in it, with the line."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name.partition(".")[0], node.lineno
@@ -43,7 +51,7 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
 
 def modules(path: Path) -> Iterator[str]:
     """Dotted names of the modules of this repository that a file imports."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -123,7 +131,7 @@ def package_imports() -> Iterator[tuple[str, Path, str]]:
     for path in FILES:
         parts = path.relative_to(REPOSITORY).parts
         place = parts[1] if parts[0] == "ares" else parts[0]
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("ares."):
                 target = str(node.module)
                 if target.split(".")[1] in PACKAGES and target.split(".")[1] != place:

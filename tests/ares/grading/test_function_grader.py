@@ -1,5 +1,6 @@
 """What functions come to: any finite scale, several with weights, what counts as accuracy; dicts, tensors, tuples."""
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -142,22 +143,31 @@ def imports(text: str) -> str:
     return "".join(f"import {name}\n" for name in ("decimal", "fractions", "numpy", "pandas", "torch") if name in text)
 
 
-@pytest.mark.parametrize(
-    "result",
-    ["(1, 0, 0.5)", "numpy.array([1, 0, .5])", "numpy.array([True, False, .5], dtype=object)",
-     "torch.tensor([1, 0, .5])", "torch.tensor([1, 0, .5], dtype=torch.bfloat16, requires_grad=True)",
-     "[torch.tensor(1), numpy.float32(0), fractions.Fraction(1, 2)]", "iter([1, 0, decimal.Decimal('.5')])",
-     "pandas.Series([1, 0, .5])", "{'a': 1, 'b': 0, 'c': .5}.values()"],
-)  # fmt: skip
-def test_scores_come_in_whatever_holds_numbers(result: str, graded: Graded) -> None:
-    text = imports(result) + function(result)
-    assert column(graded(text), "score") == [1.0, 0.0, 0.5]
+LISTS = [
+    "(1, 0, 0.5)", "numpy.array([1, 0, .5])", "numpy.array([True, False, .5], dtype=object)", "torch.tensor([1, 0, .5])",
+    "torch.tensor([1, 0, .5], dtype=torch.bfloat16, requires_grad=True)",
+    "[torch.tensor(1), numpy.float32(0), fractions.Fraction(1, 2)]", "iter([1, 0, decimal.Decimal('.5')])",
+    "pandas.Series([1, 0, .5])", "{'a': 1, 'b': 0, 'c': .5}.values()",
+]  # fmt: skip
+NUMBERS = [
+    "(0.5, 'why')", "[0.5]", "numpy.float64(.5)", "torch.tensor(.5)", "torch.tensor([.5])",
+    "{'score': numpy.array(.5), 'pred': None}",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "result", ["(0.5, 'why')", "[0.5]", "numpy.float64(.5)", "torch.tensor(.5)", "torch.tensor([.5])",
-               "{'score': numpy.array(.5), 'pred': None}"]
+    ("results", "signature", "calls", "scores"),
+    [(LISTS, "completions, **columns", 1, [1.0, 0.0, 0.5]),
+     (NUMBERS, "data_source, solution_str, ground_truth, extra_info", len(ROWS), [0.5] * 3)],
+    ids=["of all samples", "of one sample"],
 )  # fmt: skip
-def test_so_does_the_score_of_one_sample(result: str, graded: Graded) -> None:
-    text = imports(result) + f"def f(data_source, solution_str, ground_truth, extra_info): return {result}\n"
-    assert column(graded(text), "score") == [0.5] * 3
+def test_scores_come_in_whatever_holds_numbers(
+    results: list[str], signature: str, calls: int, scores: list[float], tmp_path: Path
+) -> None:
+    """One process for all of them: importing what makes them takes seconds."""
+    made = ", ".join(f"*[lambda: {result}] * {calls}" for result in results)
+    text = f"import decimal, fractions, numpy, pandas, torch\nnext_result = iter([{made}]).__next__\n"
+    (tmp_path / "own.py").write_text(f"{text}def f({signature}): return next_result()()\n")
+    with contextlib.closing(load_grader(RewardConfig(kind=f"{tmp_path / 'own.py'}:f"))) as grader:
+        for result in results:
+            assert column(grader.grade(ROWS), "score") == scores, result
