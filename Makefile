@@ -18,12 +18,14 @@ $(READY): pyproject.toml ares/setup.sh
 train: $(READY)
 	$(BIN)/ares train tiny-math --run tiny-math
 
-# Three workers for two cores: a third of the time a test waits for a service or a process.
+# Four workers for two cores: a third of the time a test waits for a service or a process.
+PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder -rs
+
 test: $(READY)
-	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -rs -m "not slow and not gpu"
+	$(PYTEST) -m "not slow and not gpu"
 
 test-all: $(READY)
-	$(BIN)/pytest
+	$(PYTEST)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -24,7 +24,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -102,6 +101,7 @@ def fork_workers(patch: pytest.MonkeyPatch) -> None:
     """A Ray that this process starts gets its workers from the server, and starts nothing that nobody reads."""
     import ray._private.node
     import ray._private.services
+    import ray._private.utils
 
     start_raylet = ray._private.services.start_raylet
 
@@ -113,6 +113,8 @@ def fork_workers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ray._private.services, "start_raylet", start)
     for unread in ("start_api_server", "start_monitor", "start_log_monitor"):
         patch.setattr(ray._private.node.Node, unread, lambda node, **named: None)
+    # Then each node's agent serves no page either.
+    patch.setattr(ray._private.utils, "get_dashboard_dependency_error", lambda: ImportError("not in tests"))
 
 
 def _ray_worker_script() -> str:

@@ -1,4 +1,4 @@
-"""What pytest-xdist starts in place of `python -u -c CODE`: asks the fork server for such a process, and ends with it."""
+"""What pytest-xdist starts in place of `python -u -c CODE`: asks the fork server for such a process; ends with it."""
 
 import os
 import sys

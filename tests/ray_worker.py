@@ -19,7 +19,6 @@ def wait_until_open(which: str, seconds: float = 300) -> None:
         time.sleep(0.05)
 
 
-
 def asked(which: str, arguments: list[str], environment: dict[str, str], streams: list[int]) -> socket.socket:
     """Ask the fork server for a process with these arguments, environment and standard streams, in this directory."""
     connection = socket.socket(socket.AF_UNIX)

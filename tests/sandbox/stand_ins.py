@@ -33,7 +33,7 @@ class Provider:
 
     def shell(self, command: str) -> tuple[int, str, str]:
         command = command.replace("/tmp/ares-sandbox", str(self.folder / "machine"))
-        environment = {"PATH": f"{self.folder}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {"PATH": f"{self.folder}/bin:/usr/bin:/bin"}
         done = subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, env=environment, timeout=60)
         stdout = (
             done.stdout[: len(done.stdout) // 2]

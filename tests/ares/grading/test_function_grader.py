@@ -144,8 +144,8 @@ def imports(text: str) -> str:
 
 
 LISTS = [
-    "(1, 0, 0.5)", "numpy.array([1, 0, .5])", "numpy.array([True, False, .5], dtype=object)", "torch.tensor([1, 0, .5])",
-    "torch.tensor([1, 0, .5], dtype=torch.bfloat16, requires_grad=True)",
+    "(1, 0, 0.5)", "numpy.array([1, 0, .5])", "numpy.array([True, False, .5], dtype=object)",
+    "torch.tensor([1, 0, .5])", "torch.tensor([1, 0, .5], dtype=torch.bfloat16, requires_grad=True)",
     "[torch.tensor(1), numpy.float32(0), fractions.Fraction(1, 2)]", "iter([1, 0, decimal.Decimal('.5')])",
     "pandas.Series([1, 0, .5])", "{'a': 1, 'b': 0, 'c': .5}.values()",
 ]  # fmt: skip
