@@ -10,7 +10,7 @@ import builtins
 import sys
 from collections.abc import Iterable
 
-from sandbox import vocabulary
+from sandbox import package_vocabulary, vocabulary
 from sandbox.changes import Changes
 from sandbox.parsing import below
 
@@ -26,10 +26,18 @@ class Together(Exception):
 class Kinds:
     """Follows the kinds of expressions through a text; raises Together at what only one process can run."""
 
-    def __init__(self, theirs: Iterable[str], modules: Iterable[str], entry_point: str | None) -> None:
+    def __init__(
+        self, theirs: Iterable[str], modules: Iterable[str], entry_point: str | None, packages: Iterable[str] = ()
+    ) -> None:
+        """packages: modules that can be imported beside the standard library's."""
         self._theirs = frozenset(theirs)
         self._modules = {name: name for name in modules}  # by the name that the text gives them
         self._entry_point = entry_point
+        self._packages = frozenset(packages)
+        self._package_types: set[str] = set()  # imported by name
+        # A text without packages looks at no value of theirs: `size` is then a method of the program's own class.
+        self._data_attributes, self._data_fields = vocabulary.DATA_ATTRIBUTES, vocabulary.DATA_FIELDS
+        self._mutators = vocabulary.MUTATORS
         self._kinds: dict[str, int] = {}
         self._results: dict[str, int] = {}  # of the test's own functions
         self._parameters: dict[str, list[str]] = {}
@@ -132,10 +140,17 @@ class Kinds:
                 self._modules[alias.asname or alias.name] = alias.name
             elif alias.name.partition(".")[0] in sys.stdlib_module_names:
                 raise Together(f"it imports {alias.name}")
+            elif alias.name.partition(".")[0] in self._packages:
+                self._enter_package(alias.name)
+                name = alias.asname or alias.name.partition(".")[0]
+                self._modules[name] = alias.name if alias.asname else name
             # Others are not there for either process: an ImportError in both lanes.
 
     def _on_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = str(node.module)
+        if module.partition(".")[0] in self._packages:
+            self._import_of_package(module, node.names)
+            return
         if module == "sys" or (
             module not in vocabulary.MODULES and module.partition(".")[0] in sys.stdlib_module_names
         ):
@@ -146,6 +161,29 @@ class Kinds:
             for name in vocabulary.public_names(module) if alias.name == "*" else [alias.asname or alias.name]:
                 self._join(name, _LOCAL)
                 self._results[name] = _result_of(module, name if alias.name == "*" else alias.name)
+
+    def _enter_package(self, module: str) -> None:
+        """The text uses a package: what its values are looked at by is of data from here on."""
+        if module not in package_vocabulary.MODULES:
+            raise Together(f"it imports {module}")
+        self._data_attributes = vocabulary.DATA_ATTRIBUTES | package_vocabulary.DATA_ATTRIBUTES
+        self._data_fields = vocabulary.DATA_FIELDS | package_vocabulary.DATA_FIELDS
+        self._mutators = vocabulary.MUTATORS | package_vocabulary.MUTATORS
+
+    def _import_of_package(self, module: str, names: list[ast.alias]) -> None:
+        self._enter_package(module)
+        for alias in names:
+            bound = alias.asname or alias.name
+            if alias.name == "*" or alias.name in package_vocabulary.TOGETHER_ATTRIBUTES:
+                raise Together(f"it imports {alias.name} from {module}")
+            if f"{module}.{alias.name}" in package_vocabulary.MODULES:
+                self._modules[bound] = f"{module}.{alias.name}"
+            elif alias.name in package_vocabulary.VALUES:
+                self._join(bound, _DATA)
+                self._package_types |= {bound} & package_vocabulary.TYPES
+            else:
+                self._join(bound, _LOCAL)
+                self._results[bound] = _LOCAL if alias.name in package_vocabulary.LOCAL_RESULTS else _THEIRS
 
     def _on_FunctionDef(self, node: ast.FunctionDef) -> None:
         if node.decorator_list:
@@ -305,13 +343,15 @@ class Kinds:
 
     def _of_Attribute(self, node: ast.Attribute) -> int:
         kind = self._looked_at(node)
-        return (
-            kind if self._module(node.value) is not None or node.attr in vocabulary.DATA_FIELDS else max(kind, _LOCAL)
-        )
+        return kind if self._module(node.value) is not None or node.attr in self._data_fields else max(kind, _LOCAL)
 
     def _looked_at(self, node: ast.Attribute) -> int:
         """The kind of a module's attribute, or of the value that has the attribute."""
         if (module := self._module(node.value)) is not None:
+            if module in package_vocabulary.MODULES:
+                if node.attr in package_vocabulary.TOGETHER_ATTRIBUTES or node.attr.startswith("_"):
+                    raise Together(f"it uses {module}.{node.attr}")
+                return _DATA if node.attr in package_vocabulary.VALUES else _LOCAL
             if node.attr in vocabulary.TOGETHER_ATTRIBUTES or node.attr.startswith("_"):
                 raise Together(f"it uses {module}.{node.attr}")
             if module == "sys" and node.attr not in vocabulary.SYS:
@@ -322,7 +362,7 @@ class Kinds:
             if node.attr not in vocabulary.EXCEPTION_ATTRIBUTES:
                 raise Together(f"it looks at .{node.attr} of an exception")
             return _THEIRS
-        if node.attr.startswith("_") or (kind != _LOCAL and node.attr not in vocabulary.DATA_ATTRIBUTES):
+        if node.attr.startswith("_") or (kind != _LOCAL and node.attr not in self._data_attributes):
             raise Together(f"it looks at .{node.attr}")
         if kind == _FUNCTION and not (isinstance(node.value, ast.Name) and node.value.id in vocabulary.PLAIN_TYPES):
             raise Together("it looks into a function of the program's")
@@ -332,12 +372,17 @@ class Kinds:
         """The module that an expression names."""
         if isinstance(node, ast.Name) and node.id not in self._kinds:
             return self._modules.get(node.id)
+        if isinstance(node, ast.Attribute) and (outer := self._module(node.value)) is not None:
+            inner = f"{outer}.{node.attr}"
+            return inner if inner in package_vocabulary.MODULES else None
         return None
 
     def _of_Call(self, node: ast.Call) -> int:
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         function = node.func
         if isinstance(function, ast.Attribute):
+            if any(keyword.arg in package_vocabulary.CHANGING_KEYWORDS for keyword in node.keywords):
+                raise Together("it has a result written into what it gives")
             return self._method_call(function, arguments)
         if isinstance(function, ast.Name) and function.id not in self._kinds:
             if function.id in self._theirs:
@@ -382,7 +427,7 @@ class Kinds:
         if name == "isinstance":
             asked = arguments[-1]
             names = asked.elts if isinstance(asked, ast.Tuple) else [asked]
-            if not all(isinstance(name, ast.Name) and name.id in vocabulary.PLAIN_TYPES for name in names):
+            if not all(map(self._is_type_of_data, names)):
                 raise Together("it asks for a class")
         kinds = [self._kind(argument) for argument in arguments if not self._is_callable(argument)]
         if any(isinstance(node, ast.Name) and node.id in self._theirs for node in arguments):  # map(f, …)
@@ -398,6 +443,16 @@ class Kinds:
         if kind == _LOCAL:
             return _LOCAL
         return _DATA if name in vocabulary.COPYING else min(kind, _THEIRS)
+
+    def _is_type_of_data(self, node: ast.expr) -> bool:
+        """Whether an expression names a class of values that cross."""
+        if isinstance(node, ast.Name):
+            return node.id in vocabulary.PLAIN_TYPES or node.id in self._package_types
+        return (
+            isinstance(node, ast.Attribute)
+            and self._module(node.value) in package_vocabulary.MODULES
+            and node.attr in package_vocabulary.TYPES
+        )
 
     def _is_callable(self, node: ast.expr) -> bool:
         """Whether an argument of a built-in is a function that it calls, whose kind says nothing of the result."""
@@ -416,13 +471,25 @@ class Kinds:
         if (module := self._module(function.value)) is not None:
             if function.attr in vocabulary.CHANGING_FUNCTIONS and arguments:
                 self._change(arguments[0], *(kinds[1:2]))
+            if module in package_vocabulary.MODULES:
+                return self._package_call(function, arguments, added)
             holds = added == _LOCAL or _holds_function(function.attr, arguments)
             return max(_result_of(module, function.attr), _LOCAL if holds else _DATA)
-        if function.attr in vocabulary.MUTATORS and kind != _LOCAL:
+        if function.attr in self._mutators and kind != _LOCAL:
             self._change(function.value, added)
         if kind == _LOCAL:
             return _LOCAL if added == _LOCAL else _DATA
         return min(max(kind, added), _THEIRS) if added < _LOCAL else _LOCAL
+
+    def _package_call(self, function: ast.Attribute, arguments: list[ast.expr], added: int) -> int:
+        """A call of a package's function: what it returns may be a view of what it was given."""
+        if function.attr in package_vocabulary.CHANGING_FUNCTIONS and arguments:
+            self._change(arguments[0])
+        if any(self._kind(argument) == _FUNCTION for argument in arguments if not isinstance(argument, ast.Lambda)):
+            self._changes.note_call(function)
+        if function.attr in package_vocabulary.LOCAL_RESULTS or added == _LOCAL:
+            return _LOCAL
+        return min(added, _THEIRS)
 
 
 def _items(kind: int) -> int:

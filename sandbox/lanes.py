@@ -71,8 +71,10 @@ _DOES_NOT_COMPILE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @functools.lru_cache(maxsize=4096)
-def problem(setup: str, tests: tuple[str, ...], entry_point: str | None) -> tuple[list[Plan], dict[str, Any]]:
-    """(a plan for each test of a problem, all of that as the worker reads it)."""
+def problem(
+    setup: str, tests: tuple[str, ...], entry_point: str | None, packages: tuple[str, ...] = ()
+) -> tuple[list[Plan], dict[str, Any]]:
+    """(a plan for each test of a problem, all of that as the worker reads it). packages: modules of the environment."""
     plans: list[Plan] = []
     texts: list[_Text | Plan] = []
     read_setup = None
@@ -87,18 +89,19 @@ def problem(setup: str, tests: tuple[str, ...], entry_point: str | None) -> tupl
             except _DOES_NOT_COMPILE as error:
                 texts.append(Plan(text, apart=False, error=f"the test does not compile: {error}"))
         shadowing = _shadowing([text for text in texts if isinstance(text, _Text)], read_setup, entry_point)
-        plans = [t if isinstance(t, Plan) else _plan(t, read_setup, entry_point, shadowing) for t in texts]
+        plans = [t if isinstance(t, Plan) else _plan(t, read_setup, entry_point, shadowing, packages) for t in texts]
     job = {
         "plans": [vars(plan) for plan in plans],
         "setup": read_setup.text if read_setup else "",
         "setup_code": read_setup.code if read_setup else b"",
         "entry_point": entry_point,
+        "imports": _slow_imports([setup, *tests], packages),
         "seed": zlib.crc32(repr(list(tests)).encode("utf-8", "replace")),
     }
     return plans, job
 
 
-def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | None) -> Plan:
+def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | None, packages: tuple[str, ...]) -> Plan:
     free = (test.free - setup.bound) | (setup.free - test.bound)
     called = test.called | setup.called
     modules = {name for name in free & MODULES if name not in called}
@@ -120,7 +123,7 @@ def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | N
         if theirs - functions and any(isinstance(node, ast.ClassDef) for node in test.nodes):
             raise Together("its classes may read the program's variables")
         check = entry_point if calls_check else None
-        Kinds(theirs, modules, check).check([*setup.tree.body, *test.tree.body])
+        Kinds(theirs, modules, check, packages).check([*setup.tree.body, *test.tree.body])
     except (Together, RecursionError):
         apart = False
     return Plan(
@@ -133,6 +136,11 @@ def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | N
         calls_check=calls_check,
         code=test.code,
     )
+
+
+def _slow_imports(texts: list[str], packages: tuple[str, ...]) -> list[str]:
+    """Modules for the checker to import before the clock of a test runs."""
+    return ["numpy.testing"] if "numpy" in packages and any("testing" in text for text in texts) else []
 
 
 def _shadowing(texts: list[_Text], setup: _Text, entry_point: str | None) -> str | None:

@@ -5,11 +5,12 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from sandbox import isolation
+from sandbox.packages import find
 from sandbox.program import Program, TestOutcome, Usage, Verdict, classify
 from sandbox.worker_process import ALL_LAYERS, WorkerLost, WorkerProcess
 
@@ -57,13 +58,16 @@ class SandboxPool:
         min_isolation: str = "standard",
         *,
         fresh_per_test: bool = False,
+        packages: Sequence[str] = (),
         layers: tuple[str, ...] = ALL_LAYERS,
     ) -> None:
         """Start the workers. All layers of isolation that this machine offers are applied.
 
         min_isolation: "standard" raises SandboxUnavailable, with the remedy, where they do not reach the floor; "none"
         accepts what there is, with a warning and a mark in every verdict. fresh_per_test: as if every program asked
-        for it. layers: those to try, fewer than all only to measure their cost.
+        for it. packages: modules of the sandbox's own environment (sandbox/packages.py) that programs and tests have
+        beside the standard library; raises PackageMissing. layers: those to try, fewer than all only to measure their
+        cost.
         """
         if num_workers < 1:
             raise ValueError("num_workers is at least 1")
@@ -72,6 +76,7 @@ class SandboxPool:
         self._min_isolation = min_isolation
         self._fresh_per_test = fresh_per_test
         self._layers = layers
+        self._packages = find(packages)
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
@@ -98,7 +103,7 @@ class SandboxPool:
             thread.start()
 
     def _start_worker(self) -> Worker:
-        return WorkerProcess(self._layers)
+        return WorkerProcess(self._layers, self._packages)
 
     def _check_isolation(self, report: dict[str, Any]) -> None:
         found = isolation.IsolationReport.from_worker(report)

@@ -19,6 +19,7 @@ from typing import Any
 
 from sandbox import lanes
 from sandbox.cgroup import MemoryCgroup
+from sandbox.packages import NO_PACKAGES, Packages
 from sandbox.program import Program, TestOutcome, Usage
 from sandbox.worker import confinement, wire
 
@@ -30,6 +31,8 @@ _HANG_UP_SECONDS = 1.0
 # With LD_BIND_NOW the linker works once at the start rather than in every fork. With one arena a thread does not
 # reserve 64 MiB of the address space that a program may have.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"}
+_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("BLIS", "MKL", "NUMEXPR", "OMP", "OPENBLAS")}
+"""For packages. A zygote that had threads could not be forked, and a program's CPU time would depend on the cores."""
 # The worker's code comes over the connection: neither its arguments nor its modules say where this checkout is. The
 # standard library's actions after a fork are left out: new locks for threads that a zygote has not, a new seed for
 # `random` that must be the old one. They cost every fork 170 page faults.
@@ -74,8 +77,9 @@ class WorkerLost(RuntimeError):
 class WorkerProcess:
     """A worker process. Used by one thread at a time."""
 
-    def __init__(self, layers: tuple[str, ...]) -> None:
+    def __init__(self, layers: tuple[str, ...], packages: Packages = NO_PACKAGES) -> None:
         """Start a worker that tries to apply these layers. Raises WorkerLost when it does not come up."""
+        self._packages = packages
         started = time.monotonic()
         ours, theirs = socket.socketpair()
         interpreter = getattr(sys, "_base_executable", None) or sys.executable
@@ -85,7 +89,7 @@ class WorkerProcess:
         # exec, never a fork of the caller, whose memory holds the tests, the weights and the user's credentials.
         self._process = subprocess.Popen(
             command,
-            env=_ENVIRONMENT,
+            env={**_ENVIRONMENT, **(_ONE_THREAD if packages.names else {})},
             cwd="/",
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
@@ -105,7 +109,8 @@ class WorkerProcess:
         try:
             refusal = self._enter_cgroup() if "cgroup" in layers else None  # before the worker forks anything
             ours.sendall(codes)
-            wire.send(ours, {"layers": list(layers)})
+            given = {"names": list(packages.names), "paths": list(packages.paths)}
+            wire.send(ours, {"layers": list(layers), "packages": given})
             self.report = self._receive()
             if self._cgroup is not None:
                 self.report["applied"].append("cgroup")
@@ -158,7 +163,8 @@ class WorkerProcess:
         """
         # Plain strings: a data frame's are of classes of their own, which marshal does not write.
         entry_point = None if program.entry_point is None else str(program.entry_point)
-        plans, of_problem = lanes.problem(str(program.setup), tuple(map(str, program.tests)), entry_point)
+        modules = self._packages.names + self._packages.hidden
+        plans, of_problem = lanes.problem(str(program.setup), tuple(map(str, program.tests)), entry_point, modules)
         count = len(plans) + len(program.stdin_tests or ())
         order = list(range(count))
         if program.test_order_seed is not None:
@@ -181,7 +187,7 @@ class WorkerProcess:
             before = Usage(**vars(usage))  # of the checkers that were
             try:
                 if self._cgroup is not None:
-                    self._cgroup.limit(program.memory_mb << 20)
+                    self._cgroup.limit((program.memory_mb << 20) + self.report["package_bytes"])
                 wire.send_job(self._connection, job)
                 while True:
                     message = self._receive()

@@ -1,4 +1,4 @@
-"""`ares sandbox`: what isolation this machine gives, and the verdict on one program."""
+"""`ares sandbox`: what isolation this machine gives, the packages that programs have, the verdict on one program."""
 
 import re
 from pathlib import Path
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from sandbox import Verdict
 
 app = typer.Typer(help="The sandboxed executor: probe this machine, judge one program.", no_args_is_help=True)
+packages_app = typer.Typer(help="Packages that programs and tests may import.", no_args_is_help=True)
+app.add_typer(packages_app, name="packages")
 
 
 @app.command()
@@ -32,6 +34,7 @@ def probe() -> None:
     if (recipe := report.container_recipe()) is not None:
         console.print(recipe, markup=False)
     lacking = report.lacking()
+    _list_packages()
     console.print(f"worker start: {1000 * worker.start_seconds:.0f} ms")
     if lacking:
         console.print(f"Below the floor: {', '.join(lacking)} missing. Training refuses to judge programs here.")
@@ -48,6 +51,7 @@ def run(
     cpu_seconds: Annotated[float, typer.Option(min=0.01, help="CPU seconds for each test.")] = 2.0,
     memory_mb: Annotated[int, typer.Option(min=1, help="MiB for the program.")] = 512,
     min_isolation: Annotated[str, typer.Option(help="standard, or none to run with whatever there is.")] = "standard",
+    package: Annotated[list[str] | None, typer.Option(help="A module it may import, as numpy; once for each.")] = None,
 ) -> None:
     """Judge one program by its tests and show the verdict. The exit status is 0 only when it is accepted."""
     from sandbox import Program, SandboxPool, SandboxUnavailable
@@ -62,13 +66,55 @@ def run(
             cpu_seconds=cpu_seconds,
             memory_mb=memory_mb,
         )
-        with SandboxPool(min_isolation=min_isolation) as pool:
+        with SandboxPool(min_isolation=min_isolation, packages=package or ()) as pool:
             (verdict,) = pool.run([program])
     except (SandboxUnavailable, ValueError) as error:
         errors.print(str(error), markup=False)
         raise typer.Exit(2) from error
     show(verdict, texts)
     raise typer.Exit(0 if verdict.error_type == "accepted" else 1)
+
+
+@packages_app.command()
+def add(
+    names: Annotated[list[str] | None, typer.Argument(help="As pip takes them: numpy, pandas==3.0.1.")] = None,
+    lock: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Install what this lock file holds, instead.")
+    ] = None,
+) -> None:
+    """Add packages, with what they require, from wheels; versions and hashes are locked beside them."""
+    from sandbox import packages
+
+    if (lock is None) == (not names):
+        raise typer.BadParameter("give names of packages, or --lock")
+    packages.add_locked(lock) if lock is not None else packages.add(names or [])
+    _list_packages()
+
+
+@packages_app.command("list")
+def list_packages() -> None:
+    """Show the packages, their versions and the names by which programs import them."""
+    _list_packages()
+
+
+@packages_app.command()
+def remove(names: Annotated[list[str], typer.Argument(help="Packages that were added.")]) -> None:
+    """Remove packages, with what only they required."""
+    from sandbox import packages
+
+    packages.remove(names)
+    _list_packages()
+
+
+def _list_packages() -> None:
+    from sandbox import packages
+
+    found = packages.installed()
+    for each in found:
+        imported = ", ".join(name for name in each.modules if not name.startswith("_"))
+        console.print(f"package {each.name} {each.version}: import {imported}", markup=False, soft_wrap=True)
+    none = "" if found else " none: programs have the standard library (ares sandbox packages add numpy)"
+    console.print(f"packages:{none or f' {packages.folder() / packages.LOCK}'}", markup=False, soft_wrap=True)
 
 
 def split_tests(text: str, entry_point: str | None) -> list[str]:

@@ -14,7 +14,6 @@ import importlib
 import marshal
 import mmap
 import os
-import random
 import resource
 import signal
 import socket
@@ -24,7 +23,7 @@ import time
 import traceback
 from typing import Any
 
-from . import wire
+from . import packages, wire
 from .confinement import Confinement
 from .outputs import same_output
 from .session import KILLED, MAX_OUTPUT_BYTES, CandidateFailed, Remote, Session, Zygote
@@ -48,8 +47,11 @@ class _Spent(Exception):
         self.detail = detail
 
 
-def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap) -> None:
-    """Body of the forked process. descriptors: stdin, stdout, stderr, job connection, control. Never returns."""
+def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap, of_packages: int) -> None:
+    """Body of the forked process. Never returns.
+
+    descriptors: stdin, stdout, stderr, job connection, control. of_packages: bytes resident before it does anything.
+    """
     try:
         confinement.confine_user(is_checker=True, fds=descriptors)
         confinement.confine_calls(True, _CHECKER_MEMORY_BYTES, 1 << 20)
@@ -59,7 +61,7 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap) 
         sys.setrecursionlimit(3000)  # a decoder goes deeper than the values it decodes
         for _ in range(_MAX_JOBS):
             Checker(jobs.job(), job_connection, zygote, progress).run()
-            if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB:
+            if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB + (of_packages >> 10):
                 break
     except wire.Disconnected:
         pass  # the pool is gone
@@ -113,7 +115,9 @@ class Checker:
 
     def run(self) -> None:
         """Judge the tests not yet known, in the job's order; report outcomes as they come, then the totals."""
-        random.seed(self._job["seed"])
+        for name in self._job["imports"]:
+            packages.import_strictly(name)
+        packages.seed(self._job["seed"])
         spent: _Spent | None = None
         for index in self._job["order"]:
             struct.pack_into("<i", self._progress, 0, index)

@@ -26,6 +26,7 @@ _MAX_THREADS = 512
 class Confinement:
     """Layers of one worker. applied: names from LAYERS; missing: layer -> (errno name, message)."""
 
+    packages: list[str] = dataclasses.field(default_factory=list)  # folders that programs may import from, too
     applied: list[str] = dataclasses.field(default_factory=list)
     missing: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     pids: namespaces.PidNamespaces | None = None
@@ -44,9 +45,12 @@ class Confinement:
         if "namespaces" in wanted:
             self._try("namespaces", self._enter_namespaces)
         if "root" in wanted and "namespaces" in self.applied:
-            self._try("root", namespaces.enter_new_root)
+            self._try("root", lambda: namespaces.enter_new_root(self.packages))
+            if "root" in self.applied:
+                self.packages = [namespaces.inside(path) for path in self.packages]
         elif "root" in wanted:
             self.missing["root"] = ("EPERM", "needs namespaces")
+        self._readable += self.packages
         if "uid" in wanted and os.geteuid() == 0:
             self.uids = own_uids
             self._try("uid", self._check_uids)
@@ -94,7 +98,8 @@ class Confinement:
                 try:
                     assert uids is not None
                     _become(uids[0])
-                    os.listdir(os.path.dirname(os.__file__))
+                    for place in (os.path.dirname(os.__file__), *self.packages):
+                        os.listdir(place)
                 except OSError as refusal:
                     error = refusal.errno or 1
                 os._exit(error)
@@ -103,7 +108,7 @@ class Confinement:
                 self.uids = uids
                 return
         self.uids = None
-        raise OSError(error, os.strerror(error), "setresuid, then reading the standard library")
+        raise OSError(error, os.strerror(error), "setresuid, then reading the standard library and packages")
 
     def _check_seccomp(self) -> None:
         for is_checker in (False, True):  # here once, for all later forks
@@ -246,8 +251,7 @@ def _set_limits(limits: dict[int, int]) -> None:
 _mapped_at_start = 0
 
 
-def note_mapped_memory() -> None:
-    """Remember the size of this process's address space, which forked processes start with; /proc is gone later."""
+def note_mapped_memory(mapped: int) -> None:
+    """Remember the size of this process's address space, with which forked processes start."""
     global _mapped_at_start
-    with open("/proc/self/statm") as file:
-        _mapped_at_start = int(file.read().split()[0]) * resource.getpagesize()
+    _mapped_at_start = mapped

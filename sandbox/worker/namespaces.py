@@ -6,6 +6,7 @@ namespace of its own, nested in the worker's, so that killing it kills all it st
 
 import glob
 import os
+from collections.abc import Sequence
 
 from . import kernel
 
@@ -83,26 +84,32 @@ def _place_for_root(sources: list[str]) -> str:
     raise FileNotFoundError(2, "no directory to mount the new root on", "/mnt")
 
 
-def enter_new_root() -> None:
+def inside(package: str) -> str:
+    """Where a package's folder lies in the new root: nothing there tells where it is on the machine."""
+    return f"/packages/{os.path.basename(package)}"
+
+
+def enter_new_root(packages: Sequence[str] = ()) -> None:
     """Make a read-only tmpfs with the libraries bound into it the root, and drop the old one.
 
-    Raises OSError where mounting is refused; the process then still sees the old root.
+    packages: folders that are bound, too, as inside() says. Raises OSError where mounting is refused; the process then
+    still sees the old root.
     """
     sources = library_paths()
-    place = _place_for_root(sources)
+    place = _place_for_root([*sources, *packages])
     # Mounts made here must not travel back to the machine.
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,nr_inodes=1k,mode=755")
     for source in sources:
         target = place + source
         if os.path.isdir(source):
-            os.makedirs(target, exist_ok=True)
-            kernel.mount(source, target, None, kernel.MS_BIND | kernel.MS_REC)
-            kernel.make_read_only(target)
+            _bind(source, target)
         else:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
             kernel.mount(source, target, None, kernel.MS_BIND)
+    for package in packages:
+        _bind(package, place + inside(package))
     flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
     for path in package_paths():
         kernel.mount("tmpfs", place + path, "tmpfs", flags, "size=4k,mode=000")
@@ -118,6 +125,12 @@ def enter_new_root() -> None:
         None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
     )
     mount_tmp()
+
+
+def _bind(source: str, target: str) -> None:
+    os.makedirs(target, exist_ok=True)
+    kernel.mount(source, target, None, kernel.MS_BIND | kernel.MS_REC)
+    kernel.make_read_only(target)
 
 
 def mount_tmp() -> None:

@@ -12,6 +12,7 @@ A container that occurs twice crosses once. Writer and reader count mutable cont
 import array
 import builtins
 import collections
+import dataclasses
 import datetime
 import decimal
 import fractions
@@ -92,6 +93,10 @@ _OF_ITEMS: dict[str, Callable[[list[Any]], Any]] = {
 _OF_PARTS = {tag: make for tag, _, make in _SIMPLE.values()}
 
 
+class NotPlain(ValueError):
+    """A value of a package's type that does not cross."""
+
+
 class Oversized(ValueError):
     """A frame whose values would take more memory than there is for them."""
 
@@ -107,10 +112,46 @@ def require_small(body: bytes | bytearray, memory_bytes: int) -> None:
 _BASES: dict[type, type | None] = {kind: kind for kind in (*_SCALARS, *_SIMPLE, *_CONTAINERS)}
 
 
+@dataclasses.dataclass(frozen=True)
+class Codec:
+    """How values of a package's type cross (worker/arrays.py). Of one that can be changed in place, `set` is given."""
+
+    tag: str
+    write: Callable[["Writer", Any, int], list[Any]]
+    """(writer, value, depth) -> what follows the tag. Raises ValueError for what does not cross."""
+    read: Callable[["Reader", list[Any], int], Any]
+    """(reader, what follows the tag, depth) -> a value, which it adds to the reader's objects if there is `set`."""
+    set: Callable[["Reader", Any, list[Any]], None] | None = None
+    """Replaces what is in a value."""
+
+
+_ADDED: dict[type, Codec | None] = {}
+_READERS: dict[str, Callable[["Reader", list[Any], int], Any]] = {}
+
+
+def add_kind(kind: type, codec: Codec | None) -> None:
+    """Have values of a type, and of its subclasses that are no kinds added before, cross so; None: not at all."""
+    _ADDED[kind] = codec
+    _BASES[kind] = kind
+    if codec is not None:
+        _READERS[codec.tag] = codec.read
+
+
+def add_reader(tag: str, read: Callable[["Reader", list[Any], int], Any]) -> None:
+    """Have a reader know what is only part of other values."""
+    _READERS[tag] = read
+
+
+def add_name(name: str, value: Any) -> None:
+    """Have a value cross by a name."""
+    _BY_NAME[name] = value
+    _NAME_OF[id(value)] = name
+
+
 def _base(kind: type) -> type | None:
     """The type of data that a class is or has below it."""
     if kind not in _BASES:
-        known = (*_SCALARS, *_SIMPLE, *_CONTAINERS)
+        known = (*_ADDED, *_SCALARS, *_SIMPLE, *_CONTAINERS)
         _BASES[kind] = next((base for base in known if issubclass(kind, base)), None)
     return _BASES[kind]
 
@@ -134,6 +175,8 @@ class Writer:
         if base is None or depth >= MAX_DEPTH:
             name = _NAME_OF.get(id(value))
             return self._refer(value) if name is None else ["n", name]
+        if base in _ADDED:
+            return self._encode_added(value, base, depth)
         if base in _SCALARS:
             return self.encode(_SCALARS[base](value))
         if base in _SIMPLE:
@@ -146,10 +189,33 @@ class Writer:
             self.objects.append(value)
         return [_CONTAINERS[base][0], *self.contents(value, depth)]
 
+    def _encode_added(self, value: Any, base: type, depth: int) -> Any:
+        """A value of a package's type; one that cannot cross stays, and so is none of the objects."""
+        codec = _ADDED[base]
+        if codec is None:
+            name = _NAME_OF.get(id(value))
+            return self._refer(value) if name is None else ["n", name]
+        if codec.set is not None and id(value) in self._numbers:
+            return ["@", self._numbers[id(value)]]
+        before = len(self.objects)
+        if codec.set is not None:
+            self._numbers[id(value)] = before
+            self.objects.append(value)
+        try:
+            return [codec.tag, *codec.write(self, value, depth)]
+        except NotPlain:
+            for left in self.objects[before:]:
+                del self._numbers[id(left)]
+            del self.objects[before:]
+            return self._refer(value)
+
     def contents(self, value: Any, depth: int = 0) -> list[Any]:
         """What is in a container, and what else there is to say of it."""
         base = _base(type(value))
         assert base is not None
+        codec = _ADDED.get(base)
+        if codec is not None:
+            return codec.write(self, value, depth)
         parts: list[Any]
         if issubclass(base, dict):
             parts = [list(base.keys(value)), list(base.values(value))]
@@ -158,9 +224,9 @@ class Writer:
         else:
             parts = [list(base.__iter__(value))]  # type: ignore[attr-defined]
         said = [self.encode(part) for part in _CONTAINERS[base][1](value)]
-        return [*(self._items(part, depth + 1) for part in parts), *said]
+        return [*(self.items(part, depth + 1) for part in parts), *said]
 
-    def _items(self, values: list[Any], depth: int) -> list[Any]:
+    def items(self, values: list[Any], depth: int) -> list[Any]:
         kinds = set(map(type, values))
         if kinds <= _AS_IS or (kinds == {int} and min(values) > -_BIG and max(values) < _BIG):
             return values
@@ -192,7 +258,9 @@ class Reader:
             self.fill(value, data[1:], depth)
             return value
         if tag in _OF_ITEMS:
-            return _OF_ITEMS[tag](self._items(data[1], depth + 1))
+            return _OF_ITEMS[tag](self.items(data[1], depth + 1))
+        if tag in _READERS:
+            return _READERS[tag](self, data[1:], depth)
         if tag in _OF_PARTS:
             return _OF_PARTS[tag](*data[1:])
         if tag == "i":
@@ -205,10 +273,10 @@ class Reader:
 
     def fill(self, value: Any, parts: list[Any], depth: int = 0) -> None:
         """Put items into an empty container."""
-        first = self._items(parts[0], depth + 1)
+        first = self.items(parts[0], depth + 1)
         if isinstance(value, dict):
             update = dict.update if isinstance(value, collections.Counter) else type(value).update  # which would add
-            update(value, zip(first, self._items(parts[1], depth + 1), strict=True))
+            update(value, zip(first, self.items(parts[1], depth + 1), strict=True))
         elif isinstance(value, set):
             value.update(first)
         else:
@@ -216,10 +284,14 @@ class Reader:
 
     def refill(self, value: Any, parts: list[Any]) -> None:
         """Replace what is in a container."""
+        codec = _ADDED.get(_base(type(value)) or object)
+        if codec is not None and codec.set is not None:
+            codec.set(self, value, parts)
+            return
         value.clear() if hasattr(value, "clear") else value.__delitem__(slice(None))
         self.fill(value, parts)
 
-    def _items(self, items: Any, depth: int) -> list[Any]:
+    def items(self, items: Any, depth: int) -> list[Any]:
         if not isinstance(items, list):
             raise ValueError("not a list of values")
         if _JSON_CONTAINERS.isdisjoint(map(type, items)):

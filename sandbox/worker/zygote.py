@@ -11,7 +11,6 @@ import contextlib
 import gc
 import mmap
 import os
-import random
 import select
 import signal
 import socket
@@ -20,7 +19,7 @@ import sys
 import threading
 import time
 
-from . import candidate, checker, confinement, hot_pages, in_process, wire
+from . import arrays, candidate, checker, confinement, hot_pages, in_process, packages, wire
 from .session import ALIVE, USAGE
 
 # What programs import most, before the first fork, so that none of them pays for it. No more than that: every page of
@@ -44,10 +43,18 @@ def main(connection: socket.socket) -> None:
     for name in _WARM:
         __import__(name)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    confinement.note_mapped_memory()
     proc = hot_pages.open_proc()
-    layers = confinement.Confinement()
+    mapped, anonymous = packages.memory(proc)
+    layers = confinement.Confinement(settings["packages"]["paths"])
     layers.enter(set(settings["layers"]))
+    of_packages = 0  # bytes that are theirs, and count as no program's
+    if settings["packages"]["names"]:
+        packages.load(settings["packages"]["names"], layers.packages)
+        arrays.install()
+        before = anonymous
+        mapped, anonymous = packages.memory(proc)
+        of_packages = anonymous - before
+    confinement.note_mapped_memory(mapped)
     # For all that will be forked: once here is cheaper than once in each.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
@@ -57,15 +64,20 @@ def main(connection: socket.socket) -> None:
     sys.setrecursionlimit(sys.getrecursionlimit() + _OWN_FRAMES)
     for name in ("exit", "quit"):  # of `site`, which is not imported
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
-    in_process.remember(_WARM)
-    zygote = Zygote(connection, layers)
-    random.seed(candidate.RANDOM_SEED)  # nothing draws before a program does
+    in_process.remember([*_WARM, *packages.modules()])
+    zygote = Zygote(connection, layers, of_packages)
+    packages.seed(candidate.RANDOM_SEED)  # nothing draws before a program does
     candidate.rehearse()
     gc.collect()
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
     zygote.hold_hot_pages(proc)
     layers.limit_own_resources()  # afterwards, for held pages count as locked memory
-    report = {"applied": layers.applied, "missing": layers.missing, "seconds": time.monotonic() - started}
+    report = {
+        "applied": layers.applied,
+        "missing": layers.missing,
+        "seconds": time.monotonic() - started,
+        "package_bytes": of_packages,
+    }
     wire.send(connection, report)
     zygote.serve()
 
@@ -73,8 +85,10 @@ def main(connection: socket.socket) -> None:
 class Zygote:
     """Forks, kills and reaps; knows programs only as pids."""
 
-    def __init__(self, connection: socket.socket, layers: confinement.Confinement) -> None:
+    def __init__(self, connection: socket.socket, layers: confinement.Confinement, of_packages: int = 0) -> None:
+        """of_packages: bytes that packages keep resident in every process, and that count as no program's."""
         self._connection = connection
+        self._of_packages = of_packages
         self._layers = layers
         # Low numbers stay taken: then nothing that a fork keeps is in the way of the numbers it gives out.
         while (null := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) < _LOW_NUMBERS:
@@ -110,7 +124,8 @@ class Zygote:
         child = os.fork()
         if child == 0:
             null = self._null
-            checker.main(self._layers, [null, null, null, self._connection.fileno(), theirs.fileno()], self._progress)
+            descriptors = [null, null, null, self._connection.fileno(), theirs.fileno()]
+            checker.main(self._layers, descriptors, self._progress, self._of_packages)
         theirs.close()
         events = select.poll()
         events.register(ours, select.POLLIN)
@@ -133,7 +148,7 @@ class Zygote:
         _, status, usage = os.wait4(child, 0)
         if status != 0:
             (index,) = struct.unpack_from("<i", self._progress, 0)
-            died = {"status": status, "test": index, "peak_rss": usage.ru_maxrss << 10, "cpu": left_cpu}
+            died = {"status": status, "test": index, "peak_rss": self._own(usage.ru_maxrss), "cpu": left_cpu}
             wire.send(self._connection, {"died": died})
 
     def _fork_candidate(self) -> tuple[int, list[int]]:
@@ -188,7 +203,11 @@ class Zygote:
             _, status, usage = os.wait4(self._candidate, 0)
             status = ALIVE if is_ending else status
         self._candidate = 0
-        return status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        return status, usage.ru_utime + usage.ru_stime, self._own(usage.ru_maxrss)
+
+    def _own(self, kibibytes: int) -> int:
+        """Bytes of a process's resident memory that are not the packages'."""
+        return max((kibibytes << 10) - self._of_packages, 0)
 
     def _abandon(self, child: int) -> None:
         """The pool is gone: end everything below."""

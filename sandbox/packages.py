@@ -1,0 +1,319 @@
+"""An environment of the sandbox's own: packages for programs and tests, apart from those of the trainer.
+
+    $ARES_SANDBOX_PACKAGES, or ~/.local/share/ares/sandbox-packages
+    └ cpython-311-x86_64-linux-gnu       one for each kind of interpreter
+       ├ packages.lock                   every distribution with its hashes, as pip reads it
+       └ lib/numpy-2.4.6                 one folder each: a worker sees those it was asked for and what they require
+
+Covered: building it (wheels only, so that nothing of theirs runs), what is there, what one package needs. Not covered:
+importing them, which only a worker does.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sandbox.isolation import SandboxUnavailable
+
+VARIABLE = "ARES_SANDBOX_PACKAGES"
+LOCK = "packages.lock"
+WITH_VALUES = ("numpy", "pandas")
+"""Packages whose values cross between checker and candidate, so that tests with them can be trusted."""
+_ASKED = "# asked for: "
+# Where a distribution's name is not that of the module, of those that programs import most.
+_DISTRIBUTIONS = {
+    "PIL": "pillow", "attr": "attrs", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil", "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "pyyaml",
+}  # fmt: skip
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class PackageMissing(SandboxUnavailable):
+    """Packages were asked for that the sandbox's environment has not. The message holds the command that adds them."""
+
+
+class BuildError(SandboxUnavailable):
+    """The environment cannot be built as asked; it is as it was before."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """One distribution of the environment."""
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+    """`sha256:…` of each file that may be installed."""
+    folder: Path
+
+    @property
+    def pin(self) -> str:
+        """Its line of the lock."""
+        return " ".join([f"{self.name}=={self.version}", *(f"--hash={each}" for each in self.hashes)])
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What it lets one import."""
+        stems = {path.name.partition(".")[0] for path in self.folder.glob("*") if _is_module(path)}
+        return tuple(sorted(name for name in stems if name.isidentifier()))
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Names of distributions it needs, without those of its extras."""
+        found = next(iter(importlib.metadata.distributions(path=[str(self.folder)])))
+        needed = [line.partition(";") for line in found.requires or ()]
+        return frozenset(_normal(line) for line, _, marker in needed if not re.search(r"\bextra\b", marker))
+
+
+def _is_module(path: Path) -> bool:
+    if path.is_dir():
+        return "." not in path.name and any(path.rglob("*.py"))
+    return path.suffix in (".py", ".so")
+
+
+@dataclasses.dataclass(frozen=True)
+class Packages:
+    """What a pool's workers are given."""
+
+    names: tuple[str, ...] = ()
+    """Modules that are imported once, before any program: those asked for, and what they bring of WITH_VALUES."""
+    hidden: tuple[str, ...] = ()
+    """Other modules that can be imported then."""
+    paths: tuple[str, ...] = ()
+    """Folders of the distributions they need."""
+    versions: tuple[str, ...] = ()
+    """`numpy==2.4.6`, … of those distributions."""
+    digest: str = ""
+    """Of their lines of the lock."""
+
+
+NO_PACKAGES = Packages()
+
+
+def folder() -> Path:
+    """Where the environment for this interpreter lies."""
+    root = os.environ.get(VARIABLE)
+    kind = str(sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag)
+    return (Path(root) if root else Path.home() / ".local/share/ares/sandbox-packages").absolute() / kind
+
+
+def installed() -> list[Distribution]:
+    """The distributions of the lock, by name."""
+    return [each for each in _read_lock()[1] if each.folder.is_dir()]
+
+
+def asked_for() -> list[str]:
+    """What was asked for, as pip reads it; the others were required by these."""
+    return _read_lock()[0]
+
+
+def find(names: Iterable[str]) -> Packages:
+    """What workers need to import these modules. Raises PackageMissing, naming all that are missing."""
+    names = tuple(dict.fromkeys(names))
+    if not names:
+        return NO_PACKAGES
+    wrong = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
+    if wrong:
+        raise ValueError(f"packages are named as they are imported (numpy), not {', '.join(map(repr, wrong))}")
+    known = {_normal(each.name): each for each in installed()}
+    module_of = {module: each for each in known.values() for module in each.modules}
+    missing = [name for name in names if name not in module_of]
+    if missing:
+        wanted = " ".join(distribution_of(name) for name in missing)
+        raise PackageMissing(
+            f"the sandbox's packages ({folder()}) have no {', '.join(missing)}. Add: ares sandbox packages add {wanted}"
+        )
+    needed: list[Distribution] = []
+    waiting = [module_of[name] for name in names]
+    for each in waiting:
+        if each not in needed:
+            needed.append(each)
+            waiting += [known[name] for name in sorted(each.required) if name in known]
+    modules = [module for each in needed for module in each.modules]
+    warm = [*names, *(name for name in WITH_VALUES if name in modules and name not in names)]
+    lines = "\n".join(sorted(each.pin for each in needed))
+    return Packages(
+        names=tuple(warm),
+        hidden=tuple(sorted(set(modules) - set(warm))),
+        paths=tuple(str(each.folder.resolve()) for each in needed),
+        versions=tuple(sorted(f"{each.name}=={each.version}" for each in needed)),
+        digest=hashlib.sha256(lines.encode()).hexdigest()[:16],
+    )
+
+
+def distribution_of(module: str) -> str:
+    """The distribution that has a module."""
+    return _DISTRIBUTIONS.get(module, module)
+
+
+def add(requirements: Sequence[str]) -> list[Distribution]:
+    """Add packages (`numpy`, `numpy==2.4.6`, or as they are imported: `sklearn`); what is there keeps its version.
+
+    Returns what the environment holds then. Raises BuildError.
+    """
+    new = {_normal(text): text for text in map(distribution_of, requirements)}
+    wrong = [text for text in new.values() if not _NAME.match(text)]
+    if wrong:
+        raise BuildError(f"these are no names of packages: {', '.join(map(repr, wrong))}")
+    asked, before = _read_lock()
+    wanted = {**{_normal(text): text for text in asked}, **new}
+    fixed = [f"{each.name}=={each.version}" for each in before if _normal(each.name) not in new]
+    return _build(list(wanted.values()), _resolve(list(wanted.values()), fixed))
+
+
+def add_locked(lock: Path) -> list[Distribution]:
+    """Replace the environment by what a lock file, of another machine's, holds. Raises BuildError, OSError."""
+    asked, pins = _parse(lock.read_text())
+    if not pins:
+        raise BuildError(f"{lock} locks nothing")
+    return _build(asked, pins)
+
+
+def remove(names: Sequence[str]) -> list[Distribution]:
+    """Remove packages, with what only they required. Raises BuildError where they are not there, or still required."""
+    asked, before = _read_lock()
+    gone = {_normal(distribution_of(name)) for name in names}
+    absent = gone - {_normal(text) for text in asked}
+    if absent:
+        held = ", ".join(sorted(map(_normal, asked))) or "nothing"
+        raise BuildError(f"nobody asked for {', '.join(sorted(absent))} (asked for: {held})")
+    known = {_normal(each.name): each for each in before}
+    kept = [text for text in asked if _normal(text) not in gone]
+    needed = [_normal(text) for text in kept]
+    for name in needed:
+        needed += sorted(known[name].required & known.keys() - set(needed))
+    return _build(kept, [each for each in before if _normal(each.name) in needed])
+
+
+def _normal(text: str) -> str:
+    """A distribution's name as it is compared, from a requirement."""
+    name = _NAME.match(text.strip())
+    return re.sub(r"[-_.]+", "-", name[0]).lower() if name else text
+
+
+# The lock
+
+
+def _read_lock() -> tuple[list[str], list[Distribution]]:
+    try:
+        return _parse((folder() / LOCK).read_text())
+    except FileNotFoundError:
+        return [], []
+
+
+def _parse(text: str) -> tuple[list[str], list[Distribution]]:
+    """(what was asked for, the distributions) of a lock's text. Raises BuildError."""
+    asked: list[str] = []
+    found = []
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith(_ASKED):
+            asked = line.removeprefix(_ASKED).split(", ")
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        pin, *options = line.split()
+        name, equals, version = pin.partition("==")
+        hashes = tuple(sorted(option.removeprefix("--hash=") for option in options if option.startswith("--hash=")))
+        if not (_NAME.fullmatch(name) and equals and _NAME.fullmatch(version) and hashes):
+            raise BuildError(f"not a line of a lock, which pins a version and its hashes: {line:.80}")
+        found.append(Distribution(name, version, hashes, folder() / "lib" / f"{_normal(name)}-{version}"))
+    return asked or [each.name for each in found], sorted(found, key=lambda each: _normal(each.name))
+
+
+def _build(asked: list[str], pins: list[Distribution]) -> list[Distribution]:
+    """Install what is locked and not there, write the lock, and remove what is in it no more."""
+    place = folder()
+    (place / "lib").mkdir(parents=True, exist_ok=True)
+    place.chmod(0o755)  # workers are users of their own
+    for pin in pins:
+        if not pin.folder.is_dir():
+            _install(pin, place)
+    text = f"{_ASKED}{', '.join(asked)}\n" + "".join(f"{pin.pin}\n" for pin in pins)
+    new = place / f"{LOCK}.new"
+    new.write_text(text)
+    new.replace(place / LOCK)
+    for path in (place / "lib").iterdir():
+        if path not in [pin.folder for pin in pins]:
+            shutil.rmtree(path)
+    return pins
+
+
+def _install(pin: Distribution, place: Path) -> None:
+    """Put one distribution into a folder of its own, whole or not at all."""
+    with tempfile.TemporaryDirectory(prefix="building-", dir=place) as scratch:
+        Path(scratch, LOCK).write_text(f"{pin.pin}\n")
+        target = Path(scratch, "lib")
+        _run(
+            *_installer(), "install", "--no-deps", "--require-hashes", "--target", str(target), *_wheels_only(),
+            "-r", str(Path(scratch, LOCK)),
+        )  # fmt: skip
+        if not any(True for _ in importlib.metadata.distributions(path=[str(target)])):
+            raise BuildError(f"{pin.name} {pin.version} was not installed")
+        for path in (target, *target.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        target.replace(pin.folder)
+
+
+# pip, or uv where there is no pip
+
+
+@functools.cache
+def _installer() -> tuple[str, ...]:
+    if importlib.util.find_spec("pip") is not None:
+        return (sys.executable, "-m", "pip")
+    if (uv := shutil.which("uv")) is not None:
+        return (uv, "pip")
+    raise BuildError("packages are installed by pip or uv, and neither is here: python -m ensurepip, or pip install uv")
+
+
+def _is_uv() -> bool:
+    return len(_installer()) == 2
+
+
+def _wheels_only() -> list[str]:
+    # uv would otherwise look for an environment that is active.
+    return ["--only-binary", ":all:", *(["--python", sys.executable] if _is_uv() else [])]
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+        raise BuildError("\n".join(["the packages cannot be installed:", *lines[-6:]]))
+    return done.stdout
+
+
+def _resolve(requirements: list[str], fixed: list[str]) -> list[Distribution]:
+    """Everything that the requirements need, pinned with hashes; what is fixed keeps its version where it is needed."""
+    with tempfile.TemporaryDirectory(prefix="ares-packages-") as scratch:
+        constraints = Path(scratch, "constraints.txt")
+        constraints.write_text("".join(f"{line}\n" for line in fixed))
+        if _is_uv():
+            wanted = Path(scratch, "requirements.in")
+            wanted.write_text("".join(f"{line}\n" for line in requirements))
+            command = [*_installer(), "compile", "--quiet", "--generate-hashes", "--no-annotate", "--no-header"]
+            return _parse(_run(*command, *_wheels_only(), "-c", str(constraints), str(wanted)))[1]
+        report = Path(scratch, "report.json")
+        command = [*_installer(), "install", "--dry-run", "--ignore-installed", "--quiet", "--report", str(report)]
+        _run(*command, *_wheels_only(), "-c", str(constraints), *requirements)
+        lines = [_pinned(item) for item in json.loads(report.read_text())["install"]]
+        return _parse("\n".join(lines))[1]
+
+
+def _pinned(item: dict[str, dict[str, dict[str, dict[str, str]]]]) -> str:
+    """A line of the lock, of an entry of pip's report."""
+    metadata, hashes = item["metadata"], item["download_info"].get("archive_info", {}).get("hashes", {})
+    if "sha256" not in hashes:
+        raise BuildError(f"{metadata['name']} comes without a hash")
+    return f"{metadata['name']}=={metadata['version']} --hash=sha256:{hashes['sha256']}"

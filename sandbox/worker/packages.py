@@ -1,0 +1,87 @@
+"""Packages in the worker: imported once, by the zygote, for the checker and all candidates that it forks."""
+
+import functools
+import importlib
+import os
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_FOLDERS: list[str] = []
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def load(names: list[str], folders: list[str]) -> None:
+    """Import packages from their folders; programs can import what else lies there. Raises ImportError."""
+    sys.path += folders
+    _FOLDERS.extend(folders)
+    # Their actions after a fork are for threads, which a zygote has not: left out, as the standard library's are.
+    register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
+    try:
+        for name in names:
+            importlib.import_module(name)
+    finally:
+        os.register_at_fork = register
+    if "numpy" in sys.modules:
+        importlib.import_module("numpy.ma")  # by numpy.unique, and in no time but for a candidate
+        _refuse_empty(sys.modules["numpy"], "allclose", lambda numpy: False)
+        _refuse_empty(sys.modules["numpy"], "isclose", lambda numpy: numpy.zeros(1, bool))
+        sys.modules["numpy"].ones((64, 64)) @ sys.modules["numpy"].ones((64, 64))  # BLAS maps its buffers
+
+
+def import_strictly(name: str) -> None:
+    """Import a module that tests use; of numpy.testing, no comparison then takes an empty array for another."""
+    module = importlib.import_module(name)
+    if name == "numpy.testing":
+        _refuse_empty(module._private.utils, "assert_array_compare", _not_empty, skip=1)
+
+
+def _not_empty(numpy: Any) -> Any:
+    raise AssertionError("one side is empty")
+
+
+def _refuse_empty(module: Any, name: str, otherwise: Callable[[Any], Any], skip: int = 0) -> None:
+    """Have a comparison fail where one side is empty and the other is not.
+
+    An empty array broadcasts to nothing, and of nothing everything is true: `allclose([], [1.0])` would accept it.
+    """
+    numpy, compare = sys.modules["numpy"], getattr(module, name)
+    if hasattr(compare, "refuses_empty"):
+        return
+
+    @functools.wraps(compare)
+    def strict(*args: Any, **kwargs: Any) -> Any:
+        sizes = [numpy.size(value) for value in args[skip : skip + 2]]
+        return otherwise(numpy) if len(sizes) == 2 and 0 in sizes and any(sizes) else compare(*args, **kwargs)
+
+    strict.refuses_empty = True  # type: ignore[attr-defined]
+    setattr(module, name, strict)
+
+
+def modules() -> list[str]:
+    """Names of all their modules that have been imported."""
+    return [name for name, module in sys.modules.items() if _is_of_package(module)]
+
+
+def _is_of_package(module: Any) -> bool:
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and any(file.startswith(f"{folder}/") for folder in _FOLDERS)
+
+
+def seed(number: int) -> None:
+    """Start the generators that every program shares from a number: `random`, and numpy's where that is loaded."""
+    random.seed(number)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(number % (1 << 32))
+
+
+def memory(proc: int | None) -> tuple[int, int]:
+    """Bytes of this process that are mapped, and that a fork has resident at once: those of no file.
+
+    proc: a descriptor of /proc, which may be out of sight.
+    """
+    file = os.open("/proc/self/statm" if proc is None else "self/statm", os.O_RDONLY, dir_fd=proc)
+    mapped, resident, of_files, *_ = map(int, os.read(file, 256).split())
+    os.close(file)
+    return mapped * _PAGE, (resident - of_files) * _PAGE

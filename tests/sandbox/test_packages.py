@@ -1,0 +1,127 @@
+"""The sandbox's own packages: building the environment, and programs and tests that use it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli.sandbox import app
+from sandbox import BuildError, PackageMissing, Program, SandboxPool, packages
+from tests.sandbox.package_environment import make_wheel
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of wheels, the only place where pip looks; the environment is empty."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "environment"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    make_wheel(folder, "upper", "1.0", "import lower\n\ndef answer():\n    return lower.ONE + 1\n", ("lower>=1",))
+    make_wheel(folder, "lower", "1.0", "ONE = 1\n")
+    make_wheel(folder, "apart", "2.0", "TWO = 2\n")
+    return folder
+
+
+def names() -> list[str]:
+    return [f"{each.name} {each.version}" for each in packages.installed()]
+
+
+def test_packages_are_added_with_what_they_require_and_removed_with_it(wheels: Path) -> None:
+    assert names() == []
+    packages.add(["upper"])
+    packages.add(["apart"])
+    assert names() == ["apart 2.0", "lower 1.0", "upper 1.0"]
+    lock = (packages.folder() / packages.LOCK).read_text()
+    assert lock.count("--hash=sha256:") == 3
+    found = packages.find(["upper"])
+    assert (found.names, found.hidden) == (("upper",), ("lower",))
+    assert found.versions == ("lower==1.0", "upper==1.0")
+    with pytest.raises(BuildError, match=r"nobody asked for lower \(asked for: apart, upper\)"):
+        packages.remove(["lower"])
+    packages.remove(["upper"])
+    assert names() == ["apart 2.0"]
+    assert [path.name for path in (packages.folder() / "lib").iterdir()] == ["apart-2.0"]
+
+
+def test_what_is_there_keeps_its_version_until_another_is_asked_for(wheels: Path) -> None:
+    packages.add(["lower"])
+    make_wheel(wheels, "lower", "1.5", "ONE = 1\n")
+    packages.add(["upper"])
+    before = packages.find(["lower"]).digest
+    assert names() == ["lower 1.0", "upper 1.0"]
+    packages.add(["lower==1.5"])
+    assert names() == ["lower 1.5", "upper 1.0"]
+    assert packages.find(["lower"]).digest != before
+
+
+def test_another_machine_builds_the_same_from_the_lock_and_from_nothing_else(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages.add(["upper"])
+    lock, digest = packages.folder() / packages.LOCK, packages.find(["upper"]).digest
+    monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "other"))
+    packages.add_locked(lock)
+    assert packages.find(["upper"]).digest == digest
+    monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "third"))
+    make_wheel(wheels, "lower", "1.0", "ONE = 7\n")  # the same version, but other bytes
+    with pytest.raises(BuildError, match="DO NOT MATCH THE HASHES"):
+        packages.add_locked(lock)
+    assert packages.installed() == []
+
+
+def test_a_build_that_fails_leaves_the_environment_as_it_was(wheels: Path) -> None:
+    packages.add(["lower"])
+    with pytest.raises(BuildError, match="No matching distribution found for nosuch"):
+        packages.add(["nosuch"])
+    with pytest.raises(BuildError, match="no names of packages"):
+        packages.add(["--index-url=x"])
+    assert names() == ["lower 1.0"]
+
+
+def test_missing_packages_are_one_error_with_the_command_before_anything_starts(
+    wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandbox.pool.WorkerProcess", lambda *arguments: pytest.fail("a worker was started"))
+    with pytest.raises(PackageMissing, match=r"have no upper, sklearn\. Add: .* packages add upper scikit-learn"):
+        SandboxPool(packages=["upper", "sklearn"])
+    with pytest.raises(ValueError, match="as they are imported"):
+        SandboxPool(packages=["scikit-learn"])
+
+
+def test_programs_and_tests_have_what_was_asked_for_and_what_it_requires_and_nothing_else(wheels: Path) -> None:
+    packages.add(["upper", "apart"])
+    source = "import upper\ndef f():\n    return upper.answer()\ndef g():\n    import apart"
+    program = Program(source=source, tests=["assert f() == 2", "import upper\nassert upper.answer() == f()", "g()"])
+    with SandboxPool(packages=["upper"]) as pool:
+        (verdict,) = pool.run([program])
+    assert [test.verdict for test in verdict.tests] == ["accepted", "accepted", "runtime_error"]
+    assert "No module named 'apart'" in verdict.tests[2].detail
+    # The values of any package but numpy and pandas do not cross, so its test cannot be judged apart.
+    assert [test.trusted for test in verdict.tests] == [True, False, True]
+
+
+def test_the_command_adds_lists_and_removes(wheels: Path) -> None:
+    result = CliRunner().invoke(app, ["packages", "list"])
+    assert "packages: none" in result.output
+    result = CliRunner().invoke(app, ["packages", "add", "upper"])
+    assert "package upper 1.0: import upper" in result.output, result.output
+    assert "packages.lock" in CliRunner().invoke(app, ["probe"]).output
+    assert "lower" in CliRunner().invoke(app, ["packages", "list"]).output
+    assert "packages: none" in CliRunner().invoke(app, ["packages", "remove", "upper"]).output
+    assert CliRunner().invoke(app, ["packages", "add"]).exit_code == 2
+
+
+def test_run_takes_packages(wheels: Path, tmp_path: Path) -> None:
+    program, tests = tmp_path / "program.py", tmp_path / "tests.py"
+    program.write_text("import upper\ndef f():\n    return upper.answer()\n")
+    tests.write_text("assert f() == 2\n")
+    command = ["run", str(program), "--tests", str(tests), "--package", "upper"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    packages.add(["upper"])
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
