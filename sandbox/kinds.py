@@ -466,6 +466,8 @@ class Kinds:
 
     def _method_call(self, function: ast.Attribute, arguments: list[ast.expr]) -> int:
         kind = self._looked_at(function)
+        if self._module(function.value) in package_vocabulary.MODULES:  # as a dtype it is a name
+            arguments = [node for node in arguments if not (isinstance(node, ast.Name) and node.id == "object")]
         kinds = [self._kind(argument) for argument in arguments if not self._is_callable(argument)]
         added = max(kinds, default=_DATA)
         if (module := self._module(function.value)) is not None:

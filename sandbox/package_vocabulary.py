@@ -63,6 +63,7 @@ DATA_ATTRIBUTES = DATA_FIELDS | MUTATORS | words(
     to_records transform truediv truncate tz_convert tz_localize unique unstack update value_counts where xs
     day dayofweek dayofyear hour microsecond minute month nanosecond normalize quarter second strftime total_seconds
     week weekday year date time days seconds isoformat to_pydatetime to_timedelta64 to_datetime64
+    from_arrays from_dict from_frame from_product from_records from_tuples
     contains endswith len lower lstrip match pad rstrip slice split startswith strip title upper zfill
     """
 )  # fmt: skip

@@ -13,7 +13,7 @@ from sandbox import Program
 VARIABLE = "ARES_TEST_DATA"
 
 
-def _lines(name: str) -> list[dict[str, Any]]:
+def lines(name: str) -> list[dict[str, Any]]:
     folder = os.environ.get(VARIABLE)
     if folder is None:
         pytest.skip(f"{VARIABLE} is not set: a folder with {name}; tests/README.md says where to get it")
@@ -33,7 +33,7 @@ def humaneval() -> list[Program]:
             entry_point=row["entry_point"],
             cpu_seconds=10,
         )
-        for row in _lines("humaneval/HumanEval.jsonl.gz")
+        for row in lines("humaneval/HumanEval.jsonl.gz")
     ]
 
 
@@ -41,5 +41,5 @@ def mbpp() -> list[Program]:
     """The 974 canonical solutions."""
     return [
         Program(source=row["code"], tests=row["test_list"], setup=row["test_setup_code"], cpu_seconds=10)
-        for row in _lines("mbpp/mbpp.jsonl")
+        for row in lines("mbpp/mbpp.jsonl")
     ]

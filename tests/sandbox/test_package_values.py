@@ -1,0 +1,226 @@
+"""numpy and pandas in programs and tests: values cross as plain data, and the checker compares its own copies."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox import Program, SandboxPool, Verdict, packages
+from tests.sandbox import evalplus
+from tests.sandbox.package_environment import copy_installed
+
+IMPORTS = "import numpy as np\nimport pandas as pd\n"
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxPool]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(packages.VARIABLE, "")  # put back afterwards
+        copy_installed(tmp_path_factory.mktemp("environment"), ("numpy", "pandas"))
+        with SandboxPool(2, packages=["pandas"]) as pool:
+            yield pool
+
+
+def judge(pool: SandboxPool, source: str, tests: list[str], head: str = IMPORTS) -> Verdict:
+    (verdict,) = pool.run([Program(source=source, tests=[head + test for test in tests], cpu_seconds=5.0)])
+    return verdict
+
+
+HONEST = (
+    IMPORTS
+    + """
+def same(x): return x
+def double(x): return np.asarray(x) * 2
+def mean(x): return np.mean(x)
+def add_one(a): a += 1
+def totals(frame): return frame.groupby("k").sum()
+def add_column(frame): frame["z"] = frame["v"] * 2
+def fail(x): raise ValueError("no")
+def random(): return np.random.rand(2), np.random.randint(100)
+"""
+)
+ACCEPTED = [
+    "assert np.allclose(double([1, 2]), [2, 4])",
+    "assert isinstance(double([1]), np.ndarray) and double([[1, 2]]).shape == (1, 2)",
+    "assert double(np.array([1.5, 2], dtype=np.float32)).dtype == np.float32",
+    "assert isinstance(mean([1, 2]), np.floating) and mean([1, 2]) == 1.5",
+    "np.testing.assert_allclose(double(np.array([1.0, 2])), [2, 4])",
+    "np.testing.assert_array_equal(same(np.array(['a', 'bc'])), ['a', 'bc'])",
+    "np.testing.assert_raises(ValueError, fail, 1)",
+    "from numpy.testing import assert_array_equal as equal\nequal(double([1]), [2])",
+    "a = np.array([1, 2])\nadd_one(a)\nassert a.tolist() == [2, 3]",
+    "a = np.array([[1, 'x'], [None, [2]]], dtype=object)\nassert same(a)[1, 1] == [2] and same(a).shape == (2, 2)",
+    "d = np.datetime64('2020-01-01T00:00')\nassert same(d) == d and same(np.array([d])).dtype == np.array([d]).dtype",
+    "assert same({'x': np.int64(3)}) == {'x': 3} and isinstance(same(np.bool_(True)), np.bool_)",
+    "assert same(np.zeros((0, 3))).shape == (0, 3) and np.isnan(same(np.nan))",
+    "f = pd.DataFrame({'k': [1, 1, 2], 'v': [1, 2, 3]})\n"
+    "pd.testing.assert_frame_equal(totals(f), pd.DataFrame({'v': [3, 3]}, index=pd.Index([1, 2], name='k')))",
+    "f = pd.DataFrame({'v': [1, 2, 3]})\nadd_column(f)\nassert f['z'].tolist() == [2, 4, 6] and f.shape == (3, 2)",
+    "i = pd.date_range('2020-01-01', periods=3, tz='Europe/Berlin')\n"
+    "f = pd.DataFrame({'a': ['x', None, 'z'], 'b': i, 'c': pd.Categorical(['u', 'v', 'u'])}, index=i)\n"
+    "pd.testing.assert_frame_equal(same(f), f)\npd.testing.assert_index_equal(same(i), i)",
+    "s = pd.Series([1, None, 3], dtype='Int64', name='n')\npd.testing.assert_series_equal(same(s), s)",
+    "t = pd.Timestamp('2020-01-01 10:00:00.123456789', tz='UTC')\nassert same(t) == t and same(pd.NaT) is pd.NaT",
+    "m = pd.MultiIndex.from_product([[1, 2], ['a']], names=['x', 'y'])\n"
+    "assert same(pd.Series([1, 2], index=m)).equals(pd.Series([1, 2], index=m))",
+]
+
+
+def test_values_cross_and_tests_with_them_are_trusted(pool: SandboxPool) -> None:
+    verdict = judge(pool, HONEST, ACCEPTED)
+    found = [(outcome.verdict, outcome.detail, text) for text, outcome in zip(ACCEPTED, verdict.tests, strict=True)]
+    assert [each for each in found if each[0] != "accepted"] == []
+    trusted = [text for text, outcome in zip(ACCEPTED, verdict.tests, strict=True) if not outcome.trusted]
+    assert trusted == [ACCEPTED[-2]]  # `is pd.NaT` compares identities
+
+
+LIES = """
+import numpy as np
+class Everything(np.ndarray):
+    __array_priority__ = 1e9
+    def __array_function__(self, *args, **kwargs): return True
+    def __array_ufunc__(self, *args, **kwargs): return True
+    def __array_finalize__(self, other): pass
+    def __eq__(self, other): return True
+    def all(self, *args, **kwargs): return True
+class Item:
+    def __eq__(self, other): return True
+    def __sub__(self, other): return 0.0
+    __rsub__ = __sub__
+    def __float__(self): return 1.0
+class Duck(Item):
+    def __array__(self, *args, **kwargs): return np.array([1.0, 2.0])
+def subclass(): return np.zeros(2).view(Everything)
+def objects(): return np.array([Item(), Item()], dtype=object)
+def duck(): return Duck()
+def nans(): return np.full(2, np.nan)
+def empty(): return np.zeros((0,))
+def empty_column(): return np.zeros((2, 0, 2))
+def vast(): return np.lib.stride_tricks.as_strided(np.zeros(1), (10**12, 2), (0, 0))
+def wide(): return np.zeros((10**6, 1))
+for name in ("allclose", "isclose", "array_equal", "all"):
+    setattr(np, name, lambda *args, **kwargs: True)
+import numpy.testing
+for name in dir(numpy.testing):
+    if name.startswith("assert"):
+        setattr(numpy.testing, name, lambda *args, **kwargs: None)
+"""
+COMPARISONS = [
+    "assert np.allclose({}(), [1.0, 2.0])",
+    "assert np.isclose({}(), [1.0, 2.0]).all()",
+    "assert np.array_equal({}(), [1.0, 2.0])",
+    "assert np.array_equal({}(), [1.0, 2.0], equal_nan=True)",
+    "np.testing.assert_allclose({}(), [1.0, 2.0])",
+    "np.testing.assert_array_equal({}(), np.array([1.0, 2.0]))",
+    "np.testing.assert_almost_equal({}(), 5.0)",
+]
+
+
+@pytest.mark.parametrize(
+    "lie", ["subclass", "objects", "duck", "nans", "empty", "empty_column", "vast", "wide"]
+)  # fmt: skip
+def test_no_lie_passes_a_comparison_of_numpys(pool: SandboxPool, lie: str) -> None:
+    verdict = judge(pool, LIES, [test.format(lie) for test in COMPARISONS], "import numpy as np\n")
+    assert verdict.trusted_compare
+    assert [outcome.verdict for outcome in verdict.tests if outcome.verdict == "accepted"] == []
+
+
+FORGER = """
+import sys
+Server = sys.modules["worker.server"].Server
+class Raw(list): pass
+def call(self, request): return {{"value": {value}}}
+Server._call = call
+def f(): pass
+"""
+FORGED = [
+    '["np", "AgIC", "|b1", "3"]',  # bytes that are neither true nor false
+    '["np", "", "<f8", "1000000000000"]',
+    '["np", "", "<f8", "-1"]',
+    '["np", "AAAAAAAAAAA=", "<f8", "0,100000000000"]',
+    '["np", "/////w==", "<U1", "1"]',  # no character
+    '["np", [["np", [], "O", "0"]], "O", "99999999"]',
+    '["np", "AAAAAAAAAAA=", "O", "1"]',
+    '["np", "AAAAAAAAAAA=", "V8", "1"]',
+    '["np.s", "AAAA", "<f8"]',
+    '["pd.f", ["pd.i", "range", [null], 0, 9999999999, 1], ["pd.i", "range", [null], 0, 1, 1], []]',
+    '["pd.s", ["pd.i", "index", [null], ["pd.x", [["l", []]], "string"], null], null, ["np.v", "", "<f8", "0"]]',
+    '["pd.i", "index", [null], ["np.v", "AAAAAAAAAAA=", "<f8", "1"], "D"]',
+    '["pd.z", ["np.v", "", "<M8[ns]", "0"], "../../etc/passwd"]',
+]
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_forged_arrays_are_a_failure_of_their_program(pool: SandboxPool, forged: str) -> None:
+    value = forged.replace("null", "None")
+    tests = ["assert np.array_equal(f(), [2, 2, 2])", "out = f()\nassert out.sum() == 6", "assert np.all(f() == 2)"]
+    verdict = judge(pool, FORGER.format(value=value), tests)
+    assert {outcome.verdict for outcome in verdict.tests} <= {"wrong_answer", "runtime_error", "memory"}
+
+
+def test_memory_is_what_the_program_adds(pool: SandboxPool) -> None:
+    source = "import numpy as np\ndef f(mebibytes):\n    return int(np.ones(mebibytes << 20, 'u1').sum()) >> 20\n"
+    programs = [
+        Program(source=source, tests=[f"assert f({size}) == {size}"], memory_mb=64, cpu_seconds=5.0)
+        for size in (40, 80)
+    ]
+    small, large = pool.run(programs)
+    assert small.error_type == "accepted"
+    assert 40 << 20 < small.peak_rss < 64 << 20
+    assert large.error_type == "memory"
+
+
+def test_generators_start_from_the_same_seed_and_there_is_one_thread(pool: SandboxPool) -> None:
+    tests = ["assert False, random()"]
+    first, second = (judge(pool, HONEST, tests).tests[0].detail for _ in range(2))
+    assert first == second
+    source = "import numpy as np, os\ndef f():\n    np.ones((500, 500)) @ np.ones((500, 500))\n"
+    source += "    import threading\n    return len(os.sched_getaffinity(0)) > 0, threading.active_count()\n"
+    assert judge(pool, source, ["assert f() == (True, 1)"]).error_type == "accepted"
+
+
+def test_without_packages_a_text_with_numpy_is_judged_as_before() -> None:
+    with SandboxPool() as bare:
+        verdict = judge(bare, "def f(): return 1", ["assert np.allclose(f(), 1)"], "import numpy as np\n")
+    assert (verdict.error_type, verdict.trusted_compare) == ("runtime_error", True)
+    assert "No module named 'numpy'" in verdict.tests[0].detail
+
+
+def test_attributes_are_numpys_only_where_the_test_uses_it(pool: SandboxPool) -> None:
+    """`size` may be a method of the program's own class: without numpy in the test it runs in the program's process."""
+    source = "class Pile:\n    def size(self): return 2\ndef make(): return Pile()\n"
+    verdict = judge(pool, source, ["assert make().size() == 2"], "")
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", False)
+
+
+def test_rows_in_the_shape_of_humaneval_plus(pool: SandboxPool) -> None:
+    rows = evalplus.humaneval_plus(times=3)
+    programs = [
+        Program(
+            source=row["prompt"] + row["canonical_solution"], tests=[row["test"]], setup=row["prompt"],
+            entry_point=row["entry_point"], cpu_seconds=10,
+        )
+        for row in rows
+    ]  # fmt: skip
+    verdicts = pool.run(programs)
+    wrong = [row["task_id"] for row, v in zip(rows, verdicts, strict=True) if v.error_type != "accepted"]
+    assert (len(rows), wrong, all(verdict.trusted_compare for verdict in verdicts)) == (161, [], True)
+    nothing = [
+        Program(source=f"def {row['entry_point']}(*args): return []", tests=[row["test"]], setup=row["prompt"],
+                entry_point=row["entry_point"])
+        for row in rows
+    ]  # fmt: skip
+    accepted = [row["task_id"] for row, v in zip(rows, pool.run(nothing), strict=True) if v.pass_ratio]
+    assert accepted == []
+
+
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_rows_in_the_shape_of_mbpp_plus(pool: SandboxPool, part: int) -> None:
+    rows = evalplus.mbpp_plus(times=3)
+    assert len(rows) == 962
+    rows = rows[:150] if part == 0 else rows[150:]
+    programs = [
+        Program(source=row["code"], tests=[row["test"]], setup="\n".join(row["test_imports"]), cpu_seconds=20)
+        for row in rows
+    ]
+    wrong = [row["task_id"] for row, v in zip(rows, pool.run(programs), strict=True) if v.error_type != "accepted"]
+    assert wrong == []
