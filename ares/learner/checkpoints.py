@@ -6,8 +6,10 @@ checkpoint (ares/learner/learner.py), atomic writes and hashes (ares/store/store
 imported where shards are: it takes a third of a second, in every process.
 """
 
+import errno
 import json
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -29,6 +31,13 @@ def whole(tensor: Tensor) -> Tensor:
 def local(tensor: Tensor) -> Tensor:
     """What this rank holds of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def check_room(folder: Path, tensors: Iterable[Tensor]) -> None:
+    """Raise OSError where tensors do not fit on a folder's disk: told before the hours it may take to fill it."""
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    if needed > shutil.disk_usage(folder).free:
+        raise OSError(errno.ENOSPC, f"it takes {needed:,} bytes")
 
 
 def write(folder: Path, name: str, tensors: Mapping[str, Tensor], first: bool = True) -> None:

@@ -385,7 +385,7 @@ class Learner:
         return {name: checkpoints.whole(tensor) for name, tensor in tensors.items()}
 
     def save(self, folder: Path | None) -> None:
-        """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite.
+        """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite, OSError.
 
         Of several ranks the first writes, the others need no folder; sharded, every rank must call, and writes its own.
         """
@@ -406,6 +406,9 @@ class Learner:
             tensors[checkpoints.CRITIC_OPTIMIZER] = moments
         if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
             tensors[checkpoints.REFERENCE] = dict(self.reference.model.named_parameters())
+        checkpoints.check_room(folder, (tensor for named in tensors.values() for tensor in named.values()))
+        if self.sharded:
+            self.ranks.gather(None)  # none writes before all have asked how much room there is
         for name, named in tensors.items():
             checkpoints.write(folder, name, named, first=not self.ranks.rank)
         if not self.ranks.rank:

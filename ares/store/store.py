@@ -12,6 +12,7 @@ whether a phase has to run (Prefect's keyed results decide; `kept` tells whether
     runs/<run>/checkpoints/000020/…        weights and optimiser after step 20
 """
 
+import errno
 import hashlib
 import json
 import logging
@@ -189,7 +190,8 @@ class RunStore:
             for folder in dict.fromkeys([target.parent, *(new.parent for new in made)]):
                 _fsync(folder)
         except (OSError, SafetensorError) as error:
-            raise StoreError(f"{target}: cannot be written: {error}. {_remedy(error)}") from error
+            _remove(temporary)
+            raise StoreError(f"{target}: cannot be written: {error}. {_remedy(error, self.directory)}") from error
         finally:
             _remove(temporary)  # there only when something failed
         return Ref(path=path, sha256=digest, bytes=size)
@@ -370,7 +372,8 @@ class RunStore:
             try:
                 stack.enter_context(held(self.directory))
             except OSError as error:
-                raise StoreError(f"{self.directory}: cannot be written: {error.strerror}. {_remedy(error)}") from error
+                remedy = _remedy(error, next(folder for folder in self.directory.parents if folder.exists()))
+                raise StoreError(f"{self.directory}: cannot be written: {error.strerror}. {remedy}") from error
             if self.mirror is not None:
                 stack.enter_context(self.mirror.held(self._copy_id()))
                 # From now on what is here is taken for what is at the URL.
@@ -425,10 +428,13 @@ def _fsync(path: Path) -> None:
         os.close(handle)
 
 
-def _remedy(error: Exception) -> str:
+def _remedy(error: Exception, place: Path) -> str:
     """What to do about an error of the file system; safetensors tells its number in words only."""
     told = re.search(r"os error (\d+)", str(error))
     number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-    remedies = {28: "The disk is full: free some space and start the run again; the last commit is intact."}
-    remedies |= {30: "The file system is read-only.", 13: "Check who owns the directory."}
+    if number == errno.ENOSPC:
+        free = shutil.disk_usage(place).free
+        return (f"The disk is full ({free:,} bytes free): free some space and start the run again; the last commit is "
+                "intact.")  # fmt: skip
+    remedies = {errno.EROFS: "The file system is read-only.", errno.EACCES: "Check who owns the directory."}
     return remedies.get(number or 0, "")

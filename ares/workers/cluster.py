@@ -416,9 +416,12 @@ class Cluster:
         """What an actor raised, in one line; its trace goes to a file of the run directory."""
         trace = _COLOUR.sub("", str(error))
         role = next((role for kind, role in ROLES.items() if kind in trace.partition("\n")[0]), role)
-        file = self.store.here(f"errors/{role}.txt")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(trace + "\n", encoding="utf-8")
         kind, cause = raised(trace)
         told = cause if kind.startswith("ares.") else f"{kind}: {cause}"
+        file = self.store.here(f"errors/{role}.txt")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(trace + "\n", encoding="utf-8")
+        except OSError as unwritten:  # the disk that was too full for what it wrote
+            return WorkerError(f"The {role} failed: {told} (its trace cannot be written: {unwritten.strerror})")
         return WorkerError(f"The {role} failed: {told} (its trace: {file})")

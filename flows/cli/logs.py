@@ -25,6 +25,28 @@ class Terminal(logging.Handler):
         errors.print(text, style=_COLOURS.get(record.levelno), markup=False)
 
 
+class File(logging.FileHandler):
+    """Records in a file; the first that cannot be written is told in a line, and the file is left alone."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, encoding="utf-8", delay=True)
+        self._is_lost = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        if self._is_lost:
+            return
+        try:
+            if self.stream is None:
+                self.stream = self._open()
+            self.stream.write(self.format(record) + self.terminator)
+            self.flush()
+        except OSError as error:
+            self._is_lost = True
+            text = f"warning: {self.baseFilename}: cannot be written: {error.strerror}"
+            errors.print(text, style=_COLOURS[logging.WARNING], markup=False)
+
+
 class Kept(logging.handlers.MemoryHandler):
     """Records in memory until their file is known; then in the file, which the first of them makes."""
 
@@ -64,7 +86,7 @@ def keep_in(folder: Path) -> None:
     """Write what was logged, and what will be, to the `log.txt` of a folder, as soon as there is something."""
     for kept in logging.getLogger().handlers:
         if isinstance(kept, Kept):
-            file = logging.FileHandler(folder / KEPT, encoding="utf-8", delay=True)
+            file = File(folder / KEPT)
             file.setFormatter(_FORMAT)
             kept.setTarget(file)
             kept.flush()

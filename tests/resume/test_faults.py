@@ -6,6 +6,7 @@ met none.
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -134,7 +135,7 @@ def test_a_full_disk_is_told_and_the_last_commit_stays(small_disk: Path) -> None
     (small_disk / "ballast").write_bytes(bytes(free - 40_000))
     ended = ares(small_disk, "train", "tiny-math", *SMALL, "--run", "full")
     assert ended.returncode == 2, ended.stderr
-    assert "The disk is full" in ended.stderr
+    assert "The disk is full (" in ended.stderr
     assert "Traceback" not in ended.stderr
     last = RunStore(small_disk / "full").last_commit()
     assert last is not None
@@ -142,6 +143,19 @@ def test_a_full_disk_is_told_and_the_last_commit_stays(small_disk: Path) -> None
     (small_disk / "ballast").unlink()
     assert train(small_disk, "full") == 0
     assert_same(small_disk, "uninterrupted", "full")
+
+
+@pytest.mark.slow
+def test_a_disk_too_full_for_a_checkpoint_is_told_in_one_line(small_disk: Path) -> None:
+    assert train(small_disk, "full", kill_at="3:update:after") == -signal.SIGKILL
+    (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - 900_000))
+    ended = ares(small_disk, "train", "tiny-math", *SMALL, "--run", "full", own_server=True)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert re.match(
+        r"error: The learner failed: \S+/full/checkpoints/000003: cannot be written: \[Errno 28\] it takes [\d,]+ "
+        r"bytes\. The disk is full \([\d,]+ bytes free\): free some space and start the run again", line,
+    )  # fmt: skip
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Checkpoints of a learner: what is read back is what went on, and nothing that is not finite is written."""
 
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,18 @@ def test_a_weight_that_is_not_finite_is_never_checkpointed(which: str, tmp_path:
     assert model is not None
     next(model.parameters()).data[0, 0] = math.nan
     with pytest.raises(ValueError, match="is not finite"):
+        trained.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_that_does_not_fit_is_told_before_it_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = learner()
+    needed = 4 * sum(weight.numel() for weight in weights(trained).values())
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=needed - 1))
+    with pytest.raises(OSError, match=f"it takes {needed:,} bytes"):
         trained.save(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -40,6 +40,12 @@ def test_work_that_raises_is_not_done_again(tmp_path: Path) -> None:
         attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer", ValueError()), failures=1)
 
 
+def test_an_error_is_told_where_its_trace_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "errors").write_text("no folder")
+    with pytest.raises(WorkerError, match=r"^The engine failed: ValueError: no such layer \(its trace cannot be writt"):
+        attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer", ValueError()), failures=1)
+
+
 def test_an_actor_that_hangs_is_replaced_as_often(tmp_path: Path) -> None:
     hung = ActorHung("no answer to `update` within 600 s", "00")
     assert attempts(tmp_path, hung, failures=2) == 3

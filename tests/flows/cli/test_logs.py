@@ -43,6 +43,18 @@ def test_a_librarys_warning_goes_to_the_file_and_ours_to_the_terminal_too(
     assert "nobody wants to know" not in kept
 
 
+def test_a_full_disk_under_the_file_is_told_once_and_without_a_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.set_up(verbose=False)
+    (tmp_path / "log.txt").symlink_to("/dev/full")
+    logs.keep_in(tmp_path)
+    for number in range(3):
+        OURS.info("line %d", number)
+    told = capsys.readouterr().err.splitlines()
+    assert told == [f"warning: {tmp_path / 'log.txt'}: cannot be written: No space left on device"]
+
+
 def test_with_v_libraries_are_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up(verbose=True)
     logs.keep_in(tmp_path)
