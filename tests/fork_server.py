@@ -38,8 +38,8 @@ from tests.ray_worker import FORK_SERVER, asked, received, wait_until_open
 REPOSITORY = Path(__file__).resolve().parents[1]
 REPLACEMENT = str(Path(__file__).with_name("ray_worker.py"))
 LOADED = ("ares.engines", "ares.grading", "ares.learner", "ares.models")
-LOADED_FOR_COMMANDS = ("mlflow.store.tracking.sqlalchemy_store", "ray", "flows.ablate", "flows.cli.main",
-                       "flows.evaluate", "flows.train")  # fmt: skip
+LOADED_FOR_RUNS = ("flows.train",)
+LOADED_FOR_COMMANDS = ("mlflow.store.tracking.sqlalchemy_store", "flows.ablate", "flows.cli.main", "flows.evaluate")
 LOADED_FOR_TESTS = ("datasets", "hypothesis.strategies", "peft", "pytest", "scipy.stats", "sklearn.metrics")
 
 
@@ -52,6 +52,12 @@ def start() -> None:
         [sys.executable, "-m", "tests.fork_server", str(os.getpid())],
         cwd=REPOSITORY, env=os.environ | {"COLUMNS": "200"}, stdin=subprocess.DEVNULL,
     )  # fmt: skip
+
+
+def modules_of_a_run() -> set[str]:
+    """What the process of a run has imported when it begins."""
+    wait_for_server()
+    return set((Path(os.environ[FORK_SERVER]) / "modules").read_text().split())
 
 
 def python() -> str:
@@ -101,7 +107,6 @@ def fork_workers(patch: pytest.MonkeyPatch) -> None:
     """A Ray that this process starts gets its workers from the server, and starts nothing that nobody reads."""
     import ray._private.node
     import ray._private.services
-    import ray._private.utils
 
     start_raylet = ray._private.services.start_raylet
 
@@ -113,8 +118,6 @@ def fork_workers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ray._private.services, "start_raylet", start)
     for unread in ("start_api_server", "start_monitor", "start_log_monitor"):
         patch.setattr(ray._private.node.Node, unread, lambda node, **named: None)
-    # Then each node's agent serves no page either.
-    patch.setattr(ray._private.utils, "get_dashboard_dependency_error", lambda: ImportError("not in tests"))
 
 
 def _ray_worker_script() -> str:
@@ -255,6 +258,9 @@ def _main(parent: int) -> None:
         _serve(workers, server, _work)
         os._exit(0)
     workers.close()
+    for name in LOADED_FOR_RUNS:
+        importlib.import_module(name)
+    (Path(os.environ[FORK_SERVER]) / "modules").write_text("\n".join(sys.modules))
     for name in LOADED_FOR_COMMANDS:
         importlib.import_module(name)
     if os.fork() == 0:

@@ -3,14 +3,20 @@
 import subprocess
 import sys
 
+from tests.fork_server import modules_of_a_run
+
 UNUSED = {"sklearn", "scipy", "mlflow", "peft", "matplotlib.pyplot", "vllm",
           "torch.distributed.checkpoint"}  # fmt: skip
 
 
 def test_a_process_loads_nothing_that_only_other_runs_need() -> None:
     """Each is a tenth of the time to the first step, or more. The actors load a part of what flows.train loads."""
-    call = "import sys, importlib.util, flows.train; print(*sys.modules); assert all(map(importlib.util.find_spec, "
-    call += "('sklearn', 'scipy')))"
-    loaded = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=True).stdout.split()
-    assert {"transformers.generation.utils", "ares.workers.actors"} <= set(loaded)
-    assert set(loaded) & UNUSED == set()
+    loaded = modules_of_a_run()
+    assert {"transformers.generation.utils", "ares.workers.actors"} <= loaded
+    assert loaded & UNUSED == set()
+
+
+def test_what_is_hidden_from_transformers_is_there_for_others() -> None:
+    call = "import importlib.util, ares.lighter_transformers; "
+    call += "assert all(map(importlib.util.find_spec, ('sklearn', 'scipy')))"
+    subprocess.run([sys.executable, "-c", call], check=True)
