@@ -1,10 +1,10 @@
 """The flow `ares-ablate`: every child of an ablation trained once, as many at a time as cores or GPUs allow.
 
-Covered: which children run, when, and what happens when one fails or this process ends. Not covered: the file
-(ares/ablations/definition.py), a child's training (flows/train.py), the comparison (ares/ablations/report.py). A child
-is `ares train` in a process of its own, because a run is a context variable and Ray one per process. Its run directory
-says whether it is finished; so nothing that is finished is done again, and what was stopped resumes from its last
-commit.
+Covered: which children run, when, whose bootstrap they take, and what happens when one fails or this process ends. Not
+covered: the file (ares/ablations/definition.py), a child's training (flows/train.py), the comparison
+(ares/ablations/report.py). A child is `ares train` in a process of its own, because a run is a context variable and Ray
+one per process. Its run directory says whether it is finished; so nothing that is finished is done again, and what was
+stopped resumes from its last commit.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from ares.ablations import (
     AblationDisplay,
     Child,
     ParentRun,
+    check_fixed,
     children,
     complete_entry,
     conclusion,
@@ -34,10 +36,12 @@ from ares.ablations import (
 )
 from ares.config import Override, differences
 from ares.errors import UserError
-from ares.runs import Run, read_config, run_status
+from ares.runs import Run, drawn_identity, read_config, run_status, share_bootstrap
 from ares.store import RunStore, StoreError, runs_directory
 from ares.workers import runs_that_fit
 
+LOOK_SECONDS = 1.0
+"""Between two looks whether a bootstrap is there that another child waits for."""
 STOP_SECONDS = 15.0
 """What a child is given to end by itself before it is killed."""
 
@@ -54,6 +58,8 @@ class Plan:
     children: list[Child]
     extra: list[Override]
     parallel: int
+    drawn: dict[str, str]
+    """By child: what decides the draws of its bootstrap. Children that have it in common draw one."""
 
     @property
     def folder(self) -> Path:
@@ -72,12 +78,15 @@ def prepare(
     runs, of_ablation = runs_directory(), children(definition, source, overrides)
     if RunStore(runs / definition.name).exists():
         raise StoreError(f"{runs / definition.name} is a training run: give the ablation another name with --name")
+    check_fixed(definition, runs / definition.name)
     for child in of_ablation:
         _check_settings(child, RunStore(runs / child.name))
+    digests: dict[str, dict[str, Any]] = {}
     for child in of_ablation[: len(definition.variants)]:  # seeds read the same data and weights
-        Run.check(child.config, child.name, runs)
+        _, digests[child.variant] = Run.check(child.config, child.name, runs)
+    drawn = {child.name: drawn_identity(child.config, digests[child.variant]) for child in of_ablation}
     at_once = parallel or runs_that_fit([child.config for child in of_ablation])
-    return Plan(definition, of_ablation, list(overrides or []), at_once)
+    return Plan(definition, of_ablation, list(overrides or []), at_once, drawn)
 
 
 class ChildrenFailed(UserError, RuntimeError):
@@ -134,34 +143,71 @@ async def ablate(plan: Plan) -> dict[str, Any]:
 
 async def _train_children(plan: Plan, parent: ParentRun) -> dict[str, str]:
     """Train what is not finished; the error of each child that failed."""
-    room = asyncio.Semaphore(plan.parallel)
     logs = plan.folder / "logs"
     logs.mkdir(exist_ok=True)
+    failed: dict[str, str] = {}
 
-    async def one(child: Child) -> str | None:
-        if _state(child) == "finished":
-            display.kept(child)
-            return None
-        async with room:
-            display.started(child)
-            try:
-                await train_child.with_options(task_run_name=child.name)(child, parent.id, logs / f"{child.name}.log")
-            except ChildFailed as error:
-                display.failed(child, str(error))
-                return str(error)
+    async def one(child: Child) -> None:
+        display.started(child)
+        try:
+            await train_child.with_options(task_run_name=child.name)(child, parent.id, logs / f"{child.name}.log")
             display.finished(child)
-            return None
+        except ChildFailed as error:
+            display.failed(child, str(error))
+            failed[child.name] = str(error)
 
     with AblationDisplay(plan.ablation, plan.children, plan.parallel, runs_directory()) as display:
         watching = asyncio.create_task(display.watch())
+        waiting = [child for child in plan.children if _state(child) != "finished"]
+        for child in plan.children:
+            if child not in waiting:
+                display.kept(child)
         try:
-            errors = await asyncio.gather(*(one(child) for child in plan.children))
+            await _in_turn(plan, waiting, one)
         finally:
             watching.cancel()
     for child in plan.children:
-        if (store := RunStore(runs_directory() / child.name)).committed_steps():
+        if (store := _store(child)).committed_steps():
             complete_entry(read_config(store), store, _state(child) == "finished")
-    return {child.name: error for child, error in zip(plan.children, errors, strict=True) if error is not None}
+    return {child.name: failed[child.name] for child in plan.children if child.name in failed}
+
+
+async def _in_turn(plan: Plan, waiting: list[Child], train: Callable[[Child], Coroutine[Any, Any, None]]) -> None:
+    """Train as many children at a time as there is room for, in their order; one that waits for a bootstrap later."""
+    running: dict[asyncio.Task[None], Child] = {}
+    try:
+        while waiting or running:
+            while len(running) < plan.parallel:
+                following = _next(plan, waiting, list(running.values()))
+                if following is None:
+                    break
+                waiting.remove(following)
+                _take_bootstrap(plan, following)
+                running[asyncio.create_task(train(following))] = following
+            done, _ = await asyncio.wait(running, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                del running[task]
+                task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _next(plan: Plan, waiting: list[Child], running: list[Child]) -> Child | None:
+    """The first child whose bootstrap nobody is drawing at this moment."""
+    drawing = {plan.drawn[child.name] for child in running if not _store(child).has_commits()}
+    return next((child for child in waiting if plan.drawn[child.name] not in drawing), None)
+
+
+def _take_bootstrap(plan: Plan, child: Child) -> None:
+    """Give a new child the bootstrap of another one that has drawn the same."""
+    if _store(child).exists():
+        return
+    same = [other for other in plan.children if plan.drawn[other.name] == plan.drawn[child.name]]
+    donor = next((other for other in same if _store(other).committed_steps()), None)
+    if donor is not None:
+        share_bootstrap(donor.name, child.name, runs_directory())
 
 
 @task(name="child", cache_policy=NO_CACHE, persist_result=False)
@@ -207,12 +253,16 @@ def _check_settings(child: Child, store: RunStore) -> None:
         )  # fmt: skip
 
 
+def _store(child: Child) -> RunStore:
+    return RunStore(runs_directory() / child.name)
+
+
 def _state(child: Child) -> str:
-    if not RunStore(runs_directory() / child.name).exists():
+    if not _store(child).exists():
         return "new"
     status = run_status(child.name)
     # The run's own description may hold fewer steps than it is asked for now.
-    return "stopped" if status["step"] < child.config.train.steps else str(status["state"])
+    return str(status["state"]) if child.config.train.ends(status["step"], status["tokens"]) else "stopped"
 
 
 def _last_word(log: Path, code: int) -> str:

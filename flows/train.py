@@ -126,7 +126,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                     await conducted(bootstrap, "bootstrap")
                     display.committed()
                     artifacts.committed()
-                while run.state.step < last:
+                while run.state.step < last and not run.config.train.ends(run.state.step, run.state.counters.tokens):
                     if reporting.done():  # an MLflow that is slow or away keeps no step waiting
                         await reporting
                         reporting = asyncio.create_task(_catch_up(tracking))
@@ -186,31 +186,31 @@ async def train_step(number: int) -> None:
     if at_once:
         check_mismatch(step, samples.rollouts, shaped.metrics)
     after_shaping = run.store.read_json(shaped.state)
+    is_last = config.train.ends(number, after_shaping["counters"]["tokens"])
     run.cluster.announce_update(number, shaped.batch, state["beta"])
-    updated = await _update(step, shaped.batch, after_shaping)
+    updated = await _update(step, shaped.batch, after_shaping, is_last)
     if not at_once:
         check_mismatch(step, samples.rollouts, updated.metrics)
 
-    due = number % config.validation.every == 0 or number == config.train.steps
-    evaluated = await _evaluation(step) if due else None
+    evaluated = await _evaluation(step) if number % config.validation.every == 0 or is_last else None
     artifacts = {"batch": shaped.batch, "samples": shaped.samples}
     if evaluated:
         artifacts["evaluation"] = evaluated.rows
-    if number % config.train.checkpoint_every == 0 or number == config.train.steps:
+    if number % config.train.checkpoint_every == 0 or is_last:
         artifacts["checkpoint"] = (await checkpoint(step)).checkpoint
     metrics = sampled_metrics | shaped.metrics | updated.metrics | (evaluated.metrics if evaluated else {})
     skipped = int(updated.metrics["actor/skipped_updates"])
     state = finished_state(after_shaping, number, updated.beta, skipped)
     step.commit(artifacts, _with_evaluation(state, evaluated), metrics)
     following = run.step(number + 1)
-    if number < config.train.steps and not following.is_stale:
+    if not is_last and not following.is_stale:
         begin_sampling(following)
 
 
-async def _update(step: Step, batch: Ref, state: dict[str, Any]) -> PolicyUpdate:
+async def _update(step: Step, batch: Ref, state: dict[str, Any], is_last: bool) -> PolicyUpdate:
     """The update; where samples may be stale, the next step's are drawn meanwhile, from the policy before it."""
     run, following = step.run, step.run.step(step.number + 1)
-    if not following.is_stale or following.number > step.config.train.steps:
+    if is_last or not following.is_stale:
         return await update(step, batch)
     await run.cluster.engine_at(following.sampled_version)  # before the learner has other weights
     ahead = asyncio.create_task(sample_ahead(following, run.restored(state)))

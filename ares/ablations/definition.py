@@ -10,8 +10,10 @@ compared. Not covered: running the children (flows/ablate.py), comparing them (a
       sparse: [reward.code.design=sparse]
       dense: [reward.code.design=dense_linear]
     seeds: [0, 1, 2]
-    metric: val/accuracy                     # what a winner is looked for in
+    baseline: sparse                         # compared with seed by seed
+    primary: val/accuracy                    # the one claim; `area/val/accuracy`: its mean over sampled tokens
     maximise: true
+    equal_tokens: 100000                     # children end at so many sampled tokens
 """
 
 import difflib
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator
+from pydantic import AfterValidator, AliasChoices, Field, ValidationError, field_validator, model_validator
 
 from ares.config import (
     PROFILES,
@@ -33,12 +35,15 @@ from ares.config import (
     is_there,
     load,
     read_yaml,
+    reason,
 )
 from ares.store import RULE, is_name
 
 ABLATIONS = PROFILES / "ablations"
-OWN = ("train.seed", "tracking.experiment", "tracking.parent_run", "tracking.tags")
+OWN = ("train.seed", "train.tokens", "tracking.experiment", "tracking.parent_run", "tracking.tags")
 """Settings that the ablation itself gives every child."""
+AREA = "area/"
+"""Prefix of a metric's mean over the tokens sampled on the way."""
 COMMON_ONLY = ("train.steps", "tracking.", "validation.")
 """Settings in which variants may not differ: they would be compared at different steps, or by different measures."""
 
@@ -65,10 +70,16 @@ class Ablation(Strict):
     """What is compared: a name, and the settings in which it differs."""
     seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
     """train.seed of each child of a variant. Intervals and claims need two or more."""
-    metric: str = "val/accuracy"
-    """The metric that is compared, at the last step."""
+    baseline: Name | None = None
+    """The variant that each other one is compared with, seed by seed. None: intervals of all are compared, unpaired."""
+    primary: str = Field("val/accuracy", validation_alias=AliasChoices("primary", "metric"))
+    """The metric that a claim is made about, at the last step; `area/METRIC`: its mean over the tokens sampled on the
+    way. It is stored before the first child starts, and stays. (`metric` in files of before 2026-11-23.)"""
     maximise: bool = True
     """Whether more of the metric is better."""
+    equal_tokens: int | None = Field(None, ge=1)
+    """Children end with the step that brings their sampled tokens (the bootstrap's too) to this; train.steps is a bound
+    that no child should meet."""
 
     @field_validator("seeds")
     @classmethod
@@ -76,6 +87,22 @@ class Ablation(Strict):
         if len(set(seeds)) < len(seeds):
             raise ValueError("a seed is named twice")
         return seeds
+
+    @model_validator(mode="after")
+    def _the_baseline_is_a_variant(self) -> "Ablation":
+        if self.baseline is not None and self.baseline not in self.variants:
+            raise ValueError(f"baseline: {self.baseline!r} is none of the variants ({', '.join(self.variants)})")
+        return self
+
+    @property
+    def metric(self) -> str:
+        """The metric that children log, and `primary` is made of."""
+        return self.primary.removeprefix(AREA)
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What is decided before the first child starts, and stays."""
+        return {"primary": self.primary, "maximise": self.maximise, "baseline": self.baseline}
 
 
 @dataclass(frozen=True)
@@ -124,7 +151,9 @@ def children(ablation: Ablation, source: Path, extra: list[Override] | None = No
     """
     for override in [*ablation.overrides, *(extra or [])]:
         if _sets(override, OWN):
-            raise ConfigError(f"{source}: overrides: {override!r} is set by the ablation itself (see `seeds`, `name`)")
+            raise ConfigError(
+                f"{source}: overrides: {override!r} is set by the ablation itself (see `seeds`, `name`, `equal_tokens`)"
+            )
     for variant, overrides in ablation.variants.items():
         for override in overrides:
             if _sets(override, OWN + COMMON_ONLY):
@@ -153,7 +182,8 @@ def _refuse_unmeasured(metric: str, config: Config, source: Path) -> None:
 def _child(ablation: Ablation, source: Path, variant: str, seed: int, extra: list[Override]) -> Child:
     is_path = ablation.profile.endswith((".yaml", ".yml"))
     profile = str(source.parent / ablation.profile) if is_path else ablation.profile
-    overrides = (*ablation.overrides, *ablation.variants[variant], *extra, f"train.seed={seed}",
+    budget = [] if ablation.equal_tokens is None else [f"train.tokens={ablation.equal_tokens}"]
+    overrides = (*ablation.overrides, *ablation.variants[variant], *extra, f"train.seed={seed}", *budget,
                  f"tracking.experiment={ablation.name}")  # fmt: skip
     try:
         config = load(profile, list(overrides))
@@ -181,6 +211,8 @@ def _refuse_equal(members: list[Child], source: Path) -> None:
 
 def _explain(problem: Any) -> str:
     names = [str(part) for part in problem["loc"]]
+    if not names:
+        return reason(problem)
     where = f"variant {names[1]!r}" if names[0] == "variants" and len(names) > 1 else names[0]
     return explained(problem, where, Ablation.model_fields)
 

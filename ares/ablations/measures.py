@@ -8,8 +8,10 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
+from ares.ablations.definition import AREA
 from ares.ablations.rows import AblationRows, ChildRows, Row
 
 TAIL = 0.25
@@ -25,7 +27,7 @@ class Measure:
 
     metric: str
     title: str
-    how: Literal["last", "rise", "tail", "mean", "sum"]
+    how: Literal["last", "rise", "tail", "mean", "sum", "area"]
     better: Literal["more", "less"] | None = None
     digits: int = 3
 
@@ -38,6 +40,7 @@ class Measure:
             "tail": f"mean over the last {TAIL:.0%} of steps",
             "mean": "mean over all steps",
             "sum": "sum over all steps",
+            "area": "mean over sampled tokens",
         }[self.how]
 
 
@@ -48,12 +51,22 @@ class Value:
     child: ChildRows
     value: float
     rows: list[Row]
+    weights: list[float] | None = None
+    """What each row counts, where it is not the same for all."""
 
 
 def measures(metric: str, maximise: bool, logged: Iterable[str] = ()) -> list[Measure]:
-    """Every measure a report knows, the compared one first; logged: metrics among which those of functions are."""
+    """Every measure a report knows, the primary one (`metric`) first; logged: metrics among which those of functions
+    are."""
     better: Literal["more", "less"] = "more" if maximise else "less"
-    first = [Measure(metric, metric, "last", better), Measure(metric, f"{metric}, on the way", "rise", better)]
+    logged_as = metric.removeprefix(AREA)
+    first = [
+        Measure(logged_as, logged_as, "last", better),
+        Measure(logged_as, f"{logged_as}, over tokens", "area", better),
+        Measure(logged_as, f"{logged_as}, on the way", "rise", better),
+    ]
+    first.sort(key=lambda measure: metric.startswith(AREA) and measure.how != "area")
+    metric = logged_as
     rest = [
         Measure("val/accuracy", "held-out accuracy", "last", "more"),
         Measure("val/pass_ratio", "held-out share of tests passed", "last", "more"),
@@ -91,21 +104,46 @@ def error_measures() -> list[Measure]:
             for name in ERRORS]  # fmt: skip
 
 
-def value_of(measure: Measure, child: ChildRows, last: int) -> Value | None:
-    """A child's number at step `last`; None where it has not got the rows, or one of them is not a number."""
+def value_of(measure: Measure, child: ChildRows, last: int, tokens: float | None = None) -> Value | None:
+    """A child's number at step `last`; None where it has not got the rows, or one of them is not a number.
+
+    tokens: up to which an area reaches.
+    """
     rows = [row for row in child.rows.get(measure.metric, []) if row.step <= last]
     if measure.how == "last":
         rows = [row for row in rows if row.step == last]
-    elif measure.how == "rise":
+    elif measure.how in ("rise", "mean"):
         rows = [row for row in rows if row.step > 0]
     elif measure.how == "tail":
         rows = [row for row in rows if row.step > last - max(1, round(last * TAIL))]
-    elif measure.how == "mean":
-        rows = [row for row in rows if row.step > 0]
     if not rows or not all(math.isfinite(row.value) for row in rows):
         return None
+    if measure.how == "area":
+        weights = area_weights([child.tokens_at(row.step) for row in rows], tokens or 0.0)
+        return None if weights is None else Value(child, _weighted(rows, weights), rows, weights)
     total = sum(row.value for row in rows)
     return Value(child, total if measure.how == "sum" else total / len(rows), rows)
+
+
+def area_weights(tokens: list[float], limit: float) -> list[float] | None:
+    """What each of some values counts in their mean height over tokens, from the first one's to `limit`.
+
+    Between two values the curve is straight (the trapezoid rule). None where no token lies between.
+    """
+    if not limit > tokens[0]:
+        return None
+    weights = [0.0] * len(tokens)
+    for place, (start, end) in enumerate(pairwise(tokens)):
+        within = min(end, limit) - start
+        if within > 0:
+            of_end = within * within / (2 * (end - start))
+            weights[place] += within - of_end
+            weights[place + 1] += of_end
+    return [weight / (min(limit, tokens[-1]) - tokens[0]) for weight in weights]
+
+
+def _weighted(rows: list[Row], weights: list[float]) -> float:
+    return sum(weight * row.value for row, weight in zip(rows, weights, strict=True))
 
 
 def compared_step(ablation: AblationRows) -> int | None:
@@ -114,6 +152,22 @@ def compared_step(ablation: AblationRows) -> int | None:
     return max(steps, default=None)
 
 
-def is_complete(child: ChildRows, metric: str, last: int) -> bool:
-    """Whether a child has come as far as the others: it has a row of the compared metric at step `last`."""
-    return any(row.step == last for row in child.rows.get(metric, []))
+def end_of(ablation: AblationRows, child: ChildRows) -> int | None:
+    """The step at which a child is compared: that of the others, or the one that brought it to the budget of tokens.
+
+    None: it has not got there.
+    """
+    rows, budget = child.rows.get(ablation.definition.metric), ablation.definition.equal_tokens
+    if not rows:
+        return None
+    last = rows[-1].step
+    arrived = last == compared_step(ablation) if budget is None else child.tokens_at(last) >= budget
+    return last if arrived else None
+
+
+def compared_tokens(ablation: AblationRows) -> float | None:
+    """Up to how many sampled tokens areas reach: the budget, else as far as every child that is compared has come."""
+    if ablation.definition.equal_tokens is not None:
+        return float(ablation.definition.equal_tokens)
+    ends = [child.tokens_at(last) for child in ablation.children if (last := end_of(ablation, child)) is not None]
+    return min(ends, default=None)

@@ -33,6 +33,18 @@ STYLE = {
     "svg.fonttype": "path", "svg.hashsalt": "ares", "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
 }  # fmt: skip
+CURVES = (
+    ("reward/sampled_accuracy", "training accuracy, all samples"),
+    ("code/pass_ratio", "share of tests passed, training"),
+    ("val/pass_ratio", "share of tests passed, held out"),
+    ("filter/kept_share", "groups kept by the filter"),
+    ("code/cost/tokens_per_solved", "tokens per solved problem"),
+    ("code/error/syntax_error", "syntax errors"),
+    ("response_length/mean", "response length (tokens)"),
+    ("entropy/mean", "token entropy (nats)"),
+    ("critic/kl", "KL to the reference (nats a token)"),
+)
+"""Curves beside that of the compared metric, where they were logged."""
 T = TypeVar("T")
 Series = dict[str, list[ChildRows]]
 """The children of each variant, in order."""

@@ -4,9 +4,11 @@ Covered: reading; of several entries of one child (its run directory was deleted
 rows of one step (a step that was done again) the last. Not covered: what the values mean (ares/ablations/report.py).
 """
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -17,6 +19,10 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.ablations.definition import Ablation
 from ares.ablations.tracking import DEFINITION, TrackingError
+from ares.reports import PROBLEMS
+
+TOKENS = "perf/total_num_tokens"
+"""Sampled tokens of a step."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,6 @@ class Row:
 
     step: int
     value: float
-    timestamp: int
 
 
 @dataclass
@@ -41,11 +46,17 @@ class ChildRows:
     settings: dict[str, str]
     rows: dict[str, list[Row]] = field(repr=False)
     """By metric, one row a step, ascending."""
+    problems: dict[int, dict[str, float]] = field(default_factory=dict, repr=False)
+    """By step of an evaluation: the accuracy on each held-out problem."""
 
     @property
     def step(self) -> int:
         """The last step with any row; −1 without one."""
         return max((rows[-1].step for rows in self.rows.values() if rows), default=-1)
+
+    def tokens_at(self, step: int) -> float:
+        """Tokens sampled up to the end of a step, the bootstrap's too."""
+        return sum(row.value for row in self.rows.get(TOKENS, []) if row.step <= step)
 
 
 @dataclass
@@ -126,11 +137,21 @@ def _child(client: MlflowClient, entry: Entry, variant: str, seed: int) -> Child
         code_version=str(entry.data.tags.get("ares.code_version", "unknown")),
         settings=dict(entry.data.params),
         rows={metric: _one_a_step(client.get_metric_history(run_id, metric)) for metric in entry.data.metrics},
+        problems=_problems(client, run_id),
     )
+
+
+def _problems(client: MlflowClient, run_id: str) -> dict[int, dict[str, float]]:
+    """By step, what the run's tracker has logged of each held-out problem; nothing of runs of before 2026-11-23."""
+    if not client.list_artifacts(run_id, PROBLEMS):
+        return {}
+    with TemporaryDirectory() as folder:
+        files = sorted(Path(client.download_artifacts(run_id, PROBLEMS, folder)).glob("*.json"))
+        return {int(file.stem): json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
 def _one_a_step(history: list[Any]) -> list[Row]:
     last: dict[int, Row] = {}
     for metric in sorted(history, key=lambda metric: metric.timestamp):
-        last[metric.step] = Row(int(metric.step), float(metric.value), int(metric.timestamp))
+        last[metric.step] = Row(int(metric.step), float(metric.value))
     return [last[step] for step in sorted(last)]

@@ -19,12 +19,30 @@ from ares.store import RunStore, tracking_uri
 
 DEFINITION = "ares.ablation.definition"
 """Tag of the parent run: the ablation's YAML. It marks a parent."""
+FILE = "ablation.json"
+"""In the ablation's folder: its MLflow run, and what was decided before the first child started."""
 LONGEST_TAG = 8000
 """Characters MLflow keeps of a tag."""
 
 
 class TrackingError(UserError, RuntimeError):
     """MLflow cannot be reached, or does not know the ablation."""
+
+
+def check_fixed(ablation: Ablation, folder: Path) -> None:
+    """Raise ConfigError where an ablation that was started would now be judged by something else."""
+    try:
+        stored = json.loads((folder / FILE).read_text())
+    except FileNotFoundError:
+        return
+    changed = [f"{name}: {stored[name]!r} → {value!r}" for name, value in ablation.fixed.items()
+               if name in stored and stored[name] != value]  # fmt: skip
+    if changed:
+        raise ConfigError(
+            f"Ablation {ablation.name!r} was started, and by what it is judged was decided then:\n  "
+            + "\n  ".join(changed)
+            + "\nTake what was decided, or give the ablation another name with --name."
+        )
 
 
 class ParentRun:
@@ -43,6 +61,8 @@ class ParentRun:
             self.client = MlflowClient(tracking_uri=self.uri)
             self.experiment_id = open_experiment(self.client, ablation.name, folder.parent)
             self.id = self._found() or self._created(ablation.name)
+            described = {"name": ablation.name, "mlflow_run_id": self.id, **ablation.fixed}
+            RunStore(folder).write_json(FILE, described)  # before the first child starts
             for key, value in tags.items():
                 self.client.set_tag(self.id, key, value)
             self.client.set_terminated(self.id, "RUNNING")
@@ -51,16 +71,14 @@ class ParentRun:
 
     def _found(self) -> str | None:
         try:
-            run_id = str(json.loads((self.folder / "ablation.json").read_text())["mlflow_run_id"])
+            run_id = str(json.loads((self.folder / FILE).read_text())["mlflow_run_id"])
         except FileNotFoundError:
             return None
         self.client.get_run(run_id)
         return run_id
 
     def _created(self, name: str) -> str:
-        run_id = str(self.client.create_run(self.experiment_id, run_name=name).info.run_id)
-        RunStore(self.folder).write_json("ablation.json", {"name": name, "mlflow_run_id": run_id})
-        return run_id
+        return str(self.client.create_run(self.experiment_id, run_name=name).info.run_id)
 
     def close(self, status: str, files: list[Path]) -> None:
         """Set the state (FINISHED, FAILED or KILLED) and log the report's files. Raises TrackingError."""

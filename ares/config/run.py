@@ -235,12 +235,18 @@ class TrainConfig(Strict):
 
     steps: int = Field(100, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
     """Training steps. A finished run resumes when it is raised."""
+    tokens: int | None = Field(None, ge=1, json_schema_extra=NO_EFFECT)
+    """Sampled tokens, the bootstrap's too, with which a run ends before `steps`: with the step that reaches them."""
     checkpoint_every: int = Field(10, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
     """Steps between weight checkpoints; in between, a resume replays the committed batches."""
     keep_checkpoints: int = Field(2, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
     """Older checkpoints are deleted, except the last so many."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random draw of the run is derived from it."""
+
+    def ends(self, step: int, tokens: int) -> bool:
+        """Whether a run that has finished so many steps, and has sampled so many tokens, is at its end."""
+        return step >= self.steps or (self.tokens is not None and tokens >= self.tokens)
 
 
 class TrackingConfig(Strict):

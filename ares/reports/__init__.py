@@ -11,9 +11,10 @@ from ares.reports.terminal import Display, Parts, bars
 from ares.reports.tracker import Tracker, load_tracker
 
 if TYPE_CHECKING:
-    from ares.reports.mlflow import Tracking, open_experiment
+    from ares.reports.mlflow import PROBLEMS, Tracking, open_experiment
 
 __all__ = [
+    "PROBLEMS",
     "Display",
     "Parts",
     "Tracker",
@@ -29,7 +30,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """What needs MLflow, which takes as long to load as torch: a run begins without it."""
-    if name not in ("Tracking", "open_experiment"):
+    if name not in ("PROBLEMS", "Tracking", "open_experiment"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ares.reports import mlflow
 

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 # It logs the errors that it raises, with their traces; they are told here, in a line.
 logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 METRICS_PER_CALL = 1000
+PROBLEMS = "problems"
+"""Folder of an entry: a file for every evaluation, with the accuracy on each held-out problem."""
 IMAGE_SIDE = 256
 """Pixels of the longer edge of an image that is logged."""
 
@@ -119,8 +121,12 @@ class Tracking(Tracker):
         rows = [Metric(name, value, commit.timestamp, commit.step) for name, value in sorted(values.items())]
         for start in range(0, len(rows), METRICS_PER_CALL):
             client.log_batch(self._id, metrics=rows[start : start + METRICS_PER_CALL])
-        if "evaluation" in commit.artifacts and self.config.tracking.samples:
-            self._log_samples(client, commit)
+        if "evaluation" in commit.artifacts:
+            scored = self.store.read_rows(commit.artifacts["evaluation"]).dropna(subset="accuracy")
+            accuracies = scored["accuracy"].astype(float).groupby(scored["id"]).mean().to_dict()
+            client.log_dict(self._id, accuracies, f"{PROBLEMS}/{commit.step:06d}.json")
+            if self.config.tracking.samples:
+                self._log_samples(client, commit)
         # Last of a commit: where it is set, everything before it has arrived.
         client.log_batch(self._id, tags=[RunTag("ares.logged_step", str(commit.step))])
 

@@ -8,8 +8,8 @@ from ares.runs.doctor import findings
 from ares.runs.evaluation import Evaluation, EvaluationRequest, finish
 from ares.runs.exec_times import exec_times_name, read_exec_times
 from ares.runs.export import export
-from ares.runs.lineage import fork, prune
-from ares.runs.run import Run, Step, read_config
+from ares.runs.lineage import fork, prune, share_bootstrap
+from ares.runs.run import Run, Step, drawn_identity, read_config
 from ares.runs.status import run_status
 from ares.runs.verification import verify
 
@@ -18,6 +18,7 @@ __all__ = [
     "EvaluationRequest",
     "Run",
     "Step",
+    "drawn_identity",
     "exec_times_name",
     "export",
     "findings",
@@ -29,5 +30,6 @@ __all__ = [
     "read_exec_times",
     "run_status",
     "settings_difference",
+    "share_bootstrap",
     "verify",
 ]

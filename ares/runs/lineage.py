@@ -1,7 +1,8 @@
-"""Runs that share their past: forks by hard links, and what of a run can be deleted.
+"""Runs that share their past: forks by hard links, a bootstrap drawn once, and what of a run can be deleted.
 
-Covered: `fork` (a new run that has every artifact of another one up to a step, or to a phase of it), `prune` (delete
-what no resume and no fork from the oldest kept checkpoint on can need). Not covered: training the fork (it is a run
+Covered: `fork` (a new run that has every artifact of another one up to a step, or to a phase of it), `share_bootstrap`
+(a run that would draw the same bootstrap takes it from another), `prune` (delete what no resume and no fork from the
+oldest kept checkpoint on can need). Not covered: training the fork (it is a run
 like any other), comparing two runs (ares/runs/difference.py).
 
 A fork at step K after phase P starts from the commit of step K − 1 and takes over the kept results of step K's phases
@@ -23,7 +24,7 @@ from ares.config import Config, ConfigError, differences, override
 from ares.runs.digests import changed_files, check_model
 from ares.runs.exec_times import exec_times_name
 from ares.runs.phase_settings import PHASES, check_fork
-from ares.runs.run import Run, description_of, identity_of, phase_identity, read_config
+from ares.runs.run import DRAWN, Run, description_of, identity_of, phase_identity, read_config
 from ares.step import RunState
 from ares.store import Fork, Ref, RunStore, StoreError, run_store
 from ares.workers import Cluster
@@ -49,6 +50,25 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     finally:
         run.close()
     return differences(before, config)
+
+
+def share_bootstrap(source: str, target: str, runs: Path) -> None:
+    """Give a run that is about to start the responses, grades and log-probs of another one's bootstrap.
+
+    The caller sees to it that both have one `drawn_identity`: then the new run finds them as kept results, and goes on
+    with the same bits as if it had drawn them. Raises StoreError.
+    """
+    donor, taker = run_store(source, runs), run_store(target, runs)
+    results = [result for result in donor.results_of(0) if result.name.split("-")[1] in DRAWN]
+    paths = {path for result in results for path in _paths_in(json.loads(result.read_text()))}
+    beside = donor.here(donor.step_path(0)).glob(exec_times_name("*"))
+    for whole in [*(donor.here(path) for path in sorted(paths)), *beside]:
+        for file in whole.rglob("*") if whole.is_dir() else [whole]:
+            if file.is_file():
+                _link(file, taker.directory / file.relative_to(donor.directory))
+    taker.results.mkdir(parents=True, exist_ok=True)
+    for result in results:
+        shutil.copy2(result, taker.results / result.name)  # Prefect rewrites a result in place
 
 
 def _forked_version(parent: RunStore, before: Config, config: Config, at: int, phase: str | None, target: Path) -> int:

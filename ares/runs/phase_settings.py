@@ -117,6 +117,17 @@ EARLIER: dict[str, dict[str, Rule]] = {
 """Settings that decide something before their phase of FIRST_USE, if a rule holds."""
 
 
+def bootstrap_settings(config: Config) -> dict[str, Any]:
+    """The settings with which the bootstrap's responses, grades and log-probs are computed, and a few more.
+
+    What is left out decides only what is made of them: their shape, and updates.
+    """
+    named = {name for part in ("rollout", "experience", WEIGHTS) for name in EARLIER[part]} - set(CHOSEN_GROUPS)
+    later = {*FIRST_USE["shape"], *FIRST_USE[UPDATE]} - named
+    of_them = {name for name in later if not name.startswith(("model.", "data.", "validation."))}
+    return {name: value for name, value in result_settings(config).items() if _whole(name) not in of_them}
+
+
 def check_fork(before: Config, after: Config, files: dict[str, str], at: int, phase: str | None) -> None:
     """Raise ConfigError, naming them, where settings of a fork differ with which something that it shares was computed.
 
@@ -159,10 +170,15 @@ def changed_settings(before: Config, after: Config) -> set[str]:
     """Result-changing settings that differ, by the names of FIRST_USE (a section that may be absent counts whole)."""
     old, new = result_settings(before), result_settings(after)
     names = {name for name in old | new if old.get(name) != new.get(name)}
-    return {next((whole for whole in OPTIONAL_SECTIONS if name.startswith(f"{whole}.")), name) for name in names}
+    return {_whole(name) for name in names}
 
 
 OPTIONAL_SECTIONS = ("model.lora", "reward.code.verpo")
+
+
+def _whole(name: str) -> str:
+    """The section that may be absent and holds a setting; any other setting itself."""
+    return next((whole for whole in OPTIONAL_SECTIONS if name.startswith(f"{whole}.")), name)
 
 
 def _shown(config: Config, name: str) -> str:

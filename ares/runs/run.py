@@ -5,6 +5,7 @@ artifacts lie. Not covered: the order of work (flows/) and the work (tasks/).
 """
 
 import hashlib
+import json
 import logging
 import os
 import subprocess
@@ -33,19 +34,22 @@ from ares.engines import end_token_ids, padding_id
 from ares.grading import check_answers, load_grader, try_on
 from ares.models import Adapted, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_same, completed, digests_of
+from ares.runs.phase_settings import bootstrap_settings
 from ares.runs.progress import Progress
 from ares.step import RunState
 from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, run_store
 from ares.workers import Cluster, check_cluster, check_engine, check_gpus
 
 logger = logging.getLogger(__name__)
+DRAWN = ("rollout", "score", "experience", "compare")
+"""Phases of the bootstrap that settings of rewards and of the algorithm do not change."""
 
 
 class Run:
     """One run, opened. `state` is the state after the last commit; the flow moves it on."""
 
     def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train_set: Problems,
-                 validation_set: Problems | None, identity: str) -> None:  # fmt: skip
+                 validation_set: Problems | None, identity: str, drawn: str | None = None) -> None:  # fmt: skip
         self.config = config
         self.store = store
         self.tokenizer = tokenizer
@@ -55,6 +59,8 @@ class Run:
         self.state = RunState.initial(config, len(train_set))
         self.commit: Commit | None = None
         self.identity = identity
+        self.drawn = drawn or identity
+        """What decides the results of the bootstrap's DRAWN phases."""
         self.progress = Progress()
         self.adapted: Adapted | None = None
         """Which layers model.lora adapts, where it is set."""
@@ -147,7 +153,8 @@ class Run:
                     problems.source, problems.overlong, config.data.max_prompt_length,
                 )  # fmt: skip
         digests = digests_of(config, train, validation)
-        run = cls(config, store, tokenizer, train, validation, identity_of(config, digests))
+        run = cls(config, store, tokenizer, train, validation, identity_of(config, digests),
+                  drawn_identity(config, digests))  # fmt: skip
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
         if store.exists() or store.has_commits():  # without a run.json nothing says what made the commits
             _check_same(store, config, digests)
@@ -236,7 +243,8 @@ class Step:
 
     def identity(self, phase: str) -> str:
         """What decides a phase's result besides its inputs; a fork's shared phases keep that of their run."""
-        return phase_identity(self.run.identity, self.run.fork, self.number, phase)
+        own = self.run.drawn if self.number == 0 and phase in DRAWN else self.run.identity
+        return phase_identity(own, self.run.fork, self.number, phase)
 
     def key(self, phase: str, inputs: str) -> str:
         """Identity of a phase's result: the same run, settings, data, step and inputs give the same key."""
@@ -274,6 +282,13 @@ class Step:
 def identity_of(config: Config, digests: dict[str, Any]) -> str:
     """What decides the results of a run's phases besides their inputs."""
     return f"{fingerprint(config)}-{digests['train']}-{digests['model']}"
+
+
+def drawn_identity(config: Config, digests: dict[str, Any]) -> str:
+    """What decides the results of the bootstrap's DRAWN phases besides their inputs: runs that have it in common can
+    take them from one another (ares/runs/lineage.py)."""
+    known = {"settings": bootstrap_settings(config), "digests": digests}
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def phase_identity(own: str, fork: Fork | None, step: int, phase: str) -> str:

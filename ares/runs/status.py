@@ -8,22 +8,25 @@ from ares.store import run_store
 
 
 def run_status(name: str) -> dict[str, Any]:
-    """run, state (new, running, stopped, finished), step, steps, evaluations, and the buckets' last metrics."""
+    """run, state (new, running, stopped, finished), step, steps, sampled tokens, evaluations, and the buckets' last
+    metrics."""
     store = run_store(name)
     config = read_config(store)
     commit = store.last_commit()
     step = commit.step if commit else -1
+    tokens = commit.state["counters"]["tokens"] if commit else 0
     if store.is_held():
         state = "running"
     elif commit is None:
         state = "new"
     else:
-        state = "finished" if step >= config.train.steps else "stopped"
+        state = "finished" if config.train.ends(step, tokens) else "stopped"
     return {
         "run": name,
         "state": state,
         "step": max(step, 0),
         "steps": config.train.steps,
+        "tokens": tokens,
         "evaluations": commit.state["evaluations"] if commit else [],
         "buckets": {bucket: _bucket(commit.metrics if commit else {}, bucket) for bucket in BUCKETS},
     }

@@ -43,18 +43,31 @@ def ablate(
 
 
 def report(
-    experiment: Annotated[str, typer.Argument(help="MLflow experiment of an ablation: the ablation's name.")],
+    experiment: Annotated[
+        str | None, typer.Argument(help="MLflow experiment of an ablation: the ablation's name.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The .html file to write; default: report.html in the ablation's folder.")
     ] = None,
+    rows: Annotated[
+        Path | None, typer.Option("--from", help="The .csv file of a report, instead of MLflow; --out lies beside it.")
+    ] = None,
 ) -> None:
-    """Write an ablation's report again from what MLflow has of it."""
-    from ares.ablations import conclusion, read_rows, write_report
+    """Write an ablation's report again from what MLflow has of it, or from the rows beside another report."""
+    from ares.ablations import conclusion, read_csv, read_rows, write_page, write_report
     from ares.config import ConfigError
     from ares.store import runs_directory, tracking_uri
 
     if out is not None and out.suffix != ".html":
         raise ConfigError(f"--out {out}: the report is an .html file (its rows go beside it as .csv)")
+    if (experiment is None) == (rows is None):
+        raise ConfigError("Name an MLflow experiment, or a file of rows with --from")
+    if rows is not None:
+        stored, page = read_csv(rows), out or rows.with_suffix(".html")
+        write_page(stored, page, rows)
+        console.print(f"{conclusion(stored)}\nreport: {page}", markup=False)
+        return
+    assert experiment is not None
     runs = runs_directory()
     stored = read_rows(experiment, tracking_uri(None, runs))
     files = write_report(stored, out or runs / stored.definition.name / "report.html")

@@ -17,7 +17,7 @@ from mlflow import MlflowClient
 
 from ares.store.store import RunStore
 from flows.cli.main import main
-from tests.short_runs import REPOSITORY, SMALL, ares
+from tests.short_runs import REPOSITORY, SMALL, ares, told
 
 VARIANTS = {"fixed": ["algorithm.kl.kind=fixed"], "token_adaptive": []}
 CHILDREN = [f"leash-{variant}-seed{seed}" for seed in (0, 1) for variant in VARIANTS]
@@ -26,7 +26,8 @@ CHILDREN = [f"leash-{variant}-seed{seed}" for seed in (0, 1) for variant in VARI
 def write(folder: Path, **changes: object) -> str:
     path = folder / "leash.yaml"
     common = [*SMALL, "train.steps=3", "validation.every=1"]
-    whole = {"name": "leash", "profile": "tiny-math", "overrides": common, "variants": VARIANTS, "seeds": [0, 1]}
+    whole = {"name": "leash", "profile": "tiny-math", "overrides": common, "variants": VARIANTS, "seeds": [0, 1],
+             "baseline": "fixed"}  # fmt: skip
     path.write_text(yaml.safe_dump(whole | changes, sort_keys=False))
     return str(path)
 
@@ -100,17 +101,58 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
     made = report.read_bytes()
     assert "val/accuracy" in ended.stdout.splitlines()[-3]  # the conclusion, where the report is, what to do
     artifacts = {artifact.path for artifact in client.list_artifacts(entries["leash"].info.run_id)}
-    assert artifacts == {"report.html", "report.csv"}
+    assert artifacts == {"report.html", "report.csv", "report-problems.csv"}
+    assert "val/accuracy against fixed, paired by seed: token_adaptive" in ended.stdout
     report.unlink()
     assert ares(runs, "report", "leash").returncode == 0
     assert report.read_bytes() == made
-    rows = pd.read_csv(runs / "leash" / "report.csv")
-    for (run_id, metric), stored in rows.groupby(["run_id", "metric"]):
-        history = client.get_metric_history(run_id, metric)
-        assert [(row.step, row.value) for row in history] == list(zip(stored["step"], stored["value"], strict=True))
+    again = tmp_path / "again.html"
+    assert told(runs, "report", "--from", str(runs / "leash" / "report.csv"), "--out", str(again)).returncode == 0
+    assert again.read_bytes() == made
+    rows = pd.read_csv(runs / "leash" / "report.csv", comment="#")
+    for (variant, seed), stored in rows.groupby(["variant", "seed"]):
+        for metric in stored.columns[3:]:
+            history = client.get_metric_history(entries[f"leash-{variant}-seed{seed}"].info.run_id, metric)
+            known = stored[["step", metric]].dropna()
+            assert [(row.step, row.value) for row in history] == list(known.itertuples(index=False, name=None))
     # The variants of a seed start from the same draws.
     draws = [RunStore(runs / name).read_commit(0).artifacts["samples"].sha256 for name in CHILDREN]
     assert draws[0] == draws[1] != draws[2] == draws[3]
+    # They were drawn once a seed, by whichever came first; alone a run has the same bits.
+    files = [
+        {file.name: file.stat().st_ino for file in (runs / name / "bootstrap").glob("*.parquet")} for name in CHILDREN
+    ]
+    for one, other in ((0, 1), (2, 3)):
+        assert {name for name in files[one] if files[one][name] == files[other][name]} == {
+            name for name in files[one] if name.startswith(("rollout-", "score-"))
+        }
+    common = [*SMALL, "train.steps=3", "validation.every=1", "train.seed=1"]
+    for child, variant in ((2, "fixed"), (3, "token_adaptive")):
+        assert (
+            ares(runs, "train", "tiny-math", *common, *VARIANTS[variant], "--run", f"alone-{variant}").returncode == 0
+        )
+        alone = RunStore(runs / f"alone-{variant}")
+        assert [alone.read_commit(step).digest() for step in range(4)] == [
+            RunStore(runs / CHILDREN[child]).read_commit(step).digest() for step in range(4)
+        ]
+
+
+@pytest.mark.slow
+def test_children_end_with_the_step_that_reaches_their_budget_of_tokens(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    brief = ["rollout.max_response_length=40"]
+    budget = {"equal_tokens": 2200, "seeds": [0], "variants": {"brief": brief, "long": []}}
+    written = write(tmp_path, overrides=[*SMALL, "train.steps=9", "validation.every=9"], baseline="long", **budget)
+    ended = ares(runs, "ablate", written, seconds=900)
+    assert ended.returncode == 0, ended.stderr
+    for variant in ("brief", "long"):
+        store = RunStore(runs / f"leash-{variant}-seed0")
+        commits = [store.read_commit(step) for step in store.committed_steps()]
+        tokens = [commit.state["counters"]["tokens"] for commit in commits]
+        assert tokens[-2] < 2200 <= tokens[-1]
+        assert len(commits) < 10
+        assert ("evaluation" in commits[-1].artifacts, "checkpoint" in commits[-1].artifacts) == (True, True)
+    assert "kept, finished before" in ares(runs, "ablate", written, seconds=900).stdout
 
 
 @pytest.mark.slow
@@ -132,9 +174,9 @@ def refusal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert "Traceback" not in told
-    return told
+    complaint = capsys.readouterr().err
+    assert "Traceback" not in complaint
+    return complaint
 
 
 def test_wrong_input_of_any_child_is_told_before_the_first_starts(
@@ -153,7 +195,7 @@ def test_wrong_input_of_any_child_is_told_before_the_first_starts(
     # A child that is there already with other settings is not trained on.
     config = {"model": {"path": "x"}, "data": {"train": "y"}}
     RunStore(runs / "leash-fixed-seed1").write_run({"config": config, "digests": {}})
-    told = refusal(capsys, monkeypatch, write(tmp_path))
-    assert "'leash-fixed-seed1' is there already, with other settings" in told
-    assert "data.train: 'y' → 'ares/tiny/checkpoints/math/train.jsonl'" in told
+    complaint = refusal(capsys, monkeypatch, write(tmp_path))
+    assert "'leash-fixed-seed1' is there already, with other settings" in complaint
+    assert "data.train: 'y' → 'ares/tiny/checkpoints/math/train.jsonl'" in complaint
     assert json.loads((runs / "leash-fixed-seed1/run.json").read_text())["config"] == config

@@ -82,6 +82,9 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"variants": {"a": ["train={seed: 1}"], "b": []}}, "may not differ between variants"),
         ({"variants": {"a": ["validation.n=2"], "b": []}}, "may not differ between variants"),
         ({"overrides": ["train.seed=1"]}, "is set by the ablation itself"),
+        ({"overrides": ["train.tokens=1"]}, "is set by the ablation itself"),
+        ({"baseline": "loose"}, "baseline: 'loose' is none of the variants (fixed, as_it_is)"),
+        ({"equal_tokens": 0}, "equal_tokens: "),
         ({"overrides": ["data.validation=null"]}, "'val/accuracy' needs held-out problems"),
         ({"metric": "val/aime/accuracy"}, "needs a held-out set called 'aime': data.validation names none"),
         (
@@ -115,4 +118,21 @@ def test_every_shipped_ablation_can_be_started(name: str) -> None:
 
 
 def test_the_models_fields_are_the_files_keys() -> None:
-    assert set(Ablation.model_fields) == {"name", "profile", "overrides", "variants", "seeds", "metric", "maximise"}
+    assert set(Ablation.model_fields) == {
+        "name", "profile", "overrides", "variants", "seeds", "baseline", "primary", "maximise", "equal_tokens",
+    }  # fmt: skip
+
+
+def test_a_budget_of_tokens_is_every_childs(tmp_path: Path) -> None:
+    found = children(*read_ablation(written(tmp_path, equal_tokens=900)))
+    assert {child.config.train.tokens for child in found} == {900}
+    assert {child.config.train.ends(4, 899) for child in found} == {False}
+    assert {child.config.train.ends(4, 900) for child in found} == {True}
+    assert {child.config.train.ends(5, 0) for child in found} == {True}
+    assert load("tiny-math", ["train.steps=5"]).train.ends(4, 10**9) is False
+
+
+def test_files_of_before_name_the_primary_metric_as_they_did(tmp_path: Path) -> None:
+    for name in ("metric", "primary"):
+        ablation, _ = read_ablation(written(tmp_path, **{name: "area/val/pass_at_n"}))
+        assert (ablation.primary, ablation.metric) == ("area/val/pass_at_n", "val/pass_at_n")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,12 +12,23 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Metric
 
+from ares.ablations.comparison import conclusion
 from ares.ablations.definition import Ablation
-from ares.ablations.measures import compared_step, error_measures, measures, value_of
-from ares.ablations.report import conclusion, figure, lines, render, rows_csv, write_report
+from ares.ablations.measures import (
+    area_weights,
+    compared_step,
+    compared_tokens,
+    end_of,
+    error_measures,
+    measures,
+    value_of,
+)
+from ares.ablations.report import figure, lines, render, write_page, write_report
 from ares.ablations.rows import AblationRows, ChildRows, Row, read_rows
 from ares.ablations.statistics import estimate
-from ares.ablations.tracking import DEFINITION, TrackingError
+from ares.ablations.tables import read_csv, rows_csv
+from ares.ablations.tracking import DEFINITION, TrackingError, check_fixed
+from ares.config import ConfigError
 
 ABLATION = Ablation(name="leash", profile="tiny-math", variants={"loose": [], "tight": []}, seeds=[0, 1, 2])
 FINAL = {"loose": [0.60, 0.62, 0.64], "tight": [0.80, 0.83, 0.81]}
@@ -26,15 +38,16 @@ def child(variant: str, seed: int, final: float, steps: int = 8, code: bool = Fa
     """Evaluations at the start, half-way and at the end; a training figure at every step."""
     every = range(1, steps + 1)
     rows = {
-        "val/accuracy": [Row(step, value, step) for step, value in ((0, 0.4), (steps // 2, 0.5), (steps, final))],
-        "filter/kept_share": [Row(step, 0.5 + 0.01 * step + 0.001 * seed, step) for step in every],
-        "timing_s/step": [Row(step, 2.0, step) for step in every],
-        "response_length/mean": [Row(step, 30.0 + step, step) for step in every],
+        "val/accuracy": [Row(step, value) for step, value in ((0, 0.4), (steps // 2, 0.5), (steps, final))],
+        "filter/kept_share": [Row(step, 0.5 + 0.01 * step + 0.001 * seed) for step in every],
+        "timing_s/step": [Row(step, 2.0) for step in every],
+        "response_length/mean": [Row(step, 30.0 + step) for step in every],
+        "perf/total_num_tokens": [Row(step, 100.0) for step in range(steps + 1)],
     }
     if code:
-        rows["code/error/accepted"] = [Row(step, 0.05 * step, step) for step in every]
-        rows["code/error/wrong_answer"] = [Row(step, 1 - 0.05 * step, step) for step in every]
-        rows["code/cost/tokens_per_solved"] = [Row(step, 1000.0 / step, step) for step in every]
+        rows["code/error/accepted"] = [Row(step, 0.05 * step) for step in every]
+        rows["code/error/wrong_answer"] = [Row(step, 1 - 0.05 * step) for step in every]
+        rows["code/cost/tokens_per_solved"] = [Row(step, 1000.0 / step) for step in every]
     settings = {"algorithm.kl.coef": "0.1" if variant == "tight" else "0.01", "rollout.n": "8", "train.seed": str(seed)}
     return ChildRows(f"{variant}{seed}" * 4, f"leash-{variant}-seed{seed}", variant, seed, "FINISHED", "abc", settings,
                      rows)  # fmt: skip
@@ -79,9 +92,7 @@ class Page(HTMLParser):
 def test_what_reward_functions_said_is_in_the_table() -> None:
     found = ablation()
     for of in found.children:
-        of.rows |= {
-            name: [Row(8, 0.25, 8)] for name in ("rewards/brief/mean", "rewards/brief/std", "val/rewards/f/mean")
-        }
+        of.rows |= {name: [Row(8, 0.25)] for name in ("rewards/brief/mean", "rewards/brief/std", "val/rewards/f/mean")}
     titles = [row[0] for row in Page(render(found, "rows.csv")).rows if row]
     for title in ("training reward brief", "held-out reward f"):
         assert sum(title in each for each in titles) == 1
@@ -90,9 +101,13 @@ def test_what_reward_functions_said_is_in_the_table() -> None:
 def test_every_figure_of_the_table_is_made_of_rows_that_are_in_the_csv() -> None:
     found = ablation(code=True)
     page = Page(render(found, "report.csv"))
+    text = rows_csv(found)
+    body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("# "))
     stored = {
-        (row["run_id"], row["metric"], int(row["step"])): float(row["value"])
-        for row in csv.DictReader(io.StringIO(rows_csv(found)))
+        (f"{line['variant']}{line['seed']}" * 4, metric, int(line["step"])): float(line[metric])
+        for line in csv.DictReader(io.StringIO(body))
+        for metric in line
+        if "/" in metric and line[metric]
     }
     traced = [row for row in page.rows if len(row) == 7 and row[2].startswith("experiments/7/runs/")]
     known = {measure.title: measure for measure in [*measures("val/accuracy", True), *error_measures()]}
@@ -107,7 +122,11 @@ def test_every_figure_of_the_table_is_made_of_rows_that_are_in_the_csv() -> None
         ]
         assert len(used) == int(count)
         total = sum(used)
-        assert float(value) == pytest.approx(total if metric == "timing_s/step" else total / len(used))
+        summed = metric in ("timing_s/step", "perf/total_num_tokens")
+        if (metric, first) == ("val/accuracy", "0"):  # over tokens: 400 of them from each evaluation to the next
+            assert float(value) == pytest.approx((used[0] / 2 + used[1] + used[2] / 2) / 2)
+        else:
+            assert float(value) == pytest.approx(total if summed else total / len(used))
         by_measure.setdefault((metric, variant), []).append(float(value))
     assert {metric for metric, _ in by_measure} == set(found.children[0].rows)
 
@@ -120,6 +139,86 @@ def test_every_figure_of_the_table_is_made_of_rows_that_are_in_the_csv() -> None
             assert expected.high is not None
             low, high = figure(expected.low, measure.digits), figure(expected.high, measure.digits)
             assert cell == f"{figure(expected.mean, measure.digits)} [{low}, {high}]"
+
+
+def paired_ablation() -> AblationRows:
+    """Against loose, with the held-out accuracies of ten problems, of which every seed solves the same share."""
+    found = ablation(definition=ABLATION.model_copy(update={"baseline": "loose"}))
+    for of in found.children:
+        of.problems = {row.step: {f"p{n}": row.value + 0.01 * (n % 2 - 0.5) for n in range(10)}
+                       for row in of.rows["val/accuracy"]}  # fmt: skip
+    return found
+
+
+def test_a_baseline_is_compared_with_seed_by_seed() -> None:
+    """Worked by hand: .20, .21, .17; mean .1933, s .0208, half the interval 4.3027 · .0208 / √3 = .0517, t 16.1."""
+    told = conclusion(paired_ablation())
+    assert told.startswith("val/accuracy against loose, paired by seed: tight is better: +0.193 [+0.142, +0.245]")
+    assert ", over problems too [+0.1" in told
+    assert ", p 0.004." in told
+    rows = {row[0]: row for row in Page(render(paired_ablation(), "report.csv")).rows if row}
+    assert "p 0.0038" in rows["val/accuracyvalue at the last step, primary"][1]
+    assert rows["groups kept by the filtermean over all steps, exploratory"][1].startswith("0.000 [0.000, 0.000]")
+
+
+def test_without_values_by_problem_the_seeds_speak_alone() -> None:
+    found = paired_ablation()
+    for of in found.children:
+        of.problems = {}
+    assert "over problems" not in conclusion(found)
+    assert "tight is better" in conclusion(found)
+
+
+def test_variants_that_share_nothing_are_compared_as_strangers() -> None:
+    found = paired_ablation()
+    for of in found.children:
+        of.settings |= {"model.path": of.variant, "data.train": of.variant}
+    told = conclusion(found)
+    assert "tight shares neither weights nor problems with loose: unpaired. tight wins on val/accuracy" in told
+    assert "is better" not in told
+
+
+def test_an_area_is_the_mean_height_over_tokens_as_far_as_all_have_come() -> None:
+    """Worked by hand: from 100 tokens .4, at 500 .5, at 900 .6: .5 over all, .45 over the first half."""
+    assert area_weights([100, 500, 900], 900) == pytest.approx([0.25, 0.5, 0.25])
+    assert area_weights([100, 500, 900], 500) == pytest.approx([0.5, 0.5, 0.0])
+    assert area_weights([100, 500, 900], 300) == pytest.approx([0.75, 0.25, 0.0])  # half-way up the first stretch
+    assert area_weights([100], 100) is None
+    over = next(measure for measure in measures("area/val/accuracy", True))
+    assert (over.metric, over.how) == ("val/accuracy", "area")
+    found = value_of(over, child("loose", 0, 0.6), 8, 900)
+    assert found is not None
+    assert found.value == pytest.approx(0.5)
+    longer = ablation()  # one that samples twice the tokens a step counts only as far as the others have come
+    longer.children[0].rows["perf/total_num_tokens"] = [Row(step, 200.0) for step in range(9)]
+    assert compared_tokens(longer) == 900
+
+
+def test_children_of_a_budget_end_where_they_reach_it() -> None:
+    found = ablation(definition=ABLATION.model_copy(update={"equal_tokens": 800}))
+    found.children[0] = child("loose", 0, 0.6, steps=7)  # 800 tokens: it is done, a step before the others
+    found.children[1] = child("loose", 1, 0.6, steps=6)
+    assert [end_of(found, of) for of in found.children] == [7, None, 8, 8, 8, 8]
+    assert compared_tokens(found) == 800
+    assert "leash-loose-seed1 (last row at step 6" in render(found, "report.csv")
+
+
+def test_the_page_is_made_again_of_its_rows(tmp_path: Path) -> None:
+    for number, made in enumerate((paired_ablation(), ablation(code=True))):
+        html, rows, *problems = write_report(made, tmp_path / f"report{number}.html")
+        assert len(problems) == (number == 0)
+        before = html.read_bytes()
+        write_page(read_csv(rows), html, rows)
+        assert html.read_bytes() == before
+
+
+def test_a_file_that_holds_no_rows_is_told(tmp_path: Path) -> None:
+    for text in ("", "a,b\n1,2\n", "# {\n"):
+        (tmp_path / "x.csv").write_text(text)
+        with pytest.raises(ConfigError, match=r"x\.csv: not the rows of an ablation"):
+            read_csv(tmp_path / "x.csv")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_csv(tmp_path / "absent.csv")
 
 
 def test_the_file_needs_nothing_from_outside(tmp_path: Path) -> None:
@@ -192,7 +291,7 @@ def test_names_are_text_and_not_html() -> None:
 
 def test_a_value_that_is_not_a_number_is_no_value() -> None:
     broken = child("loose", 0, 0.6)
-    broken.rows["filter/kept_share"][-1] = Row(8, float("nan"), 8)
+    broken.rows["filter/kept_share"][-1] = Row(8, float("nan"))
     kept = next(measure for measure in measures("val/accuracy", True) if measure.metric == "filter/kept_share")
     assert value_of(kept, broken, 8) is None
     assert value_of(kept, child("loose", 1, 0.6), 8) is not None
@@ -208,7 +307,7 @@ def test_numbers_are_written_plainly(value: float, digits: int, text: str) -> No
 def test_rows_are_read_from_mlflow_newest_entry_and_last_row_first(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     client = MlflowClient(tracking_uri=uri)
-    experiment = client.create_experiment("leash")
+    experiment = client.create_experiment("leash", artifact_location=(tmp_path / "artifacts").as_uri())
     with pytest.raises(TrackingError, match="has no experiment 'lash'"):
         read_rows("lash", uri)
     with pytest.raises(TrackingError, match="holds no ablation"):
@@ -220,6 +319,7 @@ def test_rows_are_read_from_mlflow_newest_entry_and_last_row_first(tmp_path: Pat
         tags = {"mlflow.parentRunId": parent, "ares.variant": "tight", "ares.seed": str(seed)}
         run_id = client.create_run(experiment, start, tags, run_name=f"leash-tight-seed{seed}").info.run_id
         client.log_batch(run_id, metrics=rows)
+        client.log_dict(run_id, {"p0": 0.5, "p1": 1.0}, "problems/000000.json")
         return str(run_id)
 
     entry(1, 2, [Metric("val/accuracy", 0.1, 10, 0)])
@@ -230,6 +330,18 @@ def test_rows_are_read_from_mlflow_newest_entry_and_last_row_first(tmp_path: Pat
     found = read_rows("leash", uri)
     assert (found.run_id, found.definition) == (parent, ABLATION)
     assert [(each.run_id, each.seed) for each in found.children] == [(other, 0), (again, 1)]
-    assert found.children[1].rows == {"val/accuracy": [Row(0, 0.3, 30)]}
+    assert found.children[1].rows == {"val/accuracy": [Row(0, 0.3)]}
+    assert found.children[1].problems == {0: {"p0": 0.5, "p1": 1.0}}
     assert found.repeated == ["leash-tight-seed1"]
     assert re.search("Trained more than once, the newest entry counts: leash-tight-seed1", render(found, "report.csv"))
+
+
+def test_what_was_decided_before_the_first_child_started_stays(tmp_path: Path) -> None:
+    check_fixed(ABLATION, tmp_path)
+    (tmp_path / "ablation.json").write_text('{"name": "leash", "mlflow_run_id": "x"}')  # of before 2026-11-23
+    check_fixed(ABLATION, tmp_path)
+    (tmp_path / "ablation.json").write_text(json.dumps({"mlflow_run_id": "x", **ABLATION.fixed}))
+    check_fixed(ABLATION, tmp_path)
+    for change in ({"primary": "val/pass_at_n"}, {"maximise": False}, {"baseline": "tight"}):
+        with pytest.raises(ConfigError, match=f"{next(iter(change))}: .* → "):
+            check_fixed(ABLATION.model_copy(update=change), tmp_path)

@@ -13,6 +13,7 @@ from ares.runs.phase_settings import (
     OPTIONAL_SECTIONS,
     PHASES,
     WEIGHTS,
+    bootstrap_settings,
     changed_settings,
     check_fork,
     in_the_way,
@@ -130,3 +131,29 @@ def test_a_fork_shares_the_bootstrap_and_after_a_step_the_weights() -> None:
     assert shared_parts(0, None) == (BOOTSTRAP,)
     assert shared_parts(1, "score") == (BOOTSTRAP, "rollout", "score")
     assert shared_parts(2, "rollout") == (BOOTSTRAP, WEIGHTS, "rollout")
+
+
+@pytest.mark.parametrize(
+    ("profile", "change", "same"),
+    [
+        ("tiny-code", "reward.code.design=sparse", True),
+        ("tiny-code", "reward.code.verpo={alpha: 2.0}", True),
+        ("tiny-math", "algorithm.aepo.enabled=false", True),
+        ("tiny-math", "algorithm.kl.coef=0.5", True),
+        ("tiny-math", "algorithm.filter.high=0.9", True),
+        ("tiny-math", "learner.lr=1e-3", True),
+        ("tiny-math", "train.seed=1", False),
+        ("tiny-math", "bootstrap.n=2", False),
+        ("tiny-math", "rollout.temperature=0.9", False),
+        ("tiny-math", "algorithm.kl.placement=none", False),  # then no reference looks at the responses
+        ("tiny-math", "algorithm.advantage.estimator=gae", False),
+        ("tiny-math", "validation.n=2", False),
+        ("tiny-math", "data.validation=null", False),
+        ("tiny-math", "learner.threads=2", False),
+        ("tiny-code", "reward.code.cpu_seconds=1", False),
+        ("tiny-diffusion", "algorithm.policy.epochs=1", False),
+    ],
+)
+def test_what_decides_the_draws_of_a_bootstrap(profile: str, change: str, same: bool) -> None:
+    before, after = (bootstrap_settings(load(profile, settings)) for settings in ([], [change]))
+    assert (before == after) == same

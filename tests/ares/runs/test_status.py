@@ -81,7 +81,7 @@ def test_a_run_that_is_held_is_running_and_looking_does_not_take_it_away(step_of
 def test_a_run_before_its_first_commit_is_new_and_after_its_last_step_finished(runs_directory: Path) -> None:
     fresh = Run.open(config(*SETTINGS), "fresh", runs_directory)
     assert run_status("fresh") | {"buckets": None} == {
-        "run": "fresh", "state": "new", "step": 0, "steps": 2, "evaluations": [], "buckets": None,
+        "run": "fresh", "state": "new", "step": 0, "steps": 2, "tokens": 0, "evaluations": [], "buckets": None,
     }  # fmt: skip
     commit = None
     state = RunState.initial(fresh.config, 10).state_dict()

@@ -1,0 +1,131 @@
+"""Which numbers of which children are compared, and what is said of them: a verdict on the primary metric.
+
+Covered: the finished children, their values by measure, differences from a baseline, by held-out problem where those
+are known. Not covered: the statistics (ares/ablations/statistics.py, ares/ablations/paired.py), which row becomes which
+number (ares/ablations/measures.py), how it is shown (ares/ablations/report.py).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ares.ablations.measures import Measure, Value, compared_tokens, end_of, measures, value_of
+from ares.ablations.paired import Against, Difference, against, over_problems, paired, paired_verdict
+from ares.ablations.rows import AblationRows, ChildRows
+from ares.ablations.statistics import leader, verdict
+
+START = ("model.path", "data.train")
+"""Settings that children of one seed have in common, at least one of them, if there is anything to pair."""
+
+
+def conclusion(ablation: AblationRows) -> str:
+    """The verdict on the primary metric, in words."""
+    definition, measure = ablation.definition, primary(ablation)
+    numbers = {variant: [value.value for value in of] for variant, of in values(ablation, measure).items() if of}
+    if definition.baseline is None:
+        return verdict(numbers, definition.primary, definition.maximise)
+    told = [paired_verdict(against_baseline(ablation, measure), definition.primary, definition.maximise)]
+    for stranger in _strangers(ablation):
+        both = {name: numbers[name] for name in (definition.baseline, stranger) if name in numbers}
+        told.append(
+            f"{stranger} shares neither weights nor problems with {definition.baseline}: unpaired. "
+            + verdict(both, definition.primary, definition.maximise)
+        )
+    return " ".join(told)
+
+
+def primary(ablation: AblationRows) -> Measure:
+    """The measure that a claim is made about."""
+    return measures(ablation.definition.primary, ablation.definition.maximise)[0]
+
+
+def complete_children(ablation: AblationRows) -> dict[str, list[ChildRows]]:
+    """The finished children of each variant that has any."""
+    of = {variant: [child for child in ablation.of(variant) if end_of(ablation, child) is not None]
+          for variant in ablation.definition.variants}  # fmt: skip
+    return {variant: children for variant, children in of.items() if children}
+
+
+def values(ablation: AblationRows, measure: Measure) -> dict[str, list[Value]]:
+    """The numbers of each variant's finished children, by seed."""
+    tokens = compared_tokens(ablation)
+    return {
+        variant: [
+            value for child in children
+            if (last := end_of(ablation, child)) is not None and (value := value_of(measure, child, last, tokens))
+        ]
+        for variant, children in complete_children(ablation).items()
+    }  # fmt: skip
+
+
+def against_baseline(ablation: AblationRows, measure: Measure) -> Against:
+    """Every variant that shares something with the baseline, against it. Raises ValueError where there is none."""
+    baseline = ablation.definition.baseline
+    if baseline is None:
+        raise ValueError("the ablation has no baseline")
+    found = values(ablation, measure)
+    others = [variant for variant in found if variant != baseline and variant not in _strangers(ablation)]
+    differences = {
+        variant: difference for variant in others
+        if (difference := _difference(ablation, measure, found[variant], found.get(baseline, [])))
+    }  # fmt: skip
+    return against(baseline, differences)
+
+
+def best_of_all(ablation: AblationRows, measure: Measure) -> str | None:
+    """The variant whose interval lies clear of all others on the measure's good side."""
+    found = values(ablation, measure)
+    numbers = {variant: [value.value for value in of] for variant, of in found.items() if of}
+    if measure.better is None or len(numbers) < 2 or len(numbers) < len(found):
+        return None
+    best = leader(numbers, measure.better == "more")
+    return best.name if best.wins else None
+
+
+def _strangers(ablation: AblationRows) -> list[str]:
+    """Variants that have other weights and other problems than the baseline."""
+    settings = {variant: children[0].settings for variant, children in complete_children(ablation).items()}
+    base = settings.get(str(ablation.definition.baseline), {})
+    return [variant for variant, of in settings.items() if all(of.get(name) != base.get(name) for name in START)]
+
+
+def _difference(ablation: AblationRows, measure: Measure, one: list[Value], base: list[Value]) -> Difference | None:
+    """Of the seeds that both have; of the primary measure, with a bootstrap where each held-out problem's is known."""
+    of_base = {value.child.seed: value for value in base}
+    pairs = [(value, of_base[value.child.seed]) for value in one if value.child.seed in of_base]
+    if not pairs:
+        return None
+    found = paired([mine.value - other.value for mine, other in pairs])
+    if found.p_seeds is None or measure != primary(ablation):
+        return found
+    by_problem = [(by_problem_of(measure, mine), by_problem_of(measure, other)) for mine, other in pairs]
+    known = set.intersection(*(set(each) for pair in by_problem for each in pair))
+    if len(known) < 2:
+        return found
+    table = np.array([[mine[name] - other[name] for name in sorted(known)] for mine, other in by_problem])
+    return over_problems(
+        found, table, (ablation.definition.name, measure.metric, measure.how, pairs[0][0].child.variant)
+    )
+
+
+def by_problem_of(measure: Measure, value: Value) -> dict[str, float]:
+    """A child's number for each held-out problem; none where not all of its rows are known by problem."""
+    tables = list(_problem_rows(measure, value))
+    if not tables or len(tables) < len(value.rows):
+        return {}
+    weights = value.weights or [1 / len(tables)] * len(tables)
+    known = set.intersection(*(set(table) for table in tables))
+    return {name: sum(weight * table[name] for weight, table in zip(weights, tables, strict=True)) for name in known}
+
+
+def _problem_rows(measure: Measure, value: Value) -> Iterator[dict[str, float]]:
+    """The accuracies behind each row of `val/accuracy`, or of `val/SET/accuracy`, whose problems are `SET/…`."""
+    place, _, rest = measure.metric.partition("/")
+    if place != "val" or rest.rpartition("/")[2] != "accuracy" or measure.how == "sum":
+        return
+    of = rest.rpartition("/")[0]
+    for row in value.rows:
+        table = value.child.problems.get(row.step, {})
+        kept = {name: accuracy for name, accuracy in table.items() if not of or name.startswith(f"{of}/")}
+        if kept:
+            yield kept
