@@ -26,8 +26,7 @@ CHILDREN = [f"leash-{variant}-seed{seed}" for seed in (0, 1) for variant in VARI
 def write(folder: Path, **changes: object) -> str:
     path = folder / "leash.yaml"
     common = [*SMALL, "train.steps=3", "validation.every=1"]
-    whole = {"name": "leash", "profile": "tiny-math", "overrides": common, "variants": VARIANTS, "seeds": [0, 1],
-             "baseline": "fixed"}  # fmt: skip
+    whole = {"name": "leash", "profile": "tiny-math", "overrides": common, "variants": VARIANTS, "seeds": [0, 1]}
     path.write_text(yaml.safe_dump(whole | changes, sort_keys=False))
     return str(path)
 
@@ -65,7 +64,7 @@ def finished(runs: Path) -> dict[str, tuple[int, str]]:
 def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finished(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
-    command = [sys.executable, "-m", "flows.cli", "ablate", write(tmp_path), "--parallel", "2"]
+    command = [sys.executable, "-m", "flows.cli", "ablate", write(tmp_path, baseline="fixed"), "--parallel", "2"]
     environment = os.environ | {"ARES_RUNS": str(runs)}
     with (tmp_path / "out").open("wb") as output:
         parent = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=output)
@@ -77,7 +76,7 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
     before = finished(runs)
     assert 0 < len(before) < len(CHILDREN)
 
-    ended = ares(runs, "ablate", write(tmp_path), seconds=900)
+    ended = ares(runs, "ablate", write(tmp_path, baseline="fixed"), seconds=900)
     assert ended.returncode == 0, ended.stderr
     after = finished(runs)
     assert after.keys() == set(CHILDREN)

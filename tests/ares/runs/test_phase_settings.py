@@ -20,6 +20,7 @@ from ares.runs.phase_settings import (
     shared_parts,
 )
 
+VERPO = ("alpha", "sigma", "delta", "gamma", "beta")
 ASSIGNED = [name for names in FIRST_USE.values() for name in names]
 
 
@@ -137,7 +138,7 @@ def test_a_fork_shares_the_bootstrap_and_after_a_step_the_weights() -> None:
     ("profile", "change", "same"),
     [
         ("tiny-code", "reward.code.design=sparse", True),
-        ("tiny-code", "reward.code.verpo={alpha: 2.0}", True),
+        ("tiny-code", f"reward.code={{design: verpo, verpo: {dict.fromkeys(VERPO, 1)}}}", True),
         ("tiny-math", "algorithm.aepo.enabled=false", True),
         ("tiny-math", "algorithm.kl.coef=0.5", True),
         ("tiny-math", "algorithm.filter.high=0.9", True),
