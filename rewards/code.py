@@ -101,8 +101,9 @@ def code_reward(
     """Share of its tests that each completion's program passes, in [0, 1]; 0.0 where the format is below 1.0.
 
     kwargs are the columns of the data set, one entry a completion: `test_cases` (lists of asserts, or such a list as
-    JSON) and, optionally, `language`; other columns are ignored. Every test is judged by itself, in the sandbox of
-    provider_type (local, e2b, morph), on `num_parallel` workers.
+    JSON) and, optionally, `language` and `packages` (lists of modules that programs may import: all rows have those
+    of all); other columns are ignored. Every test is judged by itself, in the sandbox of provider_type (local, e2b,
+    morph), on `num_parallel` workers.
     untrusted: how tests count that run in the program's own process, which could forge the outcome: accept, drop (no
     score) or zero. Under TRL the metric code_reward/untrusted counts the completions with such tests.
     A failure of the sandbox itself is retried there, then is None: no score, never zero. It is counted in the log
@@ -113,6 +114,7 @@ def code_reward(
     texts = [completion_text(completion) for completion in completions]
     tests = [_tests(row, cases) for row, cases in enumerate(_column(kwargs, "test_cases", len(texts)))]
     _check_languages(kwargs, len(texts), enforce_same_language)
+    packages = _packages(kwargs, len(texts))
     if untrusted not in UNTRUSTED:
         raise ValueError(f"untrusted is one of {', '.join(UNTRUSTED)}, got {untrusted!r}")
     if num_parallel < 1:
@@ -124,7 +126,9 @@ def code_reward(
         if source is not None:
             programs[row] = Program(source=source, tests=tests[row])
     unscored = marked = 0
-    for row, verdict in zip(programs, _judge(list(programs.values()), num_parallel, provider_type), strict=True):
+    for row, verdict in zip(
+        programs, _judge(list(programs.values()), num_parallel, provider_type, packages), strict=True
+    ):
         unscored += verdict is None or verdict.pass_ratio is None
         marked += verdict is not None and not verdict.trusted_compare
         rewards[row] = None if verdict is None else weighed(verdict, untrusted).pass_ratio
@@ -159,11 +163,13 @@ def no_code_verdict(tests: int) -> Verdict:
     return Verdict(0.0, "syntax_error", (TestOutcome("syntax_error", detail="no code block"),) * tests)
 
 
-def _judge(programs: list[Program], num_parallel: int, provider: str) -> list[Verdict] | list[None]:
+def _judge(
+    programs: list[Program], num_parallel: int, provider: str, packages: list[str]
+) -> list[Verdict] | list[None]:
     if not programs:
         return []
     try:
-        pool = open_sandbox(provider, min(num_parallel, len(programs)))
+        pool = open_sandbox(provider, min(num_parallel, len(programs)), packages=packages)
     except SandboxUnavailable as error:
         if provider == "local":  # this machine will not do better next time
             raise
@@ -180,6 +186,13 @@ def _column(columns: Mapping[str, Any], name: str, rows: int) -> Sequence[Any] |
     if isinstance(column, str) or not isinstance(column, Sequence | np.ndarray) or len(column) != rows:
         raise ValueError(f"column {name!r} must have one entry for each of the {rows} completions")
     return column
+
+
+def _packages(columns: Mapping[str, Any], rows: int) -> list[str]:
+    """The modules that any row names."""
+    named = _column(columns, "packages", rows) if "packages" in columns else []
+    lists = [names for names in named if isinstance(names, Sequence | np.ndarray) and not isinstance(names, str)]
+    return sorted({str(name) for names in lists for name in names})
 
 
 def _tests(row: int, cases: Any) -> list[str]:

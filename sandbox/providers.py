@@ -12,10 +12,11 @@ import logging
 import secrets
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sandbox.isolation import SandboxUnavailable
 from sandbox.pool import SandboxPool
 from sandbox.program import Program, TestOutcome, Usage
 from sandbox.remote_machines import E2BMachine, Machine, MorphMachine, Outage
@@ -30,13 +31,17 @@ _SETUP_SECONDS = 60.0
 _OVERHEAD_SECONDS = 30.0
 
 
-def open_sandbox(provider: str = "local", num_workers: int = 1, min_isolation: str = "standard") -> SandboxPool:
+def open_sandbox(
+    provider: str = "local", num_workers: int = 1, min_isolation: str = "standard", packages: Sequence[str] = ()
+) -> SandboxPool:
     """A pool at a provider: local, e2b or morph. Raises SandboxUnavailable, ValueError, ImportError (SDK missing).
 
-    At a rented provider the machine is the isolation, and min_isolation has no say.
+    At a rented provider the machine is the isolation, and min_isolation has no say; packages are of this machine alone.
     """
     if provider == "local":
-        return SandboxPool(num_workers, min_isolation)
+        return SandboxPool(num_workers, min_isolation, packages=packages)
+    if packages:
+        raise SandboxUnavailable(f"packages ({', '.join(packages)}) need provider local: {provider} has none of them")
     if provider not in MACHINES:
         raise ValueError(f"unknown sandbox provider {provider!r} (known: local, {', '.join(MACHINES)})")
     return RemotePool(provider, MACHINES[provider], num_workers)

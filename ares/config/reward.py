@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from ares.config.extensions import GRADERS, REFERENCE, REWARD_DESIGNS, UNOPENED
 from ares.config.strict import LONGEST_WAIT, MOST_PROCESSES, MOST_TOKENS, NO_EFFECT, Strict
@@ -53,6 +53,9 @@ class CodeConfig(Strict):
     """CPU seconds for each test."""
     memory_mb: int = Field(512, ge=16, le=2**20)
     """MiB of address space of a program."""
+    packages: tuple[str, ...] = ()
+    """Modules, as numpy, that programs and tests may import beside the standard library (`ares sandbox packages add`);
+    those of the rows' column `packages` come on top."""
     untrusted: Literal["accept", "drop", "zero"] = "accept"
     """How tests count that run in the program's own process, which could forge the outcome (docs/sandbox.md): as they
     came out, not at all (such a problem has no score), or as failed. accept, because the text of a test alone decides
@@ -63,6 +66,14 @@ class CodeConfig(Strict):
     """Sandbox processes. None: one a core."""
     min_isolation: Literal["standard", "none"] = Field("standard", json_schema_extra=NO_EFFECT)
     """Isolation below which nothing runs (docs/sandbox.md)."""
+
+    @field_validator("packages")
+    @classmethod
+    def _are_modules(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [name for name in names if not name.isidentifier()]
+        if wrong:
+            raise ValueError(f"packages are named as they are imported (numpy), not {', '.join(map(repr, wrong))}")
+        return names
 
     @model_validator(mode="after")
     def _settings_fit_the_design(self) -> "CodeConfig":

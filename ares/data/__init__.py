@@ -6,7 +6,7 @@ response is worth (ares/grading).
 
 import ares.lighter_transformers  # noqa: F401
 from ares.data.check import CheckReport, check_rows, check_solutions, compare_with_held_out
-from ares.data.code import program
+from ares.data.code import packages_of, program
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import (
@@ -55,6 +55,7 @@ __all__ = [
     "load_problems",
     "load_tokenizer",
     "load_train",
+    "packages_of",
     "path_of",
     "program",
     "shared_prompts",

@@ -7,9 +7,10 @@ Not covered: special judges (several right outputs for one input), tests in unit
 tests are any good (`ares data check` runs the reference solutions).
 """
 
+import builtins
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,8 @@ class CodeProblem:
     """The function that check(candidate) is given."""
     solution: str | None
     """A program that passes, for `ares data check`."""
+    packages: tuple[str, ...] = ()
+    """Modules that program and tests import beside the standard library."""
 
 
 def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer_key: str) -> CodeProblem:
@@ -65,8 +68,9 @@ def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer
         test_cases=tests,
         stdin_tests=stdin_tests,
         setup=setup,
-        entry_point=_text(row, "entry_point"),
+        entry_point=_text(row, "entry_point") or _shadowing(row, solution),
         solution=solution,
+        packages=_packages(row),
     )
 
 
@@ -76,7 +80,16 @@ def with_unit_tests(frame: pd.DataFrame, problems: list[CodeProblem], tests_key:
         name: pd.Series([getattr(problem, name) for problem in problems], index=frame.index, dtype=object)
         for name in ("test_cases", "stdin_tests", "setup", "entry_point", "solution")
     }
+    if any(problem.packages for problem in problems):  # otherwise the set is the one that it was
+        columns["packages"] = pd.Series([list(each.packages) for each in problems], index=frame.index, dtype=object)
     return frame.drop(columns=[tests_key, *TESTS, "solutions"], errors="ignore").assign(**columns)
+
+
+def packages_of(packages: Iterable[str], *frames: pd.DataFrame | None) -> tuple[str, ...]:
+    """The modules that programs for normalised rows import, and those named besides."""
+    of_rows = [frame["packages"] for frame in frames if frame is not None and "packages" in frame]
+    asked = {name for column in of_rows for names in column if not is_missing(names) for name in names}
+    return tuple(sorted(asked | set(packages)))
 
 
 def program(
@@ -251,6 +264,23 @@ def _setup(row: dict[str, Any]) -> str:
     return row["prompt"] if _is_humaneval(row) else ""
 
 
+def _shadowing(row: dict[str, Any], solution: str | None) -> str | None:
+    """The function of an MBPP+ row that has the name of a built-in, which its `test` would otherwise mean."""
+    if solution is None or "test" not in row or not isinstance(row.get("test_list"), list):
+        return None
+    defined = re.findall(r"^def +(\w+)", solution, re.MULTILINE)
+    calls = [name for name in defined if all(re.search(rf"\b{name}\(", str(test)) for test in row["test_list"])]
+    return next((name for name in reversed(calls) if hasattr(builtins, name)), None)
+
+
+def _packages(row: dict[str, Any]) -> tuple[str, ...]:
+    value = _json(row.get("packages") or [], "packages")
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) and name.isidentifier() for name in names):
+        raise RowError(f"packages is a list of modules, as [numpy], this is {value!r:.80}")
+    return tuple(names)
+
+
 def _solution(row: dict[str, Any], answer_key: str) -> str | None:
     for name in (answer_key, "solution"):
         if name in row:
@@ -275,7 +305,8 @@ def _prompt(row: dict[str, Any], prompt_key: str, tests: list[str]) -> Any:
     if _is_humaneval(row):
         return f"Complete this Python function. {_FENCE}\n\n```python\n{text.rstrip()}\n```"
     if "test_list" in row and tests:
-        return f"{text.strip()}\nThe program must pass this test:\n{tests[0]}\n{_FENCE}"
+        shown = row["test_list"][0] if "test" in row and row["test_list"] else tests[0]  # MBPP+ has hundreds in `test`
+        return f"{text.strip()}\nThe program must pass this test:\n{shown}\n{_FENCE}"
     if "input_output" in row:
         starter = (_text(row, "starter_code") or "").strip()
         how = f"Go on from this code:\n{starter}" if starter else "It reads standard input and writes standard output."

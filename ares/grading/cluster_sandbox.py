@@ -16,7 +16,7 @@ from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ares.workers import ATTEMPTS, WorkerError, connect
-from sandbox import Program, SandboxPool, Verdict
+from sandbox import Program, SandboxPool, SandboxUnavailable, Verdict, packages
 
 logger = logging.getLogger(__name__)
 
@@ -24,9 +24,15 @@ logger = logging.getLogger(__name__)
 class SandboxActor:
     """A sandbox pool on a node; its calls run in threads, since a pool takes several at a time."""
 
-    def __init__(self, workers: int, min_isolation: str) -> None:
-        """Raises SandboxUnavailable, with the remedy, where the node cannot isolate programs."""
-        self._pool = SandboxPool(workers, min_isolation)
+    def __init__(self, workers: int, min_isolation: str, imported: tuple[str, ...], lock: str) -> None:
+        """Raises SandboxUnavailable, with the remedy, where the node cannot isolate programs, or has other packages."""
+        found = packages.find(imported)
+        if found.digest != lock:
+            raise SandboxUnavailable(
+                f"node {os.uname().nodename} has other packages than the driver: {', '.join(found.versions)}. Copy "
+                f"the driver's {packages.LOCK} there, then: ares sandbox packages add --lock {packages.LOCK}"
+            )
+        self._pool = SandboxPool(workers, min_isolation, packages=imported)
 
     def judge(self, programs: Sequence[Program]) -> list[Verdict]:
         """Verdicts in the order of the programs."""
@@ -40,12 +46,12 @@ class SandboxActor:
 class ClusterSandbox:
     """Judges programs on the cluster that RAY_ADDRESS names. Usable from several threads."""
 
-    def __init__(self, workers_per_node: int | None, min_isolation: str) -> None:
+    def __init__(self, workers_per_node: int | None, min_isolation: str, imported: tuple[str, ...] = ()) -> None:
         """One pool a node, with a worker per core unless said. Raises SandboxUnavailable."""
         connect(os.cpu_count() or 1)
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         nodes = [node for node in nodes if not node["Resources"].get("GPU")] or nodes
-        self._min_isolation = min_isolation
+        self._settings = (min_isolation, imported, packages.find(imported).digest)
         self._lock = threading.Lock()
         self._sizes = {node["NodeID"]: workers_per_node or int(node["Resources"]["CPU"]) for node in nodes}
         self._actors = {node: self._start(node) for node in self._sizes}
@@ -80,7 +86,7 @@ class ClusterSandbox:
         # No CPU is reserved: programs run while learner and engine of the node wait for them, and the other way round.
         options = {"num_cpus": 0, "max_concurrency": 2 * size}
         where = NodeAffinitySchedulingStrategy(node, soft=True)  # a lost node's share moves to another
-        return ray.remote(SandboxActor).options(scheduling_strategy=where, **options).remote(size, self._min_isolation)
+        return ray.remote(SandboxActor).options(scheduling_strategy=where, **options).remote(size, *self._settings)
 
     def _next(self) -> tuple[str, Any]:
         with self._lock:

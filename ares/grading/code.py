@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import pandas as pd
 
 from ares.config import CodeConfig
-from ares.data import program
+from ares.data import packages_of, program
 from ares.grading.grader import ID_COLUMNS, Grader
 from rewards.code import code_format_score, extract_code, no_code_verdict
-from sandbox import Program, Verdict, weighed
+from sandbox import Program, Verdict, packages, weighed
 from sandbox.providers import open_sandbox
 
 
@@ -41,10 +41,17 @@ class CodeGrader(Grader):
         self.config = config
         self._verdicts: dict[Hashable, Future[Verdict]] = {}
         self._pool: Judging | None = None
+        self._packages = config.packages
+
+    def expect(self, *problems: pd.DataFrame | None) -> str:
+        """Find the packages that programs import; what is locked of them. Raises PackageMissing."""
+        self._packages = packages_of(self.config.packages, *problems)
+        found = packages.find(self._packages)
+        return f"{' '.join(found.versions)} {found.digest}" if found.names else ""
 
     def start(self) -> None:
         """Start the sandbox. Raises SandboxUnavailable, with the remedy."""
-        self._pool, workers = _open(self.config)
+        self._pool, workers = _open(self.config, self._packages)
         self._threads = ThreadPoolExecutor(workers * _QUEUED_PER_WORKER, thread_name_prefix="judging")
 
     def anticipate(self, rows: pd.DataFrame) -> None:
@@ -103,12 +110,12 @@ class CodeGrader(Grader):
         return verdict
 
 
-def _open(config: CodeConfig) -> tuple[Judging, int]:
+def _open(config: CodeConfig, imported: tuple[str, ...]) -> tuple[Judging, int]:
     """Where programs are judged, and how many at a time: on the Ray cluster where there is one, else from here."""
     if config.provider == "local" and os.environ.get("RAY_ADDRESS"):
         from ares.grading.cluster_sandbox import ClusterSandbox
 
-        cluster = ClusterSandbox(config.workers, config.min_isolation)
+        cluster = ClusterSandbox(config.workers, config.min_isolation, imported)
         return cluster, cluster.num_workers
     workers = config.workers or os.cpu_count() or 1
-    return open_sandbox(config.provider, workers, config.min_isolation), workers
+    return open_sandbox(config.provider, workers, config.min_isolation, imported), workers

@@ -19,6 +19,10 @@ class RewardError(UserError, RuntimeError):
 class Grader(ABC):
     """What grades responses. Rows have the columns of their problems, and id, slot, sample and response."""
 
+    def expect(self, *problems: pd.DataFrame | None) -> str:
+        """Told all problems before it is started. Returns what of this machine decides its grades, "" for nothing."""
+        return ""
+
     def start(self) -> None:  # noqa: B027 (most graders need nothing)
         """Start what it needs besides this process; before that nothing runs and nothing is rented."""
 

@@ -20,11 +20,15 @@ FILES = ("files", "model_files")
 """Digests of files; runs of before they were kept have none, and get them when they are resumed."""
 
 
-def digests_of(config: Config, train: Problems, validation: Problems | None) -> dict[str, Any]:
-    """Hashes of the data, of the model directory, and of the files that settings name, by their path."""
+def digests_of(config: Config, train: Problems, validation: Problems | None, graded_with: str = "") -> dict[str, Any]:
+    """Hashes of the data, of the model directory, and of the files that settings name, by their path.
+
+    graded_with: what of the machine decides grades besides, the lock of the packages that programs import.
+    """
     data = {"train": train.digest(), "validation": validation.digest() if validation is not None else None}
     files = {str(path): _digest_of(path, setting) for path, setting in run_files(config).items()}
-    return data | model_digests(config.model.path) | {"files": files}
+    graded = {"graded_with": graded_with} if graded_with else {}
+    return data | model_digests(config.model.path) | {"files": files} | graded
 
 
 def model_digests(path: str) -> dict[str, Any]:
@@ -73,6 +77,12 @@ def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str,
             raise StoreError(
                 f"Run {name!r}: the {what} data changed since it was started ({before[what]} → {now[what]})"
             )
+    if before.get("graded_with", "") != now.get("graded_with", ""):
+        then, here = (digests.get("graded_with", "none") for digests in (before, now))
+        raise StoreError(
+            f"Run {name!r}: the packages of programs changed since it was started ({then} → {here}). "
+            "Put them back: ares sandbox packages add NAME==VERSION"
+        )
     changed = changed_files(config, before, now)
     if changed:
         told = ", ".join(f"{path} ({setting})" for path, setting in changed.items())

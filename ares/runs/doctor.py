@@ -40,6 +40,7 @@ def findings(config: Config | None = None) -> Iterator[Finding]:
     if config is not None:
         yield _model(config)
     yield _isolation()
+    yield _packages(config)
     yield _disk()
 
 
@@ -105,6 +106,20 @@ def _isolation() -> Finding:
             return Finding("isolation", f"{pool.isolation} (ares sandbox probe says more)")
     except SandboxUnavailable as error:
         return Finding("isolation", str(error), False)
+
+
+def _packages(config: Config | None) -> Finding:
+    """What programs may import; with a profile, whether what it names is there."""
+    from sandbox import PackageMissing, packages
+
+    subject = "packages of programs"
+    if config is not None and config.reward.judges_programs and config.reward.code.packages:
+        try:
+            return Finding(subject, ", ".join(packages.find(config.reward.code.packages).versions))
+        except PackageMissing as error:
+            return Finding(subject, str(error), False)
+    held = ", ".join(f"{each.name} {each.version}" for each in packages.installed())
+    return Finding(subject, held or "none; standard library (ares sandbox packages add numpy)")
 
 
 def _disk() -> Finding:

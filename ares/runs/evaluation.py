@@ -26,7 +26,7 @@ from algorithms.pass_at_k import mean_interval, pass_at_k
 from ares.config import Config, ConfigError, DataConfig, Strict, fingerprint, load, override
 from ares.data import Vision, check_media, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
-from ares.grading import SCORE, check_answers, try_on
+from ares.grading import SCORE, check_answers, load_grader, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.run import Run, Step, identity_of, read_config
@@ -117,6 +117,8 @@ class Evaluation(Step):
         assert problems is not None
         ends, prompts = end_token_ids(config.model.location, tokenizer), problems.frame["prompt_token_ids"]
         check_vocabulary(model, tokenizer, ends, prompts, config.model.path)
+        grader = load_grader(config.reward)
+        graded_with = grader.expect(problems.frame)
         temperature = request.temperature or config.validation.temperature
         description = {
             "target": request.target,
@@ -126,6 +128,7 @@ class Evaluation(Step):
             "settings": fingerprint(config),
             "samples": request.samples,
             "temperature": 0.0 if request.greedy else temperature,
+            **({"packages": graded_with} if graded_with else {}),
         } | {
             f"{setting} {path}": file_digest(path)
             for path, setting in run_files(config).items()
@@ -136,8 +139,8 @@ class Evaluation(Step):
         problems.write_embedded()
         store = RunStore(_folder(request, problems.source, description))
         _check_same(store, description)
-        identity = identity_of(config, {"train": problems.digest(), "model": weights})
-        run = Run(config, store, tokenizer, problems, problems, identity)
+        identity = identity_of(config, {"train": problems.digest(), "model": weights, "graded_with": graded_with})
+        run = Run(config, store, tokenizer, problems, problems, identity, grader)
         # A run's weights are replayed with its own settings, from its own folder; engines are given these here.
         is_run = weights_of.exists()
         run.cluster = Cluster(read_config(weights_of) if is_run else config, weights_of if is_run else store, config)

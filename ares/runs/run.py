@@ -31,7 +31,7 @@ from ares.data import (
     load_train,
 )
 from ares.engines import end_token_ids, padding_id
-from ares.grading import check_answers, load_grader, try_on
+from ares.grading import Grader, check_answers, load_grader, try_on
 from ares.models import Adapted, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_same, completed, digests_of
 from ares.runs.phase_settings import bootstrap_settings
@@ -49,7 +49,8 @@ class Run:
     """One run, opened. `state` is the state after the last commit; the flow moves it on."""
 
     def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train_set: Problems,
-                 validation_set: Problems | None, identity: str, drawn: str | None = None) -> None:  # fmt: skip
+                 validation_set: Problems | None, identity: str, grader: Grader,
+                 drawn: str | None = None) -> None:  # fmt: skip
         self.config = config
         self.store = store
         self.tokenizer = tokenizer
@@ -65,7 +66,7 @@ class Run:
         self.adapted: Adapted | None = None
         """Which layers model.lora adapts, where it is set."""
         self.fork = store.fork()
-        self.grader = load_grader(config.reward)
+        self.grader = grader
         self.pad_id = padding_id(tokenizer)
         self.is_trigger = _triggers(config.algorithm.entropy.trigger_tokens, tokenizer)
 
@@ -152,8 +153,10 @@ class Run:
                     "%s: %d prompts longer than %d tokens left out",
                     problems.source, problems.overlong, config.data.max_prompt_length,
                 )  # fmt: skip
-        digests = digests_of(config, train, validation)
-        run = cls(config, store, tokenizer, train, validation, identity_of(config, digests),
+        grader = load_grader(config.reward)
+        graded_with = grader.expect(train.frame, validation.frame if validation is not None else None)
+        digests = digests_of(config, train, validation, graded_with)
+        run = cls(config, store, tokenizer, train, validation, identity_of(config, digests), grader,
                   drawn_identity(config, digests))  # fmt: skip
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
         if store.exists() or store.has_commits():  # without a run.json nothing says what made the commits
@@ -281,7 +284,8 @@ class Step:
 
 def identity_of(config: Config, digests: dict[str, Any]) -> str:
     """What decides the results of a run's phases besides their inputs."""
-    return f"{fingerprint(config)}-{digests['train']}-{digests['model']}"
+    packages = digests.get("graded_with", "")
+    return "-".join([fingerprint(config), digests["train"], digests["model"], *packages.split()[-1:]])
 
 
 def drawn_identity(config: Config, digests: dict[str, Any]) -> str:

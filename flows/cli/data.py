@@ -119,7 +119,11 @@ def _judge_solutions(report: "CheckReport", limits: "CodeConfig", workers: int |
     from sandbox import SandboxPool
 
     count = workers or limits.workers or os.cpu_count() or 1
-    with SandboxPool(count, limits.min_isolation) as pool, Progress(console=errors, transient=True) as bar:
+    needed = sorted({*limits.packages, *(name for _, each in report.problems.values() for name in each.packages)})
+    with (
+        SandboxPool(count, limits.min_isolation, packages=needed) as pool,
+        Progress(console=errors, transient=True) as bar,
+    ):
         task = bar.add_task("reference solutions")
         check_solutions(report, limits, pool, lambda done, total: bar.update(task, completed=done, total=total))
 

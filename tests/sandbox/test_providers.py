@@ -188,3 +188,8 @@ def test_the_answer_of_a_rented_machine_is_plain_text(provider: Provider, tmp_pa
     command = [str(python), "-m", "sandbox.remote_job"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=True)
     assert "seccomp" in json.loads(done.stdout)["applied"]
+
+
+def test_rented_machines_have_no_packages_of_ours() -> None:
+    with pytest.raises(SandboxUnavailable, match=r"packages \(numpy\) need provider local"):
+        open_sandbox("e2b", packages=["numpy"])

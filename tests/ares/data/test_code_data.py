@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ares.config.run import DataConfig
-from ares.data.code import CodeProblem, RowError, program, read_problem
+from ares.data.code import CodeProblem, RowError, packages_of, program, read_problem, with_unit_tests
 from ares.data.problems import DataError, Problems, load_problems
 from sandbox import SandboxPool
 from tests.ares.builders import tokenizer
@@ -234,3 +234,38 @@ def test_a_row_without_a_test_is_an_error_that_names_file_and_row(tmp_path: Path
     source = write(tmp_path / "p.jsonl", [PLAIN, PLAIN | {"id": "q", "test_cases": [], "stdin_tests": []}])
     with pytest.raises(DataError, match=r"p\.jsonl:2: there is no test"):
         load(source)
+
+
+PLUS = {
+    "task_id": 126,
+    "prompt": "Write a python function to find the sum of common divisors of two given numbers.",
+    "code": "def sum(a, b):\n    return a + b\n",
+    "source_file": "here",
+    "test_imports": ["import math"],
+    "test_list": ["assert sum(10, 15) == 25", "assert sum(1, 2) == 3"],
+    "test": "import numpy as np\nfor inp, exp in zip([[1, 2], [3, 4]], [3, 7]):\n"
+    "    assert np.allclose(sum(*inp), exp)\n",
+    "packages": ["numpy"],
+}
+
+
+def test_a_row_of_mbpp_plus_is_judged_by_its_long_test_and_shows_a_short_one() -> None:
+    problem = read(PLUS)
+    assert problem.test_cases == [PLUS["test"]]
+    assert "assert sum(10, 15) == 25" in problem.prompt
+    assert "numpy" not in problem.prompt
+    assert (problem.setup, problem.entry_point, problem.packages) == ("import math", "sum", ("numpy",))
+    assert read({**PLUS, "code": "def add(a, b):\n    return a + b\n"}).entry_point is None
+
+
+@pytest.mark.parametrize("packages", [["scikit-learn"], 3, [3], "import numpy"])
+def test_packages_are_modules(packages: Any) -> None:
+    with pytest.raises(RowError, match="packages is a list of modules"):
+        read({**PLUS, "packages": packages})
+
+
+def test_packages_of_all_rows_and_of_the_settings() -> None:
+    problems = [read(PLUS), read({**PLUS, "packages": None}), read({**PLUS, "packages": '["pandas"]'})]
+    frame = with_unit_tests(pd.DataFrame({"test": [""] * 3}), problems, "test_cases")
+    assert packages_of(["scipy"], frame, None) == ("numpy", "pandas", "scipy")
+    assert "packages" not in with_unit_tests(pd.DataFrame({"test": [""]}), [problems[1]], "test_cases")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ares.config import ConfigError
 from ares.config.profiles import load
 from ares.config.run import Config
 from ares.grading import code as code_grading
@@ -12,6 +13,8 @@ from ares.runs.evaluation import Evaluation, EvaluationRequest
 from ares.runs.run import Run
 from ares.store.store import RunStore, StoreError
 from flows import ablate
+from sandbox import PackageMissing, packages
+from tests.sandbox.package_environment import make_wheel
 
 
 class RecordedSandbox:
@@ -46,6 +49,44 @@ def test_checking_a_run_starts_no_sandbox_and_writes_nothing(tmp_path: Path, san
     Run.check(code_config(), "unborn", tmp_path)
     assert sandboxes == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A wheel in the sandbox's environment: module `lower`."""
+    monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "environment"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    make_wheel(tmp_path, "lower", "1.0", "ONE = 1\n")
+    make_wheel(tmp_path, "lower", "2.0", "ONE = 1\n")
+    packages.add(["lower==1.0"])
+    return tmp_path
+
+
+def test_missing_packages_are_named_by_the_check_with_the_command(
+    environment: Path, sandboxes: list[RecordedSandbox]
+) -> None:
+    with pytest.raises(PackageMissing, match=r"have no numpy\. Add: ares sandbox packages add numpy"):
+        Run.check(load("tiny-code", ['reward.code.packages=["numpy"]']), "none", environment / "runs")
+    assert sandboxes == []
+    with pytest.raises(ConfigError, match="named as they are imported"):
+        load("tiny-code", ['reward.code.packages=["scikit-learn"]'])
+
+
+def test_the_lock_of_the_packages_is_part_of_what_a_run_is(environment: Path) -> None:
+    with_lower = load("tiny-code", ['reward.code.packages=["lower"]'])
+    run, digests = Run.check(with_lower, "here", environment / "runs")
+    without, bare = Run.check(code_config(), "bare", environment / "runs")
+    assert "lower==1.0" in digests["graded_with"]
+    assert "graded_with" not in bare
+    assert run.identity.count("-") == without.identity.count("-") + 1
+    Run.open(with_lower, "here", environment / "runs").close()
+    Run.open(with_lower, "here", environment / "runs").close()
+    packages.add(["lower==2.0"])
+    with pytest.raises(StoreError, match=r"packages of programs changed .*lower==1.0 .* → lower==2.0"):
+        Run.open(with_lower, "here", environment / "runs")
+    assert Run.check(with_lower, "other", environment / "runs")[0].identity != run.identity
 
 
 def test_an_ablation_of_programs_that_is_only_listed_starts_no_sandbox(
