@@ -127,7 +127,7 @@ def test_tests_that_run_in_the_programs_process_count_as_the_caller_says(untrust
 
 
 def test_a_provider_without_machines_is_no_score_but_a_missing_isolation_is_an_error(monkeypatch, caplog):
-    def unavailable(provider, num_workers):
+    def unavailable(provider, num_workers, packages):
         raise SandboxUnavailable("no worker starts")
 
     monkeypatch.setattr(rewards.code, "open_sandbox", unavailable)
