@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,13 @@ from typing import Any
 
 import pytest
 
-from sandbox import Program
+from sandbox import Program, packages
+from tests.sandbox.package_environment import copy_installed
 from tests.sandbox.sandbox_configurations import CONFIGURATIONS, OTHER_UID, Configuration, judge
 
-BASIC, OWN, REDTEAM = (Path(__file__).with_name(name) for name in ("hostile_basic", "hostile", "redteam"))
+BASIC, OWN, REDTEAM, NUMPY = (
+    Path(__file__).with_name(name) for name in ("hostile_basic", "hostile", "redteam", "hostile_numpy")
+)
 CPU_SECONDS = 0.3
 
 
@@ -133,12 +137,26 @@ def check(entry: dict[str, Any], verdict: dict[str, Any], bait: Bait) -> list[st
     return wrong
 
 
-def judge_all(configuration: Configuration, folder: Path, bait: Bait) -> None:
-    entries = [entry for entry in read_manifest(folder) if configuration.name not in entry.get("except", ())]
+@pytest.fixture(scope="module")
+def environment() -> Iterator[Path]:
+    """The sandbox's environment, with numpy. Not below pytest's folder, which each session closes to other users."""
+    with tempfile.TemporaryDirectory(prefix="ares-packages-") as folder, pytest.MonkeyPatch.context() as patch:
+        root = Path(folder)
+        patch.setenv(packages.VARIABLE, "")  # put back afterwards
+        copy_installed(root, ("numpy",))
+        yield root
+
+
+def judge_all(configuration: Configuration, folder: Path, bait: Bait, environment: Path | None = None) -> None:
+    here = {configuration.name, *(["numpy"] if environment is not None else [])}
+    entries = [entry for entry in read_manifest(folder) if here.isdisjoint(entry.get("except", ()))]
     before = processes()
     # Answers keyed by the order of calls are stopped by a candidate for every test.
     programs = [as_program(folder, entry, bait, fresh_per_test="expect_pass_fresh" in entry) for entry in entries]
-    reply = judge(configuration, programs, env={"ARES_SECRET_TOKEN": bait.secret})
+    env, pool = {"ARES_SECRET_TOKEN": bait.secret}, {}
+    if environment is not None:
+        env[packages.VARIABLE], pool["packages"] = str(environment), ["numpy"]
+    reply = judge(configuration, programs, env=env, **pool)
     assert reply["isolation"].startswith(configuration.min_isolation + ":")
     wrong = []
     for entry, verdict in zip(entries, reply["verdicts"], strict=True):
@@ -162,6 +180,25 @@ def judge_all(configuration: Configuration, folder: Path, bait: Bait) -> None:
 def test_hostile_programs_get_nothing(configuration: Configuration, folder: Path, count: int, bait: Bait) -> None:
     assert len(read_manifest(folder)) >= count
     judge_all(configuration, folder, bait)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "folder"),
+    [
+        pytest.param(
+            configuration,
+            folder,
+            id=f"{configuration.name}-{folder.name}",
+            marks=[] if (configuration.name, folder) == ("root", NUMPY) else pytest.mark.slow,
+        )
+        for configuration in CONFIGURATIONS
+        for folder in (BASIC, OWN, REDTEAM, NUMPY)
+    ],
+)
+def test_hostile_programs_get_nothing_with_numpy_loaded(
+    configuration: Configuration, folder: Path, bait: Bait, environment: Path
+) -> None:
+    judge_all(configuration, folder, bait, environment)
 
 
 @pytest.mark.slow
