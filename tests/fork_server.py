@@ -168,9 +168,8 @@ def _ended() -> Iterator[None]:
         os._exit(code)
 
 
-def _take_over(connection: socket.socket) -> list[str]:
-    """Become the process that was asked for, with its directory, environment and streams; its arguments."""
-    arguments, environment, directory, streams = received(connection)
+def _become(arguments: list[str], environment: dict[str, str], directory: str, streams: list[int]) -> list[str]:
+    """Take directory, environment and streams of the process that was asked for; its arguments."""
     for standard, stream in enumerate(streams):
         os.dup2(stream, standard)
         os.close(stream)
@@ -182,7 +181,7 @@ def _take_over(connection: socket.socket) -> list[str]:
 
 def _work(connection: socket.socket) -> None:
     """A worker of Ray."""
-    arguments = _take_over(connection)
+    arguments = _become(*received(connection))
     connection.close()
     os.setpgid(0, 0)  # as Ray does
     from ray._private.runtime_env.context import RuntimeEnvContext
@@ -206,18 +205,26 @@ def _run(arguments: list[str]) -> None:
 
 
 def _waited_for(run: Callable[[list[str]], None], connection: socket.socket) -> None:
-    """A process for whoever waits for it; tells its process number, and how it ended."""
+    """A process for whoever waits for it; tells its process number, and how it ended. It ends when nobody waits."""
+    asked_for = received(connection)
     process = os.fork()
     if process == 0:
         with _ended():
-            arguments = _take_over(connection)
             connection.close()
+            arguments = _become(*asked_for)
             _read_settings()
             try:
                 run(arguments)
             finally:
                 atexit._run_exitfuncs()  # `os._exit` does not
+    *_, streams = asked_for
+    for stream in streams:
+        os.close(stream)
     connection.sendall(f"{process}\n".encode())
+    end = os.pidfd_open(process)
+    if end not in select.select([end, connection], [], [])[0]:
+        os.kill(process, signal.SIGKILL)
+        return
     connection.sendall(f"{os.waitpid(process, 0)[1]}\n".encode())
 
 
@@ -269,6 +276,7 @@ def _main(parent: int) -> None:
     for name in LOADED_FOR_TESTS:
         importlib.import_module(name)
     _serve(_listener("tests"), parent, functools.partial(_waited_for, _test_worker))
+    os._exit(0)  # what was imported has nothing to clean up, and says so at length
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Bits flipped, files cut short, emptied and deleted anywhere in a run directory: noticed, or without consequence.
 
 A run that was interrupted in its last step is damaged in one file and resumed. Either it is refused in one message, or
-it ends in the same bits as the run that nobody damaged. `python -m tests.resume.test_damage 1000` prints the table of
-docs/measurements/reliability.md. Learner and engine are in this process (tests/in_process.py). Not covered: processes
-that die (test_kill_anywhere.py), several damages at a time.
+it ends in the same bits as the run that nobody damaged. `python -m tests.resume.test_damage 1000` damages as many, and
+prints a table. Learner and engine are in this process (tests/in_process.py). Not covered: processes that die
+(test_kill_anywhere.py), several damages at a time.
 """
 
 import asyncio
