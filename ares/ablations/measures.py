@@ -72,6 +72,8 @@ def measures(metric: str, maximise: bool, logged: Iterable[str] = ()) -> list[Me
         Measure("val/pass_ratio", "held-out share of tests passed", "last", "more"),
         Measure("val/pass_at_n", "held-out best of n", "last", "more"),
         Measure("val/reward", "held-out reward", "last", "more"),
+        Measure("val/response_length", "held-out response length (tokens)", "last", None, 1),
+        *of_held_out_sets(logged),
         Measure("reward/sampled_accuracy", "training accuracy", "tail", "more"),
         Measure("reward/score", "training reward", "tail", "more"),
         *(Measure(name, title, "last" if name.startswith("val/") else "tail", "more")
@@ -89,6 +91,17 @@ def measures(metric: str, maximise: bool, logged: Iterable[str] = ()) -> list[Me
         Measure("timing_s/step", "time in steps (s)", "sum", None, 1),
     ]  # fmt: skip
     return first + [measure for measure in rest if (measure.metric, measure.how) != (metric, "last")]
+
+
+def of_held_out_sets(logged: Iterable[str]) -> list[Measure]:
+    """Accuracy and length on each of several held-out sets."""
+    found = sorted(of.groups() for name in logged if (of := re.fullmatch(r"val/(.+)/(accuracy|response_length)", name)))
+    return [
+        Measure(f"val/{of}/accuracy", f"held-out accuracy, {of}", "last", "more")
+        if what == "accuracy"
+        else Measure(f"val/{of}/response_length", f"held-out response length, {of} (tokens)", "last", None, 1)
+        for of, what in found
+    ]
 
 
 def function_titles(logged: Iterable[str]) -> dict[str, str]:

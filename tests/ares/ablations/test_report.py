@@ -98,6 +98,15 @@ def test_what_reward_functions_said_is_in_the_table() -> None:
         assert sum(title in each for each in titles) == 1
 
 
+def test_each_of_several_held_out_sets_is_in_the_table() -> None:
+    found = ablation()
+    for of in found.children:
+        of.rows |= {f"val/{name}": [Row(8, 0.25)] for name in ("level1/accuracy", "level1/response_length")}
+    titles = [row[0] for row in Page(render(found, "rows.csv")).rows if len(row) == 3]
+    assert "held-out accuracy, level1value at the last step" in titles
+    assert "held-out response length, level1 (tokens)value at the last step" in titles
+
+
 def test_every_figure_of_the_table_is_made_of_rows_that_are_in_the_csv() -> None:
     found = ablation(code=True)
     page = Page(render(found, "report.csv"))
