@@ -9,6 +9,7 @@ stopped resumes from its last commit.
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, task
+from prefect import flow, tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.settings import PREFECT_API_URL
 
@@ -39,6 +40,11 @@ from ares.errors import UserError
 from ares.runs import Run, drawn_identity, read_config, run_status, share_bootstrap
 from ares.store import RunStore, StoreError, runs_directory
 from ares.workers import runs_that_fit
+from flows import ownership
+from flows.artifacts import show_report
+from flows.run_log import run_log
+
+logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 """Between two looks whether a bootstrap is there that another child waits for."""
@@ -111,10 +117,12 @@ async def ares_ablate(
         name: Another name for it, as other settings need.
         parallel: Children at a time; left open, as many as cores or the GPU allow.
     """
-    result = await ablate(prepare(ablation, overrides, name, parallel))
-    if result["failed"]:
-        raise ChildrenFailed(result)
-    return result
+    with run_log():
+        result = await ablate(prepare(ablation, overrides, name, parallel))
+        logger.info("%s; report: %s", result["conclusion"], result["report"])
+        if result["failed"]:
+            raise ChildrenFailed(result)
+        return result
 
 
 async def ablate(plan: Plan) -> dict[str, Any]:
@@ -122,7 +130,9 @@ async def ablate(plan: Plan) -> dict[str, Any]:
 
     Returns the names of finished children, the errors of failed ones, the conclusion and the report's path.
     """
-    with RunStore(plan.folder).lock():
+    tag = f"ablation:{plan.ablation.name}"
+    with RunStore(plan.folder).lock(), tags(tag):
+        await ownership.claim(tag)
         parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
         status, files = "KILLED", []
         try:
@@ -132,6 +142,7 @@ async def ablate(plan: Plan) -> dict[str, Any]:
             status = "FAILED" if failed else "FINISHED"
         finally:
             parent.close(status, files)
+        await show_report(plan.ablation.name, conclusion(rows), files[0], parent.page)
     return {
         "ablation": plan.ablation.name,
         "finished": [child.name for child in plan.children if child.name not in failed],
@@ -149,11 +160,14 @@ async def _train_children(plan: Plan, parent: ParentRun) -> dict[str, str]:
 
     async def one(child: Child) -> None:
         display.started(child)
+        logger.info("%s started", child.name)
         try:
             await train_child.with_options(task_run_name=child.name)(child, parent.id, logs / f"{child.name}.log")
             display.finished(child)
+            logger.info("%s finished", child.name)
         except ChildFailed as error:
             display.failed(child, str(error))
+            logger.warning("%s failed: %s", child.name, error)
             failed[child.name] = str(error)
 
     with AblationDisplay(plan.ablation, plan.children, plan.parallel, runs_directory()) as display:
@@ -220,7 +234,7 @@ async def train_child(child: Child, parent_run: str, log: Path) -> None:
                "--run", child.name]  # fmt: skip
     # One API serves all: it is this process's own, or the user's server.
     api = PREFECT_API_URL.value()
-    environment = os.environ | ({"PREFECT_API_URL": api} if api else {})
+    environment = os.environ | ({"PREFECT_API_URL": api} if api else {}) | await ownership.link_to_task()
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, env=environment,

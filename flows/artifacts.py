@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import time
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -26,8 +27,9 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.exceptions import PrefectHTTPStatusError
 
 from algorithms.buckets import BUCKETS
+from ares.reports import VIEW, mlflow_page
 from ares.runs import Run
-from ares.store import Commit
+from ares.store import Commit, tracking_uri
 
 logger = logging.getLogger(__name__)
 EVERY_SECONDS = 10.0
@@ -55,7 +57,7 @@ class RunArtifacts:
         self.updated = 0.0
         self.recent: list[Commit] = []
         self._updating: asyncio.Task[None] | None = None
-        self._key = re.sub(r"[^a-z0-9]+", "-", run.store.name.lower()).strip("-")
+        self._key = _key(run.store.name)
 
     def committed(self) -> None:
         """Take up the step that was just committed; the UI is brought up to date during the next one."""
@@ -79,9 +81,11 @@ class RunArtifacts:
         try:
             if not self.shown:
                 await self._create()
-            page = mlflow_page(self.run)
+            page = run_page(self.run)
             if page is not None and "mlflow" not in self.shown:
                 self.shown["mlflow"] = await acreate_link_artifact(page, "curves in MLflow", f"{self._key}-mlflow")
+                beside = f"{page.partition('/runs/')[0]}?viewStateShareKey={VIEW}"
+                await acreate_link_artifact(beside, "beside the others in MLflow", f"{self._key}-mlflow-all")
             config, step = self.run.config, self.run.state.step
             await aupdate_progress_artifact(self.shown["progress"], 100.0 * max(step, 0) / config.train.steps)
             async with get_client() as client:
@@ -119,14 +123,32 @@ def summary(run: Run) -> str:
     return "\n".join([*lines, "", f"`{run.store.directory.absolute()}`"])
 
 
-def mlflow_page(run: Run) -> str | None:
+def run_page(run: Run) -> str | None:
     """Address of the run in MLflow's UI; None where there is none or the run is not logged yet."""
-    uri = run.config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI", "")
-    page = uri if uri.startswith("http") else os.environ.get("ARES_MLFLOW_PAGE")
-    description = run.store.read_run()
+    runs = run.store.directory.parent
+    page, description = mlflow_page(tracking_uri(run.config.tracking.uri, runs), runs), run.store.read_run()
     if page is None or "mlflow_experiment_id" not in description:
         return None
-    return f"{page.rstrip('/')}/#/experiments/{description['mlflow_experiment_id']}/runs/{description['mlflow_run_id']}"
+    return f"{page}/#/experiments/{description['mlflow_experiment_id']}/runs/{description['mlflow_run_id']}"
+
+
+async def show_report(name: str, conclusion: str, report: Path, page: str | None) -> None:
+    """Show an ablation's conclusion, and where its report is; `page`: that of its run in MLflow."""
+    if "PREFECT_API_URL" not in os.environ:
+        return
+    where = (
+        f"[report.html]({page}/artifacts/report.html), with its rows, in MLflow" if page else "`ares report` links it"
+    )
+    text = f"# {name}\n\n{conclusion}\n\n{where}\n\n`{report.absolute()}`"
+    try:
+        await acreate_markdown_artifact(text, f"{_key(name)}-report", "What an ablation has shown")
+    except (httpx.TransportError, PrefectHTTPStatusError) as error:
+        logger.warning("the report of %s is not shown in Prefect: %s", name, error)
+
+
+def _key(name: str) -> str:
+    """Of an artifact: lower case and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def _row(commit: Commit) -> dict[str, Any]:

@@ -5,15 +5,18 @@ what is evaluated and its estimates (ares/runs/evaluation.py).
 """
 
 import asyncio
+import logging
 from typing import Any
 
 from prefect import flow
 
 from ares.runs import Evaluation, EvaluationRequest, finish
+from flows.run_log import run_log
 from tasks.mismatch import check_draw
 from tasks.sampling import Draw, Rows, check_graded, rollout, score
 from tasks.training import Samples
 
+logger = logging.getLogger(__name__)
 _prepared: dict[str, Evaluation] = {}
 """Evaluations the command line has opened and checked, for the flow that it starts next."""
 
@@ -27,9 +30,13 @@ def prepare(request: EvaluationRequest) -> Evaluation:
 @flow(name="ares-eval", persist_result=False, flow_run_name="evaluation of {request.target}")
 async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
     """pass@k of a run or a model on problems; the same request resumes an interrupted one."""
-    if (name := request.model_dump_json()) not in _prepared:
-        prepare(request)
-    return await evaluate(_prepared.pop(name))
+    with run_log():
+        if (name := request.model_dump_json()) not in _prepared:
+            prepare(request)
+        summary = await evaluate(_prepared.pop(name))
+        figures = {name: estimate["value"] for name, estimate in summary["estimates"].items()}
+        logger.info("evaluation of %s: %s", request.target, figures, extra={"about": {"estimates": figures}})
+        return summary
 
 
 async def evaluate(evaluation: Evaluation) -> dict[str, Any]:

@@ -6,22 +6,25 @@ results are kept are not done again.
 """
 
 import asyncio
+import logging
 import time
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, runtime
+from prefect import flow, runtime, tags
 
 from ares.config import ConfigError, load, override
-from ares.reports import Display, Tracker, load_tracker
+from ares.reports import Display, Tracker, held_out_line, load_tracker, step_line
 from ares.runs import Run, Step, read_config
 from ares.step import finished_state, with_evaluation
 from ares.store import Ref, name_after, run_store, runs_directory
+from flows import ownership
 from flows.artifacts import RunArtifacts
 from flows.child_run import conducted
 from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run_title
 from flows.refill import begin_sampling, sample, sample_ahead, training_samples
+from flows.run_log import run_log
 from tasks.mismatch import check_draw, check_mismatch
 from tasks.training import (
     Batch,
@@ -35,6 +38,7 @@ from tasks.training import (
     update,
 )
 
+logger = logging.getLogger(__name__)
 RUN: ContextVar[Run] = ContextVar("run")
 """The run that the step flows of this process belong to: a flow's parameters must be JSON, a run is not."""
 
@@ -60,6 +64,12 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
     return name
 
 
+async def started(run: str) -> dict[str, Any]:
+    """The flow of a run that was prepared, by its name."""
+    summary: dict[str, Any] = await ownership.started(ares_train.with_options(flow_run_name=run), run=run)
+    return summary
+
+
 @flow(name="ares-train", persist_result=False, flow_run_name=flow_run_title)
 async def ares_train(
     profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form refuses None for everything that may be left open)
@@ -75,7 +85,8 @@ async def ares_train(
         settings: What differs from the profile, as a form.
         overrides: What differs from the profile, dotted: train.steps=40
     """
-    return await train(_opened(profile, run, settings, overrides))
+    with run_log():
+        return await train(_opened(profile, run, settings, overrides))
 
 
 @flow(name="ares-bootstrap", persist_result=False, flow_run_name=flow_run_title)
@@ -93,7 +104,8 @@ async def ares_bootstrap(
         settings: What differs from the profile, as a form.
         overrides: What differs from the profile, dotted: bootstrap.n=8
     """
-    return await train(_opened(profile, run, settings, overrides), last=0)
+    with run_log():
+        return await train(_opened(profile, run, settings, overrides), last=0)
 
 
 def _opened(profile: str, run: str, settings: Settings, overrides: list[str]) -> Run:
@@ -110,8 +122,12 @@ def _opened(profile: str, run: str, settings: Settings, overrides: list[str]) ->
 async def train(run: Run, last: int | None = None) -> dict[str, Any]:
     """Take a run from its last commit to its last step (or to step `last`); returns its summary."""
     last = run.config.train.steps if last is None else last
-    with run.store.lock():
+    name, tag = run.store.name, f"run:{run.store.name}"
+    with run.store.lock(), tags(tag):
         run.restore()
+        await ownership.claim(tag)
+        begins = "begins" if run.commit is None else f"resumed after step {run.state.step} of {run.config.train.steps}"
+        logger.info("%s %s", name, begins, extra=_about(run))
         for step in (run.state.step + 1, run.state.step + 2):  # the one in flight, and samples of the one after it
             run.store.discard_unreadable_results(step)
         RUN.set(run)
@@ -123,7 +139,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
             reporting = asyncio.create_task(_catch_up(tracking))
             with display:
                 if run.commit is None:
-                    await conducted(bootstrap, "bootstrap")
+                    await conducted(bootstrap, f"{name} bootstrap")
                     display.committed()
                     artifacts.committed()
                 while run.state.step < last and not run.config.train.ends(run.state.step, run.state.counters.tokens):
@@ -131,7 +147,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                         await reporting
                         reporting = asyncio.create_task(_catch_up(tracking))
                     number = run.state.step + 1
-                    await conducted(train_step, f"step-{number:06d}", number)
+                    await conducted(train_step, f"{name} step-{number:06d}", number)
                     display.committed()
                     artifacts.committed()
                 await reporting
@@ -140,7 +156,17 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
         finally:
             run.close()
             run.cluster.disconnect()  # before Prefect calls the run ended: Retry needs the process gone
+    logger.info("%s ended after step %d of %d", name, run.state.step, run.config.train.steps, extra=_about(run))
     return display.summary()
+
+
+def _about(run: Run) -> dict[str, Any]:
+    """What a line of JSON says besides its message."""
+    return {"about": {"run": run.store.name, "step": max(run.state.step, 0)}}
+
+
+def _say_committed(run: Run) -> None:
+    logger.info("%s", f"{step_line(run)}{held_out_line(run)}", extra=_about(run))
 
 
 async def _catch_up(tracking: asyncio.Task[Tracker]) -> None:
@@ -172,6 +198,7 @@ async def bootstrap() -> None:
     metrics = shaped.metrics | compared | (evaluated.metrics if evaluated else {})
     artifacts = {"samples": shaped.samples} | ({"evaluation": evaluated.rows} if evaluated else {})
     step.commit(artifacts, state, metrics)
+    _say_committed(step.run)
 
 
 async def train_step(number: int) -> None:
@@ -202,6 +229,7 @@ async def train_step(number: int) -> None:
     skipped = int(updated.metrics["actor/skipped_updates"])
     state = finished_state(after_shaping, number, updated.beta, skipped)
     step.commit(artifacts, _with_evaluation(state, evaluated), metrics)
+    _say_committed(run)
     following = run.step(number + 1)
     if not is_last and not following.is_stale:
         begin_sampling(following)

@@ -5,6 +5,7 @@ kept result can be read and its files are intact. Not covered: what a phase does
 """
 
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from ares.runs import Step
 from ares.store import Ref, sealed_text, unsealed_text
 
+logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R", bound=BaseModel)
 
@@ -50,6 +52,7 @@ class Phase(Generic[P, R]):
             retries=retries,
             # A retry within about 1.5 s of a failure can be overwritten by the CRASHED state of the run before it.
             retry_delay_seconds=2,
+            retry_condition_fn=_say_retried,
             persist_result=True,
             result_serializer=SealedJSON(),
             cache_key_fn=lambda _, arguments: arguments["step"].key(name, _inputs(arguments)),
@@ -88,6 +91,12 @@ class Phase(Generic[P, R]):
 def phase(name: str, retries: int = 0) -> Callable[[Callable[..., Awaitable[R]]], Phase[Any, R]]:
     """Make a function a phase. `retries`: how often Prefect tries it again after an error."""
     return lambda function: Phase(name, function, retries)
+
+
+def _say_retried(task: Task[Any, Any], run: Any, state: Any) -> bool:
+    """Prefect tries a phase again; its own word of it is on the phase alone."""
+    logger.warning("%s failed and is tried again: %s", run.name, state.message)
+    return True
 
 
 def _inputs(arguments: dict[str, Any]) -> str:

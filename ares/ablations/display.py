@@ -5,11 +5,11 @@ import math
 from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from ares.ablations.definition import Ablation, Child
+from ares.reports import console
 from ares.store import RunStore
 
 REFRESH_SECONDS = 2.0
@@ -21,7 +21,7 @@ class AblationDisplay:
     def __init__(self, ablation: Ablation, children: list[Child], parallel: int, runs: Path) -> None:
         self.ablation = ablation
         self.runs = runs
-        self.console = Console(highlight=False, soft_wrap=True, emoji=False)
+        self.console = console()
         self.console.print(
             f"[bold]{ablation.name}[/]  {len(ablation.variants)} variants × {len(ablation.seeds)} seeds of "
             f"{escape(ablation.profile)}, {parallel} at a time; logs: {runs / ablation.name / 'logs'}"

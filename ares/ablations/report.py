@@ -21,7 +21,8 @@ from ares.ablations.plots import CURVES, PALETTE, curves, verdict_areas
 from ares.ablations.rows import AblationRows, ChildRows
 from ares.ablations.statistics import Estimate, estimate
 from ares.ablations.tables import problems_csv, problems_path, rows_csv
-from ares.store import StoreError
+from ares.reports import mlflow_page
+from ares.store import StoreError, runs_directory
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def render(ablation: AblationRows, rows_name: str) -> str:
         errors=lines(ablation, errors, "e"),
         **_pictures(ablation, started, with_areas=bool(errors)),
         window=_window(last),
-        page=ablation.uri if ablation.uri.startswith("http") else "http://127.0.0.1:5000",
+        page=mlflow_page(ablation.uri, runs_directory()),
         rows_name=rows_name,
     )
 

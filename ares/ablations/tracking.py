@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from ares.ablations.definition import Ablation
 from ares.config import Config, ConfigError, Override
 from ares.errors import UserError
-from ares.reports import Tracking, open_experiment
+from ares.reports import Tracking, mlflow_page, open_experiment
 from ares.store import RunStore, tracking_uri
 
 DEFINITION = "ares.ablation.definition"
@@ -68,6 +68,12 @@ class ParentRun:
             self.client.set_terminated(self.id, "RUNNING")
         except (MlflowException, OSError) as error:
             raise TrackingError(f"MLflow at {self.uri}: {str(error).splitlines()[0]}") from error
+
+    @property
+    def page(self) -> str | None:
+        """Address of the ablation's run in MLflow's UI, if there is one."""
+        page = mlflow_page(self.uri, self.folder.parent)
+        return None if page is None else f"{page}/#/experiments/{self.experiment_id}/runs/{self.id}"
 
     def _found(self) -> str | None:
         try:

@@ -5,9 +5,10 @@ Not covered: comparisons over several runs (ares/ablations).
 
 from typing import TYPE_CHECKING, Any
 
+from ares.reports.pages import VIEW, mlflow_page
 from ares.reports.sample_page import write_samples
 from ares.reports.samples import sample_report, samples_table
-from ares.reports.terminal import Display, Parts, bars
+from ares.reports.terminal import Display, Parts, bars, console, held_out_line, step_line
 from ares.reports.tracker import Tracker, load_tracker
 
 if TYPE_CHECKING:
@@ -15,15 +16,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROBLEMS",
+    "VIEW",
     "Display",
     "Parts",
     "Tracker",
     "Tracking",
     "bars",
+    "console",
+    "held_out_line",
     "load_tracker",
+    "mlflow_page",
     "open_experiment",
     "sample_report",
     "samples_table",
+    "step_line",
     "write_samples",
 ]
 

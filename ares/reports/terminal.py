@@ -3,6 +3,7 @@
 Without a terminal the lines are printed and the bars are not; what takes long is then told by a line now and again.
 """
 
+import os
 import time
 from types import TracebackType
 from typing import Any
@@ -24,6 +25,40 @@ from ares.runs import Run
 PACE = 30.0
 """Seconds between two lines of one part, where there is no terminal for its bar."""
 UNITS = {"update": "optimiser steps", "experience": "shards"}
+
+
+def console() -> Console:
+    """Where lines go that people read; nowhere when lines of JSON are wanted (flows/run_log.py)."""
+    return Console(highlight=False, soft_wrap=True, emoji=False, quiet=os.environ.get("ARES_LOG_FORMAT") == "json")
+
+
+def step_line(run: Run) -> str:
+    """The step that was just committed, as a line."""
+    commit = run.commit
+    assert commit is not None
+    m, t = commit.metrics, commit.timings
+    if commit.step == 0:
+        shares = " ".join(f"{bucket} {m.get(f'bucket/{bucket}/count', 0):.0f}" for bucket in BUCKETS)
+        line = f"bootstrap  acc {m['bootstrap/accuracy']:.3f}  {shares}  τ {m['entropy/hwe_threshold']:.3f}"
+    else:
+        alpha = "/".join(f"{m[f'bucket/{bucket}/alpha']:.2f}" for bucket in BUCKETS)
+        line = (
+            f"step {commit.step:4d}  acc {m['reward/sampled_accuracy']:.3f}  reward {m['critic/score/mean']:+.3f}  "
+            f"len {m['response_length/mean']:.1f}  H {m['entropy/mean']:.3f}  α {alpha}  "
+            f"KL {m.get('critic/kl', 0.0):.4f}  kept {m['filter/kept_share']:.2f}"
+        )
+    return f"{line}  {t['timing_s/step']:.1f}s"
+
+
+def held_out_line(run: Run) -> str:
+    """What was measured on held-out problems after it, all and by set; empty where nothing was."""
+    commit = run.commit
+    assert commit is not None
+    m = commit.metrics
+    if "val/accuracy" not in m:
+        return ""
+    sets = [f"  {name} {m[key]:.3f}" for name in run.config.data.held_out_names if (key := f"val/{name}/accuracy") in m]
+    return f"  held-out {m['val/accuracy']:.3f}{''.join(sets)}"
 
 
 def bars(console: Console) -> Progress:
@@ -63,7 +98,7 @@ class Display:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.console = Console(highlight=False, soft_wrap=True, emoji=False)
+        self.console = console()
         self.started = time.perf_counter()
         self.first_step = max(run.state.step, 0)
         self.progress = bars(self.console)
@@ -94,27 +129,11 @@ class Display:
 
     def committed(self) -> None:
         """Show the step that was just committed."""
-        commit = self.run.commit
-        assert commit is not None
-        m, t = commit.metrics, commit.timings
-        if commit.step == 0:
-            shares = " ".join(f"{bucket} {m.get(f'bucket/{bucket}/count', 0):.0f}" for bucket in BUCKETS)
-            line = f"bootstrap  acc {m['bootstrap/accuracy']:.3f}  {shares}  τ {m['entropy/hwe_threshold']:.3f}"
-        else:
-            alpha = "/".join(f"{m[f'bucket/{bucket}/alpha']:.2f}" for bucket in BUCKETS)
-            line = (
-                f"step {commit.step:4d}  acc {m['reward/sampled_accuracy']:.3f}  reward {m['critic/score/mean']:+.3f}  "
-                f"len {m['response_length/mean']:.1f}  H {m['entropy/mean']:.3f}  α {alpha}  "
-                f"KL {m.get('critic/kl', 0.0):.4f}  kept {m['filter/kept_share']:.2f}"
-            )
-        line += f"  {t['timing_s/step']:.1f}s"
-        if "val/accuracy" in m:
-            sets = [f"  {name} {m[key]:.3f}" for name in self.run.config.data.held_out_names
-                    if (key := f"val/{name}/accuracy") in m]  # fmt: skip
-            line += f"  [bold green]held-out {m['val/accuracy']:.3f}{''.join(sets)}[/]"
-        self.progress.console.print(line)
+        assert self.run.commit is not None
+        held_out = held_out_line(self.run)
+        self.progress.console.print(step_line(self.run) + (f"  [bold green]{held_out.strip()}[/]" if held_out else ""))
         self.parts.rest()
-        self.progress.update(self.bar, completed=commit.step)
+        self.progress.update(self.bar, completed=self.run.commit.step)
 
     def summary(self) -> dict[str, Any]:
         """Print and return how the run went."""

@@ -1,7 +1,8 @@
 """What is logged while a command runs: ours on the terminal, a line each; everyone else's in the run's `log.txt`.
 
 Covered: Prefect, Ray, MLflow and Python's warnings, in this process and in the Prefect server that it starts; with `-v`
-all of it is on the terminal too. Not covered: the actors' output, which Ray keeps (its folder stands in `log.txt`).
+all of it is on the terminal too, with `--log-format json` as lines of JSON. Not covered: the actors' output, which Ray
+keeps (its folder stands in `log.txt`), Prefect's Logs tab (flows/run_log.py).
 """
 
 import logging
@@ -9,8 +10,8 @@ import logging.handlers
 from pathlib import Path
 
 from flows.cli.command import errors
+from flows.run_log import OURS, JsonLines, is_json
 
-OURS = ("ares", "algorithms", "flows", "rewards", "sandbox", "tasks")
 KEPT = "log.txt"
 _COLOURS = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -67,10 +68,15 @@ def is_ours(record: logging.LogRecord) -> bool:
 
 def set_up(verbose: bool) -> Kept:
     """Before any library sets up logging of its own: Prefect leaves handlers alone that are there already."""
-    kept, terminal = Kept(), Terminal()
-    terminal.addFilter(lambda record: verbose or (is_ours(record) and record.levelno >= logging.WARNING))
+    kept, terminal = Kept(), JsonLines() if is_json() else Terminal()
+    least = logging.INFO if is_json() else logging.WARNING
+    terminal.addFilter(lambda record: verbose or (is_ours(record) and record.levelno >= least))
     root = logging.getLogger()
-    replaced = (Kept.__module__, "prefect.logging.handlers")  # ours of before; Prefect's, where it was imported before
+    replaced = (
+        Kept.__module__,
+        JsonLines.__module__,
+        "prefect.logging.handlers",
+    )  # ours of before; Prefect's, where it was imported before
     root.handlers = [handler for handler in root.handlers if type(handler).__module__ not in replaced]
     for handler in (kept, terminal):
         handler.setFormatter(_FORMAT)

@@ -7,11 +7,12 @@ trace.
 """
 
 import json
+import logging
 import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -26,11 +27,13 @@ from flows.cli.evaluate import evaluate
 from flows.cli.export import export
 from flows.cli.logs import keep_in, set_up
 from flows.cli.sandbox import app as sandbox_app
+from flows.run_log import FORMAT, is_json
 from flows.servers.local_server import local_api
 
 if TYPE_CHECKING:
     from ares.config import Config
 
+logger = logging.getLogger(__name__)
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(data_app, name="data")
@@ -49,6 +52,10 @@ def ares(
     verbose: Annotated[
         bool, typer.Option("-v", help="Show what Ray, Prefect, MLflow and other libraries log (anywhere in a command).")
     ] = False,
+    log_format: Annotated[
+        Literal["text", "json"],
+        typer.Option(help="text, or json: a line of JSON for each record, and nothing else (anywhere, too)."),
+    ] = "text",
 ) -> None:
     """RL post-training of reasoning and code LLMs as a resumable, per-step DAG."""
 
@@ -200,6 +207,9 @@ def up(
     mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's UI.")] = 5000,
     data: Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
     concurrent_runs: Annotated[int, typer.Option(min=1, help="Runs the worker trains at the same time.")] = 1,
+    notify: Annotated[
+        str | None, typer.Option(help="An address (Slack's, Mattermost's) that is told of runs that failed or crashed.")
+    ] = None,
 ) -> None:
     """Prefect, MLflow, a worker and the deployments on this machine, until interrupted or `ares down`."""
     from flows.servers.services import Ports, Services
@@ -208,7 +218,7 @@ def up(
         os.environ["ARES_RUNS"] = data
     ports = Ports(prefect_port, mlflow_port)
     try:
-        with Services(ports, concurrent_runs, console.print) as services:
+        with Services(ports, concurrent_runs, console.print, notify) as services:
             console.print(f"Prefect  http://127.0.0.1:{prefect_port}")
             console.print(f"MLflow   http://127.0.0.1:{mlflow_port}")
             given = os.environ.get("ARES_RUNS", "")
@@ -258,20 +268,23 @@ def _resolved(config: "Config") -> str:
 def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
     with local_api() as server:  # starting while the libraries are imported and the data is read
         from ares.store import runs_directory
-        from flows.train import ares_train, prepare
+        from flows.train import prepare, started
 
         # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
         name = prepare(profile, overrides, run)
         keep_in(runs_directory() / name)
-        flow = partial(ares_train.with_options(flow_run_name=name), run=name)
-        completed(server, flow, "the same command resumes from the last commit")
+        completed(server, partial(started, name), "the same command resumes from the last commit")
     next_step(f"ares eval {name}, or ares inspect {name} --step 1")
 
 
 def main() -> None:
     """Entry point: an error whose message is written for the user is printed and ends with exit code 2."""
     verbose = "-v" in sys.argv[1:]
-    sys.argv[1:] = [*["-v"] * verbose, *(word for word in sys.argv[1:] if word != "-v")]
+    words, log_format = _log_format([word for word in sys.argv[1:] if word != "-v"])
+    sys.argv[1:] = [*["-v"] * verbose, *log_format, *words]
+    if "json" in log_format:
+        os.environ[FORMAT] = "json"
+    console.quiet = errors.quiet = is_json()
     kept = set_up(verbose)
     try:
         app()
@@ -281,10 +294,22 @@ def main() -> None:
         errors.print("[red]error:[/] ", end="")
         more = "" if kept.file is None else f" (more: {kept.file})"
         errors.print(f"{error}{more}", markup=False)
+        if is_json():
+            logger.error("%s%s", error, more)
         if isinstance(error, ServerLost):
             sys.stderr.flush()
             os._exit(2)
         raise SystemExit(2) from None
+
+
+def _log_format(words: list[str]) -> tuple[list[str], list[str]]:
+    """The words of a command without its --log-format, and that, wherever it stood."""
+    for place, word in enumerate(words):
+        if word == "--log-format" and place + 1 < len(words):
+            return words[:place] + words[place + 2 :], words[place : place + 2]
+        if word.startswith("--log-format="):
+            return words[:place] + words[place + 1 :], word.split("=", 1)
+    return words, []
 
 
 def _is_for_the_user(error: Exception) -> bool:

@@ -19,7 +19,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from ares.errors import UserError
-from flows.servers import POOL
+from flows.servers import POOL, notifications
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 AUTOMATION = "ares: a run without heartbeats has crashed"
@@ -33,11 +33,15 @@ class DeploymentError(UserError, RuntimeError):
     """The deployments could not be registered."""
 
 
-def register(api: str, concurrent_runs: int) -> None:
-    """Create or update pool, deployments and automation on the server at `api`. Raises DeploymentError."""
+def register(api: str, concurrent_runs: int, notify: str | None = None) -> None:
+    """Create or update pool, deployments and automations on the server at `api`. Raises DeploymentError.
+
+    notify: an address that is told of runs that failed or crashed.
+    """
     with temporary_settings({PREFECT_API_URL: api}):
         _register_pool(concurrent_runs)
         _register_automation()
+        notifications.register(notify)
     deployed = subprocess.run(
         [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"],
         cwd=CHECKOUT,

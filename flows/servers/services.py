@@ -30,6 +30,7 @@ STOP_SECONDS = 10.0
 RESTARTS = 5
 QUIET_SECONDS = 60.0
 """A service is started again so often within so long; then it has to wait, and nothing else ends for it."""
+NAMING_SECONDS = 5.0
 _MARK = "ARES_SERVICES"
 """Environment variable of the services, by which those are found whose `ares up` was killed."""
 
@@ -54,9 +55,12 @@ class Ports:
 class Services:
     """The three processes, and the file that tells `ares down` of them."""
 
-    def __init__(self, ports: Ports, concurrent_runs: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, ports: Ports, concurrent_runs: int, say: Callable[[str], None], notify: str | None = None
+    ) -> None:
         self.ports = ports
         self.concurrent_runs = concurrent_runs
+        self.notify = notify
         self.say = say
         self.runs = runs_directory().absolute()
         self.directory = self.runs / ".services"
@@ -82,7 +86,7 @@ class Services:
             self._wait_for("Prefect", f"{self.ports.api}/health")
             from flows.servers.deployment import register  # Prefect's client, which `ares down` does without
 
-            register(self.ports.api, self.concurrent_runs)
+            register(self.ports.api, self.concurrent_runs, self.notify)
             self._start("worker")
             self._wait_for("MLflow", f"http://127.0.0.1:{self.ports.mlflow}/health")
         except BaseException:
@@ -95,9 +99,13 @@ class Services:
 
     def watch(self) -> None:
         """Start again whatever dies, until interrupted."""
+        named = time.monotonic()
         while True:
             for name in list(self.processes):
                 self.look_after(name, time.monotonic())
+            if time.monotonic() - named > NAMING_SECONDS:
+                name_queued(self.ports.api)
+                named = time.monotonic()
             time.sleep(0.5)
 
     def look_after(self, name: str, now: float) -> None:
@@ -137,10 +145,8 @@ class Services:
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         }
         if name == "worker":
-            # What the flows log appears beside their runs in Prefect's UI.
             environment |= {
                 "PREFECT_LOGGING_LEVEL": "INFO",
-                "PREFECT_LOGGING_EXTRA_LOGGERS": "ares,flows,tasks",
                 "PREFECT_WORKER_QUERY_SECONDS": "2",
                 "ARES_MLFLOW_PAGE": f"http://127.0.0.1:{self.ports.mlflow}",
             }
@@ -176,6 +182,18 @@ class Services:
             if code is not None or time.monotonic() > deadline:
                 log = self.directory / "logs" / f"{name.lower()}.log"
                 raise ServiceError(f"{name} did not start (exit code {code}); see {log}")
+
+
+def name_queued(api: str) -> None:
+    """Call the flow runs that wait by the run they will train. Prefect names them when they start; a server that is
+    away has its names the next time."""
+    waiting = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED", "PENDING"]}}}, "limit": 200}
+    with suppress(httpx.HTTPError):
+        answer = httpx.post(f"{api}/flow_runs/filter", json=waiting, timeout=5)
+        for flow_run in answer.json() if answer.status_code == 200 else []:
+            name = flow_run["parameters"].get("run")
+            if name and name != flow_run["name"]:
+                httpx.patch(f"{api}/flow_runs/{flow_run['id']}", json={"name": name}, timeout=5)
 
 
 def running_services() -> dict[str, str | int] | None:

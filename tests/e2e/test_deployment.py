@@ -61,7 +61,7 @@ def ended_like_uninterrupted(deployed: Deployment, flow_run: str, name: str) -> 
     assert_same(deployed.runs, "uninterrupted", name)
     # Every step that was finished was run once, under its own name; a retry runs those that are missing.
     completed = [child for child, state in deployed.children(flow_run) if state == "Completed"]
-    assert completed == ["bootstrap", *(f"step-{step:06d}" for step in range(1, 5))]
+    assert completed == [f"{name} bootstrap", *(f"{name} step-{step:06d}" for step in range(1, 5))]
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """What reaches MLflow when it is only half there, or has lost a run."""
 
+import json
+from getpass import getuser
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,23 @@ def test_an_entry_that_is_gone_is_made_anew_from_the_commits(
     assert second != first
     assert [row.step for row in client.get_metric_history(second, "m")] == [0, 1, 2, 3]
     assert "it is made anew" in caplog.text
+
+
+def test_an_entry_says_who_ran_what_on_which_data(tmp_path: Path) -> None:
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    settings = config("tracking.experiment=told", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
+    store = RunStore(tmp_path / "run")
+    digests = {"train": "a" * 64, "validation": None}
+    store.write_run({"code_version": f"{'c' * 40}+changes", "mlflow_run_id": None, "digests": digests})
+    chain(store, 1)
+    Tracking(settings.tracking, settings, store).catch_up()
+    entry = client.get_run(store.read_run()["mlflow_run_id"])
+    told = {name: entry.data.tags[f"mlflow.{name}"] for name in ("user", "source.name", "source.git.commit")}
+    assert told == {"user": getuser(), "source.name": "ares train", "source.git.commit": "c" * 40}
+    (used,) = entry.inputs.dataset_inputs
+    assert (used.dataset.name, used.dataset.digest) == (str(settings.data.train), "a" * 36)
+    assert [(tag.key, tag.value) for tag in used.tags] == [("mlflow.data.context", "training")]
+    experiment = client.get_experiment_by_name("told")
+    assert experiment is not None
+    view = json.loads(experiment.tags["mlflow.sharedViewState.ares"])
+    assert {"metrics.`val/accuracy`", "metrics.`bucket/hard/alpha`"} <= set(view["selectedColumns"])

@@ -1,0 +1,22 @@
+"""Where the page of an MLflow is, if there is one."""
+
+import json
+import os
+from pathlib import Path
+
+VIEW = "ares"
+"""Key of the saved view: the page of an experiment shows it at `?viewStateShareKey=ares`."""
+
+
+def mlflow_page(uri: str, runs: Path) -> str | None:
+    """Address of the page that shows what is at a tracking URI: a server's own, else that of an `ares up`."""
+    if uri.startswith("http"):
+        return uri.rstrip("/")
+    if (told := os.environ.get("ARES_MLFLOW_PAGE")) is not None:
+        return told.rstrip("/")
+    try:
+        services = json.loads((runs / ".services" / "services.json").read_text())
+        os.kill(int(services["pid"]), 0)
+        return str(services["mlflow"])
+    except (OSError, ValueError, KeyError):
+        return None

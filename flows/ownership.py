@@ -1,0 +1,83 @@
+"""Whose flow run is whose in Prefect's UI: tags of runs and ablations, what a killed process has left, children linked.
+
+Covered: `run:NAME` and `ablation:NAME` on flow runs and tasks, marking as crashed what says Running and is dead, a flow
+run below a task of another process. Not covered: which flow runs there are (flows/train.py, flows/ablate.py).
+"""
+
+import asyncio
+import logging
+import os
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect import Flow, get_client, runtime
+from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
+from prefect.client.schemas.objects import StateType
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+from prefect.flow_engine import run_flow_async
+from prefect.states import Crashed, Pending
+
+logger = logging.getLogger(__name__)
+PARENT = "ARES_PARENT_TASK_RUN"
+"""Environment variable: the task run below which a command's flow run is shown."""
+KNOWN_SECONDS = 10.0
+"""Task runs are written behind the work; a child is not held up longer by its link."""
+LOST = "Its process ended without saying how; this was found when the same was started again."
+
+
+async def claim(tag: str) -> None:
+    """Tag this flow run, and mark as crashed what else has the tag and says that it is running.
+
+    To be called by who holds the run or the ablation: whatever ran it before is dead.
+    """
+    if not _has_page() or runtime.flow_run.id is None:
+        return
+    own = UUID(str(runtime.flow_run.id))
+    running: dict[str, Any] = {"tags": {"all_": [tag]}, "state": {"type": {"any_": [StateType.RUNNING]}, "name": None}}
+    try:
+        async with get_client() as client:
+            tasks = await client.read_task_runs(task_run_filter=TaskRunFilter.model_validate(running))
+            for task in tasks:
+                await client.set_task_run_state(task.id, Crashed(message=LOST), force=True)
+            for flow in await client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(running)):
+                if flow.id != own:
+                    await client.set_flow_run_state(flow.id, Crashed(message=LOST), force=True)
+            tags = {*(await client.read_flow_run(own)).tags, tag}
+            await client.update_flow_run(own, tags=tags)
+    except (httpx.TransportError, PrefectHTTPStatusError) as error:
+        logger.warning("Prefect was not told of %s: %s", tag, error)
+
+
+async def link_to_task() -> dict[str, str]:
+    """The environment of a process whose flow run belongs below this task; empty where no server knows the task."""
+    task = runtime.task_run.id
+    if not _has_page() or task is None:
+        return {}
+    try:
+        async with asyncio.timeout(KNOWN_SECONDS), get_client() as client:
+            while True:
+                try:
+                    await client.read_task_run(UUID(str(task)))
+                    return {PARENT: str(task)}
+                except ObjectNotFound:
+                    await asyncio.sleep(0.5)
+    except (TimeoutError, httpx.TransportError, PrefectHTTPStatusError) as error:
+        logger.warning("a flow run is not linked to its ablation: Prefect does not know the task yet (%s)", error)
+        return {}
+
+
+async def started(flow: Flow[..., Any], **parameters: Any) -> Any:
+    """Run a flow, below the task of another process where the environment names one."""
+    parent = os.environ.get(PARENT)
+    if parent is None:
+        return await flow(**parameters)
+    async with get_client() as client:
+        made = await client.create_flow_run(
+            flow, parameters=parameters, name=flow.flow_run_name, parent_task_run_id=UUID(parent), state=Pending()
+        )
+    return await run_flow_async(flow, flow_run=made, parameters=parameters)
+
+
+def _has_page() -> bool:
+    return "PREFECT_API_URL" in os.environ

@@ -1,0 +1,84 @@
+"""What the run itself says, where it is looked for: in Prefect's Logs tab, and as lines of JSON for what ships logs.
+
+Covered: records of ares at INFO and above, on the step or phase that says them and on the run. Not covered: what
+libraries log, the terminal and `log.txt` (flows/cli/logs.py).
+"""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+OURS = ("ares", "algorithms", "flows", "rewards", "sandbox", "tasks")
+FORMAT = "ARES_LOG_FORMAT"
+"""Environment variable: `json` for lines of JSON, in place of what people read."""
+
+
+def is_json() -> bool:
+    """Whether lines of JSON are wanted."""
+    return os.environ.get(FORMAT) == "json"
+
+
+class JsonLines(logging.Handler):
+    """A record as an object on a line of stdout: time, level, logger, message, and what it was given as `about`."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        sys.stdout.write(json.dumps(line | getattr(record, "about", {}), ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+
+@contextmanager
+def run_log() -> Iterator[None]:
+    """Inside a flow: what ares logs is on its flow run, and on the child that says it; nothing without a server.
+
+    A server that a command started for itself has no page.
+    """
+    handlers: list[logging.Handler] = []
+    if "PREFECT_API_URL" in os.environ:
+        handlers.append(_LogsTab())
+    if is_json() and not any(isinstance(handler, JsonLines) for handler in logging.getLogger().handlers):
+        handlers.append(JsonLines(logging.INFO))  # a worker's process, which no command of ares has begun
+    loggers = [logging.getLogger(room) for room in OURS]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.INFO)
+        for handler in handlers:
+            logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+            for handler in handlers:
+                logger.removeHandler(handler)
+
+
+class _LogsTab(logging.Handler):
+    """Records at Prefect's API, which sends them in batches."""
+
+    def __init__(self) -> None:
+        from prefect import runtime
+        from prefect.logging.handlers import APILogHandler
+
+        super().__init__(logging.INFO)
+        self._run = str(runtime.flow_run.id)
+        self._api = APILogHandler()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record, twice where a child says it."""
+        from prefect import runtime
+
+        of_run = logging.makeLogRecord(record.__dict__ | {"flow_run_id": self._run})
+        self._api.emit(of_run)
+        if runtime.flow_run.id not in (self._run, None):
+            self._api.emit(record)

@@ -1,0 +1,56 @@
+"""What is told of runs elsewhere: a Prefect automation that calls an address when a run fails or crashes.
+
+Covered: `ares up --notify URL`; for a server of one's own, at PREFECT_API_URL, `python -m flows.servers.notifications
+URL`. Not covered: who listens; Slack, Mattermost and whatever takes a POST of {"text": …} do.
+"""
+
+import sys
+from uuid import UUID
+
+from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.client.orchestration import get_client
+from prefect.events.actions import SendNotification
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+
+NAME = "ares: a run failed or crashed"
+BLOCK = "ares-notify"
+ENDS = ("Failed", "Crashed")
+SUBJECT = "{{ flow_run.name }}: {{ flow_run.state.name }}"
+BODY = "{{ flow_run.state.message }} {{ flow_run | ui_url }}"
+FLOWS = ["ares-train", "ares-bootstrap", "ares-eval", "ares-ablate"]
+"""Steps are flow runs too, and fail with their run."""
+
+
+def register(url: str | None) -> None:
+    """Have the server of PREFECT_API_URL call an address when a run of `ares-…` fails or crashes; None: no longer."""
+    with get_client(sync_client=True) as client:
+        for known in client.read_automations_by_name(NAME):
+            client.delete_automation(known.id)
+        if url is None:
+            return
+        block = CustomWebhookNotificationBlock(
+            name="ares", url=url, headers=None, json_data={"text": "{{subject}}\n{{body}}"}
+        )
+        block_id = block.save(BLOCK, overwrite=True)
+        assert isinstance(block_id, UUID)
+        client.create_automation(_automation(block_id))
+
+
+def _automation(block_id: UUID) -> AutomationCore:
+    return AutomationCore(
+        name=NAME,
+        description="Calls the address of `ares up --notify`.",
+        trigger=EventTrigger(
+            expect={f"prefect.flow-run.{end}" for end in ENDS},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related={"prefect.resource.role": "flow", "prefect.resource.name": FLOWS},
+            for_each={"prefect.resource.id"},
+            posture=Posture.Reactive,
+            threshold=1,
+        ),
+        actions=[SendNotification(block_document_id=block_id, subject=SUBJECT, body=BODY)],
+    )
+
+
+if __name__ == "__main__":
+    register(sys.argv[1])
