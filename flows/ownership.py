@@ -67,16 +67,16 @@ async def link_to_task() -> dict[str, str]:
         return {}
 
 
-async def started(flow: Flow[..., Any], **parameters: Any) -> Any:
-    """Run a flow, below the task of another process where the environment names one."""
-    parent = os.environ.get(PARENT)
+async def started(flow: Flow[..., Any], name: str, **parameters: Any) -> Any:
+    """Run a flow under a name, below the task of another process where the environment names one."""
+    named, parent = flow.with_options(flow_run_name=name), os.environ.get(PARENT)
     if parent is None:
-        return await flow(**parameters)
+        return await named(**parameters)
     async with get_client() as client:
         made = await client.create_flow_run(
-            flow, parameters=parameters, name=flow.flow_run_name, parent_task_run_id=UUID(parent), state=Pending()
+            named, parameters=parameters, name=name, parent_task_run_id=UUID(parent), state=Pending()
         )
-    return await run_flow_async(flow, flow_run=made, parameters=parameters)
+    return await run_flow_async(named, flow_run=made, parameters=parameters)
 
 
 def _has_page() -> bool:

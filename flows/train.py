@@ -66,7 +66,7 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
 
 async def started(run: str) -> dict[str, Any]:
     """The flow of a run that was prepared, by its name."""
-    summary: dict[str, Any] = await ownership.started(ares_train.with_options(flow_run_name=run), run=run)
+    summary: dict[str, Any] = await ownership.started(ares_train, run, run=run)
     return summary
 
 

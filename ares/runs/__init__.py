@@ -9,6 +9,7 @@ from ares.runs.evaluation import Evaluation, EvaluationRequest, finish
 from ares.runs.exec_times import exec_times_name, read_exec_times
 from ares.runs.export import export
 from ares.runs.lineage import fork, prune, share_bootstrap
+from ares.runs.retention import Policy, known_run, to_delete
 from ares.runs.run import Run, Step, drawn_identity, read_config
 from ares.runs.status import run_status
 from ares.runs.verification import verify
@@ -16,6 +17,7 @@ from ares.runs.verification import verify
 __all__ = [
     "Evaluation",
     "EvaluationRequest",
+    "Policy",
     "Run",
     "Step",
     "drawn_identity",
@@ -25,11 +27,13 @@ __all__ = [
     "finish",
     "first_difference",
     "fork",
+    "known_run",
     "prune",
     "read_config",
     "read_exec_times",
     "run_status",
     "settings_difference",
     "share_bootstrap",
+    "to_delete",
     "verify",
 ]

@@ -133,8 +133,20 @@ class RunStore:
     def remove(self, path: Path) -> None:
         """Delete a file or folder of the run."""
         if self.mirror is not None:
-            self.mirror.remove(path.relative_to(self.directory).as_posix())
+            inside = path.relative_to(self.directory).as_posix()
+            self.mirror.remove("" if inside == "." else inside)
         _remove(path)
+
+    def bytes(self) -> int:
+        """What the run takes, at the URL where there is one."""
+        if self.mirror is not None:
+            return self.mirror.size("")
+        return sum(file.stat().st_size for file in self.directory.rglob("*") if file.is_file())
+
+    def delete(self) -> None:
+        """Delete the run. Raises StoreError when it is being trained."""
+        with self.lock():
+            self.remove(self.directory)
 
     def publish(self) -> None:
         """Upload a run that was put together here, run.json last; kept results stay."""

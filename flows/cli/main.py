@@ -210,6 +210,9 @@ def up(
     notify: Annotated[
         str | None, typer.Option(help="An address (Slack's, Mattermost's) that is told of runs that failed or crashed.")
     ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve /metrics (Prometheus) and /health at this port.")
+    ] = None,
 ) -> None:
     """Prefect, MLflow, a worker and the deployments on this machine, until interrupted or `ares down`."""
     from flows.servers.services import Ports, Services
@@ -223,6 +226,11 @@ def up(
             console.print(f"MLflow   http://127.0.0.1:{mlflow_port}")
             given = os.environ.get("ARES_RUNS", "")
             console.print(f"runs     {services.runs}{f', the copy of {given}' if '://' in given else ''}")
+            if metrics_port is not None:
+                from flows.servers.metrics import RunCollector, serve
+
+                serve(RunCollector(services.runs, ports.api, services.health_pages), "127.0.0.1", metrics_port)
+                console.print(f"metrics  http://127.0.0.1:{metrics_port}/metrics, and /health")
             console.print(f"\nexport PREFECT_API_URL={ports.api}")
             console.print("prefect deployment run ares-train/ares-train --param profile=tiny-math --param run=first")
             console.print("Ctrl-C or `ares down` ends all of it.", style="dim")

@@ -73,16 +73,37 @@ def gc(
         list[str] | None, typer.Argument(help="Names of runs; default: all.", autocompletion=run_names)
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted.")] = False,
+    older_than: Annotated[float | None, typer.Option(help="Delete runs whose last step is so many days old.")] = None,
+    max_size: Annotated[
+        float | None, typer.Option(help="Delete the oldest runs until all take no more than so many GB.")
+    ] = None,
+    keep_best: Annotated[
+        int, typer.Option(min=0, help="But not those with the highest held-out accuracies: so many.")
+    ] = 0,
 ) -> None:
-    """Delete what no run needs: leftovers, and working files of steps before the oldest kept checkpoint."""
-    from ares.runs import prune
+    """Delete what no run needs: leftovers, and working files of steps before the oldest kept checkpoint.
+
+    With --older-than or --max-size whole runs too, but none that is being trained.
+    """
+    from ares.config import ConfigError
+    from ares.runs import Policy, known_run, prune, to_delete
     from ares.store import RunStore, run_store, runs_directory
 
     paths = sorted(RunStore(runs_directory()).children(""))
     folders = [path for path in paths if path.name[0] != "." and not path.is_file()]  # of a URL some are not here
-    names = runs or [path.name for path in folders if RunStore(path).exists()]
+    names = list(runs) if runs else [path.name for path in folders if RunStore(path).exists()]
     total = 0
     unlinked: Counter[int] = Counter()
+    policy = Policy(older_than, None if max_size is None else int(max_size * 1e9), keep_best)
+    if keep_best and older_than is None and max_size is None:
+        raise ConfigError("--keep-best says what stays; --older-than or --max-size say what goes")
+    if older_than is not None or max_size is not None:
+        for run, why in to_delete([known_run(run_store(name)) for name in names], policy):
+            if not dry_run:
+                run.store.delete()
+            names.remove(run.store.name)
+            total += run.bytes
+            console.print(f"{run.store.name}: the run, {run.bytes:,d} bytes ({why})", markup=False)
     for name in names:
         store = run_store(name)
         store.read_run()

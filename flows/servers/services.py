@@ -83,12 +83,12 @@ class Services:
         try:
             for name in ("Prefect", "MLflow"):
                 self._start(name)
-            self._wait_for("Prefect", f"{self.ports.api}/health")
+            self._wait_for("Prefect", self.health_pages["Prefect"])
             from flows.servers.deployment import register  # Prefect's client, which `ares down` does without
 
             register(self.ports.api, self.concurrent_runs, self.notify)
             self._start("worker")
-            self._wait_for("MLflow", f"http://127.0.0.1:{self.ports.mlflow}/health")
+            self._wait_for("MLflow", self.health_pages["MLflow"])
         except BaseException:
             self.stop()
             raise
@@ -96,6 +96,11 @@ class Services:
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
+
+    @property
+    def health_pages(self) -> dict[str, str]:
+        """Addresses that answer 200 while a server is well."""
+        return {"Prefect": f"{self.ports.api}/health", "MLflow": f"http://127.0.0.1:{self.ports.mlflow}/health"}
 
     def watch(self) -> None:
         """Start again whatever dies, until interrupted."""

@@ -68,7 +68,7 @@ def test_the_flow_run_of_another_process_is_a_child_of_the_task_that_started_it(
     assert environment.keys() == {ownership.PARENT}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    made = asyncio.run(ownership.started(a_run.with_options(flow_run_name="a-child"), run="second"))
+    made = asyncio.run(ownership.started(a_run, "a-child", run="second"))
     found = read(made)
     assert (found.name, str(found.parent_task_run_id)) == ("a-child", environment[ownership.PARENT])
 

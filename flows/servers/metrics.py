@@ -1,0 +1,134 @@
+"""What a monitor asks: `/metrics` for Prometheus, `/health` for whoever starts things again.
+
+Covered: the runs that are being trained on this machine, read from their run directories when asked, the runs that wait
+at Prefect's server, whether the servers answer. Not covered: curves (MLflow), alarms (`ares up --notify`).
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import httpx
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.core import GaugeMetricFamily
+
+from ares.errors import UserError
+from ares.store import Commit, RunStore
+
+ANSWER_SECONDS = 5.0
+OF_RUN: dict[str, tuple[str, Callable[[Commit, float], float | None]]] = {
+    "ares_step": ("Steps finished.", lambda commit, now: float(commit.step)),
+    "ares_last_step_age_seconds": ("Since the last commit.", lambda commit, now: now - commit.timestamp / 1000),
+    "ares_tokens_per_second": ("Of the last step.", lambda commit, now: commit.timings.get("perf/throughput")),
+    "ares_kept_share": ("Groups kept by the filter.", lambda commit, now: commit.metrics.get("filter/kept_share")),
+    "ares_unscored_share": ("Samples without a score, of all.", lambda commit, now: unscored_share(commit)),
+    "ares_held_out_accuracy": ("The last measured.", lambda commit, now: last_accuracy(commit)),
+}
+"""Gauges of a run: name, help, value from its last commit and the time now; None: not known."""
+
+
+class MetricsError(UserError, RuntimeError):
+    """The port of the metrics cannot be had."""
+
+
+def unscored_share(commit: Commit) -> float | None:
+    """Share of the samples drawn so far that could not be graded."""
+    counters = commit.state.get("counters", {})
+    samples = counters.get("samples", 0)
+    return counters.get("unscored_samples", 0) / samples if samples else None
+
+
+def last_accuracy(commit: Commit) -> float | None:
+    """Held-out accuracy where it was last measured."""
+    evaluations = commit.state.get("evaluations", [])
+    return float(evaluations[-1]["accuracy"]) if evaluations else None
+
+
+class RunCollector:
+    """Gauges of the runs that are being trained in a directory, and of the servers, made when asked for."""
+
+    def __init__(self, runs: Path, api: str | None, servers: dict[str, str]) -> None:
+        self.runs = runs
+        self.api = api
+        self.servers = servers
+        """Addresses that answer 200 while a server is well, by its name."""
+        self._stores: dict[str, RunStore] = {}
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """What Prometheus reads."""
+        gauges = {name: GaugeMetricFamily(name, text, labels=["run"]) for name, (text, _) in OF_RUN.items()}
+        held = GaugeMetricFamily("ares_run_is_trained", "1 while a process of this machine trains it.", labels=["run"])
+        now = time.time()
+        for store in self._held():
+            held.add_metric([store.name], 1.0)
+            commit = store.last_commit()
+            for name, (_, value) in OF_RUN.items():
+                found = value(commit, now) if commit is not None else None
+                if found is not None:
+                    gauges[name].add_metric([store.name], found)
+        yield held
+        yield from gauges.values()
+        up = GaugeMetricFamily("ares_server_is_up", "1 while it answers.", labels=["server"])
+        for name, address in self.servers.items():
+            up.add_metric([name], float(answers(address)))
+        yield up
+        queued = self._queued()
+        if queued is not None:
+            yield GaugeMetricFamily("ares_queued_runs", "Flow runs that wait for a worker.", value=queued)
+
+    def health(self) -> dict[str, bool]:
+        """Which servers answer."""
+        return {name: answers(address) for name, address in self.servers.items()}
+
+    def _held(self) -> list[RunStore]:
+        """Kept between questions, with the commits they have read."""
+        folders = [path for path in self.runs.glob("[!.]*") if (path / "run.json").exists()]
+        self._stores = {path.name: self._stores.get(path.name) or RunStore(path) for path in sorted(folders)}
+        return [store for store in self._stores.values() if store.is_held()]
+
+    def _queued(self) -> float | None:
+        if self.api is None:
+            return None
+        waiting = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED", "PENDING"]}}}}
+        try:
+            return float(httpx.post(f"{self.api}/flow_runs/count", json=waiting, timeout=ANSWER_SECONDS).json())
+        except (httpx.HTTPError, ValueError, TypeError):
+            return None
+
+
+def answers(address: str) -> bool:
+    """Whether a server is well."""
+    try:
+        return httpx.get(address, timeout=ANSWER_SECONDS).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def serve(collector: RunCollector, host: str, port: int) -> WSGIServer:
+    """Answer at a port, in a thread of this process, until `shutdown`. Raises MetricsError."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    metrics = make_wsgi_app(registry)
+
+    def app(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environment["PATH_INFO"] != "/health":
+            return metrics(environment, start)
+        found = collector.health()
+        well = all(found.values())
+        start("200 OK" if well else "503 Service Unavailable", [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{name}: {'ok' if up else 'no answer'}\n".encode() for name, up in found.items()] or [b"ok\n"]
+
+    try:
+        server = make_server(host, port, app, handler_class=_Quiet)
+    except OSError as error:
+        raise MetricsError(f"metrics: port {port} is taken ({error.strerror}); choose another") from error
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """A monitor asks every few seconds."""

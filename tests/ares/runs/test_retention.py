@@ -1,0 +1,74 @@
+"""Which runs `ares gc` gives up by age, by size, and which are the best."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from ares.runs.retention import DAY, Policy, known_run, to_delete
+from ares.store.store import RunStore
+from tests.ares.store_builders import commit
+from tests.short_runs import told
+
+NOW = 100 * DAY
+
+
+def a_run(runs: Path, name: str, age: float, accuracy: float | None, size: int = 1000, now: float = NOW) -> RunStore:
+    """A run whose last commit is so many days old."""
+    store = RunStore(runs / name)
+    store.write_run({"config": {}})
+    evaluations = [] if accuracy is None else [{"accuracy": accuracy}, {"accuracy": accuracy / 2}]
+    store.write_commit(
+        commit(0, None, state={"evaluations": evaluations}, timestamp=int((now - age * DAY) * 1000))
+    )  # fmt: skip
+    (store.directory / "weights").write_bytes(bytes(size))
+    return store
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for name, age, accuracy in (("old", 50, 0.2), ("old-best", 60, 0.9), ("unmeasured", 40, None), ("new", 1, 0.5)):
+        a_run(tmp_path, name, age, accuracy)
+    return tmp_path
+
+
+def given_up(runs: Path, policy: Policy) -> list[str]:
+    known = [known_run(RunStore(path)) for path in sorted(runs.iterdir())]
+    return [run.store.name for run, _ in to_delete(known, policy, NOW)]
+
+
+def test_by_age_the_oldest_first_and_the_best_stay(runs: Path) -> None:
+    assert given_up(runs, Policy(older_than=30)) == ["old-best", "old", "unmeasured"]
+    assert given_up(runs, Policy(older_than=30, keep_best=1)) == ["old", "unmeasured"]
+    assert given_up(runs, Policy(older_than=30, keep_best=3)) == ["unmeasured"]
+    assert given_up(runs, Policy(older_than=30, keep_best=9)) == ["unmeasured"]
+    assert given_up(runs, Policy(older_than=55)) == ["old-best"]
+
+
+def test_by_size_as_many_of_the_oldest_as_it_takes(runs: Path) -> None:
+    one = known_run(RunStore(runs / "old")).bytes
+    assert given_up(runs, Policy(max_bytes=4 * one + 1000)) == []
+    assert given_up(runs, Policy(max_bytes=2 * one + 1000)) == ["old-best", "old"]
+    assert given_up(runs, Policy(max_bytes=0, keep_best=1)) == ["old", "unmeasured", "new"]
+
+
+def test_a_run_that_is_being_trained_stays(runs: Path) -> None:
+    with RunStore(runs / "old").lock():
+        assert given_up(runs, Policy(older_than=0)) == ["old-best", "unmeasured", "new"]
+
+
+def test_gc_deletes_them_and_a_dry_one_says_the_same(tmp_path: Path) -> None:
+    for name, age in (("old", 50), ("new", 0)):
+        a_run(tmp_path, name, age, 0.5, now=time.time())
+    dry, done = (told(tmp_path, "gc", "--older-than", "30", *more) for more in (["--dry-run"], []))
+    assert dry.returncode == done.returncode == 0, done.stderr
+    assert dry.stdout.splitlines()[0] == done.stdout.splitlines()[0]
+    assert "old: the run, " in done.stdout
+    assert "(50 days old)" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new"]
+
+
+def test_what_stays_alone_is_no_policy(tmp_path: Path) -> None:
+    refused = told(tmp_path, "gc", "--keep-best", "3")
+    assert refused.returncode == 2
+    assert "--older-than or --max-size say what goes" in refused.stderr

@@ -1,0 +1,87 @@
+"""What a monitor is told of the runs that are being trained, and of servers that are away."""
+
+import http.server
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ares.store.store import RunStore
+from flows.servers.metrics import MetricsError, RunCollector, serve
+from tests.ares.store_builders import commit
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """A server that is well, with two runs in its queue."""
+
+    def do_GET(self) -> None:
+        self._answer(b"true")
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(b"2")
+
+    def _answer(self, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def well() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+AWAY = "http://127.0.0.1:9"
+
+
+def a_run(runs: Path, name: str, age: float) -> RunStore:
+    store = RunStore(runs / name)
+    store.write_run({"config": {}})
+    state = {"counters": {"samples": 200, "unscored_samples": 50}, "evaluations": [{"accuracy": 0.25}]}
+    timestamp = int((time.time() - age) * 1000)
+    store.write_commit(
+        commit(0, None, state=state, metrics={"filter/kept_share": 0.75}, timings={"perf/throughput": 120.0},
+               timestamp=timestamp)
+    )  # fmt: skip
+    return store
+
+
+def test_a_run_that_is_being_trained_is_told_and_others_are_not(tmp_path: Path, well: str) -> None:
+    a_run(tmp_path, "finished", 10)
+    server = serve(RunCollector(tmp_path, well, {"Prefect": well, "MLflow": AWAY}), "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.server_address[1]}"
+    with a_run(tmp_path, "first", 1000).lock():
+        text = httpx.get(f"{address}/metrics").text
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert {name for name in found if "finished" in name} == set()
+    expected = {"ares_run_is_trained": 1.0, "ares_step": 0.0, "ares_tokens_per_second": 120.0, "ares_kept_share": 0.75,
+                "ares_unscored_share": 0.25, "ares_held_out_accuracy": 0.25}  # fmt: skip
+    assert {name: float(found[f'{name}{{run="first"}}']) for name in expected} == expected
+    assert 1000 <= float(found['ares_last_step_age_seconds{run="first"}']) < 1100
+    assert (found["ares_queued_runs"], found['ares_server_is_up{server="Prefect"}']) == ("2.0", "1.0")
+    assert found['ares_server_is_up{server="MLflow"}'] == "0.0"
+    server.shutdown()
+
+
+@pytest.mark.parametrize("is_well", [True, False])
+def test_health_is_that_of_the_servers(tmp_path: Path, well: str, is_well: bool) -> None:
+    server = serve(RunCollector(tmp_path, None, {"Prefect": well if is_well else AWAY}), "127.0.0.1", 0)
+    answer = httpx.get(f"http://127.0.0.1:{server.server_address[1]}/health")
+    assert (answer.status_code, answer.text) == (
+        (200, "Prefect: ok\n") if is_well else (503, "Prefect: no answer\n")
+    )  # fmt: skip
+    with pytest.raises(MetricsError, match="is taken"):
+        serve(RunCollector(tmp_path, None, {}), "127.0.0.1", int(server.server_address[1]))
+    server.shutdown()
