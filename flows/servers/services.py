@@ -128,11 +128,9 @@ class Services:
         self._start(name)
 
     def stop(self) -> None:
-        """End the worker, which ends its runs (they are resumable), then the servers."""
-        for name in ("worker", "MLflow", "Prefect"):
-            process = self.processes.pop(name, None)
-            if process is not None:
-                _end(process, self.directory)
+        """End the worker, which ends its runs (they are resumable), then the servers, both at the same time."""
+        for names in (("worker",), ("MLflow", "Prefect")):
+            _end([self.processes.pop(name) for name in names if name in self.processes], self.directory)
         _record(self.runs).unlink(missing_ok=True)
 
     def _start(self, name: str) -> None:
@@ -221,7 +219,7 @@ def end_services() -> None:
         raise ServiceError(f"No `ares up` is running for {runs_directory()}")
     pid = int(running["pid"])
     os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + 3 * STOP_SECONDS
+    deadline = time.monotonic() + 6 * STOP_SECONDS
     while time.monotonic() < deadline:
         if running_services() is None:
             return
@@ -245,14 +243,17 @@ def _check_free(name: str, port: int) -> None:
             ) from error
 
 
-def _end(process: subprocess.Popen[bytes], directory: Path) -> None:
-    """End a process and whatever it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
+def _end(processes: list[subprocess.Popen[bytes]], directory: Path) -> None:
+    """End processes and whatever they started."""
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    for process in processes:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=STOP_SECONDS)
-    _kill_group(process.pid, directory)  # what is left of its session
-    process.wait()
+            process.wait(timeout=max(deadline - time.monotonic(), 0.0))
+        _kill_group(process.pid, directory)  # what is left of its session
+        process.wait()
 
 
 def _kill_group(group: int, directory: Path) -> None:

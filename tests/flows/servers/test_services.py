@@ -96,3 +96,36 @@ def test_services_whose_ares_up_was_killed_are_ended_by_the_next_down(up: tuple[
     with pytest.raises(ServiceError, match="No `ares up` is running"):
         end_services()
     assert services._groups_marked(running.directory) == set()
+
+
+WAITS_FOR_THE_OTHER = """
+import os, signal, sys, time
+def ended(number, frame):
+    time.sleep(0.1)
+    with open(sys.argv[1], "a") as told:
+        told.write("asked\\n")
+    while open(sys.argv[1]).read().count("asked") < 2:
+        time.sleep(0.01)
+    os._exit(0)
+signal.signal(signal.SIGTERM, ended)
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def test_servers_are_asked_to_end_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each ends when the other was asked, too: one after the other they would have to be killed."""
+
+    class Waiting(Services):
+        def _command(self, name: str) -> list[str]:
+            return [sys.executable, "-c", WAITS_FOR_THE_OTHER, str(tmp_path / "told")]
+
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    running = Waiting(Ports(free_port(), free_port()), 1, print)
+    (running.directory / "logs").mkdir(parents=True)
+    for name in ("MLflow", "Prefect"):
+        running._start(name)
+        until(lambda name=name: (running.directory / "logs" / f"{name.lower()}.log").read_text() == "up\n")  # type: ignore[misc]
+    processes = list(running.processes.values())
+    running.stop()
+    assert [process.returncode for process in processes] == [0, 0]
