@@ -126,3 +126,19 @@ def test_a_kept_result_is_read_by_its_fields(
     file.write_text(json.dumps(record))
     assert asyncio.run(phase(step)) == first
     assert called == calls
+
+
+def test_a_phase_that_is_tried_again_says_so(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    failures = [ValueError("the judge is down")]
+
+    async def graded(step: Step) -> Rows:
+        if failures:
+            raise failures.pop()
+        return Rows(rows=step.run.store.write_json(step.path("again.json"), []), tokens=7)
+
+    phase = Phase("score", graded, retries=1)
+    assert asyncio.run(phase(run.step(47))).tokens == 7
+    told = [record.getMessage() for record in caplog.records if record.name == "tasks.phase"]
+    assert len(told) == 1
+    assert told[0].startswith("score failed and is tried again: ")
+    assert "the judge is down" in told[0]

@@ -89,6 +89,15 @@ class Page(HTMLParser):
             self.cell.append(data)
 
 
+def test_links_lead_to_the_page_that_is_there_and_nowhere_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARES_MLFLOW_PAGE", "http://127.0.0.1:5100")
+    assert 'href="http://127.0.0.1:5100/#/experiments/7/runs/' in render(ablation(), "rows.csv")
+    monkeypatch.delenv("ARES_MLFLOW_PAGE")
+    page = render(ablation(), "rows.csv")
+    assert "/#/experiments/" not in page
+    assert "No page of MLflow was up" in page
+
+
 def test_what_reward_functions_said_is_in_the_table() -> None:
     found = ablation()
     for of in found.children:
