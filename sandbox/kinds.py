@@ -35,6 +35,7 @@ class Kinds:
         self._entry_point = entry_point
         self._packages = frozenset(packages)
         self._package_types: set[str] = set()  # imported by name
+        self._uses_packages = False
         # A text without packages looks at no value of theirs: `size` is then a method of the program's own class.
         self._data_attributes, self._data_fields = vocabulary.DATA_ATTRIBUTES, vocabulary.DATA_FIELDS
         self._mutators = vocabulary.MUTATORS
@@ -166,6 +167,7 @@ class Kinds:
         """The text uses a package: what its values are looked at by is of data from here on."""
         if module not in package_vocabulary.MODULES:
             raise Together(f"it imports {module}")
+        self._uses_packages = True
         self._data_attributes = vocabulary.DATA_ATTRIBUTES | package_vocabulary.DATA_ATTRIBUTES
         self._data_fields = vocabulary.DATA_FIELDS | package_vocabulary.DATA_FIELDS
         self._mutators = vocabulary.MUTATORS | package_vocabulary.MUTATORS
@@ -381,7 +383,9 @@ class Kinds:
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         function = node.func
         if isinstance(function, ast.Attribute):
-            if any(keyword.arg in package_vocabulary.CHANGING_KEYWORDS for keyword in node.keywords):
+            if self._uses_packages and any(
+                keyword.arg in package_vocabulary.CHANGING_KEYWORDS for keyword in node.keywords
+            ):
                 raise Together("it has a result written into what it gives")
             return self._method_call(function, arguments)
         if isinstance(function, ast.Name) and function.id not in self._kinds:

@@ -14,6 +14,7 @@ globals()["__builtins__"] = dict(vars(builtins))  # its own: a program may set `
 _ORIGINAL_BUILTINS: dict[str, Any] = {}
 _ORIGINAL_FUNCTIONS: list[tuple[types.ModuleType, dict[str, Any]]] = []
 _ORIGINAL_METHODS: list[tuple[type, dict[str, Any]]] = []  # of their classes
+_ASSERTING = ("unittest", "numpy.testing")
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _ORIGINAL_FINDERS: list[Any] = []
 _set_trace, _set_profile = sys.settrace, sys.setprofile
@@ -50,8 +51,11 @@ def _restore() -> None:
                 setattr(kind, name, methods[name])
             elif name not in methods and name.startswith("__"):  # as an __eq__ where there was none
                 delattr(kind, name)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "unittest"]:
+    remembered = {known.__name__ for known, _ in _ORIGINAL_FUNCTIONS}
+    for name in [name for name in sys.modules if name.startswith(_ASSERTING) and name not in remembered]:
         del sys.modules[name]  # the test's own: the assert methods of the program's may say anything
+    if "numpy" in remembered:
+        vars(sys.modules["numpy"]).pop("testing", None)  # which numpy imports when it is looked at
 
 
 class _Scope(dict[str, Any]):

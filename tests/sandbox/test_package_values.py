@@ -178,6 +178,28 @@ def test_generators_start_from_the_same_seed_and_there_is_one_thread(pool: Sandb
     assert judge(pool, source, ["assert f() == (True, 1)"]).error_type == "accepted"
 
 
+@pytest.mark.parametrize(
+    "test",
+    [
+        "np.testing.assert_allclose(f(1), 2.0)",
+        "assert np.allclose(f(1), 2.0)",
+        "assert np.array_equal(np.asarray(f(1)), np.array(2.0))",
+        "from numpy.testing import assert_equal\nassert_equal(f(1), 2.0)",
+    ],
+)
+def test_in_the_programs_process_a_test_has_numpys_own_functions(pool: SandboxPool, test: str) -> None:
+    source = LIES + "def f(x): return -1.0\n"
+    verdict = judge(pool, source, [test], "import io\nimport numpy as np\n")
+    assert (verdict.error_type, verdict.trusted_compare) == ("wrong_answer", False)
+
+
+def test_words_that_numpy_uses_mean_nothing_in_a_text_without_it(pool: SandboxPool) -> None:
+    with SandboxPool() as bare:
+        for each in (pool, bare):
+            verdict = judge(each, "def f(x): return x", ["assert '{out}'.format(out=f(1)) == '1'"], "")
+            assert (verdict.error_type, verdict.trusted_compare) == ("accepted", True)
+
+
 def test_without_packages_a_text_with_numpy_is_judged_as_before() -> None:
     with SandboxPool() as bare:
         verdict = judge(bare, "def f(): return 1", ["assert np.allclose(f(), 1)"], "import numpy as np\n")
