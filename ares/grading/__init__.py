@@ -6,6 +6,7 @@ Covered: math answers, programs, functions of the user. Not covered: designs of 
 from ares.grading.function_grader import EXTRAS, SCORE
 from ares.grading.grader import ID_COLUMNS, Grader, RewardError, check_grades
 from ares.grading.graders import check_answers, load_grader
+from ares.grading.references import check_references
 from ares.grading.trial import answered, try_on
 from ares.grading.unscored import check_scored
 
@@ -18,6 +19,7 @@ __all__ = [
     "answered",
     "check_answers",
     "check_grades",
+    "check_references",
     "check_scored",
     "load_grader",
     "try_on",

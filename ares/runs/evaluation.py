@@ -26,7 +26,7 @@ from algorithms.pass_at_k import mean_interval, pass_at_k
 from ares.config import Config, ConfigError, DataConfig, Strict, fingerprint, load, override
 from ares.data import Vision, check_media, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
-from ares.grading import SCORE, check_answers, load_grader, try_on
+from ares.grading import SCORE, check_answers, check_references, load_grader, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.run import Run, Step, identity_of, read_config
@@ -70,6 +70,8 @@ class EvaluationRequest(Strict):
     """Dotted settings."""
     out: str | None = None
     """Folder to write. None: below the run, or runs/evals for a model."""
+    sanity: bool = False
+    """Judge the reference solutions of a code set first, and score nothing where they fail."""
 
     @model_validator(mode="after")
     def _k_fits_n(self) -> "EvaluationRequest":
@@ -107,6 +109,8 @@ class Evaluation(Step):
         check_engine(config)
         check_architecture(config)
         data = config.data if request.data is None else _of_request(config.data, request.data)
+        if request.sanity and not config.reward.judges_programs:
+            raise ConfigError("--sanity judges reference solutions, of sets with unit tests: reward.kind=code")
         if not data.held_out:
             raise ConfigError("There are no held-out problems in the settings: name a data set with --data")
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
@@ -147,11 +151,17 @@ class Evaluation(Step):
         if is_run:
             run.cluster.check_weights(version)
         run.grader.start()
-        if config.reward.is_the_users:
-            for part in problems.parts(data.held_out_names):
-                try_on(run.grader, part, tokenizer)
-        return cls(request, run, version, description | {"source": problems.source, "overlong": problems.overlong},
-                   data.held_out_names)  # fmt: skip
+        found: dict[str, Any] = {"source": problems.source, "overlong": problems.overlong}
+        try:
+            if config.reward.is_the_users:
+                for part in problems.parts(data.held_out_names):
+                    try_on(run.grader, part, tokenizer)
+            if request.sanity:
+                found["references"] = check_references(run.grader, problems)
+        except BaseException:
+            run.grader.close()
+            raise
+        return cls(request, run, version, description | found, data.held_out_names)
 
     def path(self, name: str) -> str:
         """Path of an artifact, relative to the evaluation's folder."""

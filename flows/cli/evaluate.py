@@ -29,6 +29,7 @@ def evaluate(
         str, typer.Option(help="Settings for a model; a run has its own.", autocompletion=profile_names)
     ] = "base",
     out: Annotated[str | None, typer.Option(help="Folder to write; default: below the run.")] = None,
+    sanity: Annotated[bool, typer.Option("--sanity", help="Judge the reference solutions of programs first.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """pass@k with intervals; the same command resumes an interrupted one."""
@@ -43,7 +44,7 @@ def evaluate(
         try:
             request = EvaluationRequest(
                 target=target, data=data, n=n, k=_numbers(k), step=step, greedy=greedy, temperature=temperature,
-                max_problems=max_problems, profile=profile, overrides=overrides or [], out=out,
+                max_problems=max_problems, profile=profile, overrides=overrides or [], out=out, sanity=sanity,
             )  # fmt: skip
         except ValidationError as error:
             raise ConfigError("; ".join(_explained(each) for each in error.errors())) from error
@@ -98,6 +99,10 @@ def _show(summary: dict[str, Any], folder: str) -> None:
             table.add_row(f"{of} {name}".strip(), *figures)
     console.print(title, style="bold", markup=False)
     console.print(table)
+    if "references" in summary:
+        of = summary["references"]
+        known = f" (known to fail: {', '.join(of['known_failures'])})" if of["known_failures"] else ""
+        console.print(f"reference solutions: {of['accepted']} of {of['solutions']} accepted{known}")
     console.print(f"mean length {summary['mean_length']:.1f} tokens, truncated {summary['truncated']:.1%}")
     if "error_types" in summary:
         console.print("programs: " + ", ".join(f"{name} {share:.1%}" for name, share in summary["error_types"].items()))
