@@ -301,7 +301,7 @@ def _fields(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, bo
 
 FIELDS = list(_fields(load("tiny-math")))
 NO_EFFECT = {
-    "train.steps", "train.checkpoint_every", "train.keep_checkpoints",
+    "train.steps", "train.tokens", "train.checkpoint_every", "train.keep_checkpoints",
     "tracking.kind", "tracking.settings", "tracking.uri", "tracking.experiment", "tracking.samples",
     "tracking.parent_run", "tracking.tags",
     "rollout.vllm.cpu_cache_gib", "rollout.vllm.gpu_memory", "rollout.max_mismatch", "rollout.placement",
