@@ -1,6 +1,6 @@
 """The tiny tasks, each described once: what its problems are, how examples are drawn, how a model is measured.
 
-Covers: tiny-math, tiny-code, tiny-code-hard, tiny-code-feedback. Does not cover: training on them
+Covers: tiny-math, tiny-reason, tiny-code, tiny-code-hard, tiny-code-feedback. Does not cover: training on them
 (ares/tiny/warmstart.py, and profiles).
 """
 
@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
-from ares.tiny import arithmetic, programs, second_tries
+from ares.tiny import arithmetic, programs, reasoning, second_tries
 from ares.tiny.measurement import Measurement, measure
 from ares.tiny.program_measurement import ProgramMeasurement, measure_programs
+from ares.tiny.reasoning_measurement import ReasoningMeasurement, measure_reasoning
 
 
 class Split(Protocol):
@@ -39,7 +40,7 @@ class TinyTask:
     """(rng, examples, train, heldout) → Split."""
     tokenizer_texts: Callable[[Split], list[str]]
     """What the tokenizer is trained on."""
-    measure: Callable[..., Measurement | ProgramMeasurement]
+    measure: Callable[..., Measurement | ProgramMeasurement | ReasoningMeasurement]
     """(model, tokenizer, encoded prompts, problems, max_new_tokens=…) → figures at temperature 1."""
     whole_words: tuple[str, ...]
     vocab_size: int
@@ -48,10 +49,14 @@ class TinyTask:
     max_new_tokens: int
     steps: int
     """Steps of the warm start."""
+    batch_size: int = 64
+    """Examples of each."""
     second_tries: bool = False
     """True where worked examples of second turns are among the examples (ares/tiny/second_tries.py)."""
     writes_problems: bool = True
     """False where the problems are another task's, and its files are read."""
+    heldout_by_level: bool = False
+    """True where a held-out file a level is written, too: heldout-1.jsonl and so on."""
 
 
 def tokenizer_texts_of_arithmetic(split: Split) -> list[str]:
@@ -85,6 +90,10 @@ def _split_arithmetic(rng: random.Random, examples: int, train: int, heldout: in
     return arithmetic.split_problems(rng, examples=examples, train=train, heldout=heldout)
 
 
+def _split_reasoning(rng: random.Random, examples: int, train: int, heldout: int) -> reasoning.Split:
+    return reasoning.split_problems(rng, examples=examples, train=train, heldout=heldout)
+
+
 def _split_programs(
     shares: programs.Shares, rng: random.Random, examples: int, train: int, heldout: int
 ) -> programs.Split:
@@ -103,6 +112,21 @@ MATH = TinyTask(
     heldout_problems=160,
     max_new_tokens=80,
     steps=1000,
+)
+REASON = TinyTask(
+    name="tiny-reason",
+    folder="reason",
+    split=_split_reasoning,
+    tokenizer_texts=tokenizer_texts_of_arithmetic,
+    measure=measure_reasoning,
+    whole_words=reasoning.WHOLE_WORDS,
+    vocab_size=300,
+    train_problems=800,
+    heldout_problems=160,
+    max_new_tokens=160,
+    steps=1300,
+    batch_size=32,
+    heldout_by_level=True,
 )
 CODE = TinyTask(
     name="tiny-code",
@@ -136,4 +160,4 @@ CODE_FEEDBACK = replace(
     writes_problems=False,
 )
 """The problems of tiny-code for a model that has seen second turns, with the verdict on the first in the prompt."""
-TASKS = {task.name: task for task in (MATH, CODE, CODE_HARD, CODE_FEEDBACK)}
+TASKS = {task.name: task for task in (MATH, REASON, CODE, CODE_HARD, CODE_FEEDBACK)}

@@ -19,6 +19,7 @@ from ares.tiny.lessons import one_thread
 from ares.tiny.measurement import Measurement
 from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, Turn, build_model, fit
 from ares.tiny.program_measurement import ProgramMeasurement
+from ares.tiny.reasoning_measurement import ReasoningMeasurement
 from ares.tiny.second_tries import Conversation, with_second_tries
 from ares.tiny.tasks import MATH, TinyTask
 from ares.tiny.tokenizer import build_tokenizer
@@ -38,7 +39,7 @@ class WarmstartReport:
     examples: int
     max_new_tokens: int
     loss: float
-    heldout: Measurement | ProgramMeasurement
+    heldout: Measurement | ProgramMeasurement | ReasoningMeasurement
     path: Path
 
     def to_dict(self) -> dict[str, object]:
@@ -60,7 +61,7 @@ def warmstart(
     steps: of imitation; None: the task's own. Runs on one thread and leaves the global random generators as they were.
     Raises ValueError if steps < 1, SandboxUnavailable if programs are to be judged and cannot be.
     """
-    settings = FitSettings(steps=task.steps if steps is None else steps)
+    settings = FitSettings(steps=task.steps if steps is None else steps, batch_size=task.batch_size)
     if settings.steps < 1:
         raise ValueError(f"a warm start takes at least 1 step, not {settings.steps}")
     out = Path(out_dir)
@@ -110,6 +111,9 @@ def _warmstart(
     if task.writes_problems:
         write_problems(out / "train.jsonl", "train", split.train)
         write_problems(out / "heldout.jsonl", "heldout", split.heldout)
+    for level in sorted({problem.level for problem in split.heldout}) if task.heldout_by_level else []:
+        of_level = [problem for problem in split.heldout if problem.level == level]
+        write_problems(out / f"heldout-{level}.jsonl", "heldout", of_level)
     (out / REPORT_NAME).write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
     return report
 

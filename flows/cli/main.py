@@ -144,7 +144,9 @@ def inspect(
 def warmstart(
     task: Annotated[
         str,
-        typer.Argument(help="tiny-math, tiny-code, tiny-code-hard, tiny-code-feedback, tiny-diffusion or tiny-vision"),
+        typer.Argument(
+            help="tiny-math, tiny-reason, tiny-code, tiny-code-hard, tiny-code-feedback, tiny-diffusion or tiny-vision"
+        ),
     ],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default: the one its profile reads.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights and examples.")] = 0,
