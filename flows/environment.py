@@ -1,5 +1,8 @@
-"""Settings of Prefect, Ray, MLflow and transformers for every process of ares; import it before any of them."""
+"""Settings of Prefect, Ray, MLflow and transformers for every process of ares, and its end; import it before any of
+them."""
 
+import atexit
+import gc
 import os
 
 DEFAULTS = {
@@ -36,3 +39,16 @@ DEFAULTS = {
 }
 for _name, _value in DEFAULTS.items():
     os.environ.setdefault(_name, _value)
+
+
+def end_quickly() -> None:
+    """Leave the objects of torch, Ray and MLflow to the kernel.
+
+    Python would look through all of them for circles: up to twenty seconds on a busy machine, in which a run that has
+    completed still holds its place. Libraries complain on stderr of what is not taken apart.
+    """
+    gc.freeze()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+atexit.register(end_quickly)  # the first that is registered is the last that is called

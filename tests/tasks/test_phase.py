@@ -128,6 +128,7 @@ def test_a_kept_result_is_read_by_its_fields(
     assert called == calls
 
 
+@pytest.mark.usefixtures("prefect")
 def test_a_phase_that_is_tried_again_says_so(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     failures = [ValueError("the judge is down")]
 

@@ -1,20 +1,30 @@
 """What `ares up` registers at a Prefect server besides deployments: notifications, the names of runs that wait."""
 
 import asyncio
+import http.server
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from uuid import UUID
 
+import httpx
 import pytest
 from prefect import flow, get_client
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
-from prefect.settings import PREFECT_API_URL
-from prefect.states import Scheduled
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Failed, Running, Scheduled
 
 from flows.servers.notifications import BLOCK, ENDS, FLOWS, NAME, register
 from flows.servers.services import name_queued
+from tests.deployed import free_port
 
-pytestmark = pytest.mark.usefixtures("prefect")
 
-
+@pytest.mark.usefixtures("prefect")
 def test_an_address_is_registered_once_replaced_and_taken_away() -> None:
     def registered() -> list[object]:
         with get_client(sync_client=True) as client:
@@ -38,6 +48,7 @@ async def a_flow(run: str = "") -> None:
     """Never started."""
 
 
+@pytest.mark.usefixtures("prefect")
 def test_a_run_that_waits_is_called_by_the_run_it_will_train() -> None:
     async def queued(run: str) -> UUID:
         async with get_client() as client:
@@ -51,3 +62,61 @@ def test_a_run_that_waits_is_called_by_the_run_it_will_train() -> None:
     name_queued(str(PREFECT_API_URL.value()))
     assert [asyncio.run(name_of(each)) for each in (named, unnamed)] == ["first", "lemur"]
     name_queued("http://127.0.0.1:9/api")  # a server that is away is no error
+
+
+@pytest.fixture
+def whole_server(tmp_path: Path) -> Iterator[str]:
+    """A Prefect server with its automations, which that of the other tests has switched off."""
+    port = free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)],
+        env=os.environ | {"PREFECT_HOME": str(tmp_path)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    url, deadline = f"http://127.0.0.1:{port}/api", time.monotonic() + 300
+    try:
+        while True:
+            try:
+                if httpx.get(f"{url}/health", timeout=5).status_code == 200:
+                    break
+            except httpx.TransportError:
+                assert time.monotonic() < deadline
+                assert server.poll() is None
+                time.sleep(0.2)
+        with temporary_settings({PREFECT_API_URL: url}):
+            yield url
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.mark.slow
+def test_the_address_is_told_of_a_run_that_failed_and_not_of_its_step(whole_server: str) -> None:
+    told: queue.Queue[str] = queue.Queue()
+
+    class Listens(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.put(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.send_response(204)
+            self.end_headers()
+
+    listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listens)
+    threading.Thread(target=listener.serve_forever, daemon=True).start()
+    register(f"http://127.0.0.1:{listener.server_address[1]}/hook")
+
+    @flow(name="ares-train-step")
+    async def a_step() -> None:
+        """Never started."""
+
+    async def fails() -> None:
+        async with get_client() as client:
+            for failing, name in ((a_step, "first step-000001"), (a_flow, "first")):
+                made = await client.create_flow_run(failing, name=name, state=Running())
+                await client.set_flow_run_state(made.id, Failed(message="the judge is down"), force=True)
+
+    asyncio.run(fails())
+    first = told.get(timeout=120)
+    assert "first: Failed" in first
+    assert "the judge is down" in first
+    with pytest.raises(queue.Empty):
+        told.get(timeout=10)
+    listener.shutdown()
