@@ -7,15 +7,17 @@ which groups are chosen (ares/step/refill.py), the rest of a step (flows/train.p
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ares.runs import Step
 from ares.step import Refill, RunState
 from ares.store import Ref
 from tasks.sampling import Draw, Rows, begin, check_graded, program_seconds, rollout, score
 from tasks.training import Batch, Samples, choose, experience
+
+T = TypeVar("T")
 
 
 async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, Any], dict[str, float]]:
@@ -65,14 +67,22 @@ async def _experience(step: Step, batches: list[Batch], rollouts: list[Ref]) -> 
     batches.append(await experience(step, rollouts, [], f"experience-{len(batches):04d}"))
 
 
+def begun(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Work as a task; of several that fail one is raised, and nobody need ask for the errors of the others."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return task
+
+
 async def sample(
     step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
     temperature: float | None = None, beside: Callable[[list[Ref]], Awaitable[None]] | None = None,
-    before: Sequence[Ref] = (),
+    before: Sequence[Ref] = (), rolled_out: Callable[[Ref], None] | None = None,
 ) -> Samples:  # fmt: skip
     """Roll out shard after shard; each is graded while the next one is generated, the last while `beside` runs.
 
-    before: scores of what the step drew before. Raises RewardError where too much of it all has none.
+    before: scores of what the step drew before. rolled_out: is told of each shard. Raises RewardError where too much of
+    it all has no score.
     """
     config = step.config
     draws: list[Draw] = []
@@ -83,8 +93,9 @@ async def sample(
         rows = await rollout(step, draw, label=f"{draw.purpose} {draw.shard}")
         draws.append(draw)
         sampled.append(rows)
-        grading.append(asyncio.create_task(score(step, draw, rows, label=f"{draw.purpose} {draw.shard}")))
-        grading[-1].add_done_callback(lambda task: task.cancelled() or task.exception())  # of several one is raised
+        if rolled_out is not None:
+            rolled_out(rows.rows)
+        grading.append(begun(score(step, draw, rows, label=f"{draw.purpose} {draw.shard}")))
         for task in grading:
             if task.done():
                 task.result()  # a reward that raises ends the draw now, not after its last shard

@@ -7,23 +7,22 @@ results are kept are not done again.
 
 import asyncio
 import logging
-import time
+import math
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 from prefect import flow, runtime, tags
 
-from ares.config import ConfigError, load, override
 from ares.reports import Display, Tracker, held_out_line, load_tracker, step_line
-from ares.runs import Run, Step, read_config
+from ares.runs import Run, Step
 from ares.step import finished_state, with_evaluation
-from ares.store import Ref, name_after, run_store, runs_directory
+from ares.store import Ref
 from flows import ownership
 from flows.artifacts import RunArtifacts
 from flows.child_run import conducted
+from flows.opening import is_prepared, prepare, taken
 from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run_title
-from flows.refill import begin_sampling, sample, sample_ahead, training_samples
+from flows.refill import begin_sampling, begun, sample, sample_ahead, training_samples
 from flows.run_log import run_log
 from tasks.mismatch import check_draw, check_mismatch
 from tasks.training import (
@@ -41,27 +40,6 @@ from tasks.training import (
 logger = logging.getLogger(__name__)
 RUN: ContextVar[Run] = ContextVar("run")
 """The run that the step flows of this process belong to: a flow's parameters must be JSON, a run is not."""
-
-
-_prepared: dict[str, Run] = {}
-"""Runs the command line has opened and checked, by name, for the flow that it starts next."""
-
-
-def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -> str:
-    """Open and check a run, then start its actors; returns its name. Raises what `Run.open` raises.
-
-    Without a profile, the existing run's own settings are taken.
-    """
-    if profile is not None:
-        config = load(profile, overrides)
-    elif run is not None:
-        config = override(read_config(run_store(run)), overrides or [])
-    else:
-        raise ConfigError("Name a profile to start a run, or the run to resume")
-    name = run if run is not None else f"{name_after(Path(str(profile)).stem)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    _prepared[name] = opened = Run.open(config, name, runs_directory())
-    opened.cluster.warm_up()  # Ray and the actors load while Prefect's server comes up
-    return name
 
 
 async def started(run: str) -> dict[str, Any]:
@@ -110,13 +88,13 @@ async def ares_bootstrap(
 
 def _opened(profile: str, run: str, settings: Settings, overrides: list[str]) -> Run:
     """The run that the command line has opened, else opened now; a flow run's Retry finds the same name again."""
-    if run not in _prepared:
+    if not is_prepared(run):
         changed = [*as_overrides(settings), *overrides]
         if profile == RUNS_OWN:
             run = prepare(None, changed, run or None)
         else:
             run = prepare(str(profile), changed, run or str(runtime.flow_run.name))
-    return _prepared.pop(str(run))
+    return taken(str(run))
 
 
 async def train(run: Run, last: int | None = None) -> dict[str, Any]:
@@ -134,7 +112,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
         display = Display(run)
         artifacts = RunArtifacts(run)
         try:
-            run.cluster.warm_up()
+            await asyncio.to_thread(run.cluster.warm_up)
             tracking = asyncio.create_task(asyncio.to_thread(load_tracker, run.config, run.store))
             reporting = asyncio.create_task(_catch_up(tracking))
             with display:
@@ -179,26 +157,46 @@ async def bootstrap() -> None:
     step = RUN.get().step(0)
     if step.run.commit is not None:
         return
-    config = step.config
-    ids = step.run.train_set.first(config.bootstrap.max_prompts).frame["id"].tolist()
-    measured: list[Batch] = []
-    progress = step.run.progress
+    run, config = step.run, step.config
+    ids = run.train_set.first(config.bootstrap.max_prompts).frame["id"].tolist()
+    run.progress.begin("experience", math.ceil(len(ids) / config.rollout.shard_prompts))
+    measuring: list[asyncio.Task[Batch]] = []
+    evaluating: asyncio.Task[EvaluationResult | None] | None = None
+
+    def measure(rollout: Ref) -> None:
+        for task in measuring:
+            if task.done():
+                task.result()  # a learner that raises ends the draw now, not after its last shard
+        measuring.append(begun(_measured(step, rollout, len(measuring))))
 
     async def beside(rollouts: list[Ref]) -> None:
-        progress.begin("experience", len(rollouts))
-        for shard, ref in enumerate(rollouts):
-            measured.append(await experience(step, [ref], [], f"experience-{shard:04d}", label=str(shard)))
-            progress.add("experience", 1)
+        for rollout in rollouts[len(measuring) :]:
+            measure(rollout)
+            await measuring[-1]
+        for task in measuring:
+            await task
 
-    samples = await sample(step, "bootstrap", ids, version=0, n=config.bootstrap.n, beside=beside)
-    compared = await check_draw(step, samples.rollouts, "bootstrap", config.rollout.temperature)
-    shaped = await summarise_bootstrap(step, samples, measured)
-    evaluated = await _evaluation(step)
-    state = _with_evaluation(step.run.store.read_json(shaped.state), evaluated)
+    at_once = None if run.cluster.takes_turns else measure  # the learner works while the engine samples the next shard
+    try:
+        samples = await sample(step, "bootstrap", ids, 0, config.bootstrap.n, beside=beside, rolled_out=at_once)
+        compared = await check_draw(step, samples.rollouts, "bootstrap", config.rollout.temperature)
+        evaluating = begun(_evaluation(step))
+        shaped = await summarise_bootstrap(step, samples, [task.result() for task in measuring])
+        evaluated = await evaluating
+    finally:
+        for task in [*measuring, *([evaluating] if evaluating else [])]:
+            task.cancel()
+    state = _with_evaluation(run.store.read_json(shaped.state), evaluated)
     metrics = shaped.metrics | compared | (evaluated.metrics if evaluated else {})
     artifacts = {"samples": shaped.samples} | ({"evaluation": evaluated.rows} if evaluated else {})
     step.commit(artifacts, state, metrics)
-    _say_committed(step.run)
+    _say_committed(run)
+
+
+async def _measured(step: Step, rollout: Ref, shard: int) -> Batch:
+    batch = await experience(step, [rollout], [], f"experience-{shard:04d}", label=str(shard))
+    step.run.progress.add("experience", 1)
+    return batch
 
 
 async def train_step(number: int) -> None:

@@ -153,7 +153,7 @@ async def summarise_bootstrap(step: Step, samples: Samples, found: list[Batch]) 
     sampled = (DataProto.load(run.store.folder(shard.batch)) for shard in found)
     shards = zip(samples.rollouts, samples.scores, found, strict=True)
     with_grades = (_graded_shard(step, *shard) for shard in shards)
-    table, metrics = bootstrapped(state, step.config, sampled, with_grades, run.is_trigger)
+    table, metrics = await asyncio.to_thread(bootstrapped, state, step.config, sampled, with_grades, run.is_trigger)
     ref = run.store.write_rows(step.path("samples.parquet"), table)
     return ShapedBatch(
         batch=ref, samples=ref, state=run.store.write_json(step.path("state.json"), state.state_dict()), metrics=metrics

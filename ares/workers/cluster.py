@@ -9,7 +9,9 @@ import asyncio
 import logging
 import os
 import re
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -81,6 +83,8 @@ class Cluster:
         self._engine: EngineGroup | None = None
         self._engine_version: int | None = None
         self._placement: Any = None
+        self._warming: Future[None] | None = None
+        self._disconnected = threading.Event()
         self._patience = Patience()
         self._prefetch: Prefetch | None = None
         self._announced: dict[int, UpdateInputs] = {}
@@ -198,8 +202,28 @@ class Cluster:
 
         return await self._persistently("learner", work)
 
+    def begin_warm_up(self) -> None:
+        """Have Ray and the actors start beside other work; `warm_up` waits for it."""
+        self._warming = Future()
+        threading.Thread(target=self._warm_up_beside, args=[self._warming], daemon=True).start()
+
+    def _warm_up_beside(self, done: "Future[None]") -> None:
+        try:
+            self._warm_up()
+            done.set_result(None)
+        except BaseException as error:  # noqa: BLE001 (it is raised where it is waited for)
+            done.set_exception(error)
+        self._disconnected.wait()  # Ray's processes end with the thread that started them
+
     def warm_up(self) -> None:
         """Start the actors now, so that they load while something else is done."""
+        warming, self._warming = self._warming, None
+        if warming is None:
+            self._warm_up()
+        else:
+            warming.result()
+
+    def _warm_up(self) -> None:
         self._start()
         self._learner = self._learner or self._start_learner()
         self._engine = self._engine or self._start_engine()
@@ -233,6 +257,7 @@ class Cluster:
         self._prefetch = None
         self.shut_down()
         ray.shutdown()
+        self._disconnected.set()
 
     # ---- bringing actors to a version ------------------------------------------------------------------------------
 
@@ -257,9 +282,14 @@ class Cluster:
         self._weights = kept | {version: reference} if stale else {}
         return reference
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether learner and engine share GPUs: the one sleeps while the other works. Known once they were started."""
+        return self._placement is not None and self.config.rollout.placement == "colocate"
+
     async def _engine_sleeps(self) -> None:
         """Where learner and engine take turns on a GPU, it is the learner's: the engine needs weights afterwards."""
-        if self._engine is not None and self._placement is not None and self.config.rollout.placement == "colocate":
+        if self._engine is not None and self.takes_turns:
             await self._engine.sleep()
             self._engine_version = None
 

@@ -13,6 +13,7 @@ from typing import Any
 import ray
 
 from ares.config import ConfigError
+from ares.workers.local_ray import as_node
 
 logger = logging.getLogger(__name__)
 # Ray's own handler prints; without it, what Ray logs goes where every other library's goes.
@@ -57,7 +58,8 @@ def connect(cpus: int) -> None:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             # "local": left open, Ray would look for a cluster that someone has started on this machine.
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+            with as_node(log_monitor=shown):
+                ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
             logger.info("what Ray and its actors log: %s", ray._private.worker._global_node.get_logs_dir_path())
             return
         except Exception as error:  # Ray raises no narrower class when its raylet needs more than 30 s

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from ares.errors import UserError
+from flows.loading import loading
 from rewards.child_process import end_with
 
 logger = logging.getLogger("prefect.server")
@@ -33,9 +34,9 @@ def local_api() -> Iterator["LocalServer | None"]:
 
     Raises ServerError where nobody answers there.
     """
-    from prefect.settings import PREFECT_API_URL
-
-    if (named := PREFECT_API_URL.value()) is not None:
+    # Prefect takes a second to import, in which the server can start: a profile of Prefect's that names another one is
+    # asked when Prefect is there.
+    if ("prefect" in sys.modules or "PREFECT_API_URL" in os.environ) and (named := _named()) is not None:
         _check_answers(named)
         yield None
         return
@@ -44,6 +45,12 @@ def local_api() -> Iterator["LocalServer | None"]:
         yield server
     finally:
         server.stop()
+
+
+def _named() -> str | None:
+    from prefect.settings import PREFECT_API_URL
+
+    return PREFECT_API_URL.value()
 
 
 def _check_answers(url: str) -> None:
@@ -83,7 +90,15 @@ class LocalServer:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Wait until the server answers, and use it inside. Raises ServerError when it does not start."""
+        """Wait until the server answers, and use it inside; where Prefect's profile names another one, use that.
+
+        Raises ServerError when it does not start, or does not answer.
+        """
+        if (named := _named()) is not None:
+            self.stop()
+            _check_answers(named)
+            yield
+            return
         import httpx
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -121,10 +136,12 @@ def _log(output: IO[bytes]) -> None:
 
 def _serve(port: int, parent: int) -> None:
     end_with(parent)
-    import uvicorn
-    from prefect.server.api.server import create_app
+    with loading():
+        import uvicorn
+        from prefect.server.api.server import create_app
 
-    uvicorn.run(create_app(), host="127.0.0.1", port=port, log_level="error")
+        app = create_app()
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="error")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,42 @@
+"""Opening a run before its flow: checked, with its actors starting, while Prefect is still being imported.
+
+Covered: which run, and what is checked before anything is started. Not covered: training it (flows/train.py). Prefect
+is not imported here: it takes a second, in which Ray can come up.
+"""
+
+import time
+from pathlib import Path
+
+from ares.config import ConfigError, load, override
+from ares.runs import Run, read_config
+from ares.store import name_after, run_store, runs_directory
+
+_prepared: dict[str, Run] = {}
+"""Runs that were opened and checked, by name, for the flow that is started next."""
+
+
+def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -> str:
+    """Open and check a run, then have its actors start; returns its name. Raises what `Run.open` raises.
+
+    Without a profile, the existing run's own settings are taken.
+    """
+    if profile is not None:
+        config = load(profile, overrides)
+    elif run is not None:
+        config = override(read_config(run_store(run)), overrides or [])
+    else:
+        raise ConfigError("Name a profile to start a run, or the run to resume")
+    name = run if run is not None else f"{name_after(Path(str(profile)).stem)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    _prepared[name] = opened = Run.open(config, name, runs_directory())
+    opened.cluster.begin_warm_up()
+    return name
+
+
+def is_prepared(name: str) -> bool:
+    """Whether a run of this name was opened and not taken yet."""
+    return name in _prepared
+
+
+def taken(name: str) -> Run:
+    """The run that was opened under this name, for the flow that trains it."""
+    return _prepared.pop(name)
