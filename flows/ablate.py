@@ -43,6 +43,7 @@ from ares.workers import runs_that_fit
 from flows import ownership
 from flows.artifacts import show_report
 from flows.run_log import run_log
+from tasks.phase import untagged
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +163,8 @@ async def _train_children(plan: Plan, parent: ParentRun) -> dict[str, str]:
         display.started(child)
         logger.info("%s started", child.name)
         try:
-            await train_child.with_options(task_run_name=child.name)(child, parent.id, logs / f"{child.name}.log")
+            with untagged():
+                await train_child.with_options(task_run_name=child.name)(child, parent.id, logs / f"{child.name}.log")
             display.finished(child)
             logger.info("%s finished", child.name)
         except ChildFailed as error:

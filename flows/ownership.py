@@ -1,6 +1,6 @@
 """Whose flow run is whose in Prefect's UI: tags of runs and ablations, what a killed process has left, children linked.
 
-Covered: `run:NAME` and `ablation:NAME` on flow runs and tasks, marking as crashed what says Running and is dead, a flow
+Covered: `run:NAME` and `ablation:NAME` on flow runs, marking as crashed what says Running and is dead, a flow
 run below a task of another process. Not covered: which flow runs there are (flows/train.py, flows/ablate.py).
 """
 
@@ -34,13 +34,16 @@ async def claim(tag: str) -> None:
     if not _has_page() or runtime.flow_run.id is None:
         return
     own = UUID(str(runtime.flow_run.id))
-    running: dict[str, Any] = {"tags": {"all_": [tag]}, "state": {"type": {"any_": [StateType.RUNNING]}, "name": None}}
+    tagged: dict[str, Any] = {"tags": {"all_": [tag]}}
+    running: dict[str, Any] = {"state": {"type": {"any_": [StateType.RUNNING]}, "name": None}}
     try:
         async with get_client() as client:
-            tasks = await client.read_task_runs(task_run_filter=TaskRunFilter.model_validate(running))
-            for task in tasks:
+            for task in await client.read_task_runs(
+                flow_run_filter=FlowRunFilter.model_validate(tagged),
+                task_run_filter=TaskRunFilter.model_validate(running),
+            ):
                 await client.set_task_run_state(task.id, Crashed(message=LOST), force=True)
-            for flow in await client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(running)):
+            for flow in await client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(tagged | running)):
                 if flow.id != own:
                     await client.set_flow_run_state(flow.id, Crashed(message=LOST), force=True)
             tags = {*(await client.read_flow_run(own)).tags, tag}

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints
 
+from prefect.context import TagsContext
 from prefect.serializers import JSONSerializer
 from prefect.tasks import Task
 from pydantic import BaseModel, ValidationError
@@ -66,10 +67,11 @@ class Phase(Generic[P, R]):
             task_run_name=f"{self.name}{f' {label}' if label else ''}",
         )
         started = time.perf_counter()
-        state = await configured(step, *inputs, return_state=True)
-        result = self._read(await state.aresult())
-        if result is None or (state.name == "Cached" and not step.run.store.kept(list(_refs(result)))):
-            result = await configured.with_options(refresh_cache=True)(step, *inputs)
+        with untagged():
+            state = await configured(step, *inputs, return_state=True)
+            result = self._read(await state.aresult())
+            if result is None or (state.name == "Cached" and not step.run.store.kept(list(_refs(result)))):
+                result = await configured.with_options(refresh_cache=True)(step, *inputs)
         step.timings[f"timing_s/{self.name}"] = (
             step.timings.get(f"timing_s/{self.name}", 0.0) + time.perf_counter() - started
         )
@@ -91,6 +93,11 @@ class Phase(Generic[P, R]):
 def phase(name: str, retries: int = 0) -> Callable[[Callable[..., Awaitable[R]]], Phase[Any, R]]:
     """Make a function a phase. `retries`: how often Prefect tries it again after an error."""
     return lambda function: Phase(name, function, retries)
+
+
+def untagged() -> TagsContext:
+    """Inside, tasks have no tags of their flow run: Prefect would ask the server for a slot of each, before each."""
+    return TagsContext(current_tags=set())
 
 
 def _say_retried(task: Task[Any, Any], run: Any, state: Any) -> bool:

@@ -10,8 +10,8 @@ from flows.cli import main as command_line
 from sandbox import SandboxUnavailable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TRANSLATED = {"RowError", "ActorHung"}
-"""Errors that the module which calls raises again, with file and row or with the actor's name."""
+TRANSLATED = {"RowError", "ActorHung", "Changed"}
+"""Errors that the module which calls raises again, with file and row or with the actor's name, or takes as an answer."""
 
 
 def error_classes() -> dict[str, set[str]]:

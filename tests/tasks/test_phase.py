@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect import runtime, tags
+from prefect.context import TagsContext
 from pydantic import BaseModel
 
 from ares.runs.run import Run, Step
@@ -126,6 +128,20 @@ def test_a_kept_result_is_read_by_its_fields(
     file.write_text(json.dumps(record))
     assert asyncio.run(phase(step)) == first
     assert called == calls
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_phase_is_not_tagged_as_its_flow_run_is(run: Run) -> None:
+    """A tag of a task is a limit on how many run at once, for which Prefect asks the server before each."""
+    found: list[list[str]] = []
+
+    async def tagged(step: Step) -> Rows:
+        found.append([*runtime.task_run.tags, *TagsContext.get().current_tags])
+        return Rows(rows=step.run.store.write_json(step.path("tagged.json"), []), tokens=7)
+
+    with tags("run:first"):
+        asyncio.run(Phase("score", tagged, retries=0)(run.step(48)))
+    assert found == [[]]
 
 
 @pytest.mark.usefixtures("prefect")

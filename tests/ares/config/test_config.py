@@ -320,7 +320,7 @@ def _other(path: str, field: Any, value: Any) -> Any:
     if isinstance(value, int | float):
         return value + 1
     if isinstance(value, tuple):
-        return tuple(reversed(value))
+        return tuple(reversed(value)) or ("another",)
     if isinstance(value, dict):
         return value | {"another": "another"}
     return "another" if value is None or isinstance(value, str) else value
