@@ -11,7 +11,7 @@ from sandbox import SandboxUnavailable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRANSLATED = {"RowError", "ActorHung", "Changed"}
-"""Errors that the module which calls raises again, with file and row or with the actor's name, or takes as an answer."""
+"""Errors that the module which calls raises again, with the file's row or the actor's name, or takes as an answer."""
 
 
 def error_classes() -> dict[str, set[str]]:
