@@ -18,8 +18,8 @@ $(READY): pyproject.toml ares/setup.sh
 train: $(READY)
 	$(BIN)/ares train tiny-math --run tiny-math
 
-# Four workers for two cores: a third of the time a test waits for a service or a process.
-PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder -rs
+# Three workers for two cores: a third of the time a test waits for a service or a process.
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -rs
 
 test: $(READY)
 	$(PYTEST) -m "not slow and not gpu"

@@ -39,7 +39,8 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
     ),
     "score": (
         "reward.kind", "reward.weights", "reward.accuracy", "reward.settings", "reward.timeout", "reward.max_unscored",
-        "reward.code.accuracy", "reward.code.cpu_seconds", "reward.code.memory_mb", "reward.code.untrusted",
+        "reward.code.accuracy", "reward.code.cpu_seconds", "reward.code.memory_mb", "reward.code.packages",
+        "reward.code.untrusted",
     ),
     "experience": ("algorithm.policy.old_log_probs",),
     "shape": (

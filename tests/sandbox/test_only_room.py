@@ -21,6 +21,8 @@ ALLOWED = {
     ("ares/grading/function_calls.py", "import pickle"): CHANNEL,
     ("ares/grading/function_calls.py", "import subprocess"): CHANNEL,
     ("flows/ablate.py", "asyncio.create_subprocess_exec"): "starts `ares train` for each child, with checked settings",
+    ("ares/forks.py", "import runpy"): "runs Ray's worker script in a forked process, in place of a new Python",
+    ("ares/forks.py", "os.execv"): "becomes Ray's worker script, where nobody forks",
     ("ares/models/weights.py", "import pickle"): "names its error, that of a damaged file of weights",
     ("ares/runs/run.py", "import subprocess"): "asks git for the version of the code",
     ("flows/servers/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",
