@@ -1,22 +1,27 @@
 """A Ray of this process's own: a node without the services that nobody asks here, its workers forked where they can be.
 
-Covered: what `ray.init` starts. Not covered: clusters (ares/workers/connection.py), the forks (ares/forks.py).
+Covered: what `ray.init` starts. Not covered: clusters (ares/workers/connection.py), the forks (ares/forks.py),
+environments of tasks and actors (`runtime_env`), which need an agent and a cluster.
 """
 
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import ray._private.node
+import ray._private.services
 
 from ares.forks import SCRIPT, SERVER
+from ares.workers import absent_agent
 
 
 class LocalNode(ray._private.node.Node):
-    """Ray's node without the server of its dashboard, the autoscaler's monitor and, unless it is read, the log monitor.
+    """Ray's node without its agents, the server of its dashboard, the autoscaler's monitor and, unless it is read, the
+    log monitor.
 
-    Each would be one more Python to load while learner and engine are.
+    Each would be one more Python to load while learner and engine are; `ray.init` waits for the agents.
     """
 
     log_monitor = False
@@ -28,17 +33,28 @@ class LocalNode(ray._private.node.Node):
             ray_params.setup_worker_path = SCRIPT
         super().__init__(ray_params, **named)
 
+    def start_raylet(self, *given: Any, **named: Any) -> None:
+        """Start it with absent agents: only their commands begin with what this function of Ray's returns."""
+        begin = "_build_python_executable_command_memory_profileable"
+        absent = [sys.executable, "-S", "-E", absent_agent.__file__]
+        with _replaced(ray._private.services, begin, lambda component, session_dir: list(absent)):
+            super().start_raylet(*given, **named)
+
     def start_api_server(self, **named: Any) -> None:
         """None: `ray.init(include_dashboard=False)` would start one without pages."""
 
 
-@contextmanager
-def as_node(log_monitor: bool) -> Iterator[None]:
+def as_node(log_monitor: bool) -> AbstractContextManager[None]:
     """Inside, `ray.init` starts a LocalNode. Ray 2.60 has no other way to leave these processes out."""
-    theirs = ray._private.node.Node
     LocalNode.log_monitor = log_monitor
-    ray._private.node.Node = LocalNode
+    return _replaced(ray._private.node, "Node", LocalNode)
+
+
+@contextmanager
+def _replaced(module: Any, name: str, replacement: Any) -> Iterator[None]:
+    theirs = getattr(module, name)
+    setattr(module, name, replacement)
     try:
         yield
     finally:
-        ray._private.node.Node = theirs
+        setattr(module, name, theirs)

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 import ray
 
 from ares.engines.engine import Request, SamplingSettings
 from ares.runs.run import Run, read_config
 from ares.store.store import RunStore
+from ares.workers import absent_agent
 from ares.workers.cluster import Cluster, WorkerError, raised
 from ares.workers.connection import connect
 from ares.workers.groups import EngineGroup
@@ -67,6 +69,13 @@ def settings(run: Run) -> SamplingSettings:
 def assert_same_samples(found: pd.DataFrame, expected: pd.DataFrame) -> None:
     for column in ("token_ids", "log_probs"):
         assert all((one == other).all() for one, other in zip(found[column], expected[column], strict=True))
+
+
+def test_a_ray_of_its_own_has_no_agents(one_ray: None) -> None:
+    raylet = next(child for child in psutil.Process().children() if child.name() == "raylet")
+    agents = [child for child in raylet.children() if "agent" in " ".join(child.cmdline())]
+    assert len(agents) == 2
+    assert all(absent_agent.__file__ in agent.cmdline() for agent in agents)
 
 
 def test_dead_actors_are_rebuilt_and_give_the_same_bits(run_at_2: Run) -> None:
