@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.command import Overrides, completed, console, errors, next_step
+from flows.cli.command import Overrides, completed, console, errors, next_step, starting
 from flows.cli.logs import keep_in
-from flows.servers.local_server import local_api
 
 
 def ablate(
@@ -24,7 +23,7 @@ def ablate(
     if dry_run:
         _list_children(ablation, overrides, name, parallel)
         return
-    with local_api() as server:  # starting while the libraries are imported and input is checked
+    with starting() as server:
         from flows.ablate import ChildrenFailed, ares_ablate, prepare
 
         plan = prepare(ablation, overrides, name, parallel)

@@ -5,15 +5,18 @@ it).
 """
 
 import logging
-from collections.abc import Callable, Coroutine
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
 from ares.errors import UserError
+from ares.forks import forked_workers, load
 from flows.cli.completion import run_names, settings
+from flows.loading import loading
+from flows.servers.local_server import local_api
 
 if TYPE_CHECKING:
     from flows.servers.local_server import LocalServer
@@ -36,6 +39,19 @@ Overrides = Annotated[
 def next_step(command: str) -> None:
     """The last line of a command that has gone well: what to do next."""
     console.print(f"next: {command}", style="dim", markup=False)
+
+
+@contextmanager
+def starting() -> Iterator["LocalServer | None"]:
+    """Around a command that runs flows, from its first import; gives its server, None where another one is named.
+
+    The server starts while libraries are loaded and input is read; Ray's workers will not load the libraries again.
+    """
+    with local_api() as server:
+        with loading():
+            load()
+        with forked_workers():
+            yield server
 
 
 class ServerLost(UserError, RuntimeError):

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.command import Overrides, completed, console, errors, next_step
+from flows.cli.command import Overrides, completed, console, errors, next_step, starting
 from flows.cli.completion import profile_names, run_names, suite_names
 from flows.cli.logs import keep_in
-from flows.servers.local_server import local_api
 
 
 def evaluate(
@@ -42,7 +41,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """pass@k with intervals; the same command resumes an interrupted one."""
-    with local_api() as server:  # starting while the libraries are imported and the data is read
+    with starting() as server:
         from pydantic import ValidationError
 
         from ares.config import ConfigError

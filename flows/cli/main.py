@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ares.errors import UserError
-from ares.forks import forked_workers, load
 from flows.cli import ablate as ablate_cli
 from flows.cli import runs as runs_cli
 from flows.cli import settings as settings_cli
-from flows.cli.command import Overrides, RunName, ServerLost, completed, console, errors, next_step
+from flows.cli.command import Overrides, RunName, ServerLost, completed, console, errors, next_step, starting
 from flows.cli.completion import profile_names, run_names
 from flows.cli.data import app as data_app
 from flows.cli.evaluate import evaluate
@@ -30,7 +29,6 @@ from flows.cli.logs import keep_in, set_up
 from flows.cli.sandbox import app as sandbox_app
 from flows.loading import loading
 from flows.run_log import FORMAT, is_json
-from flows.servers.local_server import local_api
 
 if TYPE_CHECKING:
     from ares.config import Config
@@ -278,21 +276,18 @@ def _resolved(config: "Config") -> str:
 
 
 def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
-    with local_api() as server:  # starting while the libraries are imported and the data is read
+    with starting() as server:
         with loading():
-            load()
-        with forked_workers():
-            with loading():
-                from ares.store import runs_directory
-                from flows.opening import prepare
+            from ares.store import runs_directory
+            from flows.opening import prepare
 
-            # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
-            name = prepare(profile, overrides, run)
-            keep_in(runs_directory() / name)
-            with loading():
-                from flows.train import started
+        # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
+        name = prepare(profile, overrides, run)
+        keep_in(runs_directory() / name)
+        with loading():
+            from flows.train import started
 
-            completed(server, partial(started, name), "the same command resumes from the last commit")
+        completed(server, partial(started, name), "the same command resumes from the last commit")
     next_step(f"ares eval {name}, or ares inspect {name} --step 1")
 
 
