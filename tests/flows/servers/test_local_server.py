@@ -42,6 +42,15 @@ def test_a_server_that_is_named_is_used_and_none_is_started(monkeypatch: pytest.
             assert server is None
 
 
+def test_a_server_that_only_a_profile_of_prefects_names_is_used_when_prefect_is_loaded(prefect: None) -> None:
+    """The run's own was begun before the profile could be read."""
+    named = PREFECT_API_URL.value()
+    server = LocalServer()
+    with server.connected():
+        assert PREFECT_API_URL.value() == named
+        assert server.process.poll() is not None
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/api", "http://no-such-host.invalid/api", "no url"])
 def test_a_server_that_is_named_and_not_there_is_told_with_what_to_do(url: str) -> None:
     """The normal state of an exported shell after `ares down`."""

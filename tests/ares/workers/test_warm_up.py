@@ -1,0 +1,45 @@
+"""Actors that start beside other work: errors are raised where they are waited for, and the thread stays."""
+
+import threading
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import ray
+
+from ares.config import load
+from ares.store import RunStore
+from ares.workers.cluster import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(load("tiny-math"), RunStore(tmp_path / "run"))
+
+
+def test_ray_is_started_by_a_thread_that_stays_until_it_is_left(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel ends Ray's processes with the thread that started them."""
+    started: list[threading.Thread] = []
+    monkeypatch.setattr(cluster, "_warm_up", lambda: started.append(threading.current_thread()))
+    monkeypatch.setattr(ray, "shutdown", Mock())
+    cluster.begin_warm_up()
+    cluster.warm_up()
+    assert started[0] is not threading.current_thread()
+    started[0].join(timeout=0.2)
+    assert started[0].is_alive()
+    cluster.disconnect()
+    started[0].join(timeout=30)
+    assert not started[0].is_alive()
+
+
+def test_what_goes_wrong_meanwhile_is_raised_where_it_is_waited_for(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_warm_up", Mock(side_effect=RuntimeError("no room")))
+    monkeypatch.setattr(ray, "shutdown", Mock())
+    cluster.begin_warm_up()
+    with pytest.raises(RuntimeError, match="no room"):
+        cluster.warm_up()
+    cluster.disconnect()
