@@ -149,15 +149,25 @@ class Deployment:
         (self.directory / "hold").unlink()
 
     def process(self, part: str) -> psutil.Process:
-        """The running process below `ares up` whose command line has `part` in it."""
-        assert self.up is not None
-        found = [one for one in psutil.Process(self.up.pid).children(recursive=True) if part in _command(one)]
-        assert found, f"no process {part}"
+        """The running process below `ares up` whose command line has `part` in it.
+
+        Actors write their command lines anew with every call; read meanwhile, one is empty.
+        """
+        found: list[psutil.Process] = []
+
+        def is_there() -> bool:
+            found[:] = self._processes(part)
+            return bool(found)
+
+        self.until(is_there, f"a process {part}", seconds=30)
         return found[0]
 
     def has_process(self, part: str) -> bool:
+        return bool(self._processes(part))
+
+    def _processes(self, part: str) -> list[psutil.Process]:
         assert self.up is not None
-        return any(part in _command(one) for one in psutil.Process(self.up.pid).children(recursive=True))
+        return [one for one in psutil.Process(self.up.pid).children(recursive=True) if part in _command(one)]
 
     def survivors(self) -> list[str]:
         """Command lines of processes anywhere that name this directory of runs."""
