@@ -33,7 +33,8 @@ def vllm_engine(place: Place) -> Iterator[Row]:
     def start() -> None:
         nonlocal engine
         settings = VllmConfig(max_sequences=256, gpu_memory=0.5)
-        engine = VllmEngine(str(folder), "bfloat16", NEVER, 1024, settings, colocated=True)
+        # No end token, so responses go on to their limit; vLLM refuses one that the model cannot say.
+        engine = VllmEngine(str(folder), "bfloat16", set(), 1024, settings, colocated=True)
 
     yield {"row": "start", "s": next(place.each(start, 1))}
     ways = {"main memory": _weights(folder, "cpu")}
