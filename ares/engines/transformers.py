@@ -13,8 +13,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBa
 
 from algorithms.keyed_sampling import keyed_uniform, sample_tokens
 from ares.config import Config
+from ares.engines.decoding import LONG_PROMPT, Decoding, read_once, shares_prompts
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids
-from ares.engines.growing_cache import growing_cache
 from ares.engines.model_engine import ModelEngine, device_of, padding_id
 
 
@@ -29,6 +29,9 @@ class TransformersEngine(ModelEngine):
             self.model = self.kind.from_config(config, dtype=getattr(torch, dtype))
         self.model.eval().requires_grad_(False)
         self.device = torch.device(device)
+        self.reads_once = read_once(self.model)
+        self.shares: bool | None = None
+        """Whether rows may share a prompt's keys and values; None: not tried yet."""
         for module in self.model.modules():
             if isinstance(module, torch.nn.Linear) and self.device.type == "cpu":
                 # The same numbers, column by column: a CPU multiplies by them a fifth faster.
@@ -52,39 +55,41 @@ class TransformersEngine(ModelEngine):
         batch = len(requests)
         prompts, prompt_of = self._distinct_prompts(requests)
         ids, mask = self.padded([request.prompt_token_ids for request in prompts])
-        step = self.prompt_inputs(prompts, ids, mask)
-        step_positions = step["position_ids"]
         seeds = torch.tensor([request.seed for request in requests], device=self.device)
         responses = _Responses(batch, settings.max_tokens, self.end_ids, self.pad_id)
         rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
         going = torch.ones_like(rows, dtype=torch.bool)
-        cache = growing_cache(self.model.config)
+        inputs = self.prompt_inputs(prompts, ids, mask)
+        decoding = Decoding(self.model, self._share(inputs, mask))
+        logits = decoding.read(inputs, mask, prompt_of)
         for place in range(settings.max_tokens):
-            logits = self.model(
-                attention_mask=mask, past_key_values=cache, use_cache=True, logits_to_keep=1, **step
-            ).logits[:, -1]
-            if place == 0:
-                logits, mask, step_positions = logits[prompt_of], mask[prompt_of], step_positions[..., prompt_of, :]
-                cache.batch_select_indices(prompt_of)
             logits = logits if self.never is None else logits + self.never
             drawn, drawn_log_probs = sample_tokens(
                 logits, keyed_uniform(seeds[rows], place), settings.temperature, settings.top_p
             )
             going &= ~responses.add(rows, place, drawn, drawn_log_probs, going)
             left = int(going.sum())  # the one time that a token waits for the device
-            if not left:
+            if not left or place + 1 == settings.max_tokens:
                 break
-            step_ids, step_positions = drawn[:, None], step_positions[..., -1:] + 1
-            mask = torch.nn.functional.pad(mask, (0, 1), value=1)
             # Dropping rows copies the cache, so wait until a quarter of the batch is finished.
             if left <= 0.75 * len(rows):
                 yield responses.completions(rows[~going])
-                rows, mask, step_ids = rows[going], mask[going], step_ids[going]
-                step_positions = step_positions[..., going, :]
-                cache.batch_select_indices(going.nonzero()[:, 0])
+                rows, drawn = rows[going], drawn[going]
+                decoding.keep(going)
                 going = torch.ones_like(rows, dtype=torch.bool)
-            step = {"input_ids": step_ids, "position_ids": step_positions}
+            logits = decoding.answer(drawn)
         yield responses.completions(rows)
+
+    def _share(self, inputs: dict[str, torch.Tensor], mask: torch.Tensor) -> bool:
+        """Whether rows of one prompt read one copy of its keys and values: long prompts, on a CPU."""
+        if mask.shape[1] < LONG_PROMPT or not self.reads_once or self.device.type != "cpu":
+            return False
+        if self.shares is None:
+            two = {
+                name: values[..., :2, :] if name == "position_ids" else values[:2] for name, values in inputs.items()
+            }
+            self.shares = shares_prompts(self.model, two, mask[:2])
+        return self.shares
 
     def prompt_inputs(self, requests: list[Request], ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
         """What the model is given of prompts [B, P] in its first pass; position_ids [..., B, P] are among it."""
