@@ -77,7 +77,12 @@ def read_once(model: Any) -> bool:
 
 
 def _can_share(layer: Any) -> bool:
-    return isinstance(layer, GrowingLayer) and layer.keys.shape[-1] == layer.values.shape[-1]
+    """Whether a layer, after the prompts, holds all of their keys and values, in one size."""
+    return isinstance(layer, GrowingLayer) and _size(layer.keys) == _size(layer.values)
+
+
+def _size(states: Tensor | None) -> int | None:
+    return None if states is None else states.shape[-1]
 
 
 @torch.no_grad()
