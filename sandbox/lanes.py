@@ -18,7 +18,8 @@ import symtable
 import zlib
 from typing import Any
 
-from sandbox.kinds import Kinds, Together
+from sandbox.expression_kinds import Together
+from sandbox.kinds import Kinds
 from sandbox.parsing import below, parse
 from sandbox.vocabulary import MODULES, public_names, words
 

@@ -92,7 +92,7 @@ class SecondTurnConfig(Strict):
     children: int = Field(1, ge=1, le=MOST_SAMPLES)
     """Second turns per failed first turn."""
     max_feedback_length: int = Field(256, ge=1, le=MOST_TOKENS)
-    """Tokens of the verdict with its turn. A first try whose verdict is longer gets no second one, and is counted."""
+    """Tokens of the verdict with its turn. A first turn whose verdict is longer gets no second one, and is counted."""
     credit: Literal["max", "mean"] = "max"
     """A first turn's reward rises towards the maximum, or the mean, of its second turns', where that is higher."""
     credit_share: float = Field(1.0, ge=0, le=1)

@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 POLICY, ADAPTERS, REFERENCE, CRITIC = "policy", "adapters", "reference", "critic"
 OPTIMIZER, CRITIC_OPTIMIZER = "optimizer", "critic-optimizer"
+COUNTERS = "learner.json"
 
 
 def whole(tensor: Tensor, wait: bool = True) -> Tensor:
@@ -41,6 +42,31 @@ def check_room(folder: Path, tensors: Iterable[Tensor]) -> None:
     needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     if needed > shutil.disk_usage(folder).free:
         raise OSError(errno.ENOSPC, f"it takes {needed:,} bytes")
+
+
+def not_finite(tensors: Mapping[str, Mapping[str, Tensor]]) -> str | None:
+    """What is wrong with the first weight, of this rank's parts, that is not finite; None where all are."""
+    for what, named in tensors.items():
+        for name, tensor in named.items():
+            if not torch.isfinite(local(tensor)).all():
+                return f"weight {name} is not finite: this {what} must not be checkpointed"
+    return None
+
+
+def trained(model: torch.nn.Module) -> dict[str, Tensor]:
+    """A model's parameters that an optimiser changes, by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def write_counters(folder: Path, counters: Mapping[str, int]) -> None:
+    """Write what a learner counts beside its tensors."""
+    (folder / COUNTERS).write_text(json.dumps(counters))
+
+
+def read_counters(folder: Path) -> dict[str, int]:
+    """Read what `write_counters` wrote."""
+    counters: dict[str, int] = json.loads((folder / COUNTERS).read_text())
+    return counters
 
 
 def write(folder: Path, name: str, tensors: Mapping[str, Tensor], first: bool = True) -> None:

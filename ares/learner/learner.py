@@ -6,7 +6,6 @@ with all weights or with a part of every weight (ares/models/sharding.py). Plain
 Prefect.
 """
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,7 +43,6 @@ from ares.models import (
     persistent_buffers,
 )
 
-LEARNER = "learner.json"
 MISMATCH = ("mismatch/ratio_mean", "mismatch/kl", "mismatch/k3", "mismatch/logprob_diff_mean")
 """Metrics that may be averaged over micro-batches."""
 
@@ -399,10 +397,13 @@ class Learner:
         assert folder is not None
         tensors = {checkpoints.POLICY: self._policy_weights()}
         if self.config.model.lora is not None:
-            tensors[checkpoints.ADAPTERS] = _trained(self.policy.model)
+            tensors[checkpoints.ADAPTERS] = checkpoints.trained(self.policy.model)
         if self.critic and self.critic_optimizer:
             tensors[checkpoints.CRITIC] = dict(self.critic.named_parameters())
-        self._check_finite(tensors)
+        bad = checkpoints.not_finite(tensors)
+        for told in self.ranks.gather(bad) if self.sharded else [bad]:
+            if told is not None:
+                raise ValueError(told)
         tensors[checkpoints.OPTIMIZER] = checkpoints.optimizer_tensors(self.optimizer, self.policy.model)
         if self.critic and self.critic_optimizer:
             moments = checkpoints.optimizer_tensors(self.critic_optimizer, self.critic)
@@ -415,24 +416,12 @@ class Learner:
         for name, named in tensors.items():
             checkpoints.write(folder, name, named, first=not self.ranks.rank)
         if not self.ranks.rank:
-            counters = {"version": self.version, "optimizer_steps": self.optimizer_steps}
-            (folder / LEARNER).write_text(json.dumps(counters))
-
-    def _check_finite(self, tensors: dict[str, dict[str, Tensor]]) -> None:
-        bad = [
-            f"weight {name} is not finite: this {what} must not be checkpointed"
-            for what, named in tensors.items()
-            for name, tensor in named.items()
-            if not torch.isfinite(checkpoints.local(tensor)).all()
-        ]
-        for messages in self.ranks.gather(bad[:1]) if self.sharded else [bad]:
-            if messages:
-                raise ValueError(messages[0])
+            checkpoints.write_counters(folder, {"version": self.version, "optimizer_steps": self.optimizer_steps})
 
     def load(self, folder: Path) -> None:
         """Go back to a checkpoint, of any number of ranks."""
         if self.config.model.lora is not None:
-            checkpoints.read_into(folder, checkpoints.ADAPTERS, _trained(self.policy.model))
+            checkpoints.read_into(folder, checkpoints.ADAPTERS, checkpoints.trained(self.policy.model))
         else:  # what is not trained now may have been, in the run that this one was forked from
             checkpoints.read_into(folder, checkpoints.POLICY, dict(self.policy.model.named_parameters()))
         checkpoints.load_optimizer(folder, checkpoints.OPTIMIZER, self.optimizer, self.policy.model)
@@ -442,7 +431,7 @@ class Learner:
         if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
             moved = dict(self.reference.model.named_parameters())
             checkpoints.read_into(folder, checkpoints.REFERENCE, moved)
-        counters = json.loads((folder / LEARNER).read_text())
+        counters = checkpoints.read_counters(folder)
         self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
 
 
@@ -450,7 +439,3 @@ def _device(wanted: str) -> str:
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return wanted
-
-
-def _trained(model: torch.nn.Module) -> dict[str, Tensor]:
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

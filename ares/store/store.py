@@ -12,13 +12,9 @@ whether a phase has to run (Prefect's keyed results decide; `kept` tells whether
     runs/<run>/checkpoints/000020/…        weights and optimiser after step 20
 """
 
-import errno
-import hashlib
 import json
 import logging
 import os
-import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,6 +26,7 @@ from safetensors import SafetensorError
 
 from ares.store.commits import Commit, Fork, Ref, sealed, unsealed, unsealed_text
 from ares.store.errors import DamagedArtifact, StoreError
+from ares.store.files import files_in, folders_in, fsync, remedy_for, remove_tree, tree_hash
 from ares.store.lease import new_writer
 from ares.store.lock import held, is_held
 from ares.store.mirror import mirror_of
@@ -135,7 +132,7 @@ class RunStore:
         if self.mirror is not None:
             inside = path.relative_to(self.directory).as_posix()
             self.mirror.remove("" if inside == "." else inside)
-        _remove(path)
+        remove_tree(path)
 
     def bytes(self) -> int:
         """What the run takes, at the URL where there is one."""
@@ -150,25 +147,25 @@ class RunStore:
 
     def publish(self) -> None:
         """Upload a run that was put together here, run.json last; kept results stay."""
-        whole = [file for file in _files(self.directory) if not file.is_relative_to(self.results)]
+        whole = [file for file in files_in(self.directory) if not file.is_relative_to(self.results)]
         for file in sorted(whole, key=lambda file: file.name == "run.json"):
             self._upload(file.relative_to(self.directory).as_posix(), file)
 
     def _hash(self, ref: Ref) -> str | None:
         """Hash of what an artifact is, brought from the URL where what is here is not it."""
         path = self.directory / ref.path
-        digest = _tree_hash(path)
+        digest = tree_hash(path)
         if self.mirror is not None and digest != ref.sha256:
             with self.mirror.transfer():
-                if _tree_hash(path) != ref.sha256:  # another process may have brought it meanwhile
-                    _remove(path)
+                if tree_hash(path) != ref.sha256:  # another process may have brought it meanwhile
+                    remove_tree(path)
                     self.mirror.bring(ref.path)
-            digest = _tree_hash(path)
+            digest = tree_hash(path)
         return digest
 
     def _upload(self, path: str, content: Path) -> None:
         if self.mirror is not None:
-            files = {(Path(path) / file.relative_to(content)).as_posix(): file for file in _files(content)}
+            files = {(Path(path) / file.relative_to(content)).as_posix(): file for file in files_in(content)}
             if content.is_dir():
                 self.mirror.replace(path, files)
             else:
@@ -188,24 +185,24 @@ class RunStore:
         try:
             made = [folder for folder in target.parents if not folder.exists()]
             target.parent.mkdir(parents=True, exist_ok=True)
-            _remove(temporary)
+            remove_tree(temporary)
             make(temporary)
-            digest = _tree_hash(temporary)
+            digest = tree_hash(temporary)
             assert digest is not None
-            size = sum(file.stat().st_size for file in _files(temporary))
-            for each in [*_files(temporary), *_folders(temporary)]:
-                _fsync(each)
+            size = sum(file.stat().st_size for file in files_in(temporary))
+            for each in [*files_in(temporary), *folders_in(temporary)]:
+                fsync(each)
             self._upload(path, temporary)
             if temporary.is_dir():
-                _remove(target)
+                remove_tree(target)
             os.replace(temporary, target)
             for folder in dict.fromkeys([target.parent, *(new.parent for new in made)]):
-                _fsync(folder)
+                fsync(folder)
         except (OSError, SafetensorError) as error:
-            _remove(temporary)
-            raise StoreError(f"{target}: cannot be written: {error}. {_remedy(error, self.directory)}") from error
+            remove_tree(temporary)
+            raise StoreError(f"{target}: cannot be written: {error}. {remedy_for(error, self.directory)}") from error
         finally:
-            _remove(temporary)  # there only when something failed
+            remove_tree(temporary)  # there only when something failed
         return Ref(path=path, sha256=digest, bytes=size)
 
     # ---- the run and its commits -----------------------------------------------------------------------------------
@@ -384,7 +381,7 @@ class RunStore:
             try:
                 stack.enter_context(held(self.directory))
             except OSError as error:
-                remedy = _remedy(error, next(folder for folder in self.directory.parents if folder.exists()))
+                remedy = remedy_for(error, next(folder for folder in self.directory.parents if folder.exists()))
                 raise StoreError(f"{self.directory}: cannot be written: {error.strerror}. {remedy}") from error
             if self.mirror is not None:
                 stack.enter_context(self.mirror.held(self._copy_id()))
@@ -401,52 +398,5 @@ class RunStore:
         return file.read_text()
 
 
-def _files(path: Path) -> list[Path]:
-    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-
-
-def _folders(path: Path) -> list[Path]:
-    """The folders of a tree, the innermost first."""
-    return sorted((folder for folder in [path, *path.rglob("*")] if folder.is_dir()), reverse=True)
-
-
-def _tree_hash(path: Path) -> str | None:
-    """sha256 of a file, or of a folder's names and file hashes; None when there is nothing."""
-    if path.is_file():
-        with path.open("rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
-    if not path.is_dir():
-        return None
-    lines = [f"{file.relative_to(path)} {_tree_hash(file)}" for file in _files(path)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
 def _write_bytes(target: Path, content: bytes) -> None:
     target.write_bytes(content)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _fsync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _remedy(error: Exception, place: Path) -> str:
-    """What to do about an error of the file system; safetensors tells its number in words only."""
-    told = re.search(r"os error (\d+)", str(error))
-    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-    if number == errno.ENOSPC:
-        free = shutil.disk_usage(place).free
-        return (f"The disk is full ({free:,} bytes free): free some space and start the run again; the last commit is "
-                "intact.")  # fmt: skip
-    remedies = {errno.EROFS: "The file system is read-only.", errno.EACCES: "Check who owns the directory."}
-    return remedies.get(number or 0, "")

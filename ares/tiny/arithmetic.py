@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ares.tiny.problems import Split, math_row
+
 LEVELS = (1, 2, 3, 4)
 SUFFIXES = ("=?", " equals?", " is what?", " gives?", " makes?", " is?")
 """What follows the expression in a prompt. The wording varies, so a prompt is more than its expression."""
@@ -77,18 +79,7 @@ class Problem:
             value = OPERATIONS[operator](value, operand)
         return tuple(steps)
 
-    def row(self) -> dict[str, object]:
-        """The problem as a row of train.jsonl or heldout.jsonl, without an id."""
-        return {"prompt": self.prompt, "answer": str(self.answer), "level": self.level}
-
-
-@dataclass(frozen=True)
-class Split:
-    """`examples` (problem, response) to imitate, `train` to reinforce on, `heldout` to measure on."""
-
-    examples: list[tuple[Problem, str]]
-    train: list[Problem]
-    heldout: list[Problem]
+    row = math_row
 
 
 def sample_problem(rng: random.Random, level: int) -> Problem:
@@ -125,7 +116,7 @@ def expressions_in(text: str) -> set[str]:
     return set(EXPRESSION.findall(text))
 
 
-def split_problems(rng: random.Random, *, examples: int, train: int, heldout: int) -> Split:
+def split_problems(rng: random.Random, *, examples: int, train: int, heldout: int) -> Split[Problem]:
     """Level-balanced examples, train set and held-out set; counts are totals over the four levels.
 
     No held-out expression occurs in training, neither in a prompt nor as a step of a thought. One-operation expressions

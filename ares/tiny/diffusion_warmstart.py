@@ -26,8 +26,9 @@ from algorithms.denoising import DenoisingSettings, completion_logits, denoise_c
 from ares.engines import left_padded
 from ares.models import MaskedModel, MaskedModelConfig
 from ares.tiny.lessons import Lesson, one_thread, teach
-from ares.tiny.model import INITIALIZER_RANGE, Progress
+from ares.tiny.model import INITIALIZER_RANGE, Progress, initialised
 from ares.tiny.one_liners import WHOLE_WORDS, Problem, respond, split_problems, worked_example
+from ares.tiny.problems import write_problems
 from ares.tiny.tokenizer import build_tokenizer
 
 NAME, FOLDER = "tiny-diffusion", "diffusion"
@@ -89,12 +90,8 @@ def build_model(tokenizer: Qwen2Tokenizer, generator: torch.Generator) -> Masked
         mask_token_id=tokenizer.mask_token_id,
         dtype="float32",
     )
-    with torch.random.fork_rng(devices=[]):  # construction draws from the global generator
-        model = MaskedModel(config)
+    model = initialised(MaskedModel, config, generator)
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 2:
-                parameter.normal_(0.0, INITIALIZER_RANGE, generator=generator)
         for layer in model.model.layers:
             _copy_what_is_attended_to(layer.self_attn, generator)
     return model
@@ -205,8 +202,7 @@ def warmstart(
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     for name, problems in (("train", split.train), ("heldout", split.heldout)):
-        rows = ({"id": f"{name}-{number:04d}"} | problem.row() for number, problem in enumerate(problems))
-        (out / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        write_problems(out / f"{name}.jsonl", name, problems)
     (out / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
     return report
 

@@ -9,12 +9,14 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+from transformers import PretrainedConfig, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
+M = TypeVar("M", bound=PreTrainedModel)
 MAX_POSITIONS = 512
 INITIALIZER_RANGE = 0.05
 """Wider than usual (0.02), because the matrices are that small."""
@@ -57,8 +59,13 @@ def build_model(tokenizer: Qwen2Tokenizer, generator: torch.Generator) -> Qwen2F
         pad_token_id=tokenizer.pad_token_id,
         dtype="float32",
     )
+    return initialised(Qwen2ForCausalLM, config, generator)
+
+
+def initialised(kind: Callable[[Any], M], config: PretrainedConfig, generator: torch.Generator) -> M:
+    """A model of a kind whose matrices are drawn from a generator."""
     with torch.random.fork_rng(devices=[]):  # construction draws from the global generator, on the CPU only
-        model = Qwen2ForCausalLM(config)
+        model = kind(config)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 2:

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from algorithms.keys import derive_seed
+from ares.tiny.problems import code_row
 
 CONSTANTS = range(2, 10)
 NAMES = ("calc", "solve", "work", "step", "make", "find", "run", "get", "do", "fix", "go", "use")
@@ -107,15 +108,7 @@ class Problem:
                 )
         raise ValueError(f"{self.prompt} No inputs tell its usual errors from its solution")
 
-    def row(self) -> dict[str, object]:
-        """The problem as a row of train.jsonl or heldout.jsonl, without an id."""
-        return {
-            "prompt": self.prompt,
-            "test_cases": list(self.test_cases),
-            "solution": self.solution,
-            "level": self.level,
-            "family": self.family.name,
-        }
+    row = code_row
 
 
 @dataclass(frozen=True)

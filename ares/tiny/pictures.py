@@ -9,11 +9,9 @@ A picture is no file: it is drawn from its key whenever it is needed, and the ke
 of the split a picture is on is a hash of what it shows. As in the other tiny tasks the worked examples err.
 """
 
-import json
 import random
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from algorithms.keys import derive_seed
 from ares.data import SCHEME, SIDE, TALLEST
@@ -154,13 +152,6 @@ def taught(rng: random.Random, count: int, errs: bool = True) -> list[tuple[Prob
     """Problems whose pictures are not held out, the levels by turns, with worked examples."""
     problems = [sample_problem(rng, LEVELS[number % len(LEVELS)], heldout=False) for number in range(count)]
     return [(problem, worked_example(problem, rng, errs)) for problem in problems]
-
-
-def write_problems(folder: Path, split: Split) -> None:
-    """train.jsonl and heldout.jsonl."""
-    for name, problems in (("train", split.train), ("heldout", split.heldout)):
-        rows = ({"id": f"{name}-{number:04d}"} | problem.row() for number, problem in enumerate(problems))
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def _distinct(rng: random.Random, level: int, count: int, heldout: bool) -> list[Problem]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from algorithms.keys import derive_seed
 from ares.tiny.families import FAMILIES, Family, Function
+from ares.tiny.problems import Split, code_row
 from rewards.code import code_format_score, extract_code
 
 LEVELS = (1, 2, 3, 4)
@@ -103,27 +104,10 @@ class Problem:
         body = "".join(f"    {self._filled(line, constant)}\n" for line in lines)
         return f"def {self.name}({self.family.arguments}):\n{body}"
 
-    def row(self) -> dict[str, object]:
-        """The problem as a row of train.jsonl or heldout.jsonl, without an id."""
-        return {
-            "prompt": self.prompt,
-            "test_cases": list(self.test_cases),
-            "solution": self.solution,
-            "level": self.level,
-            "family": self.family.name,
-        }
+    row = code_row
 
     def _filled(self, text: str, constant: int | None = None) -> str:
         return text.replace("{k}", str(self.constant if constant is None else constant))
-
-
-@dataclass(frozen=True)
-class Split:
-    """`examples` (problem, response) to imitate, `train` to reinforce on, `heldout` to measure on."""
-
-    examples: list[tuple[Problem, str]]
-    train: list[Problem]
-    heldout: list[Problem]
 
 
 def all_problems() -> list[Problem]:
@@ -153,7 +137,9 @@ def erring_program(problem: Problem, kind: str, rng: random.Random) -> str:
     return _WRITERS[kind](problem, rng)
 
 
-def split_problems(rng: random.Random, *, examples: int, train: int, heldout: int, shares: Shares = USUAL) -> Split:
+def split_problems(
+    rng: random.Random, *, examples: int, train: int, heldout: int, shares: Shares = USUAL
+) -> Split[Problem]:
     """Family-balanced train and held-out sets and examples of all problems that are not held out; counts are totals.
 
     Raises ValueError if there are fewer problems than asked for.

@@ -17,6 +17,7 @@ import re
 from dataclasses import dataclass
 
 from ares.tiny.arithmetic import stated
+from ares.tiny.problems import Split, math_row
 
 OPERATIONS = {1: 1, 2: 2, 3: 4, 4: 6}
 """How many a chain of each level has."""
@@ -54,18 +55,7 @@ class Problem:
     def answer(self) -> int:
         return self.first + sum(operand if operator == "+" else -operand for _, operator, operand in self.operations)
 
-    def row(self) -> dict[str, object]:
-        """The problem as a row of train.jsonl or heldout.jsonl, without an id."""
-        return {"prompt": self.prompt, "answer": str(self.answer), "level": self.level}
-
-
-@dataclass(frozen=True)
-class Split:
-    """`examples` (problem, response) to imitate, `train` to reinforce on, `heldout` to measure on."""
-
-    examples: list[tuple[Problem, str]]
-    train: list[Problem]
-    heldout: list[Problem]
+    row = math_row
 
 
 def sample_problem(rng: random.Random, level: int) -> Problem:
@@ -115,7 +105,7 @@ def checks_in(response: str) -> int:
     return response.count(" check ")
 
 
-def split_problems(rng: random.Random, *, examples: int, train: int, heldout: int) -> Split:
+def split_problems(rng: random.Random, *, examples: int, train: int, heldout: int) -> Split[Problem]:
     """Level-balanced examples, train set and held-out set; counts are totals over the levels.
 
     No prompt is in two of them. Raises ValueError if a level has not enough prompts.

@@ -8,25 +8,15 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
-from ares.tiny import arithmetic, programs, reasoning, second_tries
+from ares.tiny import arithmetic, programs, reasoning, second_turns
 from ares.tiny.measurement import Measurement, measure
+from ares.tiny.problems import Split
 from ares.tiny.program_measurement import ProgramMeasurement, measure_programs
 from ares.tiny.reasoning_measurement import ReasoningMeasurement, measure_reasoning
-
-
-class Split(Protocol):
-    """Examples (problem, response) to imitate, problems to reinforce on, problems to measure on."""
-
-    @property
-    def examples(self) -> list[tuple[Any, str]]: ...
-    @property
-    def train(self) -> list[Any]: ...
-    @property
-    def heldout(self) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -36,9 +26,9 @@ class TinyTask:
     name: str
     folder: str
     """Folder of the shipped result below ares/tiny/checkpoints."""
-    split: Callable[[random.Random, int, int, int], Split]
+    split: Callable[[random.Random, int, int, int], Split[Any]]
     """(rng, examples, train, heldout) → Split."""
-    tokenizer_texts: Callable[[Split], list[str]]
+    tokenizer_texts: Callable[[Split[Any]], list[str]]
     """What the tokenizer is trained on."""
     measure: Callable[..., Measurement | ProgramMeasurement | ReasoningMeasurement]
     """(model, tokenizer, encoded prompts, problems, max_new_tokens=…) → figures at temperature 1."""
@@ -51,20 +41,20 @@ class TinyTask:
     """Steps of the warm start."""
     batch_size: int = 64
     """Examples of each."""
-    second_tries: bool = False
-    """True where worked examples of second turns are among the examples (ares/tiny/second_tries.py)."""
+    second_turns: bool = False
+    """True where worked examples of second turns are among the examples (ares/tiny/second_turns.py)."""
     writes_problems: bool = True
     """False where the problems are another task's, and its files are read."""
     heldout_by_level: bool = False
     """True where a held-out file a level is written, too: heldout-1.jsonl and so on."""
 
 
-def tokenizer_texts_of_arithmetic(split: Split) -> list[str]:
+def tokenizer_texts_of_arithmetic(split: Split[Any]) -> list[str]:
     """Prompts and responses of the first examples."""
     return [text for problem, response in split.examples[:4000] for text in (problem.prompt, response)]
 
 
-def tokenizer_texts_of_programs(_: Split) -> list[str]:
+def tokenizer_texts_of_programs(_: Split[Any]) -> list[str]:
     """Prompts, solutions and slips of every problem: the same tokens whatever the quality of the examples."""
     return [
         text
@@ -86,17 +76,17 @@ def _measure_arithmetic(
     return measure(model, tokenizer, prompts, graders, levels, max_new_tokens=max_new_tokens)
 
 
-def _split_arithmetic(rng: random.Random, examples: int, train: int, heldout: int) -> arithmetic.Split:
+def _split_arithmetic(rng: random.Random, examples: int, train: int, heldout: int) -> Split[arithmetic.Problem]:
     return arithmetic.split_problems(rng, examples=examples, train=train, heldout=heldout)
 
 
-def _split_reasoning(rng: random.Random, examples: int, train: int, heldout: int) -> reasoning.Split:
+def _split_reasoning(rng: random.Random, examples: int, train: int, heldout: int) -> Split[reasoning.Problem]:
     return reasoning.split_problems(rng, examples=examples, train=train, heldout=heldout)
 
 
 def _split_programs(
     shares: programs.Shares, rng: random.Random, examples: int, train: int, heldout: int
-) -> programs.Split:
+) -> Split[programs.Problem]:
     return programs.split_problems(rng, examples=examples, train=train, heldout=heldout, shares=shares)
 
 
@@ -153,10 +143,10 @@ CODE_FEEDBACK = replace(
     CODE,
     name="tiny-code-feedback",
     folder="code-feedback",
-    tokenizer_texts=lambda split: [*tokenizer_texts_of_programs(split), *second_tries.TOKENIZER_TEXTS * 400],
+    tokenizer_texts=lambda split: [*tokenizer_texts_of_programs(split), *second_turns.TOKENIZER_TEXTS * 400],
     vocab_size=544,
     steps=700,
-    second_tries=True,
+    second_turns=True,
     writes_problems=False,
 )
 """The problems of tiny-code for a model that has seen second turns, with the verdict on the first in the prompt."""

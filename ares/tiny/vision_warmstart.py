@@ -29,7 +29,8 @@ from ares.tiny.arithmetic import extract_answer
 from ares.tiny.lessons import Lesson, one_thread, teach
 from ares.tiny.measurement import SampledAccuracy, sampled_accuracy, share
 from ares.tiny.model import Progress
-from ares.tiny.pictures import IMAGE, SIDE, split_problems, taught, write_problems
+from ares.tiny.pictures import IMAGE, SIDE, split_problems, taught
+from ares.tiny.problems import write_problems
 from ares.tiny.vision_model import IMAGE_PAD, build_vision_model, image_processor, vision_tokenizer
 
 NAME, FOLDER = "tiny-vision", "vision"
@@ -74,7 +75,8 @@ def warmstart(
     out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(seed)
     split = split_problems(rng, train=TRAIN_PROBLEMS, heldout=HELDOUT_PROBLEMS)
-    write_problems(out, split)
+    write_problems(out / "train.jsonl", "train", split.train)
+    write_problems(out / "heldout.jsonl", "heldout", split.heldout)
     with one_thread():
         examples = taught(rng, TOKENIZER_EXAMPLES)
         tokenizer = vision_tokenizer(

@@ -18,9 +18,10 @@ from transformers import Qwen2Tokenizer
 from ares.tiny.lessons import one_thread
 from ares.tiny.measurement import Measurement
 from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, Turn, build_model, fit
+from ares.tiny.problems import Split, write_problems
 from ares.tiny.program_measurement import ProgramMeasurement
 from ares.tiny.reasoning_measurement import ReasoningMeasurement
-from ares.tiny.second_tries import Conversation, with_second_tries
+from ares.tiny.second_turns import Conversation, with_second_turns
 from ares.tiny.tasks import MATH, TinyTask
 from ares.tiny.tokenizer import build_tokenizer
 
@@ -108,22 +109,26 @@ def _warmstart(
     )
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
+    _write_sets(out, task, split)
+    (out / REPORT_NAME).write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
+    return report
+
+
+def _write_sets(out: Path, task: TinyTask, split: Split[Any]) -> None:
     if task.writes_problems:
         write_problems(out / "train.jsonl", "train", split.train)
         write_problems(out / "heldout.jsonl", "heldout", split.heldout)
     for level in sorted({problem.level for problem in split.heldout}) if task.heldout_by_level else []:
         of_level = [problem for problem in split.heldout if problem.level == level]
         write_problems(out / f"heldout-{level}.jsonl", "heldout", of_level)
-    (out / REPORT_NAME).write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
-    return report
 
 
 def _turns(
     tokenizer: Qwen2Tokenizer, task: TinyTask, examples: Sequence[tuple[Any, str]], rng: random.Random
 ) -> list[Turn]:
     """Worked examples as token ids of a conversation and of the response to imitate."""
-    if task.second_tries:
-        worked = with_second_tries(examples, rng)
+    if task.second_turns:
+        worked = with_second_turns(examples, rng)
     else:
         worked = [(_asked(problem.prompt), response) for problem, response in examples]
     prompts = encode_conversations(tokenizer, [conversation for conversation, _ in worked])
@@ -147,9 +152,3 @@ def encode_conversations(tokenizer: Qwen2Tokenizer, conversations: Sequence[Conv
 
 def _asked(prompt: str) -> Conversation:
     return [{"role": "user", "content": prompt}]
-
-
-def write_problems(path: Path, name: str, problems: Sequence[Any]) -> None:
-    """Problems as JSON lines, each with an id made of the name and its number."""
-    rows = ({"id": f"{name}-{number:04d}", **problem.row()} for number, problem in enumerate(problems))
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

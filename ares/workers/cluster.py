@@ -8,7 +8,6 @@ replayed. The cluster's machines share it by its URL (ares/store/mirror.py), or 
 import asyncio
 import logging
 import os
-import re
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -22,11 +21,11 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 from algorithms.protocol import DataProto
 from ares.config import Config
 from ares.engines import Request, SamplingSettings
-from ares.errors import UserError
 from ares.learner import UpdateResult
 from ares.store import DamagedArtifact, Ref, RunStore, StoreError
 from ares.workers.actors import EngineActor, LearnerActor
 from ares.workers.connection import connect, has_died
+from ares.workers.failures import WorkerError, failure
 from ares.workers.groups import EngineGroup, LearnerGroup
 from ares.workers.patience import ActorHung, Patience
 from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
@@ -34,22 +33,8 @@ from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 ATTEMPTS = 3
-ROLES = {"LearnerActor": "learner", "EngineActor": "engine"}
-"""What actors are called, by what Ray says in the first line of an error."""
-_COLOUR = re.compile(r"\x1b\[\d+m")
-_RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<cause>.*)", re.MULTILINE)
 GRACE = 5.0
 """Seconds in which every call under way learns that Ray's node died: one that has not when Ray ends never returns."""
-
-
-class WorkerError(UserError, RuntimeError):
-    """An actor raised, or died as often as it was rebuilt; the run can be resumed once the cause is gone."""
-
-
-def raised(trace: str) -> tuple[str, str]:
-    """Kind and first line of the error at the end of a remote trace."""
-    found = list(_RAISED.finditer(trace))
-    return (found[-1]["kind"], found[-1]["cause"]) if found else ("error", trace.strip().rpartition("\n")[2])
 
 
 @dataclass(frozen=True)
@@ -425,7 +410,7 @@ class Cluster:
             # Before RayTaskError: one whose cause is a death, as of who was to hand weights over, is of both classes.
             except (RayActorError, ActorHung, ObjectLostError) as error:  # weights are lost with their machine
                 if getattr(error, "actor_init_failed", False):
-                    raise self._failed(role, error) from error
+                    raise failure(role, error, self.store) from error
                 dead = getattr(error, "actor_id", None)
                 role = self._role_of(dead) or role
                 what = "hung" if isinstance(error, ActorHung) else "died"
@@ -434,24 +419,10 @@ class Cluster:
                 await self._leave_dead_ray()
                 last = error
             except RayTaskError as error:
-                raise self._failed(role, error) from error
+                raise failure(role, error, self.store) from error
         raise WorkerError(f"The {role} {what} {ATTEMPTS} times in the same phase: {last}") from last
 
     def _role_of(self, actor_id: str | None) -> str | None:
         """Whose death it was, whatever it was that was asked for."""
         groups = {"learner": self._learner, "engine": self._engine}
         return next((role for role, group in groups.items() if group is not None and group.has(actor_id)), None)
-
-    def _failed(self, role: str, error: Exception) -> WorkerError:
-        """What an actor raised, in one line; its trace goes to a file of the run directory."""
-        trace = _COLOUR.sub("", str(error))
-        role = next((role for kind, role in ROLES.items() if kind in trace.partition("\n")[0]), role)
-        kind, cause = raised(trace)
-        told = cause if kind.startswith("ares.") else f"{kind}: {cause}"
-        file = self.store.here(f"errors/{role}.txt")
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(trace + "\n", encoding="utf-8")
-        except OSError as unwritten:  # the disk that was too full for what it wrote
-            return WorkerError(f"The {role} failed: {told} (its trace cannot be written: {unwritten.strerror})")
-        return WorkerError(f"The {role} failed: {told} (its trace: {file})")

@@ -46,7 +46,7 @@ def test_every_sample_keeps_its_verdict_and_the_parts_of_its_reward(code_runs: P
     assert (rows["slot"] >= 1_000_000_000).any()
 
 
-def test_figures_of_programs_cost_and_second_tries_are_in_the_commit(code_runs: Path) -> None:
+def test_figures_of_programs_cost_and_second_turns_are_in_the_commit(code_runs: Path) -> None:
     all_found = commits(code_runs, "code")
     found = all_found[2]
     shares = [value for name, value in found.metrics.items() if name.startswith("code/error/")]

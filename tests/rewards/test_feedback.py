@@ -19,7 +19,7 @@ def test_the_first_failing_test_is_told_with_how_it_ended() -> None:
 
 
 @pytest.mark.parametrize(("credit", "gained"), [("max", [1.3, 0.0, 0.0]), ("mean", [0.65, 0.0, 0.0])])
-def test_a_first_try_gains_what_its_second_tries_have_more(credit: str, gained: list[float]) -> None:
+def test_a_first_turn_gains_what_its_second_turns_have_more(credit: str, gained: list[float]) -> None:
     own, parent = np.array([-0.3, 0.48, 1.0]), np.array([0, 0, 1])
     found = first_turn_credit(own, parent, np.array([1.0, -0.3, -1.0]), credit)  # type: ignore[arg-type]
     assert found.round(9).tolist() == gained

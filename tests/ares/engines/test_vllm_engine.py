@@ -216,7 +216,7 @@ def test_an_evaluation_may_answer_at_greater_length_than_the_run_did(tmp_path: P
 
 
 @pytest.mark.slow
-def test_second_tries_answer_at_full_length_after_the_longest_prompt_try_and_verdict(tmp_path: Path) -> None:
+def test_second_turns_answer_at_full_length_after_the_longest_prompt_try_and_verdict(tmp_path: Path) -> None:
     settings = load("tiny-code-feedback", ["rollout.engine=vllm"])
     longest = settings.data.max_prompt_length + settings.rollout.max_response_length
     prompt = [5] * (longest + settings.rollout.second_turn.max_feedback_length)

@@ -8,7 +8,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from ares.grading.cluster_sandbox import ClusterSandbox, SandboxActor
-from ares.workers.cluster import WorkerError
+from ares.workers.failures import WorkerError
 from sandbox import Program, Verdict
 
 RIGHT = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])

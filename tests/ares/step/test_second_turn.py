@@ -17,7 +17,7 @@ TESTS = ["assert f(1) == 1", "assert f(2) == 2"]
 SETTINGS = ["reward.kind=code", "rollout.second_turn.enabled=true", "rollout.second_turn.children=2"]
 
 
-def first_tries(tokens: PreTrainedTokenizerBase) -> tuple[pd.DataFrame, pd.DataFrame]:
+def first_turns(tokens: PreTrainedTokenizerBase) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Four tries of one problem: right, half right, cut off, not judged."""
     ends = [["accepted"] * 2, ["accepted", "wrong_answer"], ["runtime_error"] * 2, ["internal_error"] * 2]
     rows = pd.DataFrame(
@@ -34,7 +34,7 @@ def first_tries(tokens: PreTrainedTokenizerBase) -> tuple[pd.DataFrame, pd.DataF
 
 def test_only_judged_failures_that_ended_their_turn_are_continued_with_their_verdict_in_the_prompt() -> None:
     tokens = tokenizer()
-    rows, problems = first_tries(tokens)
+    rows, problems = first_turns(tokens)
     found = second_turns(rows, problems, tokens, SecondTurnConfig(children=2))
     assert found[["slot", "sample"]].to_numpy().tolist() == [[SECOND_TURN_SLOT + 7, 2], [SECOND_TURN_SLOT + 7, 3]]
     prompt, ids = found["prompt"][0], found["prompt_token_ids"][0]
@@ -49,7 +49,7 @@ def test_only_judged_failures_that_ended_their_turn_are_continued_with_their_ver
 def test_the_second_turn_is_written_with_the_chat_templates_settings() -> None:
     tokens = copy.deepcopy(tokenizer())
     tokens.chat_template += "{% if enable_thinking is defined and not enable_thinking %}<no>{% endif %}"
-    rows, problems = first_tries(tokens)
+    rows, problems = first_turns(tokens)
     plain, silent = (
         second_turns(rows, problems, tokens, SecondTurnConfig(), settings)["prompt"][0]
         for settings in (None, {"enable_thinking": False})
@@ -57,9 +57,9 @@ def test_the_second_turn_is_written_with_the_chat_templates_settings() -> None:
     assert silent == f"{plain}<no>"
 
 
-def test_a_verdict_that_is_too_long_for_engines_gives_no_second_try_and_is_counted() -> None:
+def test_a_verdict_that_is_too_long_for_engines_gives_no_second_turn_and_is_counted() -> None:
     tokens = tokenizer()
-    rows, problems = first_tries(tokens)
+    rows, problems = first_turns(tokens)
     verdict = len(second_turns(rows, problems, tokens, SecondTurnConfig())["prompt_token_ids"][0])
     verdict -= 2 + len(rows["token_ids"][1])
     for limit, tries in ((verdict, 1), (verdict - 1, 0)):
@@ -85,7 +85,7 @@ def test_a_response_that_ended_with_another_end_token_than_the_tokenizers_does_n
     tokens = copy.deepcopy(tokenizer())
     end = tokens.eos_token_id
     tokens.eos_token = tokens.pad_token
-    rows, problems = first_tries(tokenizer())
+    rows, problems = first_turns(tokenizer())
     ids = second_turns(rows, problems, tokens, SecondTurnConfig())["prompt_token_ids"][0]
     said = len([5, 6, *rows["token_ids"][1]])
     assert ids[said - 1] == end
@@ -95,7 +95,7 @@ def test_a_response_that_ended_with_another_end_token_than_the_tokenizers_does_n
 def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
     tokens = tokenizer()
     before = tokens.chat_template
-    rows, problems = first_tries(tokens)
+    rows, problems = first_turns(tokens)
     try:
         tokens.chat_template = "{% for m in messages %}{{ m['content'] | length }}{% endfor %}"
         with pytest.raises(ConfigError, match=r"rollout\.second_turn\.enabled=false"):
@@ -104,7 +104,7 @@ def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
         tokens.chat_template = before
 
 
-def test_a_first_try_is_credited_with_its_own_second_tries() -> None:
+def test_a_first_turn_is_credited_with_its_own_second_turns() -> None:
     settings = config(*SETTINGS)
     right, wrong = ["accepted"] * 2, ["wrong_answer"] * 2
     slots = [0, 0, SECOND_TURN_SLOT, SECOND_TURN_SLOT, SECOND_TURN_SLOT, SECOND_TURN_SLOT]
@@ -126,7 +126,7 @@ def test_a_first_try_is_credited_with_its_own_second_tries() -> None:
     }  # fmt: skip
 
 
-def test_without_second_tries_there_is_no_share_of_them_that_solved() -> None:
+def test_without_second_turns_there_is_no_share_of_them_that_solved() -> None:
     rows = pd.DataFrame(
         {
             "slot": [0, 0], "pass_ratio": pd.array([1.0, 0.0], dtype="Float64"), "tokens": 10,
@@ -139,6 +139,6 @@ def test_without_second_tries_there_is_no_share_of_them_that_solved() -> None:
 
 
 @pytest.mark.parametrize("setting", ["reward.kind=math", "algorithm.advantage.estimator=gae"])
-def test_second_tries_need_a_verdict_and_a_group(setting: str) -> None:
+def test_second_turns_need_a_verdict_and_a_group(setting: str) -> None:
     with pytest.raises(ConfigError, match="second_turn"):
         config(*SETTINGS, setting)

@@ -174,7 +174,7 @@ def test_a_full_disk_is_told_with_its_remedy_whichever_library_wrote(store: RunS
 
 def test_everything_on_the_way_to_an_artifact_is_synced(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: set[int] = set()
-    monkeypatch.setattr("ares.store.store._fsync", lambda path: synced.add(path.stat().st_ino))
+    monkeypatch.setattr("ares.store.store.fsync", lambda path: synced.add(path.stat().st_ino))
     ref = store.write_folder("steps/000001/x", fill)
     found = store.directory / ref.path
     wanted = [*found.rglob("*"), found, *list(found.parents)[:4]]

@@ -9,7 +9,6 @@ from ares.tiny import arithmetic
 from ares.tiny.arithmetic import (
     LEVELS,
     Problem,
-    Split,
     expressions_in,
     extract_answer,
     is_correct,
@@ -17,10 +16,11 @@ from ares.tiny.arithmetic import (
     split_problems,
     worked_example,
 )
+from ares.tiny.problems import Split
 
 
 @pytest.fixture(scope="module")
-def split() -> Split:
+def split() -> Split[Problem]:
     return split_problems(random.Random(3), examples=8000, train=1000, heldout=160)
 
 
@@ -52,7 +52,7 @@ def test_unknown_level() -> None:
         sample_problem(random.Random(0), 5)
 
 
-def test_heldout_expressions_occur_nowhere_in_training(split: Split) -> None:
+def test_heldout_expressions_occur_nowhere_in_training(split: Split[Problem]) -> None:
     heldout = {problem.expression for problem in split.heldout}
     for problem in split.train:
         assert heldout.isdisjoint((problem.expression, *problem.steps))
@@ -60,7 +60,7 @@ def test_heldout_expressions_occur_nowhere_in_training(split: Split) -> None:
         assert heldout.isdisjoint(expressions_in(problem.prompt) | expressions_in(response))
 
 
-def test_longer_heldout_problems_need_only_taught_steps(split: Split) -> None:
+def test_longer_heldout_problems_need_only_taught_steps(split: Split[Problem]) -> None:
     more = split_problems(random.Random(3), examples=32_000, train=1000, heldout=160)
     assert (more.train, more.heldout) == (split.train, split.heldout)  # whatever the number of examples
     taught = {step for _, response in more.examples for step in expressions_in(response)}
@@ -69,7 +69,7 @@ def test_longer_heldout_problems_need_only_taught_steps(split: Split) -> None:
             assert taught.issuperset(problem.steps)
 
 
-def test_sets_are_level_balanced_and_prompts_differ(split: Split) -> None:
+def test_sets_are_level_balanced_and_prompts_differ(split: Split[Problem]) -> None:
     assert Counter(problem.level for problem in split.train) == dict.fromkeys(LEVELS, 250)
     assert Counter(problem.level for problem in split.heldout) == dict.fromkeys(LEVELS, 40)
     assert Counter(problem.level for problem, _ in split.examples) == dict.fromkeys(LEVELS, 2000)
@@ -77,7 +77,7 @@ def test_sets_are_level_balanced_and_prompts_differ(split: Split) -> None:
     assert len({problem.prompt for problem in split.heldout}) == len(split.heldout)
 
 
-def test_the_same_seed_gives_the_same_split(split: Split) -> None:
+def test_the_same_seed_gives_the_same_split(split: Split[Problem]) -> None:
     assert split_problems(random.Random(3), examples=8000, train=1000, heldout=160) == split
     assert split_problems(random.Random(4), examples=8000, train=1000, heldout=160) != split
 

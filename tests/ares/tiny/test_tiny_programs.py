@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from ares.tiny import CHECKPOINTS
 from ares.tiny.families import FAMILIES, Family
 from ares.tiny.model import MAX_POSITIONS
+from ares.tiny.problems import Split, write_problems
 from ares.tiny.program_measurement import judge, measure_programs
 from ares.tiny.programs import (
     CONSTANTS,
@@ -23,7 +24,6 @@ from ares.tiny.programs import (
     TESTS,
     USUAL,
     Problem,
-    Split,
     all_problems,
     erring_program,
     extract_program,
@@ -33,7 +33,7 @@ from ares.tiny.programs import (
 )
 from ares.tiny.tasks import CODE, CODE_HARD, TinyTask
 from ares.tiny.tokenizer import build_tokenizer
-from ares.tiny.warmstart import encode_prompts, write_problems
+from ares.tiny.warmstart import encode_prompts
 from rewards.code import code_format_score
 from sandbox import Program, SandboxPool
 
@@ -47,7 +47,7 @@ def pool() -> Iterator[SandboxPool]:
 
 
 @pytest.fixture(scope="module")
-def split() -> Split:
+def split() -> Split[Problem]:
     return split_problems(random.Random(3), examples=4000, train=660, heldout=176)
 
 
@@ -161,7 +161,7 @@ def test_a_response_has_the_format_that_is_rewarded() -> None:
 # ---- the split ----------------------------------------------------------------------------------------------------
 
 
-def test_heldout_problems_occur_nowhere_in_training(split: Split) -> None:
+def test_heldout_problems_occur_nowhere_in_training(split: Split[Problem]) -> None:
     measured = {problem.prompt for problem in split.heldout}
     assert len(measured) == len(split.heldout)
     assert len({problem.prompt for problem in split.train}) == len(split.train)
@@ -169,7 +169,7 @@ def test_heldout_problems_occur_nowhere_in_training(split: Split) -> None:
     assert measured.isdisjoint(problem.prompt for problem, _ in split.examples)
 
 
-def test_sets_are_family_balanced_and_do_not_depend_on_the_examples(split: Split) -> None:
+def test_sets_are_family_balanced_and_do_not_depend_on_the_examples(split: Split[Problem]) -> None:
     names = [family.name for family in FAMILIES]
     assert Counter(problem.family.name for problem in split.heldout) == dict.fromkeys(names, 8)
     assert Counter(problem.family.name for problem in split.train) == dict.fromkeys(names, 30)

@@ -9,11 +9,11 @@ from collections import defaultdict
 import pytest
 
 from ares.tiny import CHECKPOINTS
+from ares.tiny.problems import Split
 from ares.tiny.reasoning import (
     MOST_CHECKS,
     OPERATIONS,
     Problem,
-    Split,
     checks_in,
     extract_answer,
     is_correct,
@@ -24,7 +24,7 @@ from ares.tiny.reasoning import (
 
 
 @pytest.fixture(scope="module")
-def split() -> Split:
+def split() -> Split[Problem]:
     return split_problems(random.Random(3), examples=8000, train=800, heldout=160)
 
 
@@ -50,7 +50,7 @@ def test_levels_have_their_lengths_and_names_that_follow_one_another(level: int)
         assert [ord(name) - ord(names[0]) for name in names] == list(range(len(names)))
 
 
-def test_no_prompt_is_in_two_of_the_sets(split: Split) -> None:
+def test_no_prompt_is_in_two_of_the_sets(split: Split[Problem]) -> None:
     prompts = [problem.prompt for problem in (*split.heldout, *split.train)]
     assert len(set(prompts)) == len(prompts) == 960
     assert {problem.prompt for problem, _ in split.examples}.isdisjoint(prompts)
@@ -59,7 +59,7 @@ def test_no_prompt_is_in_two_of_the_sets(split: Split) -> None:
         assert len(set(counts)) == 1
 
 
-def test_checks_are_as_frequent_at_every_level_and_repair_the_long_chains(split: Split) -> None:
+def test_checks_are_as_frequent_at_every_level_and_repair_the_long_chains(split: Split[Problem]) -> None:
     checks, right = defaultdict(list), defaultdict(list)
     for problem, response in split.examples:
         count = checks_in(response)

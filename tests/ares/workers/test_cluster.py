@@ -17,8 +17,9 @@ from ares.engines.engine import Request, SamplingSettings
 from ares.runs.run import Run, read_config
 from ares.store.store import RunStore
 from ares.workers import absent_agent
-from ares.workers.cluster import Cluster, WorkerError, raised
+from ares.workers.cluster import Cluster
 from ares.workers.connection import connect
+from ares.workers.failures import WorkerError, raised
 from ares.workers.groups import EngineGroup
 from flows.refill import begin_sampling
 from tasks.sampling import Draw, requested

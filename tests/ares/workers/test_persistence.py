@@ -7,7 +7,8 @@ import pytest
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from ares.store.store import RunStore
-from ares.workers.cluster import ATTEMPTS, Cluster, WorkerError
+from ares.workers.cluster import ATTEMPTS, Cluster
+from ares.workers.failures import WorkerError
 from ares.workers.patience import FACTOR, FIRST, LEAST, ActorHung, Patience
 from tests.ares.builders import config
 

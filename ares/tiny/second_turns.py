@@ -24,8 +24,8 @@ TOKENIZER_TEXTS = (
 )
 
 
-def with_second_tries(examples: Sequence[tuple[Problem, str]], rng: random.Random) -> list[tuple[Conversation, str]]:
-    """(conversation, response) to imitate: first tries as they are, and second ones whose first really failed so."""
+def with_second_turns(examples: Sequence[tuple[Problem, str]], rng: random.Random) -> list[tuple[Conversation, str]]:
+    """(conversation, response) to imitate: first turns as they are, and second ones whose first really failed so."""
     continued = [rng.random() < SHARE for _ in examples]
     problems = [problem for (problem, _), again in zip(examples, continued, strict=True) if again]
     failures = [respond(erring_program(problem, rng.choice(KINDS[1:]), rng)) for problem in problems]

@@ -1,0 +1,61 @@
+"""Files and folders beneath the run directory: listed, hashed, synced, deleted; what to do about their errors.
+
+Not covered: when an artifact counts as written (ares/store/store.py).
+"""
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+
+def files_in(path: Path) -> list[Path]:
+    """The files of a tree, in order; a file is a tree of one."""
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+
+
+def folders_in(path: Path) -> list[Path]:
+    """The folders of a tree, the innermost first."""
+    return sorted((folder for folder in [path, *path.rglob("*")] if folder.is_dir()), reverse=True)
+
+
+def tree_hash(path: Path) -> str | None:
+    """sha256 of a file, or of a folder's names and file hashes; None when there is nothing."""
+    if path.is_file():
+        with path.open("rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    if not path.is_dir():
+        return None
+    lines = [f"{file.relative_to(path)} {tree_hash(file)}" for file in files_in(path)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a file or a folder with all in it; one that is not there is no error."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def fsync(path: Path) -> None:
+    """Have the disk hold what was written: a file's content, or a folder's names."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remedy_for(error: Exception, place: Path) -> str:
+    """What to do about an error of the file system; safetensors tells its number in words only."""
+    told = re.search(r"os error (\d+)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    if number == errno.ENOSPC:
+        free = shutil.disk_usage(place).free
+        return (f"The disk is full ({free:,} bytes free): free some space and start the run again; the last commit is "
+                "intact.")  # fmt: skip
+    remedies = {errno.EROFS: "The file system is read-only.", errno.EACCES: "Check who owns the directory."}
+    return remedies.get(number or 0, "")

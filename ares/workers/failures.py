@@ -1,0 +1,39 @@
+"""What an actor raised, as a line for the user and a trace in the run directory.
+
+Not covered: which deaths are worth another attempt (ares/workers/cluster.py).
+"""
+
+import re
+
+from ares.errors import UserError
+from ares.store import RunStore
+
+ROLES = {"LearnerActor": "learner", "EngineActor": "engine"}
+"""What actors are called, by what Ray says in the first line of an error."""
+_COLOUR = re.compile(r"\x1b\[\d+m")
+_RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<cause>.*)", re.MULTILINE)
+
+
+class WorkerError(UserError, RuntimeError):
+    """An actor raised, or died as often as it was rebuilt; the run can be resumed once the cause is gone."""
+
+
+def raised(trace: str) -> tuple[str, str]:
+    """Kind and first line of the error at the end of a remote trace."""
+    errors = list(_RAISED.finditer(trace))
+    return (errors[-1]["kind"], errors[-1]["cause"]) if errors else ("error", trace.strip().rpartition("\n")[2])
+
+
+def failure(role: str, error: Exception, store: RunStore) -> WorkerError:
+    """What an actor raised, in one line; its trace goes to a file of the run directory."""
+    trace = _COLOUR.sub("", str(error))
+    role = next((role for kind, role in ROLES.items() if kind in trace.partition("\n")[0]), role)
+    kind, cause = raised(trace)
+    told = cause if kind.startswith("ares.") else f"{kind}: {cause}"
+    file = store.here(f"errors/{role}.txt")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(trace + "\n", encoding="utf-8")
+    except OSError as unwritten:  # the disk that was too full for what it wrote
+        return WorkerError(f"The {role} failed: {told} (its trace cannot be written: {unwritten.strerror})")
+    return WorkerError(f"The {role} failed: {told} (its trace: {file})")
