@@ -4,7 +4,7 @@ The model and problems of tiny-diffusion (or another checkpoint); the texts scor
 problem the log-prob of its response is estimated many times under fresh masks; the spread is the standard deviation
 over draws relative to the mean. The gradient's is √(tr Cov)/‖mean‖ of the summed estimate over all problems.
 
-    python -m benchmarks.coupled_variance [--draws 200] [--problems 24] [--plot docs/images/coupled-variance.png]
+    python -m benchmarks.coupled_variance [--draws 200] [--problems 24]
 """
 
 from __future__ import annotations
@@ -126,28 +126,6 @@ def spread(
     return float(mean.sum() / kept.sum()), relative, (variance / norm) ** 0.5
 
 
-def plot(results: dict[str, tuple[float, float, float]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(11, 3.8))
-    names = list(results)
-    for axis, place, title in ((axes[0], 1, "log-prob of a response"), (axes[1], 2, "gradient")):
-        values = [results[name][place] for name in names]
-        shades = {1: "#b9c6d6", 2: "#6f8fb3", 3: "#2f5c8f"}
-        bars = axis.bar(range(len(names)), values, color=[shades[ESTIMATORS[name][1]] for name in names])
-        axis.bar_label(bars, [f"{value:.2f}" for value in values], fontsize=8)
-        axis.set_xticks(range(len(names)), names, fontsize=7.5)
-        axis.set_ylabel("standard deviation / mean")
-        axis.set_title(f"spread over masks: {title}", fontsize=10)
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.text(0.5, 0.005, "shade: one, two, three passes through the model", ha="center", fontsize=8)
-    figure.tight_layout(rect=(0, 0.03, 1, 1))
-    figure.savefig(path, dpi=110)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=CHECKPOINTS / "diffusion")
@@ -155,7 +133,6 @@ def main() -> None:
     parser.add_argument("--places", type=int, default=14)
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--gradients", type=int, default=60)
-    parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     canvases = SolutionCanvases(arguments.model, arguments.problems, arguments.places)
@@ -166,8 +143,6 @@ def main() -> None:
         results[name] = spread(canvases, estimator, arguments.draws, arguments.gradients)
         mean, relative, gradient = results[name]
         print(f"{name.replace(chr(10), ' '):27}{passes:7}{mean:12.4f}{relative:10.3f}{gradient:10.3f}", flush=True)
-    if arguments.plot:
-        plot(results, arguments.plot)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,10 @@ class Program:
     stdin_tests: Sequence[tuple[str, str]] | None = None
     """(input, expected output) pairs: the source runs as a script, once for each."""
     stdin_compare: str = "lines"
-    """How outputs are compared: `lines`, blanks within them included, `tokens`, or `numbers` (docs/sandbox.md)."""
+    """How outputs are compared. `lines` ignores blanks at the end of a line and empty lines at the end; `tokens` all
+    blanks and line breaks between tokens, which are compared as text, unless the answer has a decimal point there and
+    either number three decimals or more: then it may differ by 1e-6 (absolute, or relative above 1). With `numbers` any
+    two numbers may of which one has a point or an exponent."""
     checker: str = ""
     """Where a script may answer in several ways: Python that defines `check(input, expected, output)`, which says
     whether an output is right. It is trusted, as tests are, and runs apart from the program."""
