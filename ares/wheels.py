@@ -83,14 +83,14 @@ class Wanted:
 
 def platforms(newest: str) -> list[str]:
     """Platform tags that a machine takes, the newest first."""
-    found = re.fullmatch(r"manylinux_2_(\d+)_(\w+)", newest)
-    if found is None:
+    match = re.fullmatch(r"manylinux_2_(\d+)_(\w+)", newest)
+    if match is None:
         return [newest]
     tags = []
-    for number in range(int(found[1]), OLDEST - 1, -1):
-        tags.append(f"manylinux_2_{number}_{found[2]}")
+    for number in range(int(match[1]), OLDEST - 1, -1):
+        tags.append(f"manylinux_2_{number}_{match[2]}")
         if number in LEGACY:
-            tags.append(f"{LEGACY[number]}_{found[2]}")
+            tags.append(f"{LEGACY[number]}_{match[2]}")
     return tags
 
 

@@ -69,28 +69,28 @@ def claims(measured: np.ndarray, draws: Resampling) -> dict[str, dict[int, bool]
     """By verdict: the variants of which a difference is claimed, and whether it is for the better."""
     means = measured.mean(2)
     best = leader({str(variant): values.tolist() for variant, values in enumerate(means)})
-    found: dict[str, dict[int, bool]] = {"unpaired": {int(best.name): True} if best.wins else {}}
+    claimed: dict[str, dict[int, bool]] = {"unpaired": {int(best.name): True} if best.wins else {}}
     differences = measured[1:] - measured[0]
     p_t = {number: paired(each.mean(1).tolist()).p_seeds or 0.0 for number, each in enumerate(differences, 1)}
     p_b = {number: p_of_draws(drawn_means(each, draws)) for number, each in enumerate(differences, 1)}
     both = {number: max(p_t[number], p_b[number]) for number in p_t}
     for verdict, p in zip(VERDICTS[1:], (p_t, p_b, both), strict=True):
         below = [number for number, adjusted in holm(p).items() if adjusted < LEVEL]
-        found[verdict] = {number: bool(differences[number - 1].mean() > 0) for number in below}
-    return found
+        claimed[verdict] = {number: bool(differences[number - 1].mean() > 0) for number in below}
+    return claimed
 
 
 def outcomes(world: World, ablations: int, bootstrap_draws: int = 10_000) -> list[Outcome]:
     """False claims and power of every verdict, over so many simulated ablations."""
     rng = np.random.default_rng(derive_seed("simulated ablations", str(world)))
     draws = resampling(world.seeds, PROBLEMS, ("simulated", world.seeds), bootstrap_draws)
-    false, found = dict.fromkeys(VERDICTS, 0), dict.fromkeys(VERDICTS, 0)
+    false, true = dict.fromkeys(VERDICTS, 0), dict.fromkeys(VERDICTS, 0)
     for _ in range(ablations):
         for verdict, claimed in claims(simulated(world, rng), draws).items():
             is_true = world.effect > 0 and claimed.get(1, False)
-            found[verdict] += is_true
+            true[verdict] += is_true
             false[verdict] += len(claimed) > is_true
-    return [Outcome(verdict, false[verdict] / ablations, found[verdict] / ablations) for verdict in VERDICTS]
+    return [Outcome(verdict, false[verdict] / ablations, true[verdict] / ablations) for verdict in VERDICTS]
 
 
 def worlds(seeds: list[int]) -> Iterator[World]:
@@ -109,9 +109,9 @@ def main() -> None:
     print("seeds  interaction  shared  effect  " + "".join(f"{verdict:>16}" for verdict in VERDICTS))
     lines = []
     for world in worlds(arguments.seeds):
-        found = outcomes(world, arguments.ablations)
-        lines += [asdict(world) | asdict(outcome) for outcome in found]
-        told = "".join(f"{each.false_claims:9.3f} /{each.power:5.3f}" for each in found)
+        of_world = outcomes(world, arguments.ablations)
+        lines += [asdict(world) | asdict(outcome) for outcome in of_world]
+        told = "".join(f"{each.false_claims:9.3f} /{each.power:5.3f}" for each in of_world)
         print(f"{world.seeds:5}  {world.interaction:11}  {world.shared:6}  {world.effect:6}  {told}", flush=True)
     if arguments.csv:
         with arguments.csv.open("w", newline="", encoding="utf-8") as target:

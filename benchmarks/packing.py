@@ -44,12 +44,12 @@ def batch(lengths: list[int], prompt: int = 24) -> DataProto:
         }
         for row, length in enumerate(lengths)
     )  # fmt: skip
-    found = graded(token_batch(rows, 0), rows)
-    shape = found.tensor("responses").shape
-    found.batch["advantages"] = torch.randn(shape, generator=torch.Generator().manual_seed(2))
-    found.batch["importance_weights"] = torch.ones(shape)
-    found.batch["old_log_probs"] = torch.full(shape, -5.7)
-    return found
+    made = graded(token_batch(rows, 0), rows)
+    shape = made.tensor("responses").shape
+    made.batch["advantages"] = torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    made.batch["importance_weights"] = torch.ones(shape)
+    made.batch["old_log_probs"] = torch.full(shape, -5.7)
+    return made
 
 
 Division = Callable[[RowSizes, int], list[torch.Tensor]]
@@ -105,9 +105,9 @@ def main() -> None:
     tokens = int(rows.tensor("attention_mask").sum())
     with tempfile.TemporaryDirectory() as folder:
         model = random_qwen(Path(folder) / "model")
-        found = {name: measured(model, rows, *way) for name, way in WAYS.items()}
-    padded, expected = found["padded"]
-    for name, (seconds, weights) in found.items():
+        results = {name: measured(model, rows, *way) for name, way in WAYS.items()}
+    padded, expected = results["padded"]
+    for name, (seconds, weights) in results.items():
         apart = max(float((weights[key] - expected[key]).abs().max()) for key in expected)
         print(f"{name:18s} {seconds:6.2f} cpu-s  {tokens / seconds:8.0f} tokens/cpu-s  "
               f"{padded / seconds:5.2f}× padded  weights differ by {apart:.1e}")  # fmt: skip

@@ -37,14 +37,14 @@ MAX_GROWTH = {"files": 40, "mounts": 0, "cgroups": 0, "processes": 8, "MiB": 64}
 
 def below(pid: int) -> list[int]:
     """A process and all its descendants."""
-    found, todo = [], [pid]
+    processes, todo = [], [pid]
     while todo:
-        found.append(todo.pop())
+        processes.append(todo.pop())
         try:
-            todo += map(int, Path(f"/proc/{found[-1]}/task/{found[-1]}/children").read_text().split())
+            todo += map(int, Path(f"/proc/{processes[-1]}/task/{processes[-1]}/children").read_text().split())
         except (FileNotFoundError, ProcessLookupError):
-            found.pop()
-    return found
+            processes.pop()
+    return processes
 
 
 def footprint() -> dict[str, int]:

@@ -65,10 +65,10 @@ def main() -> None:
     print(
         "| design | ms a program | CPU ms of the candidate | × bare, wall / CPU | × python -c |\n|---|---|---|---|---|"
     )
-    for name, found in times.items():
-        wall, cpu = (1000 * statistics.median(each[kind] for each in found) for kind in (0, 1))
-        slower = [statistics.median(a[k] / b[k] for a, b in zip(found, base, strict=True)) for k in (0, 1)]
-        faster = statistics.median(b[0] / a[0] for a, b in zip(found, plain, strict=True))
+    for name, pairs in times.items():
+        wall, cpu = (1000 * statistics.median(each[kind] for each in pairs) for kind in (0, 1))
+        slower = [statistics.median(a[k] / b[k] for a, b in zip(pairs, base, strict=True)) for k in (0, 1)]
+        faster = statistics.median(b[0] / a[0] for a, b in zip(pairs, plain, strict=True))
         print(f"| {name} | {wall:.2f} | {cpu:.2f} | {slower[0]:.2f} / {slower[1]:.2f} | {faster:.1f} |")
     for name, pool in pools.items():
         workers_of = [worker for worker in pool._workers if worker is not None]

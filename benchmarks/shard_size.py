@@ -45,8 +45,8 @@ def main() -> None:
         engine = VllmEngine(str(model), "float32", {1}, TOKENS + 32, VllmConfig(), colocated=False)
         policy = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
         engine.load_weights(0, {name: weight.detach() for name, weight in policy.named_parameters()})
-        found = {size: [seconds(engine, size) for _ in range(rounds)] for size in CALLS}
-    for size, timed in found.items():
+        timings = {size: [seconds(engine, size) for _ in range(rounds)] for size in CALLS}
+    for size, timed in timings.items():
         took, tokens = statistics.median(took for took, _ in timed), timed[0][1]
         print(f"{size:4d} responses a call: {took:6.2f} s, {tokens / took:6.0f} tokens/s")
 

@@ -153,11 +153,11 @@ def _shadowing(texts: list[_Text], setup: _Text, entry_point: str | None) -> str
     if entry_point is not None:
         return None if any("check" in text.bound for text in texts) else entry_point
     free = [text.free - setup.bound for text in texts]
-    if not free or any(not hasattr(builtins, name) and name not in MODULES for found in free for name in found):
+    if not free or any(not hasattr(builtins, name) and name not in MODULES for names in free for name in names):
         return None
     called = [text.called & text.free for text in texts]
     common = frozenset.intersection(*called)
-    is_one = len(common) == 1 and all(found == common for found in called) and not common & _NEVER_THEIRS
+    is_one = len(common) == 1 and all(names == common for names in called) and not common & _NEVER_THEIRS
     return next(iter(common)) if is_one else None
 
 

@@ -72,8 +72,8 @@ class Distribution:
     @property
     def required(self) -> frozenset[str]:
         """Names of distributions it needs, without those of its extras."""
-        found = next(iter(importlib.metadata.distributions(path=[str(self.folder)])))
-        needed = [line.partition(";") for line in found.requires or ()]
+        distribution = next(iter(importlib.metadata.distributions(path=[str(self.folder)])))
+        needed = [line.partition(";") for line in distribution.requires or ()]
         return frozenset(_normal(line) for line, _, marker in needed if not re.search(r"\bextra\b", marker))
 
 
@@ -216,7 +216,7 @@ def _read_lock() -> tuple[list[str], list[Distribution]]:
 def _parse(text: str) -> tuple[list[str], list[Distribution]]:
     """(what was asked for, the distributions) of a lock's text. Raises BuildError."""
     asked: list[str] = []
-    found = []
+    distributions = []
     for line in text.replace("\\\n", " ").splitlines():
         if line.startswith(_ASKED):
             asked = line.removeprefix(_ASKED).split(", ")
@@ -227,8 +227,8 @@ def _parse(text: str) -> tuple[list[str], list[Distribution]]:
         hashes = tuple(sorted(option.removeprefix("--hash=") for option in options if option.startswith("--hash=")))
         if not (_NAME.fullmatch(name) and equals and _NAME.fullmatch(version) and hashes):
             raise BuildError(f"not a line of a lock, which pins a version and its hashes: {line:.80}")
-        found.append(Distribution(name, version, hashes, folder() / "lib" / f"{_normal(name)}-{version}"))
-    return asked or [each.name for each in found], sorted(found, key=lambda each: _normal(each.name))
+        distributions.append(Distribution(name, version, hashes, folder() / "lib" / f"{_normal(name)}-{version}"))
+    return asked or [each.name for each in distributions], sorted(distributions, key=lambda each: _normal(each.name))
 
 
 def _build(asked: list[str], pins: list[Distribution]) -> list[Distribution]:

@@ -21,11 +21,11 @@ _NAMELESS = (ast.Constant, ast.expr_context, ast.boolop, ast.operator, ast.unary
 
 def below(node: ast.AST) -> list[ast.AST]:
     """What a node consists of: as `ast.iter_child_nodes`, but for what never holds a name, only quicker."""
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     for field in node._fields:
         value = getattr(node, field)
         if type(value) is list:
-            found += [part for part in value if isinstance(part, ast.AST) and type(part) is not ast.Constant]
+            nodes += [part for part in value if isinstance(part, ast.AST) and type(part) is not ast.Constant]
         elif isinstance(value, ast.AST) and not isinstance(value, _NAMELESS):
-            found.append(value)
-    return found
+            nodes.append(value)
+    return nodes

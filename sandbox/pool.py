@@ -106,11 +106,11 @@ class SandboxPool:
         return WorkerProcess(self._layers, self._packages)
 
     def _check_isolation(self, report: dict[str, Any]) -> None:
-        found = isolation.IsolationReport.from_worker(report)
+        isolation_report = isolation.IsolationReport.from_worker(report)
         if self._min_isolation == "none":
-            logger.warning("sandbox: min_isolation='none': programs run with %s", found.summary())
+            logger.warning("sandbox: min_isolation='none': programs run with %s", isolation_report.summary())
         else:
-            found.require_floor()
+            isolation_report.require_floor()
 
     def _isolation_of(self, report: dict[str, Any]) -> str:
         return f"{self._min_isolation}:{'+'.join(report['applied']) or 'nothing'}"
@@ -125,8 +125,8 @@ class SandboxPool:
 
     def run(self, programs: Iterable[Program]) -> list[Verdict]:
         """Judge programs; verdicts in their order. Raises PoolClosed."""
-        found = dict(self.stream(programs))
-        return [found[index] for index in range(len(found))]
+        verdicts = dict(self.stream(programs))
+        return [verdicts[index] for index in range(len(verdicts))]
 
     def stream(self, programs: Iterable[Program]) -> Iterator[tuple[int, Verdict]]:
         """Judge programs; (index, verdict) as they finish. Raises PoolClosed."""

@@ -63,20 +63,20 @@ def against_baseline(ablation: AblationRows, measure: Measure) -> Against:
     baseline = ablation.definition.baseline
     if baseline is None:
         raise ValueError("the ablation has no baseline")
-    found = values(ablation, measure)
-    others = [variant for variant in found if variant != baseline and variant not in _strangers(ablation)]
+    by_variant = values(ablation, measure)
+    others = [variant for variant in by_variant if variant != baseline and variant not in _strangers(ablation)]
     differences = {
         variant: difference for variant in others
-        if (difference := _difference(ablation, measure, found[variant], found.get(baseline, [])))
+        if (difference := _difference(ablation, measure, by_variant[variant], by_variant.get(baseline, [])))
     }  # fmt: skip
     return against(baseline, differences)
 
 
 def best_of_all(ablation: AblationRows, measure: Measure) -> str | None:
     """The variant whose interval lies clear of all others on the measure's good side."""
-    found = values(ablation, measure)
-    numbers = {variant: [value.value for value in of] for variant, of in found.items() if of}
-    if measure.better is None or len(numbers) < 2 or len(numbers) < len(found):
+    by_variant = values(ablation, measure)
+    numbers = {variant: [value.value for value in of] for variant, of in by_variant.items() if of}
+    if measure.better is None or len(numbers) < 2 or len(numbers) < len(by_variant):
         return None
     best = leader(numbers, measure.better == "more")
     return best.name if best.wins else None
@@ -95,16 +95,16 @@ def _difference(ablation: AblationRows, measure: Measure, one: list[Value], base
     pairs = [(value, of_base[value.child.seed]) for value in one if value.child.seed in of_base]
     if not pairs:
         return None
-    found = paired([mine.value - other.value for mine, other in pairs])
-    if found.p_seeds is None or measure != primary(ablation):
-        return found
+    difference = paired([mine.value - other.value for mine, other in pairs])
+    if difference.p_seeds is None or measure != primary(ablation):
+        return difference
     by_problem = [(by_problem_of(measure, mine), by_problem_of(measure, other)) for mine, other in pairs]
     known = set.intersection(*(set(each) for pair in by_problem for each in pair))
     if len(known) < 2:
-        return found
+        return difference
     table = np.array([[mine[name] - other[name] for name in sorted(known)] for mine, other in by_problem])
     return over_problems(
-        found, table, (ablation.definition.name, measure.metric, measure.how, pairs[0][0].child.variant)
+        difference, table, (ablation.definition.name, measure.metric, measure.how, pairs[0][0].child.variant)
     )
 
 

@@ -95,19 +95,19 @@ def measures(metric: str, maximise: bool, logged: Iterable[str] = ()) -> list[Me
 
 def of_held_out_sets(logged: Iterable[str]) -> list[Measure]:
     """Accuracy and length on each of several held-out sets."""
-    found = sorted(of.groups() for name in logged if (of := re.fullmatch(r"val/(.+)/(accuracy|response_length)", name)))
+    sets = sorted(of.groups() for name in logged if (of := re.fullmatch(r"val/(.+)/(accuracy|response_length)", name)))
     return [
         Measure(f"val/{of}/accuracy", f"held-out accuracy, {of}", "last", "more")
         if what == "accuracy"
         else Measure(f"val/{of}/response_length", f"held-out response length, {of} (tokens)", "last", None, 1)
-        for of, what in found
+        for of, what in sets
     ]
 
 
 def function_titles(logged: Iterable[str]) -> dict[str, str]:
     """The metrics of what reward functions said, with their titles."""
-    found = ((name, re.fullmatch(r"(val/)?rewards/(.+)/mean", name)) for name in sorted(logged))
-    return {name: f"{'held-out' if of[1] else 'training'} reward {of[2]}" for name, of in found if of}
+    matches = ((name, re.fullmatch(r"(val/)?rewards/(.+)/mean", name)) for name in sorted(logged))
+    return {name: f"{'held-out' if of[1] else 'training'} reward {of[2]}" for name, of in matches if of}
 
 
 def error_measures() -> list[Measure]:

@@ -78,7 +78,7 @@ def paired(differences: Sequence[float]) -> Difference:
                       p_of_t(interval.mean, spread, len(differences)))  # fmt: skip
 
 
-def over_problems(found: Difference, differences: np.ndarray, key: tuple[str | int, ...]) -> Difference:
+def over_problems(difference: Difference, differences: np.ndarray, key: tuple[str | int, ...]) -> Difference:
     """What is known of a difference, and a bootstrap of it by seed and problem [seeds, problems], keyed by `key`.
 
     Seeds and problems are drawn with replacement and independently: every seed was measured on the same problems
@@ -87,7 +87,7 @@ def over_problems(found: Difference, differences: np.ndarray, key: tuple[str | i
     seeds, problems = differences.shape
     drawn = drawn_means(differences, resampling(seeds, problems, key))
     low, high = np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2])
-    return replace(found, over_problems=(float(low), float(high)), p_problems=p_of_draws(drawn))
+    return replace(difference, over_problems=(float(low), float(high)), p_problems=p_of_draws(drawn))
 
 
 def resampling(seeds: int, problems: int, key: tuple[str | int, ...], draws: int = DRAWS) -> Resampling:
@@ -136,29 +136,31 @@ def paired_seeds_needed(difference: Difference, variants: int) -> int | None:
     return None
 
 
-def paired_verdict(found: Against, metric: str, maximise: bool = True) -> str:
+def paired_verdict(against: Against, metric: str, maximise: bool = True) -> str:
     """What can be said of each variant against the baseline, in one paragraph."""
-    if not found.differences:
-        return f"Nothing can be compared with {found.baseline} yet: no seed has {metric} of it and of another variant."
-    told = "; ".join(_told(found, name, maximise) for name in found.differences)
-    return f"{metric} against {found.baseline}, paired by seed: {told}."
+    if not against.differences:
+        return (
+            f"Nothing can be compared with {against.baseline} yet: no seed has {metric} of it and of another variant."
+        )
+    told = "; ".join(_told(against, name, maximise) for name in against.differences)
+    return f"{metric} against {against.baseline}, paired by seed: {told}."
 
 
-def _told(found: Against, name: str, maximise: bool) -> str:
-    difference = found.differences[name]
+def _told(against: Against, name: str, maximise: bool) -> str:
+    difference = against.differences[name]
     shown = f"{difference.mean:+.3f}"
     if difference.low is None or difference.high is None:
         return f"{name} {shown}, not shown: there is only one seed"
     shown += f" [{difference.low:+.3f}, {difference.high:+.3f}]"
-    if name not in found.adjusted:
+    if name not in against.adjusted:
         return f"{name} {shown}, not shown: every seed differs by the same, so the spread is unknown"
     if difference.over_problems is not None:
         low, high = difference.over_problems
         shown += f", over problems too [{low:+.3f}, {high:+.3f}]"
-    shown += f", p {found.adjusted[name]:.3f}"
-    if found.claimed(name):
+    shown += f", p {against.adjusted[name]:.3f}"
+    if against.claimed(name):
         return f"{name} is {'better' if (difference.mean > 0) == maximise else 'worse'}: {shown}"
-    return f"{name} {shown}, not shown{_prospect(difference, len(found.differences))}"
+    return f"{name} {shown}, not shown{_prospect(difference, len(against.differences))}"
 
 
 def _prospect(difference: Difference, variants: int) -> str:

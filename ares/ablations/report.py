@@ -127,8 +127,8 @@ def _against(ablation: AblationRows, wanted: list[Measure]) -> list[tuple[Measur
     """The measures of which a difference from the baseline is known, the primary one first."""
     if ablation.definition.baseline is None:
         return []
-    found = [(measure, against_baseline(ablation, measure)) for measure in wanted]
-    return [(measure, of) for measure, of in found if of.differences]
+    compared = [(measure, against_baseline(ablation, measure)) for measure in wanted]
+    return [(measure, of) for measure, of in compared if of.differences]
 
 
 def _template() -> Template:

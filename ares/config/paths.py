@@ -29,8 +29,8 @@ def location(path: str) -> str:
 def matches(pattern: str) -> list[str]:
     """The files of a glob, by name: those of the working directory, else those of the checkout."""
     for place in (pattern, str(CHECKOUT / pattern)):
-        if found := sorted(path for path in glob.glob(place, recursive=True) if Path(path).is_file()):
-            return found
+        if files := sorted(path for path in glob.glob(place, recursive=True) if Path(path).is_file()):
+            return files
     return []
 
 

@@ -182,13 +182,13 @@ def _type_of(path: list[str]) -> Any:
     """The type of the setting that a dotted name leads to; None where it leads to none."""
     kind: Any = Config
     for name in path:
-        found = None
+        annotation = None
         for each in _alternatives(kind):
             if isinstance(each, type) and issubclass(each, BaseModel) and name in each.model_fields:
-                found = each.model_fields[name].annotation
+                annotation = each.model_fields[name].annotation
             elif get_origin(each) is dict:
-                found = get_args(each)[1]
-        kind = found
+                annotation = get_args(each)[1]
+        kind = annotation
     return kind
 
 

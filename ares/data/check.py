@@ -192,9 +192,9 @@ def compare_with_held_out(report: CheckReport, held_out: CheckReport, name: str 
 def find_overlaps(report: CheckReport, suite: CheckReport, name: str) -> None:
     """Name the train problems that share 13 words in a row with a problem of a suite (decontamination)."""
     ours, theirs = report.problems, suite.problems
-    found = overlaps([each.statement for _, each in ours.values()], [each.statement for _, each in theirs.values()])
+    owners = overlaps([each.statement for _, each in ours.values()], [each.statement for _, each in theirs.values()])
     ids = [each_id for each_id, _ in theirs.values()]
-    pairs = [f"row {row} with {ids[other]}" for row, other in zip(ours, found, strict=True) if other >= 0]
+    pairs = [f"row {row} with {ids[other]}" for row, other in zip(ours, owners, strict=True) if other >= 0]
     share = f" of {len(ours)} ({len(pairs) / len(ours):.1%})" if pairs else ""
     unread = f"; {suite.rows - len(theirs)} of its rows cannot be read" if len(theirs) < suite.rows else ""
     report.overlapping[name] = pairs

@@ -95,7 +95,7 @@ class Tests:
 def read_tests(row: dict[str, Any], tests_key: str) -> Tests:
     """The tests of a row, of the first columns that there are. Raises RowError where a column cannot be read."""
     columns = next(
-        (found for names in ((tests_key,), *COLUMNS) if (found := [name for name in names if name in row])), []
+        (there for names in ((tests_key,), *COLUMNS) if (there := [name for name in names if name in row])), []
     )
     if not columns and "stdin_tests" not in row:
         looked_for = (tests_key, "stdin_tests", *(name for names in COLUMNS for name in names))
@@ -144,19 +144,19 @@ def unpacked(text: str, column: str) -> str:
         raw = stream.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
         if not stream.eof:
             raise RowError(f"{column} is cut off, or more than {_MOST_BYTES >> 20} MiB")
-        found = None
+        content = None
         for code, argument, _ in pickletools.genops(raw):
-            if code.name in _TEXT_CODES and found is None:
-                found = str(argument)
+            if code.name in _TEXT_CODES and content is None:
+                content = str(argument)
             elif code.name not in _FRAME_CODES:
                 raise RowError(f"{column} is a pickle of more than one text ({code.name}), which is not read")
     except (binascii.Error, zlib.error, ValueError) as error:
         if isinstance(error, RowError):
             raise
         raise RowError(f"{column} is neither JSON nor base64 of a zlib-compressed pickle: {error}") from error
-    if found is None:
+    if content is None:
         raise RowError(f"{column} is a pickle without a text")
-    return found
+    return content
 
 
 def json_value(value: Any, column: str) -> Any:

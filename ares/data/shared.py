@@ -57,14 +57,14 @@ def overlaps(texts: Sequence[str], held_out: Sequence[str]) -> np.ndarray:
     grams, owner = _grams(words)
     is_ours = owner < len(texts)
     theirs, first = np.unique(grams[~is_ours], return_index=True)
-    found = np.full(len(texts), -1, dtype=np.int64)
+    owners = np.full(len(texts), -1, dtype=np.int64)
     if not len(theirs) or not is_ours.any():
-        return found
+        return owners
     place = np.minimum(np.searchsorted(theirs, grams[is_ours]), len(theirs) - 1)
     hits = np.flatnonzero(theirs[place] == grams[is_ours])
     rows, earliest = np.unique(owner[is_ours][hits], return_index=True)
-    found[rows] = owner[~is_ours][first[place[hits[earliest]]]] - len(texts)
-    return found
+    owners[rows] = owner[~is_ours][first[place[hits[earliest]]]] - len(texts)
+    return owners
 
 
 def _words(text: str) -> list[str]:

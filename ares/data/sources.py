@@ -68,7 +68,7 @@ def _named(source: Source) -> list[str]:
     given = [source] if isinstance(source, str) else source
     if not given or not all(one.strip() for one in given):
         raise DataError("data.train or data.validation is empty: name a file or a data set")
-    return [found for one in given for found in _expanded(one)]
+    return [each for one in given for each in _expanded(one)]
 
 
 def _expanded(one: str) -> list[str]:
@@ -76,9 +76,9 @@ def _expanded(one: str) -> list[str]:
         raise DataError(f"{one}: data is read from this machine's disks or by a data set's name: copy it here first")
     if not _GLOB.search(one) or is_there(Path(location(one))):
         return [one]
-    if not (found := matches(one)):
+    if not (files := matches(one)):
         raise DataError(f"{one}: there is no such file" + ("" if Path(one).is_absolute() else f" in {Path.cwd()}"))
-    return found
+    return files
 
 
 def _rows(one: str, split: str, unreadable: Unreadable | None, limit: int | None) -> pd.DataFrame:
@@ -103,13 +103,13 @@ def _together(frames: list[pd.DataFrame]) -> pd.DataFrame:
 
 def _data_set(one: str, path: Path, split: str, limit: int | None) -> pa.Table:
     try:
-        found = _saved(path, split) if _is_saved(path) else _loaded(one, split)
+        data_set = _saved(path, split) if _is_saved(path) else _loaded(one, split)
     except Exception as error:  # of damaged files the library raises nothing narrower
         raise DataError(
             f"{one}: neither a file ({', '.join(FORMATS)}) nor a data set with a split {split!r}: "
             f"{' '.join(str(error).split())}"
         ) from error
-    return found.with_format("arrow")[: len(found) if limit is None else limit]
+    return data_set.with_format("arrow")[: len(data_set) if limit is None else limit]
 
 
 def _is_saved(path: Path) -> bool:
@@ -120,12 +120,12 @@ def _saved(path: Path, split: str) -> Any:
     """What `save_to_disk` has written: a data set, or the split of several."""
     import datasets  # takes a second to import, and most runs read a file
 
-    found = datasets.load_from_disk(path)
-    if isinstance(found, datasets.DatasetDict):
-        if split not in found:
-            raise ValueError(f"it has {', '.join(found)}")
-        return found[split]
-    return found
+    saved = datasets.load_from_disk(path)
+    if isinstance(saved, datasets.DatasetDict):
+        if split not in saved:
+            raise ValueError(f"it has {', '.join(saved)}")
+        return saved[split]
+    return saved
 
 
 def _loaded(one: str, split: str) -> Any:

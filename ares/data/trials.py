@@ -62,8 +62,8 @@ def check_solutions(
         progress(judged, len(trials))
     for names in (report.slow, report.echoed):
         names.sort()
-    for found in (report.findings, report.failures, report.flaky):
-        found.sort(key=lambda each: each.row if isinstance(each.row, int) else 0)
+    for results in (report.findings, report.failures, report.flaky):
+        results.sort(key=lambda each: each.row if isinstance(each.row, int) else 0)
 
 
 def _program(problem: CodeProblem, kind: str, limits: CodeConfig) -> Program:

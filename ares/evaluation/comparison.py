@@ -144,14 +144,14 @@ def _difference(name: str, mine: pd.Series, theirs: pd.Series) -> dict[str, Any]
 def _folder(name: str) -> Path:
     runs = runs_directory()
     named = [Path(name), runs / "evals" / name, *sorted(runs.glob(f"*/evals/{name}"))]
-    found = [folder for folder in dict.fromkeys(named) if (folder / "evaluation.json").is_file()]
-    if not found:
+    folders = [folder for folder in dict.fromkeys(named) if (folder / "evaluation.json").is_file()]
+    if not folders:
         there = sorted(path.parent.name for path in runs.glob("**/evals/*/summary.json"))
         raise ConfigError(f"--compare {name}: no evaluation's folder, and none of that name in {runs}"
                           f" (finished: {', '.join(there) or 'none'})")  # fmt: skip
-    if len(found) > 1:
-        raise ConfigError(f"--compare {name}: there are {', '.join(map(str, found))}: name the folder")
-    return found[0]
+    if len(folders) > 1:
+        raise ConfigError(f"--compare {name}: there are {', '.join(map(str, folders))}: name the folder")
+    return folders[0]
 
 
 def _other_problems(before: list[str], now: list[str]) -> list[str]:

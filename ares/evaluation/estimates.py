@@ -48,9 +48,9 @@ def finish(
     store.write_json("summary.json", summary)
     if evaluation.other is None:
         return summary
-    found = compared(problems, list(summary["estimates"]), evaluation.request.samples, evaluation.other)
-    store.write_json(f"comparison-{found['with']}.json", found)
-    return summary | {"comparison": found}
+    comparison = compared(problems, list(summary["estimates"]), evaluation.request.samples, evaluation.other)
+    store.write_json(f"comparison-{comparison['with']}.json", comparison)
+    return summary | {"comparison": comparison}
 
 
 def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, Any], pd.DataFrame]:

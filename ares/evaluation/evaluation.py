@@ -111,14 +111,14 @@ class Evaluation(Step):
         run.cluster = Cluster(read_config(weights_of) if is_run else config, weights_of if is_run else store, config)
         if is_run:
             run.cluster.check_weights(version)
-        found: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "source": problems.source,
             "overlong": problems.overlong,
             "measured": how_measured,
             **({"base_tests": posed.base} if posed.base else {}),
         }
-        found |= _tried(request, run, posed)
-        return cls(request, run, version, description | found, posed.sets, other)
+        facts |= _tried(request, run, posed)
+        return cls(request, run, version, description | facts, posed.sets, other)
 
     def path(self, name: str) -> str:
         """Path of an artifact, relative to the evaluation's folder."""

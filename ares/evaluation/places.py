@@ -37,8 +37,8 @@ def files_of(name: str, data: str | None) -> list[str]:
     if data is not None:
         return _named(name, suite, Path(location(data)))
     at_hand = os.environ.get(FOLDER)
-    if at_hand and (found := _in_folder(name, suite, Path(at_hand))):
-        return found
+    if at_hand and (files := _in_folder(name, suite, Path(at_hand))):
+        return files
     try:
         return _of_hub(suite)
     except OSError as error:
@@ -50,19 +50,19 @@ def _named(name: str, suite: Suite, path: Path) -> list[str]:
         return [str(path)]
     if not path.is_dir():
         raise DataError(f"--data {path}: there is no such file or folder")
-    if found := _in_folder(name, suite, path) or _matching(path, suite.files):
-        return found
+    if files := _in_folder(name, suite, path) or _matching(path, suite.files):
+        return files
     raise DataError(f"--data {path} holds no {_told(suite)}. {_how_to_get(suite)}")
 
 
 def _in_folder(name: str, suite: Suite, folder: Path) -> list[str]:
     """Files under the suite's own names, also in a folder of its own; there also under those of the hub."""
     packed = [pattern for each in suite.names for pattern in (each, f"{each}.gz")]
-    if found := _matching(folder, packed):
-        return found[:1]
+    if files := _matching(folder, packed):
+        return files[:1]
     for own in (folder / name, folder / suite.hub.rpartition("/")[2]):
-        if found := _matching(own, packed)[:1] or _matching(own, suite.files):
-            return found
+        if files := _matching(own, packed)[:1] or _matching(own, suite.files):
+            return files
     return []
 
 
@@ -75,14 +75,14 @@ def _of_hub(suite: Suite) -> list[str]:
     patterns = list(suite.files)
     try:
         cached = snapshot_download(suite.hub, repo_type="dataset", allow_patterns=patterns, local_files_only=True)
-        if found := _matching(Path(cached), patterns):
-            return found
+        if files := _matching(Path(cached), patterns):
+            return files
     except OSError:
         if constants.is_offline_mode():
             raise
     folder = Path(snapshot_download(suite.hub, repo_type="dataset", allow_patterns=patterns))
-    if found := _matching(folder, patterns):
-        return found
+    if files := _matching(folder, patterns):
+        return files
     raise FileNotFoundError(f"{folder} has no {', '.join(patterns)}")
 
 

@@ -26,11 +26,11 @@ class SandboxActor:
 
     def __init__(self, workers: int, min_isolation: str, imported: tuple[str, ...], lock: str) -> None:
         """Raises SandboxUnavailable, with the remedy, where the node cannot isolate programs, or has other packages."""
-        found = packages.find(imported)
-        if found.digest != lock:
+        environment = packages.find(imported)
+        if environment.digest != lock:
             raise SandboxUnavailable(
-                f"node {os.uname().nodename} has other packages than the driver: {', '.join(found.versions)}. Copy "
-                f"the driver's {packages.LOCK} there, then: ares sandbox packages add --lock {packages.LOCK}"
+                f"node {os.uname().nodename} has other packages than the driver: {', '.join(environment.versions)}. "
+                f"Copy the driver's {packages.LOCK} there, then: ares sandbox packages add --lock {packages.LOCK}"
             )
         self._pool = SandboxPool(workers, min_isolation, packages=imported)
 

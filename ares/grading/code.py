@@ -48,8 +48,8 @@ class CodeGrader(Grader):
     def expect(self, *problems: pd.DataFrame | None) -> str:
         """Find the packages that programs import; what is locked of them. Raises PackageMissing."""
         self._packages = packages_of(self.config.packages, *problems)
-        found = packages.find(self._packages)
-        return f"{' '.join(found.versions)} {found.digest}" if found.names else ""
+        environment = packages.find(self._packages)
+        return f"{' '.join(environment.versions)} {environment.digest}" if environment.names else ""
 
     def start(self) -> None:
         """Start the sandbox. Raises SandboxUnavailable, with the remedy."""

@@ -107,5 +107,5 @@ def _accuracy(value: Any, rows: pd.DataFrame, place: int) -> float | None:
 
 
 def _extras(said: tuple[tuple[str, Said], ...]) -> str | None:
-    found = {name: each.extras for name, each in said if each.extras}
-    return json.dumps(found) if found else None
+    extras = {name: each.extras for name, each in said if each.extras}
+    return json.dumps(extras) if extras else None

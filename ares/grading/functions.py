@@ -79,19 +79,19 @@ class UserFunction:
         total = max(each * size, PATIENCE) if first else each * size
         if self.whole_shards:
             done, values = self._process.call(_of_shard(rows), total)
-            found = [(done, value) for value in self._one_each(values, size)] if done else [(False, None)] * size
+            answered = [(done, value) for value in self._one_each(values, size)] if done else [(False, None)] * size
         elif self.is_async:
             samples = [_of_sample(row) for row in rows.to_dict("records")]
             done, answers = self._process.call(samples, total, each=max(each, PATIENCE) if first else each)
-            found = answers if done else [(False, None)] * size
+            answered = answers if done else [(False, None)] * size
         else:
             limit = max(each, PATIENCE) if first else each
-            found = [self._process.call(_of_sample(row), limit) for row in rows.to_dict("records")]
-        if first and not all(done for done, _ in found):
+            answered = [self._process.call(_of_sample(row), limit) for row in rows.to_dict("records")]
+        if first and not all(done for done, _ in answered):
             raise RewardError(f"{self.told}: it took more than {max(each, PATIENCE):g} s, or its process died")
         return [
             self._said(value, place) if done else Said(failed=True)
-            for (done, value), place in zip(found, zip(rows["id"], rows["sample"], strict=True), strict=True)
+            for (done, value), place in zip(answered, zip(rows["id"], rows["sample"], strict=True), strict=True)
         ]
 
     def close(self) -> None:

@@ -53,8 +53,8 @@ def check_weight_files(config: ModelConfig) -> Any:
     _refuse_quantised(settings, config.path)
     with quiet_transformers():
         model = _empty(kind, settings, config)
-        if (found := _headers(config.location)) is not None:
-            model, info = _filled(type(model), None, settings, state_dict=found, device_map={"": "meta"})
+        if (headers := _headers(config.location)) is not None:
+            model, info = _filled(type(model), None, settings, state_dict=headers, device_map={"": "meta"})
             check_loaded(info, config.path, type(model).__name__, settings)
     if config.family != "masked_diffusion" and _transforms_logits(model):
         raise ModelError(transformed(type(model).__name__, config.path))
@@ -239,11 +239,11 @@ def _shards(index: Path, path: str) -> list[Path] | None:
 
 def _cached(path: str, name: str) -> Path | None:
     """A file of a hub's model, if this machine has it."""
-    found = cached_file(
+    file = cached_file(
         path, name, local_files_only=True,
         _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False,
     )  # fmt: skip
-    return None if found is None else Path(found)
+    return None if file is None else Path(file)
 
 
 class _Hidden(tuple[Tensor]):

@@ -134,11 +134,11 @@ def check_fork(before: Config, after: Config, files: dict[str, str], at: int, ph
 
     files: those with another content than before, and the settings that name them. at, phase: as `fork` has them.
     """
-    found = in_the_way(before, after, set(files.values()), shared_parts(at, phase))
-    if not found:
+    conflicts = in_the_way(before, after, set(files.values()), shared_parts(at, phase))
+    if not conflicts:
         return
-    told = [f"{name}: {_shown(before, name)} → {_shown(after, name)} ({part})" for name, part in found.items()]
-    earliest = next(part for part in (BOOTSTRAP, WEIGHTS, *PHASES) if part in found.values())
+    told = [f"{name}: {_shown(before, name)} → {_shown(after, name)} ({part})" for name, part in conflicts.items()]
+    earliest = next(part for part in (BOOTSTRAP, WEIGHTS, *PHASES) if part in conflicts.values())
     if earliest not in PHASES:
         remedy = "That takes a run of its own: ares train"
     elif earliest == PHASES[0]:
@@ -158,13 +158,13 @@ def shared_parts(at: int, phase: str | None) -> tuple[str, ...]:
 def in_the_way(before: Config, after: Config, files: set[str], parts: tuple[str, ...]) -> dict[str, str]:
     """Settings that differ and with which a shared part was computed, with the first such part."""
     changed = changed_settings(before, after) | files
-    found: dict[str, str] = {}
+    conflicts: dict[str, str] = {}
     for part in parts:
         rules = EARLIER.get(part, {})
         named = {name for name in changed & rules.keys() if rules[name](before, after)}
         for name in sorted(named | changed & set(FIRST_USE.get(part, ()))):
-            found.setdefault(name, part)
-    return found
+            conflicts.setdefault(name, part)
+    return conflicts
 
 
 def changed_settings(before: Config, after: Config) -> set[str]:

@@ -38,9 +38,9 @@ def function_metrics(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _of_extras(extras: pd.Series) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
+    logged: dict[str, list[float]] = {}
     for function, parts in (pair for text in extras.dropna() for pair in json.loads(text).items()):
         for part, value in parts.items():
             if isinstance(value, bool | int | float):
-                found.setdefault(f"rewards/{function}/{part}/mean", []).append(float(value))
-    return {name: float(np.mean(values)) for name, values in found.items()}
+                logged.setdefault(f"rewards/{function}/{part}/mean", []).append(float(value))
+    return {name: float(np.mean(values)) for name, values in logged.items()}

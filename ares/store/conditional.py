@@ -33,11 +33,11 @@ class S3Objects:
     def read(self, path: str) -> tuple[bytes, str] | None:
         """Content and stamp of an object."""
         try:
-            found = self._call("get_object", path, "read")
+            answer = self._call("get_object", path, "read")
         except Changed:
             return None
         with told(f"{self._url}/{path}", "read"):
-            return bytes(sync(self._system.loop, found["Body"].read)), str(found["ETag"])
+            return bytes(sync(self._system.loop, answer["Body"].read)), str(answer["ETag"])
 
     def write(self, path: str, content: bytes, seen: str | None) -> str:
         """Write an object whose stamp is still `seen`; its new stamp. Raises Changed."""
@@ -61,8 +61,8 @@ class S3Objects:
         """Whether an object is a file; of a large one nobody asks."""
         if file.stat().st_size >= LARGE:
             return False
-        found = self.read(path)
-        return found is not None and found[0] == file.read_bytes()
+        content = self.read(path)
+        return content is not None and content[0] == file.read_bytes()
 
     def _call(self, method: str, path: str, done: str, **arguments: Any) -> Any:
         where = f"{self._url}/{path}"

@@ -94,34 +94,34 @@ class Lease:
 
     def confirm(self) -> None:
         """Ask whether the run is still this writer's. Raises LeaseLost."""
-        found = self._read()
-        if found is None or found[0].writer != self._mine.writer:
-            raise self._lost(found)
+        lease = self._read()
+        if lease is None or lease[0].writer != self._mine.writer:
+            raise self._lost(lease)
 
     def _take(self) -> None:
-        found = self._read()
-        if found is not None and not found[0].released and found[0].copy_id != self._mine.copy_id:
-            self._wait_for_silence(*found)
+        lease = self._read()
+        if lease is not None and not lease[0].released and lease[0].copy_id != self._mine.copy_id:
+            self._wait_for_silence(*lease)
         try:
-            self._stamp = self._objects.write(LEASE, self._content(), found[1] if found else None)
+            self._stamp = self._objects.write(LEASE, self._content(), lease[1] if lease else None)
         except Changed:
             taken = self._read()
             if taken is None or taken[0].writer != self._mine.writer:  # else an answer was lost
                 raise self._refused(taken) from None
             self._stamp = taken[1]
-        if found is not None and found[0].announced is not None:
-            self._fence(found[0].announced)
+        if lease is not None and lease[0].announced is not None:
+            self._fence(lease[0].announced)
 
     def _wait_for_silence(self, holder: Holder, stamp: str) -> None:
         logger.warning("%s: held by %s; waiting for a sign of life", self._address, holder)
         deadline = time.monotonic() + SILENCE
         while time.monotonic() < deadline:
             time.sleep(min(RENEWAL / 10, 1.0))
-            found = self._read()
-            if found is None or found[1] != stamp:
-                if found is None or found[0].released:
+            lease = self._read()
+            if lease is None or lease[1] != stamp:
+                if lease is None or lease[0].released:
                     raise StoreError(f"{self._address}: {holder} has just ended; give the same command again")
-                raise self._refused(found)
+                raise self._refused(lease)
         logger.warning("%s: %s was silent for %.0f s, its lease is taken over", self._address, holder, SILENCE)
 
     def _fence(self, path: str) -> None:
@@ -165,30 +165,30 @@ class Lease:
                 try:
                     self._stamp = self._objects.write(LEASE, self._content(), self._stamp)
                 except Changed:
-                    found = self._read()
-                    if found is None or found[0].writer != self._mine.writer:
-                        raise self._lost(found) from None
-                    self._stamp = found[1]  # the answer to this write or an earlier one was lost
-                    if found[0] != self._mine:
+                    lease = self._read()
+                    if lease is None or lease[0].writer != self._mine.writer:
+                        raise self._lost(lease) from None
+                    self._stamp = lease[1]  # the answer to this write or an earlier one was lost
+                    if lease[0] != self._mine:
                         continue
                 return
 
     def _read(self) -> tuple[Holder, str] | None:
-        found = self._objects.read(LEASE)
+        content = self._objects.read(LEASE)
         try:
-            return None if found is None else (Holder.model_validate_json(found[0]), found[1])
+            return None if content is None else (Holder.model_validate_json(content[0]), content[1])
         except ValidationError as error:
             raise StoreError(f"{self._address}/{LEASE}: not a lease; delete it when no machine has the run") from error
 
     def _content(self) -> bytes:
         return self._mine.model_dump_json().encode()
 
-    def _refused(self, found: tuple[Holder, str] | None) -> StoreError:
-        who = found[0] if found else "its lease was deleted meanwhile"
+    def _refused(self, lease: tuple[Holder, str] | None) -> StoreError:
+        who = lease[0] if lease else "its lease was deleted meanwhile"
         return StoreError(f"Run {self._name!r} is being trained by another process ({who})")
 
-    def _lost(self, found: tuple[Holder, str] | None) -> LeaseLost:
-        who = f"{found[0]}" if found else "nobody: the lease was deleted"
+    def _lost(self, lease: tuple[Holder, str] | None) -> LeaseLost:
+        who = f"{lease[0]}" if lease else "nobody: the lease was deleted"
         return LeaseLost(
             f"Run {self._name!r} was taken over from this process, which was silent for too long, by {who}; what it "
             "committed before is there"

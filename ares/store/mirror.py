@@ -223,8 +223,8 @@ class Mirror:
         self.system.invalidate_cache()
         with self._told(path, "listed"), suppress(FileNotFoundError):
             files = self.system.find(self._at(path), detail=True)
-            found = {str(name).removeprefix(f"{self.root}/"): info for name, info in files.items()}
-            return {name: info for name, info in found.items() if not _is_fence(name, info)}
+            objects = {str(name).removeprefix(f"{self.root}/"): info for name, info in files.items()}
+            return {name: info for name, info in objects.items() if not _is_fence(name, info)}
         return {}
 
     def _download(self, path: str, names: list[str]) -> None:

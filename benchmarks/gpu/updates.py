@@ -44,15 +44,15 @@ def tiles(place: Place) -> Iterator[Row]:
                 "TFLOP/s": flops / seconds / 1e12, "peak GiB": peak}  # fmt: skip
 
     head.PLAIN_LIMIT = 0
-    found = {}
+    milliseconds = {}
     for tile in TINY_TILES if place.tiny else TILES:
         head.CPU_TILE = head.CUDA_TILE = tile
         row = measured(f"tile {tile[0]} × {tile[1]}", head.logprobs_and_entropy, tokens)
-        found[tile] = row.get("ms", float("inf"))
+        milliseconds[tile] = row.get("ms", float("inf"))
         yield row
     yield measured("naive, a quarter of the tokens", naive, tokens // 4)
-    best = min(found, key=lambda tile: found[tile])
-    yield {"row": f"best: CUDA_TILE = {best} in algorithms/logprobs.py", "ms": found[best]}
+    best = min(milliseconds, key=lambda tile: milliseconds[tile])
+    yield {"row": f"best: CUDA_TILE = {best} in algorithms/logprobs.py", "ms": milliseconds[best]}
 
 
 def update(place: Place, shape: str, checkpointing: bool) -> Iterator[Row]:

@@ -34,8 +34,8 @@ def run_names(incomplete: str) -> list[str]:
         from ares.store import path_of  # a second, for what completion of other runs does without
 
         runs = str(path_of(runs))
-    found = [path.parent.name for path in Path(runs).glob("*/run.json")]
-    return sorted(name for name in found if name.startswith(incomplete))
+    names = [path.parent.name for path in Path(runs).glob("*/run.json")]
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def settings(context: typer.Context, incomplete: str) -> list[str]:

@@ -127,17 +127,18 @@ def _show(summary: dict[str, Any], folder: str) -> None:
     console.print(folder, style="dim", markup=False)
 
 
-def _show_comparison(found: dict[str, Any]) -> None:
+def _show_comparison(comparison: dict[str, Any]) -> None:
     """Paired differences over problems, and which problems only one of the two solves."""
     from rich import box
     from rich.table import Table
 
-    other = found["target"] if found["step"] is None else f"{found['target']} after step {found['step']}"
-    console.print(f"compared with {other} ({found['with']}), paired over problems", style="bold", markup=False)
+    other, step = comparison["target"], comparison["step"]
+    other += "" if step is None else f" after step {step}"
+    console.print(f"compared with {other} ({comparison['with']}), paired over problems", style="bold", markup=False)
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in ("", "this", "other", "difference", "95 % (t)", "95 % (bootstrap)"):
         table.add_column(name, justify="right" if name else "left")
-    for name, of in found["measures"].items():
+    for name, of in comparison["measures"].items():
         if of["problems"] < 2:
             table.add_row(name, "no figure")
             continue
@@ -147,7 +148,7 @@ def _show_comparison(found: dict[str, Any]) -> None:
             f"{of['bootstrap_low']:+.3f} to {of['bootstrap_high']:+.3f}",
         )  # fmt: skip
     console.print(table)
-    solved = found["solved"]
+    solved = comparison["solved"]
     console.print(
         f"solved ({solved['by']}): {solved['both']} by both, {solved['only_this']} only by this one, "
         f"{solved['only_other']} only by the other, {solved['neither']} by neither; "

@@ -109,11 +109,11 @@ def remove(names: Annotated[list[str], typer.Argument(help="Packages that were a
 def _list_packages() -> None:
     from sandbox import packages
 
-    found = packages.installed()
-    for each in found:
+    installed = packages.installed()
+    for each in installed:
         imported = ", ".join(name for name in each.modules if not name.startswith("_"))
         console.print(f"package {each.name} {each.version}: import {imported}", markup=False, soft_wrap=True)
-    none = "" if found else " none: programs have the standard library (ares sandbox packages add numpy)"
+    none = "" if installed else " none: programs have the standard library (ares sandbox packages add numpy)"
     console.print(f"packages:{none or f' {packages.folder() / packages.LOCK}'}", markup=False, soft_wrap=True)
 
 

@@ -66,9 +66,9 @@ class RunCollector:
             held.add_metric([store.name], 1.0)
             commit = store.last_commit()
             for name, (_, value) in OF_RUN.items():
-                found = value(commit, now) if commit is not None else None
-                if found is not None:
-                    gauges[name].add_metric([store.name], found)
+                reading = value(commit, now) if commit is not None else None
+                if reading is not None:
+                    gauges[name].add_metric([store.name], reading)
         yield held
         yield from gauges.values()
         up = GaugeMetricFamily("ares_server_is_up", "1 while it answers.", labels=["server"])
@@ -116,10 +116,10 @@ def serve(collector: RunCollector, host: str, port: int) -> WSGIServer:
     def app(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if environment["PATH_INFO"] != "/health":
             return metrics(environment, start)
-        found = collector.health()
-        well = all(found.values())
+        health = collector.health()
+        well = all(health.values())
         start("200 OK" if well else "503 Service Unavailable", [("Content-Type", "text/plain; charset=utf-8")])
-        return [f"{name}: {'ok' if up else 'no answer'}\n".encode() for name, up in found.items()] or [b"ok\n"]
+        return [f"{name}: {'ok' if up else 'no answer'}\n".encode() for name, up in health.items()] or [b"ok\n"]
 
     try:
         server = make_server(host, port, app, handler_class=_Quiet)

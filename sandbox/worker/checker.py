@@ -163,14 +163,14 @@ class Checker:
         plans = self._job["plans"]
         for _ in range(1 + _KILLS):
             if index >= len(plans):
-                found = self._judge_output(*self._job["stdin_tests"][index - len(plans)])
+                outcome = self._judge_output(*self._job["stdin_tests"][index - len(plans)])
             elif plans[index]["error"]:
                 return "internal_error", 0.0, plans[index]["error"]
             else:
-                found = self._judge_test(plans[index])
-            if found[0] != KILLED:
-                return found
-        return "runtime_error", found[1], f"{found[2]}, {1 + _KILLS} times"
+                outcome = self._judge_test(plans[index])
+            if outcome[0] != KILLED:
+                return outcome
+        return "runtime_error", outcome[1], f"{outcome[2]}, {1 + _KILLS} times"
 
     def _judge_test(self, plan: dict[str, Any]) -> tuple[str, float, str]:
         if (

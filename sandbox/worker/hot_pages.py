@@ -74,12 +74,12 @@ def _private_memory(proc: int) -> list[Span]:
 
 
 def _written_pages(spans: list[Span], pagemap: int) -> "array.array[int]":
-    found = array.array("Q")
+    pages = array.array("Q")
     for start, size in spans:
         entries = array.array("Q", os.pread(pagemap, 8 * size // mmap.PAGESIZE, 8 * start // mmap.PAGESIZE))
         both = _PRESENT | _EXCLUSIVE
-        found.extend(start + at * mmap.PAGESIZE for at, entry in enumerate(entries) if entry & both == both)
-    return found
+        pages.extend(start + at * mmap.PAGESIZE for at, entry in enumerate(entries) if entry & both == both)
+    return pages
 
 
 def hold(spans: list[Span]) -> int:

@@ -37,12 +37,12 @@ def library_paths() -> list[str]:
 
 def package_paths() -> list[str]:
     """Where interpreters below the library paths keep what was installed: no program needs it, or should see it."""
-    found = (
+    paths_of = (
         glob.glob(f"{path}/{pattern}")
         for path in library_paths()
         for pattern in ("site-packages", "dist-packages", "python*/site-packages", "python*/dist-packages")
     )
-    return sorted({os.path.realpath(path) for paths in found for path in paths})
+    return sorted({os.path.realpath(path) for paths in paths_of for path in paths})
 
 
 def without(paths: list[str], hidden: list[str]) -> list[str]:

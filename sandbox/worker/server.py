@@ -24,13 +24,13 @@ def describe(error: BaseException, writer: values.Writer | None = None) -> dict[
         text = str(error)[:_MESSAGE_CHARS]
     except BaseException:  # noqa: BLE001 - a program's own __str__
         text = "?"
-    found: dict[str, Any] = {"error": [kind.__name__ for kind in type(error).__mro__], "text": text}
+    reply: dict[str, Any] = {"error": [kind.__name__ for kind in type(error).__mro__], "text": text}
     if writer is not None:
         args = error.args
         if isinstance(error, OSError) and len(args) == 2 and error.filename is not None:  # which is taken out of them
             args = (*args, error.filename)
-        found["args"] = [writer.encode(argument) for argument in args]
-    return found
+        reply["args"] = [writer.encode(argument) for argument in args]
+    return reply
 
 
 class Server:

@@ -88,9 +88,9 @@ class RemoteIterator(Remote):
 
     def __next__(self) -> Any:
         if not self._is_ended:
-            found = self._session.next_item(self._target)
-            if found:
-                return found[0]
+            items = self._session.next_item(self._target)
+            if items:
+                return items[0]
             self._is_ended = True
         raise StopIteration
 
