@@ -127,14 +127,9 @@ def _user_of(connection: socket.socket) -> int:
 
 def _work(connection: socket.socket) -> None:
     """Be a worker of Ray, with the directory, environment and streams that it was started with."""
-    arguments, environment, directory, streams = _received(connection)
+    arguments, environment, directory, streams = received(connection)
     connection.close()
-    for standard, stream in enumerate(streams):
-        os.dup2(stream, standard)
-        os.close(stream)
-    os.chdir(directory)
-    os.environ.clear()
-    os.environ.update(environment)
+    take_over(environment, directory, streams)
     os.setpgid(0, 0)  # as Ray does
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if any(word not in _PLAIN for word in arguments if word.startswith(_OPTIONS)):
@@ -146,6 +141,16 @@ def _work(connection: socket.socket) -> None:
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
+def take_over(environment: dict[str, str], directory: str, streams: list[int]) -> None:
+    """Continue with another process's environment, directory and standard streams."""
+    for standard, stream in enumerate(streams):
+        os.dup2(stream, standard)
+        os.close(stream)
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
+
+
 def _keep_freed_memory() -> None:
     """What GLIBC_TUNABLES says of freed memory to a process that is started, said to one that is forked."""
     started_with = Path("/proc/self/environ").read_bytes()
@@ -155,7 +160,7 @@ def _keep_freed_memory() -> None:
         mallopt(_MMAP_MAX, 0)
 
 
-def _received(connection: socket.socket) -> tuple[list[str], dict[str, str], str, list[int]]:
+def received(connection: socket.socket) -> tuple[list[str], dict[str, str], str, list[int]]:
     """Arguments, environment, directory and standard streams that were sent."""
     streams = array.array("i")
     _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(3 * streams.itemsize))

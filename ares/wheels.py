@@ -56,7 +56,7 @@ class Target:
 
 
 @dataclass
-class Wanted:
+class PackageRequest:
     """What is asked of a package so far."""
 
     requirements: list[Requirement] = field(default_factory=list)
@@ -106,14 +106,14 @@ def requirements(purpose: str) -> list[Requirement]:
 
 def collect(wanted: Iterable[Requirement], target: Target, folder: Path) -> list[Path]:
     """Fill a folder with wheels of what is wanted and of all that it needs. Raises ValueError where nothing fits."""
-    packages: dict[str, Wanted] = {}
+    packages: dict[str, PackageRequest] = {}
     waiting = list(wanted)
     while waiting:
         requirement = waiting.pop()
         name = canonicalize_name(requirement.name)
         if name in target.has:
             continue
-        package = packages.setdefault(name, Wanted())
+        package = packages.setdefault(name, PackageRequest())
         known = package.suits() and requirement.extras <= package.extras
         package.requirements.append(requirement)
         if known and package.suits():
@@ -122,7 +122,7 @@ def collect(wanted: Iterable[Requirement], target: Target, folder: Path) -> list
     return [package.wheel for package in packages.values() if package.wheel is not None]
 
 
-def _found(name: str, package: Wanted, target: Target, folder: Path) -> list[Requirement]:
+def _found(name: str, package: PackageRequest, target: Target, folder: Path) -> list[Requirement]:
     """Have a suiting wheel in the folder; what it needs. Versions that do not go with what the target has are left."""
     while True:
         if not package.suits():

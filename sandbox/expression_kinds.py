@@ -1,6 +1,6 @@
 """What a test's expressions may hold, as far as their text tells.
 
-What a variable may hold is one of a few kinds, without regard to scopes; a doubt raises `Together`, with the reason.
+What a variable may hold is one of a few kinds, without regard to scopes; a doubt raises InProcessOnly, which says why.
 Not covered: statements (sandbox/kinds.py), and whether a change may be seen by the program (sandbox/changes.py).
 """
 
@@ -17,7 +17,7 @@ from sandbox.parsing import below
 DATA, THEIRS, FUNCTION, ITERATOR, THEIR_ITERATOR, LOCAL = range(6)
 
 
-class Together(Exception):
+class InProcessOnly(Exception):
     """The test needs the program's own process: why is in the message."""
 
 
@@ -67,7 +67,7 @@ class ExpressionKinds:
         elif not (
             isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in self._own
         ):
-            raise Together("it sets an attribute")
+            raise InProcessOnly("it sets an attribute")
 
     def _change(self, target: ast.expr, added: int = DATA) -> None:
         """The test changes what this expression holds, perhaps by putting something into it."""
@@ -79,7 +79,7 @@ class ExpressionKinds:
             self._join(root.id, added)
             self._changes.note_change(None if kind >= THEIRS else root.id, target)
         elif isinstance(root, ast.Name):
-            raise Together("it changes the program's variables")
+            raise InProcessOnly("it changes the program's variables")
         elif kind >= THEIRS:
             self._changes.note_change(None, target)
 
@@ -91,7 +91,7 @@ class ExpressionKinds:
     def _kind(self, node: ast.expr) -> int:
         method = getattr(self, f"_of_{type(node).__name__}", None)
         if method is None:
-            raise Together(f"it has a {type(node).__name__} expression")
+            raise InProcessOnly(f"it has a {type(node).__name__} expression")
         kind: int = method(node)
         return kind
 
@@ -109,7 +109,7 @@ class ExpressionKinds:
         if name in self._theirs or name in vocabulary.FUNCTIONS:  # built-ins cross by name
             return FUNCTION
         if hasattr(builtins, name) and name not in vocabulary.EXCEPTIONS and name != "__name__":
-            raise Together(f"it uses {name}")
+            raise InProcessOnly(f"it uses {name}")
         return DATA if name == "__name__" else LOCAL
 
     def _of_JoinedStr(self, node: ast.JoinedStr) -> int:
@@ -136,7 +136,7 @@ class ExpressionKinds:
             sides = (node.left, *node.comparators)
             constants = [side for side in sides if isinstance(side, ast.Constant) and side.value in (None, True, False)]
             if len(constants) < len(sides) - 1:
-                raise Together("it compares identities")
+                raise InProcessOnly("it compares identities")
         return DATA
 
     def _of_Subscript(self, node: ast.Subscript) -> int:
@@ -157,7 +157,7 @@ class ExpressionKinds:
     def _of_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> int:
         for part in node.generators:
             if part.is_async:
-                raise Together("it is asynchronous")
+                raise InProcessOnly("it is asynchronous")
             self._bind(part.target, items_of(self._kind(part.iter)))
             self._all(part.ifs)
         with self._changes.repeated():
@@ -178,22 +178,22 @@ class ExpressionKinds:
         if (module := self._module(node.value)) is not None:
             if module in package_vocabulary.MODULES:
                 if node.attr in package_vocabulary.TOGETHER_ATTRIBUTES or node.attr.startswith("_"):
-                    raise Together(f"it uses {module}.{node.attr}")
+                    raise InProcessOnly(f"it uses {module}.{node.attr}")
                 return DATA if node.attr in package_vocabulary.VALUES else LOCAL
             if node.attr in vocabulary.TOGETHER_ATTRIBUTES or node.attr.startswith("_"):
-                raise Together(f"it uses {module}.{node.attr}")
+                raise InProcessOnly(f"it uses {module}.{node.attr}")
             if module == "sys" and node.attr not in vocabulary.SYS:
-                raise Together(f"it uses sys.{node.attr}")
+                raise InProcessOnly(f"it uses sys.{node.attr}")
             return DATA if module in ("sys", "string", "math", "cmath") and node.attr.islower() else LOCAL
         kind = self._kind(node.value)
         if isinstance(node.value, ast.Name) and node.value.id in self._exceptions:
             if node.attr not in vocabulary.EXCEPTION_ATTRIBUTES:
-                raise Together(f"it looks at .{node.attr} of an exception")
+                raise InProcessOnly(f"it looks at .{node.attr} of an exception")
             return THEIRS
         if node.attr.startswith("_") or (kind != LOCAL and node.attr not in self._data_attributes):
-            raise Together(f"it looks at .{node.attr}")
+            raise InProcessOnly(f"it looks at .{node.attr}")
         if kind == FUNCTION and not (isinstance(node.value, ast.Name) and node.value.id in vocabulary.PLAIN_TYPES):
-            raise Together("it looks into a function of the program's")
+            raise InProcessOnly("it looks into a function of the program's")
         return LOCAL if kind == FUNCTION else kind
 
     def _module(self, node: ast.expr) -> str | None:
@@ -212,7 +212,7 @@ class ExpressionKinds:
             if self._uses_packages and any(
                 keyword.arg in package_vocabulary.CHANGING_KEYWORDS for keyword in node.keywords
             ):
-                raise Together("it has a result written into what it gives")
+                raise InProcessOnly("it has a result written into what it gives")
             return self._method_call(function, arguments)
         if isinstance(function, ast.Name) and function.id not in self._kinds:
             if function.id in self._theirs:
@@ -222,7 +222,7 @@ class ExpressionKinds:
         if kind in (THEIRS, FUNCTION):
             return self._program_call(node, arguments)
         if kind != LOCAL:
-            raise Together("it calls what may be no function")
+            raise InProcessOnly("it calls what may be no function")
         kinds = [self._kind(argument) for argument in arguments]
         name = function.id if isinstance(function, ast.Name) else ""
         if name in self._parameters:
@@ -235,13 +235,13 @@ class ExpressionKinds:
                 for parameter in parameters:  # whichever gets it
                     self._join(parameter, max(kinds, default=DATA))
         elif max(kinds, default=DATA) == LOCAL and name not in self._results:
-            raise Together("it passes functions around")
+            raise InProcessOnly("it passes functions around")
         return LOCAL if _holds_function(name, arguments) else self._results.get(name, THEIRS)
 
     def _program_call(self, node: ast.Call, arguments: list[ast.expr]) -> int:
         for argument in arguments:
             if self._kind(argument) >= ITERATOR:
-                raise Together("it gives the program more than plain data")
+                raise InProcessOnly("it gives the program more than plain data")
             self._changes.note_given(argument)
         self._changes.note_call(node)
         if node is self._unused:
@@ -253,12 +253,12 @@ class ExpressionKinds:
             self._all(arguments)
             return LOCAL
         if name not in vocabulary.FUNCTIONS:
-            raise Together(f"it uses {name}")
+            raise InProcessOnly(f"it uses {name}")
         if name == "isinstance":
             asked = arguments[-1]
             names = asked.elts if isinstance(asked, ast.Tuple) else [asked]
             if not all(map(self._is_type_of_data, names)):
-                raise Together("it asks for a class")
+                raise InProcessOnly("it asks for a class")
         kinds = [self._kind(argument) for argument in arguments if not self._is_callable(argument)]
         if any(isinstance(node, ast.Name) and node.id in self._theirs for node in arguments):  # map(f, …)
             self._changes.note_call(arguments[0])

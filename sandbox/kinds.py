@@ -9,14 +9,14 @@ import sys
 
 from sandbox import package_vocabulary, vocabulary
 from sandbox.changes import Changes
-from sandbox.expression_kinds import DATA, FUNCTION, LOCAL, THEIRS, ExpressionKinds, Together, items_of, result_of
+from sandbox.expression_kinds import DATA, FUNCTION, LOCAL, THEIRS, ExpressionKinds, InProcessOnly, items_of, result_of
 
 
 class Kinds(ExpressionKinds):
-    """Follows the kinds of expressions through a text; raises Together at what only one process can run."""
+    """Follows the kinds of expressions through a text; raises InProcessOnly at what only one process can run."""
 
     def check(self, body: list[ast.stmt]) -> None:
-        """Raise Together, saying why, where these statements cannot run apart from the program."""
+        """Raise InProcessOnly, saying why, where these statements cannot run apart from the program."""
         for _ in range(6):
             before = dict(self._kinds), dict(self._results)
             self._changes = Changes()
@@ -24,15 +24,15 @@ class Kinds(ExpressionKinds):
             if (self._kinds, self._results) == before:
                 break
         else:
-            raise Together("its variables hold too many things")
+            raise InProcessOnly("its variables hold too many things")
         if self._changes.may_be_seen():
-            raise Together("it changes what the program has seen")
+            raise InProcessOnly("it changes what the program has seen")
 
     def _block(self, body: list[ast.stmt]) -> None:
         for node in body:
             method = getattr(self, f"_on_{type(node).__name__}", None)
             if method is None:
-                raise Together(f"it has a {type(node).__name__} statement")
+                raise InProcessOnly(f"it has a {type(node).__name__} statement")
             method(node)
 
     # Statements
@@ -73,7 +73,7 @@ class Kinds(ExpressionKinds):
             if isinstance(target, ast.Subscript):
                 self._bind(target, DATA)
             elif not (isinstance(target, ast.Name) and target.id in self._kinds):
-                raise Together("it deletes what may be the program's")
+                raise InProcessOnly("it deletes what may be the program's")
 
     def _on_If(self, node: ast.If) -> None:
         self._kind(node.test)
@@ -96,7 +96,7 @@ class Kinds(ExpressionKinds):
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type else []
             if any(not (isinstance(kind, ast.Name) and kind.id in vocabulary.EXCEPTIONS) for kind in kinds):
-                raise Together("it catches the program's exceptions")
+                raise InProcessOnly("it catches the program's exceptions")
             if handler.name is not None:
                 self._exceptions.add(handler.name)
                 self._join(handler.name, LOCAL)
@@ -107,7 +107,7 @@ class Kinds(ExpressionKinds):
             if alias.name in vocabulary.MODULES:
                 self._modules[alias.asname or alias.name] = alias.name
             elif alias.name.partition(".")[0] in sys.stdlib_module_names:
-                raise Together(f"it imports {alias.name}")
+                raise InProcessOnly(f"it imports {alias.name}")
             elif alias.name.partition(".")[0] in self._packages:
                 self._enter_package(alias.name)
                 name = alias.asname or alias.name.partition(".")[0]
@@ -122,10 +122,10 @@ class Kinds(ExpressionKinds):
         if module == "sys" or (
             module not in vocabulary.MODULES and module.partition(".")[0] in sys.stdlib_module_names
         ):
-            raise Together(f"it imports from {module}")
+            raise InProcessOnly(f"it imports from {module}")
         for alias in node.names:
             if alias.name in vocabulary.TOGETHER_ATTRIBUTES:
-                raise Together(f"it uses {alias.name}")
+                raise InProcessOnly(f"it uses {alias.name}")
             for name in vocabulary.public_names(module) if alias.name == "*" else [alias.asname or alias.name]:
                 self._join(name, LOCAL)
                 self._results[name] = result_of(module, name if alias.name == "*" else alias.name)
@@ -133,7 +133,7 @@ class Kinds(ExpressionKinds):
     def _enter_package(self, module: str) -> None:
         """The text uses a package: what its values are looked at by is of data from here on."""
         if module not in package_vocabulary.MODULES:
-            raise Together(f"it imports {module}")
+            raise InProcessOnly(f"it imports {module}")
         self._uses_packages = True
         self._data_attributes = vocabulary.DATA_ATTRIBUTES | package_vocabulary.DATA_ATTRIBUTES
         self._data_fields = vocabulary.DATA_FIELDS | package_vocabulary.DATA_FIELDS
@@ -144,7 +144,7 @@ class Kinds(ExpressionKinds):
         for alias in names:
             bound = alias.asname or alias.name
             if alias.name == "*" or alias.name in package_vocabulary.TOGETHER_ATTRIBUTES:
-                raise Together(f"it imports {alias.name} from {module}")
+                raise InProcessOnly(f"it imports {alias.name} from {module}")
             if f"{module}.{alias.name}" in package_vocabulary.MODULES:
                 self._modules[bound] = f"{module}.{alias.name}"
             elif alias.name in package_vocabulary.VALUES:
@@ -156,7 +156,7 @@ class Kinds(ExpressionKinds):
 
     def _on_FunctionDef(self, node: ast.FunctionDef) -> None:
         if node.decorator_list:
-            raise Together("it has a decorator")
+            raise InProcessOnly("it has a decorator")
         arguments = node.args
         for default in (*arguments.defaults, *(value for value in arguments.kw_defaults if value is not None)):
             self._kind(default)
@@ -177,7 +177,7 @@ class Kinds(ExpressionKinds):
         """A class that only the test's own process uses: whoever hands its objects over is found by their kind."""
         own = [base for base in node.bases if isinstance(base, ast.Name) and base.id not in self._theirs]
         if node.decorator_list or node.keywords or len(own) < len(node.bases):
-            raise Together("it has a class with a decorator, a metaclass or a base of the program's")
+            raise InProcessOnly("it has a class with a decorator, a metaclass or a base of the program's")
         self._all(node.bases)
         self._join(node.name, LOCAL)
         self._results[node.name] = LOCAL

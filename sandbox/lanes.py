@@ -18,7 +18,7 @@ import symtable
 import zlib
 from typing import Any
 
-from sandbox.expression_kinds import Together
+from sandbox.expression_kinds import InProcessOnly
 from sandbox.kinds import Kinds
 from sandbox.parsing import below, parse
 from sandbox.vocabulary import MODULES, public_names, words
@@ -120,12 +120,12 @@ def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | N
     apart = True
     try:
         if any(_is_class(name, name in called) for name in theirs):
-            raise Together("it uses the program's classes")
+            raise InProcessOnly("it uses the program's classes")
         if theirs - functions and any(isinstance(node, ast.ClassDef) for node in test.nodes):
-            raise Together("its classes may read the program's variables")
+            raise InProcessOnly("its classes may read the program's variables")
         check = entry_point if calls_check else None
         Kinds(theirs, modules, check, packages).check([*setup.tree.body, *test.tree.body])
-    except (Together, RecursionError):
+    except (InProcessOnly, RecursionError):
         apart = False
     return Plan(
         text=test.text,

@@ -116,7 +116,7 @@ class WorkerProcess:
                 self.report["applied"].append("cgroup")
             elif refusal is not None:
                 self.report["missing"]["cgroup"] = refusal
-        except (wire.Disconnected, TimeoutError, OSError) as error:
+        except (wire.ConnectionClosed, TimeoutError, OSError) as error:
             raise WorkerLost(f"the worker did not start: {self._last_words() or error!r}") from error
         self.start_seconds = time.monotonic() - started
 
@@ -210,7 +210,7 @@ class WorkerProcess:
                         trusted = index >= len(plans) or plans[index].apart
                         known[index] = dataclasses.replace(outcome, trusted=trusted)
                         break
-            except (wire.Disconnected, wire.Malformed, wire.FrameTooLarge, OSError) as error:
+            except (wire.ConnectionClosed, wire.MalformedFrame, wire.FrameTooLarge, OSError) as error:
                 raise WorkerLost(f"{type(error).__name__}: {error}") from error
 
     def _set_patience(self, seconds: float) -> None:
@@ -231,7 +231,7 @@ class WorkerProcess:
         except BlockingIOError:
             raise TimeoutError(f"no answer within {self._patience:.1f} s") from None
         if not isinstance(message, dict):
-            raise wire.Malformed("not an object")
+            raise wire.MalformedFrame("not an object")
         return message
 
 

@@ -31,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ares import forks
-from tests.forked_python import FORK_SERVER, asked, received, wait_until_open
+from tests.forked_python import FORK_SERVER, asked, wait_until_open
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LOADED_FOR_RUNS = ("flows.train",)
@@ -146,25 +146,15 @@ def _ended() -> Iterator[None]:
         os._exit(code)
 
 
-def _become(arguments: list[str], environment: dict[str, str], directory: str, streams: list[int]) -> list[str]:
-    """Take directory, environment and streams of the process that was asked for; its arguments."""
-    for standard, stream in enumerate(streams):
-        os.dup2(stream, standard)
-        os.close(stream)
-    os.chdir(directory)
-    os.environ.clear()
-    os.environ.update(environment)
-    return arguments
-
-
 def _waited_for(run: Callable[[list[str]], None], connection: socket.socket) -> None:
     """A process for whoever waits for it; tells its process number, and how it ended. It ends when nobody waits."""
-    asked_for = received(connection)
+    asked_for = forks.received(connection)
     process = os.fork()
     if process == 0:
         with _ended():
             connection.close()
-            arguments = _become(*asked_for)
+            arguments, *of_the_process = asked_for
+            forks.take_over(*of_the_process)
             _read_settings()
             try:
                 run(arguments)

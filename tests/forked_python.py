@@ -31,16 +31,6 @@ def asked(which: str, arguments: list[str], environment: dict[str, str], streams
     return connection
 
 
-def received(connection: socket.socket) -> tuple[list[str], dict[str, str], str, list[int]]:
-    """Arguments, environment, working directory and standard streams that were sent."""
-    streams = array.array("i")
-    _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(3 * streams.itemsize))
-    for _, _, data in ancillary:
-        streams.frombytes(data)
-    arguments, environment, directory = json.loads(connection.makefile().readline())
-    return arguments, environment, directory, streams.tolist()
-
-
 if __name__ == "__main__":
     wait_until_open("tests")
     with asked("tests", sys.argv[1:], dict(os.environ), [0, 1, 2]) as connection, connection.makefile() as told:

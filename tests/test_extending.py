@@ -66,7 +66,7 @@ def test_every_block_of_the_page_is_tested() -> None:
 
 
 def test_the_estimator_ranks_within_a_group() -> None:
-    section = configured("algorithm.advantage.estimator", "rank.py:Ranked").algorithm.advantage
+    section = configured("algorithm.advantage.estimator", "rank.py:GroupRank").algorithm.advantage
     assert section.within_group
     rewards = torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, 9.0]])
     seen = RewardedBatch(rewards, torch.ones(3, 2), np.array([0, 0, 1]), torch.ones(3, dtype=torch.bool), DataProto())
@@ -105,7 +105,7 @@ def test_the_function_and_the_grader_tell_right_from_wrong(reference: str) -> No
 
 
 def test_the_design_rewards_the_square_of_the_share() -> None:
-    section = configured("reward.code.design", "squared.py:Squared").reward.code
+    section = configured("reward.code.design", "squared.py:PassedPower").reward.code
     outcomes = CodeOutcomes(
         np.array(["accepted", "wrong_answer"], dtype=object), np.zeros(2, dtype=bool),
         [np.array([True, True]), np.array([True, False])], np.zeros(2, dtype=np.int64),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ares.ablations.measures import Measure, Value, compared_tokens, end_of, measures, value_of
-from ares.ablations.paired import Against, Difference, against, over_problems, paired, paired_verdict
+from ares.ablations.paired import Difference, PairedDifferences, against, over_problems, paired, paired_verdict
 from ares.ablations.rows import AblationRows, ChildRows
 from ares.ablations.statistics import leader, verdict
 
@@ -58,7 +58,7 @@ def values(ablation: AblationRows, measure: Measure) -> dict[str, list[Value]]:
     }  # fmt: skip
 
 
-def against_baseline(ablation: AblationRows, measure: Measure) -> Against:
+def against_baseline(ablation: AblationRows, measure: Measure) -> PairedDifferences:
     """Every variant that shares something with the baseline, against it. Raises ValueError where there is none."""
     baseline = ablation.definition.baseline
     if baseline is None:

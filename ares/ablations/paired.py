@@ -55,7 +55,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Against:
+class PairedDifferences:
     """Every variant against the baseline, with p adjusted over the variants."""
 
     baseline: str
@@ -115,10 +115,10 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
     return adjusted
 
 
-def against(baseline: str, differences: dict[str, Difference]) -> Against:
+def against(baseline: str, differences: dict[str, Difference]) -> PairedDifferences:
     """All variants' differences from the baseline, judged together."""
     known = {name: p for name, difference in differences.items() if (p := difference.p) is not None}
-    return Against(baseline, differences, holm(known))
+    return PairedDifferences(baseline, differences, holm(known))
 
 
 def paired_seeds_needed(difference: Difference, variants: int) -> int | None:
@@ -136,7 +136,7 @@ def paired_seeds_needed(difference: Difference, variants: int) -> int | None:
     return None
 
 
-def paired_verdict(against: Against, metric: str, maximise: bool = True) -> str:
+def paired_verdict(against: PairedDifferences, metric: str, maximise: bool = True) -> str:
     """What can be said of each variant against the baseline, in one paragraph."""
     if not against.differences:
         return (
@@ -146,7 +146,7 @@ def paired_verdict(against: Against, metric: str, maximise: bool = True) -> str:
     return f"{metric} against {against.baseline}, paired by seed: {told}."
 
 
-def _told(against: Against, name: str, maximise: bool) -> str:
+def _told(against: PairedDifferences, name: str, maximise: bool) -> str:
     difference = against.differences[name]
     shown = f"{difference.mean:+.3f}"
     if difference.low is None or difference.high is None:

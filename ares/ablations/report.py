@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from ares.ablations.comparison import against_baseline, best_of_all, complete_children, conclusion, values
 from ares.ablations.definition import differing_settings
 from ares.ablations.measures import Measure, Value, compared_step, end_of, error_measures, function_titles, measures
-from ares.ablations.paired import Against
+from ares.ablations.paired import PairedDifferences
 from ares.ablations.plots import CURVES, PALETTE, curves, verdict_areas
 from ares.ablations.rows import AblationRows, ChildRows
 from ares.ablations.statistics import Estimate, estimate
@@ -123,7 +123,7 @@ def render(ablation: AblationRows, rows_name: str) -> str:
     )
 
 
-def _against(ablation: AblationRows, wanted: list[Measure]) -> list[tuple[Measure, Against]]:
+def _against(ablation: AblationRows, wanted: list[Measure]) -> list[tuple[Measure, PairedDifferences]]:
     """The measures of which a difference from the baseline is known, the primary one first."""
     if ablation.definition.baseline is None:
         return []

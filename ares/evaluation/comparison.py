@@ -47,7 +47,7 @@ def measured(
 
 
 @dataclass(frozen=True)
-class Other:
+class ComparedEvaluation:
     """Another evaluation, finished."""
 
     folder: Path
@@ -55,7 +55,7 @@ class Other:
     problems: pd.DataFrame
 
     @classmethod
-    def read(cls, name: str) -> "Other":
+    def read(cls, name: str) -> "ComparedEvaluation":
         """By its folder, or by the folder's name below runs/evals or a run's evals. Raises ConfigError."""
         folder = _folder(name)
         try:
@@ -88,7 +88,9 @@ class Other:
             )
 
 
-def compared(problems: pd.DataFrame, measures: Sequence[str], samples: int, other: Other) -> dict[str, Any]:
+def compared(
+    problems: pd.DataFrame, measures: Sequence[str], samples: int, other: ComparedEvaluation
+) -> dict[str, Any]:
     """This evaluation's problems against the other's: differences are this minus other.
 
     Of each measure: both means, the mean difference with its t interval and p, and with the percentiles and p of a

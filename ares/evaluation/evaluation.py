@@ -23,7 +23,7 @@ from typing import Any
 from ares.config import Config, ConfigError, DataConfig, Override, fingerprint, load, override
 from ares.data import Problems, Vision, check_media, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
-from ares.evaluation.comparison import Other, measured
+from ares.evaluation.comparison import ComparedEvaluation, measured
 from ares.evaluation.places import suite_of
 from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suite_problems import load_suite
@@ -39,7 +39,7 @@ OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", 
 
 
 @dataclass(frozen=True)
-class Posed:
+class EvaluationProblems:
     """What is asked: the problems, the names of their sets where they have any, and how a suite asks them."""
 
     problems: Problems
@@ -55,7 +55,7 @@ class Evaluation(Step):
 
     def __init__(
         self, request: EvaluationRequest, run: Run, version: int, description: dict[str, Any], sets: list[str],
-        other: Other | None = None,
+        other: ComparedEvaluation | None = None,
     ) -> None:  # fmt: skip
         super().__init__(run, version)
         self.request = request
@@ -71,7 +71,7 @@ class Evaluation(Step):
         config, weights_of, version, weights = _policy(request)
         if request.sanity and not config.reward.judges_programs:
             raise ConfigError("--sanity judges reference solutions, of sets with unit tests: reward.kind=code")
-        other = None if request.compare is None else Other.read(request.compare)
+        other = None if request.compare is None else ComparedEvaluation.read(request.compare)
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         config, posed = _posed(request, config, tokenizer)
         check_engine(config)
@@ -125,24 +125,24 @@ class Evaluation(Step):
         return name
 
 
-def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[Config, Posed]:
+def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[Config, EvaluationProblems]:
     """The problems, and the settings with which they are asked. Raises ConfigError or DataError."""
     if request.suite is not None:
         asked = load_suite(
             request.suite, request.data, request.form, config.data, tokenizer, request.max_problems
         )  # a published set is asked whole: no prompt is left out as overlong
         config = override(config, [f"data.max_prompt_length={asked.longest}"])
-        return config, Posed(asked.problems, [], {"suite": request.suite, "form": asked.form}, asked.base)
+        return config, EvaluationProblems(asked.problems, [], {"suite": request.suite, "form": asked.form}, asked.base)
     data = config.data if request.data is None else _of_request(config.data, request.data)
     if not data.held_out:
         raise ConfigError("There are no held-out problems in the settings: name a data set with --data, or a --suite")
     loaded = load_held_out(data, tokenizer, config.reward.needs, Vision.of(config, runs_directory()))
     problems = joined({name: each.first(request.max_problems) for name, each in loaded.items()})
     assert problems is not None
-    return config, Posed(problems, data.held_out_names, {})
+    return config, EvaluationProblems(problems, data.held_out_names, {})
 
 
-def _tried(request: EvaluationRequest, run: Run, posed: Posed) -> dict[str, Any]:
+def _tried(request: EvaluationRequest, run: Run, posed: EvaluationProblems) -> dict[str, Any]:
     """Start the grader; what it says of the first responses of a user's function, or of the reference solutions."""
     run.grader.start()
     try:

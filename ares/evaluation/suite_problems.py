@@ -39,7 +39,7 @@ BASE_TESTS = "base_tests"
 
 
 @dataclass(frozen=True)
-class Asked:
+class SuiteProblems:
     """A suite, ready to be asked."""
 
     problems: Problems
@@ -56,7 +56,7 @@ class Asked:
 def load_suite(
     name: str, data: str | None, form: Form | None, config: DataConfig, tokenizer: PreTrainedTokenizerBase,
     limit: int | None,
-) -> Asked:  # fmt: skip
+) -> SuiteProblems:  # fmt: skip
     """The first `limit` problems of a suite. Raises DataError where it is not at hand, or a row cannot be read.
 
     data: a file or folder that holds it. form: None for the one that fits the tokenizer. config: whose system prompt
@@ -87,7 +87,7 @@ def load_suite(
     )
     if any(base_tests):
         frame[BASE_TESTS] = [len(tests) for tests in base_tests]
-    return Asked(Problems(shown(source), frame.reset_index(drop=True), 0, repeated=(ASKED,)), form, base)
+    return SuiteProblems(Problems(shown(source), frame.reset_index(drop=True), 0, repeated=(ASKED,)), form, base)
 
 
 def _rows(name: str, suite: Suite, source: Source, limit: int | None) -> pd.DataFrame:

@@ -26,7 +26,7 @@ OF_PROGRAMS = ('\n"""', "\nassert ", "\n```")
 
 
 @dataclass(frozen=True)
-class Begun:
+class CompletionPrompt:
     """A completion form: the text that a response continues, and what of it belongs to the program."""
 
     text: str
@@ -43,7 +43,7 @@ class Suite:
     """Its test split there: patterns of files."""
     names: tuple[str, ...] = ()
     """Names of the set as a file of its own."""
-    begun: Callable[[Row], Begun] = field(kw_only=True)
+    begun: Callable[[Row], CompletionPrompt] = field(kw_only=True)
     """The completion form of a row."""
     instruct: Callable[[Row], str] | None = None
     """The instruct form of a row. None: the one with which rows of its format are trained on."""
@@ -69,12 +69,12 @@ class Suite:
     """Problems whose own reference fails their tests, and why."""
 
 
-def _head(column: str) -> Callable[[Row], Begun]:
+def _head(column: str) -> Callable[[Row], CompletionPrompt]:
     """A function's head with its docstring, which the response continues."""
 
-    def begun(row: Row) -> Begun:
+    def begun(row: Row) -> CompletionPrompt:
         text = f"{str(row[column]).rstrip()}\n"
-        return Begun(text, text)
+        return CompletionPrompt(text, text)
 
     return begun
 
@@ -83,24 +83,24 @@ def _docstring(text: str) -> str:
     return '"""\n' + text.strip().replace('"""', "'''") + '\n"""\n'
 
 
-def _described(row: Row) -> Begun:
+def _described(row: Row) -> CompletionPrompt:
     """MBPP: a docstring with the text and its tests; the response is the whole program."""
-    return Begun(_docstring(f"{_statement(row)}\n" + "\n".join(map(str, row["test_list"]))))
+    return CompletionPrompt(_docstring(f"{_statement(row)}\n" + "\n".join(map(str, row["test_list"]))))
 
 
-def _contest(row: Row) -> Begun:
+def _contest(row: Row) -> CompletionPrompt:
     """A docstring with the statement; the response continues the starter code, or is the whole program."""
     starter = str(row.get("starter_code") or "").rstrip()
     how = "" if starter else "\n\nRead standard input and write standard output."
     begun = f"{starter}\n" if starter else ""
-    return Begun(_docstring(f"{_statement(row)}{how}") + begun, begun)
+    return CompletionPrompt(_docstring(f"{_statement(row)}{how}") + begun, begun)
 
 
 def _statement(row: Row) -> str:
     return next(str(row[name]).strip() for name in STATEMENT if isinstance(row.get(name), str))
 
 
-def _any(row: Row) -> Begun:
+def _any(row: Row) -> CompletionPrompt:
     """A set of the user's: HumanEval's heads, else the problem in a docstring."""
     return _head("prompt")(row) if row.get("entry_point") and "test" in row else _contest(row)
 

@@ -20,7 +20,7 @@ from sandbox import Program, Verdict, packages, weighed
 from sandbox.providers import open_sandbox
 
 
-class Judging(Protocol):
+class ProgramJudge(Protocol):
     """What a SandboxPool and the sandboxes of a cluster have in common."""
 
     def run(self, programs: Sequence[Program]) -> list[Verdict]:
@@ -42,7 +42,7 @@ class CodeGrader(Grader):
     def __init__(self, config: CodeConfig) -> None:
         self.config = config
         self._verdicts: dict[Hashable, Future[Verdict]] = {}
-        self._pool: Judging | None = None
+        self._pool: ProgramJudge | None = None
         self._packages = config.packages
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
@@ -124,7 +124,7 @@ def written(row: Mapping[str, Any]) -> str | None:
     return begun + row["response"][: min(ends, default=None)] + "\n"
 
 
-def _open(config: CodeConfig, imported: tuple[str, ...]) -> tuple[Judging, int]:
+def _open(config: CodeConfig, imported: tuple[str, ...]) -> tuple[ProgramJudge, int]:
     """Where programs are judged, and how many at a time: on the Ray cluster where there is one, else from here."""
     if config.provider == "local" and os.environ.get("RAY_ADDRESS"):
         from ares.grading.cluster_sandbox import ClusterSandbox

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ares.grading.functions import Said
+from ares.grading.functions import FunctionScore
 from ares.grading.grader import ID_COLUMNS, Grader, RewardError
 from rewards.aepo import format_reward
 
@@ -21,7 +21,7 @@ SCORE = "score"
 EXTRAS = "extras"
 """Column with what functions return beside their scores, as JSON: {"compute_score": {"acc": 1.0}}."""
 
-Scorer = Callable[[pd.DataFrame, bool], list[Said]]
+Scorer = Callable[[pd.DataFrame, bool], list[FunctionScore]]
 """Rows, and whether it is the first call of all; what is said of each."""
 JUDGE = "reward.accuracy"
 """Stands among the scorers for a function whose scores are accuracies, and are not added."""
@@ -76,7 +76,9 @@ class FunctionGrader(Grader):
             if close is not None:
                 close()
 
-    def _accuracies(self, said: dict[str, list[Said]], judged: list[Said] | None, rewards: np.ndarray) -> list[Any]:
+    def _accuracies(
+        self, said: dict[str, list[FunctionScore]], judged: list[FunctionScore] | None, rewards: np.ndarray
+    ) -> list[Any]:
         """What is said to be the accuracy of each response, unchecked."""
         if isinstance(self.accuracy, float):
             return [float(reward >= self.accuracy) for reward in rewards]
@@ -106,6 +108,6 @@ def _accuracy(value: Any, rows: pd.DataFrame, place: int) -> float | None:
     )
 
 
-def _extras(said: tuple[tuple[str, Said], ...]) -> str | None:
+def _extras(said: tuple[tuple[str, FunctionScore], ...]) -> str | None:
     extras = {name: each.extras for name, each in said if each.extras}
     return json.dumps(extras) if extras else None

@@ -36,7 +36,7 @@ PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
-class Said:
+class FunctionScore:
     """What a function says of one response."""
 
     score: float | None = None
@@ -68,7 +68,7 @@ class UserFunction:
         path, _, name = reference.rpartition(":")
         self._process = FunctionProcess(Path(path), name, self.told)
 
-    def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[Said]:
+    def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
         """What it says of rows (columns of the problem, and `response`). Raises RewardError where it raises, or returns
         something else than scores. first: the first call of all, which must not fail."""
         if self.compares and "answer" not in rows:
@@ -90,7 +90,7 @@ class UserFunction:
         if first and not all(done for done, _ in answered):
             raise RewardError(f"{self.told}: it took more than {max(each, PATIENCE):g} s, or its process died")
         return [
-            self._said(value, place) if done else Said(failed=True)
+            self._said(value, place) if done else FunctionScore(failed=True)
             for (done, value), place in zip(answered, zip(rows["id"], rows["sample"], strict=True), strict=True)
         ]
 
@@ -104,7 +104,7 @@ class UserFunction:
         what = f"{len(values)} scores" if isinstance(values, list) else f"a {type(values).__name__}"
         raise RewardError(f"{self.told} returned {what} for {size} responses; it must return one each")
 
-    def _said(self, value: Any, place: tuple[Any, Any]) -> Said:
+    def _said(self, value: Any, place: tuple[Any, Any]) -> FunctionScore:
         extras: dict[str, Any] = {}
         if isinstance(value, dict):
             extras = {str(key): extra for key, extra in value.items() if key != "score"}
@@ -118,7 +118,7 @@ class UserFunction:
                 f"{self.told} gave {value!r:.80} to problem {place[0]!r}, sample {place[1]}; a score is a finite "
                 "number (None: no score)"
             )
-        return Said(None if value is None else float(value), extras)
+        return FunctionScore(None if value is None else float(value), extras)
 
 
 def _of_shard(rows: pd.DataFrame) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from ares.config import GRADERS, RewardConfig, part_name
 from ares.data import DataError, Problems, is_one_answer
 from ares.grading.code import CodeGrader
 from ares.grading.function_grader import JUDGE, FunctionGrader, Scorer
-from ares.grading.functions import Said, UserFunction
+from ares.grading.functions import FunctionScore, UserFunction
 from ares.grading.grader import ID_COLUMNS, Grader
 from rewards.aepo import format_reward
 from rewards.math import grade_answers
@@ -34,9 +34,9 @@ def load_grader(config: RewardConfig) -> Grader:
 def _scorer(kind: str, setting: str, timeout: float) -> Scorer:
     if kind == "math":
 
-        def said(rows: pd.DataFrame, first: bool) -> list[Said]:
+        def said(rows: pd.DataFrame, first: bool) -> list[FunctionScore]:
             grades = grade_answers(rows["response"].tolist(), rows["answer"].tolist(), timeout)
-            return [Said(grade, failed=grade is None) for grade in grades]
+            return [FunctionScore(grade, failed=grade is None) for grade in grades]
 
         return said
     return UserFunction(GRADERS.implementation(kind), setting, kind, timeout)

@@ -9,7 +9,7 @@ from ares.models.architecture import ModelError, check_architecture
 from ares.models.bidirectional_qwen2 import MaskedModel, MaskedModelConfig
 from ares.models.causal import Critic, LanguageModel
 from ares.models.kinds import load_model
-from ares.models.lora import Adapted, WithoutAdapters, adapted_layers, add_adapters, merged_weights, peft_settings
+from ares.models.lora import AdaptedLayers, WithoutAdapters, adapted_layers, add_adapters, merged_weights, peft_settings
 from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel, ReferenceModel
@@ -26,7 +26,7 @@ from ares.models.weights import (
 
 __all__ = [
     "PUBLISHED_AS",
-    "Adapted",
+    "AdaptedLayers",
     "Critic",
     "LanguageModel",
     "MaskedLanguageModel",

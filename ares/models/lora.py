@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Adapted:
+class AdaptedLayers:
     """Which layers model.lora adapts."""
 
     layers: Mapping[str, int]
@@ -67,7 +67,7 @@ def peft_settings(config: ModelConfig) -> "PeftLoraConfig":
     )
 
 
-def adapted_layers(model: Any, config: ModelConfig) -> Adapted:
+def adapted_layers(model: Any, config: ModelConfig) -> AdaptedLayers:
     """What model.lora adapts in a model on the meta device, which has the adapters afterwards. Raises ModelError."""
     from peft import inject_adapter_in_model
 
@@ -85,7 +85,7 @@ def adapted_layers(model: Any, config: ModelConfig) -> Adapted:
     layers = Counter(name.partition(".lora_A.")[0].rpartition(".")[2] for name in places)
     unmatched = tuple(target for target in config.lora.targets if target.rpartition(".")[2] not in layers)
     trained = sum(parameter.numel() for name, parameter in model.named_parameters() if "lora_" in name)
-    return Adapted(layers, unmatched, trained, parameters)
+    return AdaptedLayers(layers, unmatched, trained, parameters)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from ares.data import (
 )
 from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, check_answers, load_grader, try_on
-from ares.models import Adapted, adapted_layers, check_architecture, check_vocabulary, check_weight_files
+from ares.models import AdaptedLayers, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_same, completed, digests_of
 from ares.runs.phase_settings import bootstrap_settings
 from ares.runs.progress import Progress
@@ -63,7 +63,7 @@ class Run:
         self.drawn = drawn or identity
         """What decides the results of the bootstrap's DRAWN phases."""
         self.progress = Progress()
-        self.adapted: Adapted | None = None
+        self.adapted: AdaptedLayers | None = None
         """Which layers model.lora adapts, where it is set."""
         self.fork = store.fork()
         self.grader = grader

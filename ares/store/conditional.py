@@ -9,7 +9,7 @@ from typing import Any
 
 from fsspec.asyn import sync
 
-from ares.store.errors import Changed, told
+from ares.store.errors import ObjectChanged, told
 
 LARGE = 64 * 2**20
 """Bytes above which a file goes in parts; those of an object that is there have no condition on what they replace."""
@@ -27,25 +27,25 @@ class S3Objects:
         """Changes with the content."""
         try:
             return str(self._call("head_object", path, "read")["ETag"])
-        except Changed:
+        except ObjectChanged:
             return None
 
     def read(self, path: str) -> tuple[bytes, str] | None:
         """Content and stamp of an object."""
         try:
             answer = self._call("get_object", path, "read")
-        except Changed:
+        except ObjectChanged:
             return None
         with told(f"{self._url}/{path}", "read"):
             return bytes(sync(self._system.loop, answer["Body"].read)), str(answer["ETag"])
 
     def write(self, path: str, content: bytes, seen: str | None) -> str:
-        """Write an object whose stamp is still `seen`; its new stamp. Raises Changed."""
+        """Write an object whose stamp is still `seen`; its new stamp. Raises ObjectChanged."""
         condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen}
         return str(self._call("put_object", path, "written", Body=content, **condition)["ETag"])
 
     def upload(self, path: str, file: Path, seen: str | None) -> None:
-        """The same with a file of any size; a large one's object is gone for a moment. Raises Changed."""
+        """The same with a file of any size; a large one's object is gone for a moment. Raises ObjectChanged."""
         if file.stat().st_size < LARGE:
             self.write(path, file.read_bytes(), seen)
             return
@@ -74,10 +74,10 @@ class S3Objects:
                 raise _changed(error) or error from error
 
 
-def _changed(error: OSError) -> Changed | None:
+def _changed(error: OSError) -> ObjectChanged | None:
     """s3fs makes an OSError of its own of what S3 says."""
     said = getattr(error.__cause__, "response", {}).get("Error", {}).get("Code")
-    return Changed(str(error)) if said in REFUSED or isinstance(error, FileExistsError) else None
+    return ObjectChanged(str(error)) if said in REFUSED or isinstance(error, FileExistsError) else None
 
 
 CONDITIONAL = {"s3": S3Objects, "s3a": S3Objects}

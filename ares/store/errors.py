@@ -14,7 +14,7 @@ class DamagedArtifact(StoreError):
     """An artifact's content is not what was written."""
 
 
-class Changed(Exception):
+class ObjectChanged(Exception):
     """An object is not, or no longer, what a write was meant for."""
 
 
@@ -23,7 +23,7 @@ def told(where: str, done: str) -> Iterator[None]:
     """Say of any failure which address it is about: every file system raises what its own library does."""
     try:
         yield
-    except (StoreError, Changed):
+    except (StoreError, ObjectChanged):
         raise
     except Exception as error:
         raise StoreError(

@@ -26,7 +26,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 
 from ares.store.conditional import S3Objects
-from ares.store.errors import Changed, StoreError
+from ares.store.errors import ObjectChanged, StoreError
 
 logger = logging.getLogger(__name__)
 LEASE = "LEASE.json"
@@ -104,7 +104,7 @@ class Lease:
             self._wait_for_silence(*lease)
         try:
             self._stamp = self._objects.write(LEASE, self._content(), lease[1] if lease else None)
-        except Changed:
+        except ObjectChanged:
             taken = self._read()
             if taken is None or taken[0].writer != self._mine.writer:  # else an answer was lost
                 raise self._refused(taken) from None
@@ -130,7 +130,7 @@ class Lease:
             content, stamp = self._objects.read(path) or (b"", None)
             try:
                 self._objects.write(path, content + b"\n", stamp)
-            except Changed:
+            except ObjectChanged:
                 continue  # it has arrived meanwhile
             return
 
@@ -139,7 +139,7 @@ class Lease:
         for seen in (None, '"0"'):
             try:
                 stamp = self._objects.write(LEASE, self._content(), seen)
-            except Changed:
+            except ObjectChanged:
                 continue
             self._stamp = stamp
             logger.warning(
@@ -164,7 +164,7 @@ class Lease:
                 self._mine = self._mine.model_copy(update={"beat": self._mine.beat + 1, **changed})
                 try:
                     self._stamp = self._objects.write(LEASE, self._content(), self._stamp)
-                except Changed:
+                except ObjectChanged:
                     lease = self._read()
                     if lease is None or lease[0].writer != self._mine.writer:
                         raise self._lost(lease) from None

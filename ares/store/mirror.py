@@ -25,7 +25,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import tokenize
 
 from ares.store.conditional import CONDITIONAL
-from ares.store.errors import Changed, StoreError, told
+from ares.store.errors import ObjectChanged, StoreError, told
 from ares.store.lease import FENCE, Lease, new_writer
 from ares.store.lock import held
 
@@ -141,7 +141,7 @@ class Mirror:
             try:
                 self._objects.upload(path, file, seen)
                 return
-            except Changed:
+            except ObjectChanged:
                 # In this order: whoever takes the run over after it is asked for will have changed what it writes.
                 seen = self._objects.stamp(path)
                 lease.confirm()

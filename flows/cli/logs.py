@@ -48,7 +48,7 @@ class File(logging.FileHandler):
             errors.print(text, style=_COLOURS[logging.WARNING], markup=False)
 
 
-class Kept(logging.handlers.MemoryHandler):
+class EarlyRecords(logging.handlers.MemoryHandler):
     """Records in memory until their file is known; then in the file, which the first of them makes."""
 
     def __init__(self) -> None:
@@ -66,14 +66,14 @@ def is_ours(record: logging.LogRecord) -> bool:
     return record.name.partition(".")[0] in OURS
 
 
-def set_up(verbose: bool) -> Kept:
+def set_up(verbose: bool) -> EarlyRecords:
     """Before any library sets up logging of its own: Prefect leaves handlers alone that are there already."""
-    kept, terminal = Kept(), JsonLines() if is_json() else Terminal()
+    kept, terminal = EarlyRecords(), JsonLines() if is_json() else Terminal()
     least = logging.INFO if is_json() else logging.WARNING
     terminal.addFilter(lambda record: verbose or (is_ours(record) and record.levelno >= least))
     root = logging.getLogger()
     replaced = (
-        Kept.__module__,
+        EarlyRecords.__module__,
         JsonLines.__module__,
         "prefect.logging.handlers",
     )  # ours of before; Prefect's, where it was imported before
@@ -91,7 +91,7 @@ def set_up(verbose: bool) -> Kept:
 def keep_in(folder: Path) -> None:
     """Write what was logged, and what will be, to the `log.txt` of a folder, as soon as there is something."""
     for kept in logging.getLogger().handlers:
-        if isinstance(kept, Kept):
+        if isinstance(kept, EarlyRecords):
             file = File(folder / KEPT)
             file.setFormatter(_FORMAT)
             kept.setTarget(file)

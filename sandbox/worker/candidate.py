@@ -40,7 +40,7 @@ def main(confinement: Confinement, descriptors: list[int]) -> None:
     status = 1
     try:
         status = _live(confinement, descriptors)
-    except wire.Disconnected:
+    except wire.ConnectionClosed:
         status = 0
     except MemoryError:
         status = EXIT_OUT_OF_MEMORY
@@ -103,7 +103,7 @@ def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
         wire.send(ours, {"do": "call", "id": number, "on": ["name", "solve"], "args": values, "kwargs": {}})
     ours.shutdown(socket.SHUT_WR)
-    with contextlib.suppress(wire.Disconnected):
+    with contextlib.suppress(wire.ConnectionClosed):
         if confinement is not None:  # standard input is the other end: somebody has to take the answers
             _live(confinement, [ours.fileno(), theirs.fileno(), theirs.fileno(), theirs.fileno(), *keep])
         else:
@@ -146,7 +146,7 @@ def _run_script(connection: socket.socket, source: str) -> int:
         gc.collect()
     if failure is None:
         return 0
-    with contextlib.suppress(wire.Disconnected, OSError):
+    with contextlib.suppress(wire.ConnectionClosed, OSError):
         wire.send(connection, {"phase": failure[0], **server.describe(failure[1])})
     return 1
 

@@ -63,7 +63,7 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap, 
             Checker(jobs.job(), job_connection, zygote, progress).run()
             if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB + (of_packages >> 10):
                 break
-    except wire.Disconnected:
+    except wire.ConnectionClosed:
         pass  # the pool is gone
     except BaseException as error:  # noqa: BLE001 - a fault of the sandbox: the pool tries a fresh worker
         wire.send(job_connection, {"fault": f"checker: {_shown(error)} at {_place(error)}"})
@@ -153,7 +153,7 @@ class Checker:
         """(outcome, CPU seconds of the candidate, short detail) of one test, whatever its program makes go wrong."""
         try:
             return self._judged(index)
-        except (_Spent, OSError, wire.Disconnected):  # the last two are the machine's
+        except (_Spent, OSError, wire.ConnectionClosed):  # the last two are the machine's
             raise
         except Exception as error:  # noqa: BLE001 - what one program alone brings about is that program's failure
             self._end_session()

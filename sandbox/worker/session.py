@@ -51,7 +51,7 @@ class Zygote:
         self._control.send(b"spawn")
         data, ancillary, _, _ = self._control.recvmsg(64, _FDS_SPACE)
         if not data:
-            raise wire.Disconnected
+            raise wire.ConnectionClosed
         return int(data), list(_FDS.unpack(ancillary[0][2]))
 
     def kill(self, is_ending: bool = False) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class Session:
             raise self.fail("runtime_error", f"a result too large: {error}") from None
         except MemoryError:
             raise self.fail("memory", "a result takes more memory than there is for it") from None
-        except (wire.Disconnected, OSError):
+        except (wire.ConnectionClosed, OSError):
             raise self._died() from None
         with _Foreign(self):
             values.require_small(body, self._memory_bytes)

@@ -29,7 +29,7 @@ MAX_REPLY_BYTES = 64 << 20  # of one frame written by a candidate
 _USUAL_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
 
 
-class Disconnected(EOFError):
+class ConnectionClosed(EOFError):
     """The other side closed the connection, or died."""
 
 
@@ -37,7 +37,7 @@ class FrameTooLarge(ValueError):
     """A frame announces, or would need, more bytes than its reader accepts."""
 
 
-class Malformed(ValueError):
+class MalformedFrame(ValueError):
     """A frame that is no JSON, or not of the expected shape."""
 
 
@@ -67,7 +67,7 @@ def decode_body(body: bytes) -> Any:
 
 
 def send(connection: socket.socket, message: Any) -> None:
-    """Send one message. Raises Disconnected when the reader is gone."""
+    """Send one message. Raises ConnectionClosed when the reader is gone."""
     _send_frame(connection, encode_frame(message))
 
 
@@ -83,7 +83,7 @@ def _send_frame(connection: socket.socket, frame: bytes) -> None:
     try:
         connection.sendall(frame)
     except (BrokenPipeError, ConnectionResetError) as error:
-        raise Disconnected from error
+        raise ConnectionClosed from error
 
 
 class Frames:
@@ -96,7 +96,7 @@ class Frames:
         self._buffer = bytearray()
 
     def body(self, wait: Callable[[], None] | None = None) -> bytes:
-        """The next frame. Raises Disconnected, FrameTooLarge (before it is read), or whatever `wait` raises.
+        """The next frame. Raises ConnectionClosed, FrameTooLarge (before it is read), or whatever `wait` raises.
 
         wait: called before each read, and not kept; returns when there is something to read.
         """
@@ -114,12 +114,12 @@ class Frames:
         return body
 
     def message(self, wait: Callable[[], None] | None = None) -> Any:
-        """The message in the next frame. Raises as body(), and Malformed."""
+        """The message in the next frame. Raises as body(), and MalformedFrame."""
         body = self.body(wait)
         try:
             return decode_body(body)
         except (ValueError, RecursionError) as error:
-            raise Malformed(f"not JSON: {error}"[:200]) from error
+            raise MalformedFrame(f"not JSON: {error}"[:200]) from error
 
     def job(self) -> dict[str, Any]:
         """The job in the next frame, of send_job(). Raises as body()."""
@@ -132,7 +132,7 @@ class Frames:
         try:
             piece = self._connection.recv(most)
         except ConnectionResetError as error:
-            raise Disconnected from error
+            raise ConnectionClosed from error
         if not piece:
-            raise Disconnected
+            raise ConnectionClosed
         self._buffer += piece

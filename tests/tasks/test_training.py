@@ -226,7 +226,7 @@ def test_an_engine_that_samples_from_other_weights_stops_the_run_and_its_samples
     check_mismatch(measured, samples.rollouts, {"mismatch/logprob_diff_mean": 0.12})
 
 
-class Looking:
+class Observer:
     """In place of the cluster: keeps what the learner is shown, and finds a difference."""
 
     def __init__(self, difference: float) -> None:
@@ -240,7 +240,7 @@ class Looking:
 
 def test_of_a_bootstrap_or_an_evaluation_responses_from_all_over_it_are_compared(run: Run) -> None:
     samples = written(run, "validation", [{GREEDY: 1.0, 0: 1.0, 1: 0.0, 2: 0.0, 3: 0.0} for _ in range(40)], shards=10)
-    run.cluster = looking = Looking(0.01)  # type: ignore[assignment]
+    run.cluster = looking = Observer(0.01)  # type: ignore[assignment]
     asyncio.run(compare.function(run.step(4), samples.rollouts, "validation", 0.7))
     ((version, rows, temperature),) = looking.seen
     assert (version, temperature, len(rows)) == (4, 0.7, 64)
@@ -253,6 +253,6 @@ def test_of_a_bootstrap_or_an_evaluation_responses_from_all_over_it_are_compared
 
 def test_without_a_limit_nothing_is_compared_for_it(run: Run) -> None:
     run.config = config("rollout.max_mismatch=null")
-    run.cluster = looking = Looking(1.0)  # type: ignore[assignment]
+    run.cluster = looking = Observer(1.0)  # type: ignore[assignment]
     assert asyncio.run(check_draw(run.step(0), [], "bootstrap", 1.0)) == {}
     assert not looking.seen

@@ -16,7 +16,7 @@ from pydantic import Field
 from ares.config import Strict
 
 
-class Halved:
+class Halver:
     needs_greedy = True
 
     class Settings(Strict):
@@ -74,10 +74,10 @@ def refusal(reference: str, *overrides: str) -> str:
 
 
 def test_a_files_settings_are_filled_in_and_are_part_of_the_fingerprint(file: Path) -> None:
-    plain = estimator(f"{file}:Halved")
+    plain = estimator(f"{file}:Halver")
     assert plain.algorithm.advantage.settings == {"factor": 0.5}
-    same = estimator(f"{file}:Halved", "algorithm.advantage.settings.factor=0.5")
-    other = estimator(f"{file}:Halved", "algorithm.advantage.settings.factor=0.25")
+    same = estimator(f"{file}:Halver", "algorithm.advantage.settings.factor=0.5")
+    other = estimator(f"{file}:Halver", "algorithm.advantage.settings.factor=0.25")
     assert fingerprint(plain) == fingerprint(same) != fingerprint(other)
     assert plain.algorithm.advantage.needs_greedy
     assert not plain.algorithm.advantage.needs_values
@@ -100,22 +100,22 @@ def test_without_settings_of_its_own_a_class_is_given_the_section(file: Path) ->
     ],
 )
 def test_a_wrong_setting_of_a_file_names_the_field(file: Path, setting: str, said: str) -> None:
-    assert said in refusal(f"{file}:Halved", f"algorithm.advantage.settings.{setting}")
+    assert said in refusal(f"{file}:Halver", f"algorithm.advantage.settings.{setting}")
 
 
 def test_an_unknown_name_lists_those_there_are_and_the_nearest(file: Path) -> None:
     said = refusal("gropo")
     assert "algorithm.advantage.estimator: there is no advantage estimator 'gropo': did you mean grpo?" in said
     assert "grpo, rloo, reinforce_plus_plus, remax, gae, or path/to/file.py:Name" in said
-    assert "has no 'Halve': did you mean Halved?" in refusal(f"{file}:Halve")
-    assert "there is no Python file" in refusal(f"{file.parent}/absent.py:Halved")
+    assert "has no 'Halve': did you mean Halver?" in refusal(f"{file}:Halve")
+    assert "there is no Python file" in refusal(f"{file.parent}/absent.py:Halver")
     assert "there is no advantage estimator" in refusal(str(file))
 
 
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("import torch\n\nclass Halved(:\n    pass\n", 3, "SyntaxError"),
+        ("import torch\n\nclass Halver(:\n    pass\n", 3, "SyntaxError"),
         ("import torch\nimport no_such_module\n", 2, "ModuleNotFoundError: No module named 'no_such_module'"),
         ("def f():\n    return undefined\n\n\nf()\n", 2, "NameError: name 'undefined'"),
         ("import sys\n\nsys.exit()\n", 3, "SystemExit"),  # else the command would end, with exit code 0
@@ -124,7 +124,7 @@ def test_an_unknown_name_lists_those_there_are_and_the_nearest(file: Path) -> No
 def test_a_file_that_does_not_import_says_which_line(tmp_path: Path, text: str, line: int, said: str) -> None:
     path = tmp_path / "broken.py"
     path.write_text(text)
-    found = refusal(f"{path}:Halved")
+    found = refusal(f"{path}:Halver")
     assert f"algorithm.advantage.estimator: {path}:{line}: " in found
     assert said in found
 
@@ -136,7 +136,7 @@ def test_what_is_no_estimator_is_refused_with_what_it_lacks(file: Path) -> None:
 
 
 def test_reading_a_run_back_executes_nothing(file: Path) -> None:
-    stored = json.loads(json.dumps(estimator(f"{file}:Halved").model_dump(mode="json")))
+    stored = json.loads(json.dumps(estimator(f"{file}:Halver").model_dump(mode="json")))
     file.write_text("raise RuntimeError('executed')")
     read = from_dict(stored, "run.json")
     assert read.algorithm.advantage.settings == {"factor": 0.5}
@@ -144,14 +144,14 @@ def test_reading_a_run_back_executes_nothing(file: Path) -> None:
 
 
 def test_a_changed_file_is_executed_anew(file: Path) -> None:
-    assert estimator(f"{file}:Halved").algorithm.advantage.settings == {"factor": 0.5}
+    assert estimator(f"{file}:Halver").algorithm.advantage.settings == {"factor": 0.5}
     file.write_text(ESTIMATOR.replace("0.5, gt=0", "0.7, gt=0"))
-    assert estimator(f"{file}:Halved").algorithm.advantage.settings == {"factor": 0.7}
+    assert estimator(f"{file}:Halver").algorithm.advantage.settings == {"factor": 0.7}
 
 
 def test_only_files_of_the_user_are_listed(file: Path) -> None:
     assert extension_files(load("tiny-math")) == {}
-    assert extension_files(estimator(f"{file}:Halved")) == {file: "algorithm.advantage.estimator"}
+    assert extension_files(estimator(f"{file}:Halver")) == {file: "algorithm.advantage.estimator"}
 
 
 @pytest.mark.parametrize(

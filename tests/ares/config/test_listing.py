@@ -12,7 +12,7 @@ SHAPED = """
 from ares.config import Strict
 from pydantic import Field
 
-class Shaped:
+class Nested:
     class Settings(Strict):
         factor: float = Field(0.5, gt=0)
         \"\"\"What rewards are multiplied with.\"\"\"
@@ -34,7 +34,7 @@ def listed(config: Config) -> dict[str, tuple[str, str, str]]:
 def estimator(tmp_path: Path) -> str:
     file = tmp_path / "mine.py"
     file.write_text(SHAPED)
-    return f"algorithm.advantage.estimator={file}:Shaped"
+    return f"algorithm.advantage.estimator={file}:Nested"
 
 
 def test_every_setting_is_listed_with_its_default_and_a_meaning() -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ares.config import ConfigError
-from ares.evaluation.comparison import Other, compared
+from ares.evaluation.comparison import ComparedEvaluation, compared
 from ares.evaluation.estimates import summarise
 from ares.evaluation.evaluation import Evaluation
 from ares.evaluation.request import EvaluationRequest
@@ -50,7 +50,7 @@ def finished(out: Path, correct: list[int], **settings: Any) -> Path:
 
 
 def against(tmp_path: Path, mine: list[int], theirs: list[int]) -> dict[str, Any]:
-    other = Other.read(str(finished(tmp_path / "other", theirs)))
+    other = ComparedEvaluation.read(str(finished(tmp_path / "other", theirs)))
     evaluation = opened(compare=str(tmp_path / "other"))
     summary, problems = summarise(evaluation, samples(evaluation, mine))
     return compared(problems, list(summary["estimates"]), 4, other)
@@ -81,10 +81,12 @@ def test_the_order_of_problems_and_of_the_two_does_not_matter(tmp_path: Path) ->
     problems = pd.read_parquet(path / "problems.parquet")
     evaluation = opened()
     _, mine = summarise(evaluation, samples(evaluation, [4, 1, 2, 0]))
-    one = compared(mine, ["pass@1"], 4, Other.read(str(path)))
+    one = compared(mine, ["pass@1"], 4, ComparedEvaluation.read(str(path)))
     RunStore(path).write_rows("problems.parquet", problems.iloc[::-1].reset_index(drop=True))
-    assert compared(mine, ["pass@1"], 4, Other.read(str(path))) == one
-    turned = compared(problems, ["pass@1"], 4, Other(path, {"target": "", "step": None}, mine))["measures"]["pass@1"]
+    assert compared(mine, ["pass@1"], 4, ComparedEvaluation.read(str(path))) == one
+    turned = compared(problems, ["pass@1"], 4, ComparedEvaluation(path, {"target": "", "step": None}, mine))[
+        "measures"
+    ]["pass@1"]
     assert turned["bootstrap_low"] == pytest.approx(-one["measures"]["pass@1"]["bootstrap_high"])
 
 
@@ -92,23 +94,23 @@ def test_another_evaluation_is_found_by_name_or_folder(directory: Path) -> None:
     finished(directory / "evals" / "mine", CORRECT)
     finished(directory / "run" / "evals" / "of-run", CORRECT)
     for name in ("mine", "of-run", str(directory / "evals" / "mine")):
-        assert Other.read(name).summary["samples"] == 4
+        assert ComparedEvaluation.read(name).summary["samples"] == 4
     with pytest.raises(ConfigError, match=r"none of that name in .* \(finished: mine, of-run\)"):
-        Other.read("absent")
+        ComparedEvaluation.read("absent")
     finished(directory / "evals" / "of-run", CORRECT)
     with pytest.raises(ConfigError, match="name the folder"):
-        Other.read("of-run")
+        ComparedEvaluation.read("of-run")
 
 
 def test_one_that_has_not_finished_or_is_older_than_comparisons_is_refused(tmp_path: Path) -> None:
     opened(out=str(tmp_path / "begun"))
     with pytest.raises(ConfigError, match="has not finished"):
-        Other.read(str(tmp_path / "begun"))
+        ComparedEvaluation.read(str(tmp_path / "begun"))
     path = finished(tmp_path / "old", CORRECT)
     summary = json.loads((path / "summary.json").read_text())
     (path / "summary.json").write_text(json.dumps({key: of for key, of in summary.items() if key != "measured"}))
     with pytest.raises(ConfigError, match="evaluate that policy again"):
-        Other.read(str(path))
+        ComparedEvaluation.read(str(path))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ares.data import DataError
 from ares.evaluation.evaluation import Evaluation
 from ares.evaluation.places import files_of
 from ares.evaluation.request import EvaluationRequest
-from ares.evaluation.suite_problems import Asked, load_suite
+from ares.evaluation.suite_problems import SuiteProblems, load_suite
 from ares.evaluation.suites import SUITES
 from ares.grading.code import written
 from tests.ares.builders import config, tokenizer
@@ -46,7 +46,7 @@ def cached(folder: Path, name: str, file: str, *rows: dict[str, Any]) -> Path:
     return parquet(repository / "snapshots" / ("0" * 40) / file, *rows)
 
 
-def asked(name: str, data: Path | None = None, form: str | None = None, template: bool = True) -> Asked:
+def asked(name: str, data: Path | None = None, form: str | None = None, template: bool = True) -> SuiteProblems:
     model = tokenizer()
     if not template:
         model = type(model).from_pretrained(model.name_or_path)

@@ -12,7 +12,7 @@ import pytest
 from ares.config import RewardConfig
 from ares.grading import RewardError
 from ares.grading.function_grader import FunctionGrader
-from ares.grading.functions import Said
+from ares.grading.functions import FunctionScore
 from ares.grading.graders import load_grader
 
 ROWS = pd.DataFrame(
@@ -100,8 +100,8 @@ def test_where_no_function_applies_there_is_no_score(graded: Graded) -> None:
 
 
 def test_a_function_that_fails_leaves_no_score_and_one_that_does_not_apply_does() -> None:
-    failing = [Said(1.0), Said(failed=True), Said()]
-    scorers = {"quick": lambda rows, first: [Said(1.0)] * 3, "slow": lambda rows, first: failing}
+    failing = [FunctionScore(1.0), FunctionScore(failed=True), FunctionScore()]
+    scorers = {"quick": lambda rows, first: [FunctionScore(1.0)] * 3, "slow": lambda rows, first: failing}
     table = FunctionGrader(scorers, {"quick": 1.0, "slow": 1.0}, "quick").grade(ROWS)
     assert column(table, "score") == [2.0, None, 1.0]
     assert column(table, "accuracy") == [1.0, None, 1.0]

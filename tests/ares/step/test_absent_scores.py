@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ares.config import ESTIMATORS, Config
 from ares.grading.function_grader import FunctionGrader
-from ares.grading.functions import Said
+from ares.grading.functions import FunctionScore
 from ares.grading.grader import RewardError
 from ares.step.refill import Refill
 from ares.step.rewards import rewarded
@@ -87,7 +87,7 @@ def test_a_grader_gives_numbers_between_0_and_1_or_none_and_anything_else_is_nam
     given_scores: list[float | None],
 ) -> None:
     sampled = rows([[None] * len(given_scores)]).assign(response="")
-    grader = FunctionGrader({"f": lambda *_: [Said(score) for score in given_scores]}, {"f": 1.0})
+    grader = FunctionGrader({"f": lambda *_: [FunctionScore(score) for score in given_scores]}, {"f": 1.0})
     if all(score is None or 0 <= score <= 1 for score in given_scores):
         table = grader.grade(sampled)
         assert table["accuracy"].isna().tolist() == [score is None for score in given_scores]
