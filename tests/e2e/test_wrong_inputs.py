@@ -54,8 +54,8 @@ def _nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*arguments: Any, **named: Any) -> None:
         raise AssertionError("something was started")
 
+    monkeypatch.setattr("flows.cli.command.local_api", none)
     for module in ("main", "ablate", "evaluate"):
-        monkeypatch.setattr(f"flows.cli.{module}.local_api", none)
         monkeypatch.setattr(f"flows.cli.{module}.completed", started)
     monkeypatch.setattr("ray.init", started)
 
