@@ -87,10 +87,10 @@ class Deployment:
 
     def run(self, name: str, *overrides: str, deployment: str = "ares-train/ares-train") -> str:
         """`prefect deployment run`; returns the flow run's id."""
-        found = self.get(f"deployments/name/{deployment}")
+        deployed = self.get(f"deployments/name/{deployment}")
         parameters = {"profile": "tiny-math", "run": name, "overrides": [*self.settings, *overrides]}
         body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
-        return str(self.post(f"deployments/{found['id']}/create_flow_run", body)["id"])
+        return str(self.post(f"deployments/{deployed['id']}/create_flow_run", body)["id"])
 
     def retry(self, flow_run: str) -> None:
         """The Retry button, once the worker has seen the process end: its report would overwrite the retry."""
@@ -133,7 +133,7 @@ class Deployment:
     def children(self, flow_run: str) -> list[tuple[str, str]]:
         """Names and states of the step runs, in the order of their start."""
         body = {"flow_runs": {"parent_flow_run_id": {"any_": [flow_run]}}, "sort": "START_TIME_ASC"}
-        return [(found["name"], found["state"]["name"]) for found in self.post("flow_runs/filter", body)]
+        return [(run["name"], run["state"]["name"]) for run in self.post("flow_runs/filter", body)]
 
     # ---- what happens to it ----------------------------------------------------------------------------------------
 
@@ -153,14 +153,14 @@ class Deployment:
 
         Actors write their command lines anew with every call; read meanwhile, one is empty.
         """
-        found: list[psutil.Process] = []
+        processes: list[psutil.Process] = []
 
         def is_there() -> bool:
-            found[:] = self._processes(part)
-            return bool(found)
+            processes[:] = self._processes(part)
+            return bool(processes)
 
         self.until(is_there, f"a process {part}", seconds=30)
-        return found[0]
+        return processes[0]
 
     def has_process(self, part: str) -> bool:
         return bool(self._processes(part))
@@ -171,8 +171,8 @@ class Deployment:
 
     def survivors(self) -> list[str]:
         """Command lines of processes anywhere that name this directory of runs."""
-        found = [_command(one) for one in psutil.process_iter()]
-        return [one for one in found if str(self.runs) in one]
+        commands = [_command(one) for one in psutil.process_iter()]
+        return [one for one in commands if str(self.runs) in one]
 
     def wait_until_up(self) -> None:
         self.until(self._answers, "the server answers")

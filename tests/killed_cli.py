@@ -62,19 +62,19 @@ def killed_replace(source: Any, target: Any) -> None:
         die()
 
 
-def killed_inside(found: Any) -> None:
-    function = found.task.fn
+def killed_inside(phase: Any) -> None:
+    function = phase.task.fn
 
     @functools.wraps(function)  # with another signature Prefect would find no key for the result, and not keep it
     async def work(step: Any, *inputs: Any, **named: Any) -> Any:
-        if seconds is not None and is_here(step, found.name, moment):
+        if seconds is not None and is_here(step, phase.name, moment):
             threading.Timer(seconds, die).start()
         result = await function(step, *inputs, **named)
-        if is_here(step, found.name, "inside"):
+        if is_here(step, phase.name, "inside"):
             die()
         return result
 
-    found.task.fn = work
+    phase.task.fn = work
 
 
 tasks.phase.Phase.__call__ = killed_call  # type: ignore[method-assign]

@@ -87,11 +87,11 @@ def commits(runs: Path, name: str) -> list[Commit]:
 
 def assert_same(runs: Path, one: str, other: str, elsewhere: Path | None = None) -> None:
     """Two runs ended in the same bits; `elsewhere`: where the other one lies, if not beside the first."""
-    for expected, found in zip(commits(runs, one), commits(elsewhere or runs, other), strict=True):
-        assert found.state == expected.state
-        assert found.metrics == expected.metrics
-        assert found.artifacts == expected.artifacts  # the checkpoints' hashes are among them
-        assert found.digest() == expected.digest()
+    for expected, actual in zip(commits(runs, one), commits(elsewhere or runs, other), strict=True):
+        assert actual.state == expected.state
+        assert actual.metrics == expected.metrics
+        assert actual.artifacts == expected.artifacts  # the checkpoints' hashes are among them
+        assert actual.digest() == expected.digest()
     expected_history, found_history = metric_history(runs, one), metric_history(elsewhere or runs, other)
     assert all(len(values) == 1 for values in found_history.values())  # a replay adds no row
     assert found_history == expected_history

@@ -61,8 +61,8 @@ def anchors(page: Path) -> set[str]:
 @cache
 def defined_tests() -> frozenset[str]:
     files = (REPOSITORY / "tests").rglob("test_*.py")
-    found = (re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")) for path in files)
-    return frozenset(name for names in found for name in names) | {
+    by_file = (re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")) for path in files)
+    return frozenset(name for names in by_file for name in names) | {
         path.stem for path in (REPOSITORY / "tests").rglob("test_*.py")
     }
 

@@ -67,14 +67,14 @@ def file_of(module: str) -> Path | None:
 
 def reached(start: list[Path]) -> set[Path]:
     """The files themselves and every file of this repository that they import, directly or not."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     waiting = list(start)
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found.add(path)
+        if path not in files:
+            files.add(path)
             waiting += [file for file in map(file_of, modules(path)) if file is not None]
-    return found
+    return files
 
 
 def test_every_room_is_there_and_looked_at() -> None:

@@ -72,8 +72,8 @@ def test_the_recorded_log_probs(golden):
             before = torch.cat([ids[:, :1], ids[:, :-1]], 1)
             return SimpleNamespace(logits=one[ids] + 0.5 * two[before] + 0.01 * one[ids].cumsum(1))
 
-        found = trainer()
-        found.processing_class = SimpleNamespace(mask_token_id=inputs["mask_token_id"])
+        grpo = trainer()
+        grpo.processing_class = SimpleNamespace(mask_token_id=inputs["mask_token_id"])
         recorded = iter(inputs["masks"])
 
         def recorded_masks(batch, prompt_index, mask_id, seed=None, accumulate=False, recorded=recorded):
@@ -81,25 +81,25 @@ def test_the_recorded_log_probs(golden):
             mask = torch.tensor(given["completion_mask"])
             return coupled_versions(batch, prompt_index, mask_id, mask), given["weights"], mask
 
-        found.forward_process = recorded_masks
+        grpo.forward_process = recorded_masks
         iterations = inputs["num_iterations"]
         ids = torch.tensor(inputs["input_ids"]).expand(iterations, -1, -1)
-        log_probs = found._get_per_token_logps(model, ids, inputs["logits_to_keep"], list(range(iterations)))
+        log_probs = grpo._get_per_token_logps(model, ids, inputs["logits_to_keep"], list(range(iterations)))
         assert list(log_probs.shape) == case["expected_shape"]
         assert log_probs.dtype is torch.float32
         torch.testing.assert_close(log_probs, torch.tensor(case["expected"]), atol=2e-4, rtol=0)
 
 
 def test_wrong_dimensions_and_a_wrong_number_of_seeds_are_named():
-    found = trainer()
+    grpo = trainer()
     with pytest.raises(ValueError, match="input_ids must be"):
-        found._get_per_token_logps(found.model, torch.zeros(2, 6, dtype=torch.long), 3, [1])
+        grpo._get_per_token_logps(grpo.model, torch.zeros(2, 6, dtype=torch.long), 3, [1])
     with pytest.raises(ValueError, match="1 mask seeds for 2 iterations"):
-        found._get_per_token_logps(found.model, torch.zeros(2, 2, 6, dtype=torch.long), 3, [1])
+        grpo._get_per_token_logps(grpo.model, torch.zeros(2, 2, 6, dtype=torch.long), 3, [1])
 
 
 def test_padding_before_a_prompt_changes_nothing():
-    found = trainer()
+    grpo = trainer()
     ids = torch.tensor([[[5, 6, 7, 8, 9, 4]]])
     padded = torch.nn.functional.pad(ids, (3, 0), value=PAD)
     keep = 4
@@ -109,10 +109,10 @@ def test_padding_before_a_prompt_changes_nothing():
         whole = torch.nn.functional.pad(mask, (batch.shape[1] - keep, 0))
         return coupled_versions(batch, prompt_index, mask_id, whole), [1.0, 2.0, 2.0], whole
 
-    found.forward_process = masks
+    grpo.forward_process = masks
     torch.testing.assert_close(
-        found._get_per_token_logps(found.model, padded, keep, [1]),
-        found._get_per_token_logps(found.model, ids, keep, [1]),
+        grpo._get_per_token_logps(grpo.model, padded, keep, [1]),
+        grpo._get_per_token_logps(grpo.model, ids, keep, [1]),
     )
 
 
@@ -123,8 +123,8 @@ def test_a_batch_is_generated_scored_and_compared(iterations, beta):
         assert answer == ["x"] * 6
         return [None, 0.5, 0.0, None, None, None]
 
-    found = trainer(vowels, second, num_iterations=iterations, beta=beta, reward_weights=[2.0, 1.0])
-    batch = found._generate_and_score_completions(rows("abc", "g", answer="x"))
+    grpo = trainer(vowels, second, num_iterations=iterations, beta=beta, reward_weights=[2.0, 1.0])
+    batch = grpo._generate_and_score_completions(rows("abc", "g", answer="x"))
     assert batch["prompt_ids"].tolist() == [[3, 4, 5]] * 3 + [[PAD, PAD, 9]] * 3
     assert batch["prompt_mask"].tolist() == [[1, 1, 1]] * 3 + [[0, 0, 1]] * 3
     assert batch["completion_ids"].shape == batch["completion_mask"].shape == (6, 5)
@@ -135,11 +135,11 @@ def test_a_batch_is_generated_scored_and_compared(iterations, beta):
     if iterations == 2:
         assert batch["old_per_token_logps"].shape == (6, 2, 5)
     torch.testing.assert_close(batch["advantages"].view(2, 3).sum(1), torch.zeros(2), atol=1e-5, rtol=0)
-    assert found.metrics["completion_length"] == float(batch["completion_mask"].sum(1).float().mean())
-    assert found.metrics["reward"] == pytest.approx(
-        2 * found.metrics["rewards/vowels"] + 0.5 / 6, abs=1e-5
+    assert grpo.metrics["completion_length"] == float(batch["completion_mask"].sum(1).float().mean())
+    assert grpo.metrics["reward"] == pytest.approx(
+        2 * grpo.metrics["rewards/vowels"] + 0.5 / 6, abs=1e-5
     )  # what does not apply counts nothing
-    assert found.metrics["rewards/second"] == pytest.approx(0.25)
+    assert grpo.metrics["rewards/second"] == pytest.approx(0.25)
 
 
 def test_what_follows_the_end_token_is_neither_rewarded_nor_learnt_from():
@@ -149,10 +149,10 @@ def test_what_follows_the_end_token_is_neither_rewarded_nor_learnt_from():
         texts.extend(completions)
         return [0.0] * len(completions)
 
-    found = trainer(watch)
+    grpo = trainer(watch)
     canvas = torch.tensor([[4, END, 5, 5, END], [END, 4, 4, 4, 4], [4, 5, 6, 7, 8]])
-    found._generate = lambda ids, mask: canvas[: len(ids)] if len(ids) == 2 else canvas[2:]
-    batch = found._generate_and_score_completions(rows("a"))
+    grpo._generate = lambda ids, mask: canvas[: len(ids)] if len(ids) == 2 else canvas[2:]
+    batch = grpo._generate_and_score_completions(rows("a"))
     assert texts == ["b", "", "bcdef"]
     assert batch["completion_mask"].tolist() == [[1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 1, 1]]
 
@@ -163,8 +163,8 @@ def test_chat_prompts_go_through_the_template_and_answers_come_as_messages():
         assert all(reply[0]["role"] == "assistant" for reply in completions)
         return [len(reply[0]["content"]) for reply in completions]
 
-    found = trainer(read, max_prompt_length=2)
-    batch = found._generate_and_score_completions(rows([{"role": "user", "content": "abc"}]))
+    grpo = trainer(read, max_prompt_length=2)
+    batch = grpo._generate_and_score_completions(rows([{"role": "user", "content": "abc"}]))
     assert batch["prompt_ids"][0].tolist() == [5, 11]  # the last two tokens of "abci"
 
 
@@ -179,15 +179,15 @@ def test_mask_seeds_are_fixed_or_drawn_without_the_global_generator():
 
 
 def test_a_models_own_generation_is_used():
-    found = trainer(top_p=0.8, alg_temp=0.2)
+    grpo = trainer(top_p=0.8, alg_temp=0.2)
     calls = []
 
     def diffusion_generate(inputs, **options):
         calls.append(options)
         return SimpleNamespace(sequences=torch.cat([inputs, torch.full((len(inputs), 5), END)], 1))
 
-    found.model.diffusion_generate = diffusion_generate
-    batch = found._generate_and_score_completions(rows("a"))
+    grpo.model.diffusion_generate = diffusion_generate
+    batch = grpo._generate_and_score_completions(rows("a"))
     assert (batch["completion_ids"] == END).all()
     assert [call["attention_mask"].shape[0] for call in calls] == [2, 1]  # batches of two
     wanted = {"max_new_tokens": 5, "steps": 5, "temperature": 1.0, "top_p": 0.8, "alg": "entropy", "alg_temp": 0.2}
@@ -196,20 +196,20 @@ def test_a_models_own_generation_is_used():
 
 def test_each_iteration_is_trained_under_its_own_seed():
     """At the weights that generated the batch, log-probs under the right seed equal the old ones: the ratio is 1."""
-    found = trainer(beta=0.0)
-    batch = found._generate_and_score_completions(rows("abc", "ged"))
+    grpo = trainer(beta=0.0)
+    batch = grpo._generate_and_score_completions(rows("abc", "ged"))
     batch["advantages"] = torch.arange(6.0)
     kept = batch["completion_mask"] * batch["advantages"][:, None]
     expected = -float(kept.sum() / batch["completion_mask"].sum())
     for iteration in range(2):
-        assert found.compute_loss(batch, iteration).item() == pytest.approx(expected, abs=1e-6)
+        assert grpo.compute_loss(batch, iteration).item() == pytest.approx(expected, abs=1e-6)
     batch["mask_seeds"] = batch["mask_seeds"][::-1]
-    assert found.compute_loss(batch, 0).item() != pytest.approx(expected, abs=1e-6)
+    assert grpo.compute_loss(batch, 0).item() != pytest.approx(expected, abs=1e-6)
 
 
 def test_micro_batches_share_the_masks_of_the_old_log_probs():
-    found = trainer(beta=0.0, gradient_accumulation_steps=2)
-    batch = found._generate_and_score_completions(rows("abc", "ged"))
+    grpo = trainer(beta=0.0, gradient_accumulation_steps=2)
+    batch = grpo._generate_and_score_completions(rows("abc", "ged"))
     batch["advantages"] = torch.arange(6.0)
     for start in (0, 3):
         part = {
@@ -218,19 +218,19 @@ def test_micro_batches_share_the_masks_of_the_old_log_probs():
         }
         kept = part["completion_mask"] * part["advantages"][:, None]
         expected = -float(kept.sum() / part["completion_mask"].sum())
-        assert found.compute_loss(part, 1).item() == pytest.approx(expected, abs=1e-6)
+        assert grpo.compute_loss(part, 1).item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_few_updates_raise_the_reward():
-    found = trainer(num_generations=8, generation_batch_size=64, scale_rewards=True, top_p=1.0)
-    optimizer = torch.optim.Adam(found.model.parameters(), lr=0.05)
+    grpo = trainer(num_generations=8, generation_batch_size=64, scale_rewards=True, top_p=1.0)
+    optimizer = torch.optim.Adam(grpo.model.parameters(), lr=0.05)
     rewards = []
     for _ in range(20):
-        batch = found._generate_and_score_completions(rows("abc", "ged", "fff", n=8))
-        rewards.append(found.metrics["reward"])
+        batch = grpo._generate_and_score_completions(rows("abc", "ged", "fff", n=8))
+        rewards.append(grpo.metrics["reward"])
         for iteration in range(2):
             optimizer.zero_grad()
-            found.compute_loss(batch, iteration).backward()
+            grpo.compute_loss(batch, iteration).backward()
             optimizer.step()
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 1.0
 

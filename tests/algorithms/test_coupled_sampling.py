@@ -100,8 +100,8 @@ def test_the_recorded_log_probs(golden):
         mask = None if inputs["mask"] is None else torch.tensor(inputs["mask"])
         weights = torch.tensor(inputs["weights"], dtype=torch.float64)
         logits = torch.tensor(inputs["logits"], dtype=torch.float64)
-        found = selective_log_softmax(logits, torch.tensor(inputs["index"]), weights, mask)
-        torch.testing.assert_close(found, torch.tensor(case["expected"], dtype=torch.float64), atol=1e-10, rtol=0)
+        log_probs = selective_log_softmax(logits, torch.tensor(inputs["index"]), weights, mask)
+        torch.testing.assert_close(log_probs, torch.tensor(case["expected"], dtype=torch.float64), atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 1000])
@@ -122,12 +122,12 @@ def test_values_and_gradients_are_those_of_the_naive_form(monkeypatch, chunk, it
 def test_without_mask_or_weights_the_full_mask_version_counts_alone():
     logits, index, weights, mask = problem(1)
     expected = logits[:3].log_softmax(-1).gather(-1, index[..., None])[..., 0]
-    for found in (
+    for log_probs in (
         selective_log_softmax(logits, index),
         selective_log_softmax(logits, index, weights),
         selective_log_softmax(logits, index, None, mask),
     ):
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(log_probs, expected)
 
 
 def test_adding_a_number_to_the_logits_of_a_place_changes_nothing():
@@ -140,17 +140,17 @@ def test_adding_a_number_to_the_logits_of_a_place_changes_nothing():
 
 def test_bfloat16_logits_are_summed_in_float32():
     logits, index, weights, mask = problem(dtype=torch.bfloat16, vocabulary=4000)
-    found = selective_log_softmax(logits, index, weights, mask)
-    assert found.dtype is torch.float32
-    torch.testing.assert_close(found.double(), naive(logits.double(), index, weights, mask), atol=1e-4, rtol=1e-5)
+    log_probs = selective_log_softmax(logits, index, weights, mask)
+    assert log_probs.dtype is torch.float32
+    torch.testing.assert_close(log_probs.double(), naive(logits.double(), index, weights, mask), atol=1e-4, rtol=1e-5)
 
 
 def test_a_slice_of_larger_logits_is_read_in_place():
     logits, index, weights, mask = problem()
     larger = torch.cat([torch.full_like(logits, torch.nan), logits], 1).requires_grad_(True)
-    found = selective_log_softmax(larger[:, -index.shape[1] :], index, weights, mask)
-    torch.testing.assert_close(found, selective_log_softmax(logits, index, weights, mask))
-    (grad,) = torch.autograd.grad(found.sum(), larger)
+    log_probs = selective_log_softmax(larger[:, -index.shape[1] :], index, weights, mask)
+    torch.testing.assert_close(log_probs, selective_log_softmax(logits, index, weights, mask))
+    (grad,) = torch.autograd.grad(log_probs.sum(), larger)
     assert (grad[:, : index.shape[1]] == 0).all()
 
 
@@ -208,8 +208,8 @@ def test_the_recorded_advantages(golden):
         inputs, expected = case["inputs"], case["expected"]
         table = [[float("nan") if score is None else score for score in row] for row in inputs["rewards_per_func"]]
         rewards = weighted_rewards(torch.tensor(table).T, torch.tensor(inputs["reward_weights"]))
-        found, std = leave_one_out_advantages(rewards, inputs["num_generations"], inputs["scale_rewards"])
-        torch.testing.assert_close(found, torch.tensor(expected["advantages"]), atol=1e-5, rtol=1e-5)
+        advantages, std = leave_one_out_advantages(rewards, inputs["num_generations"], inputs["scale_rewards"])
+        torch.testing.assert_close(advantages, torch.tensor(expected["advantages"]), atol=1e-5, rtol=1e-5)
         assert float(rewards.mean()) == pytest.approx(expected["reward_mean"], abs=1e-5)
         assert float(std.mean()) == pytest.approx(expected["reward_std"], abs=1e-5)
         assert float((std == 0).float().mean()) == expected["zero_std_ratio"]
@@ -221,15 +221,15 @@ def test_the_recorded_advantages(golden):
 @settings(deadline=None, max_examples=50)
 def test_advantages_of_a_group_add_up_to_nothing_and_ignore_a_common_reward(rewards, shift, scale):
     scores = torch.tensor(rewards, dtype=torch.float64)
-    found, _ = leave_one_out_advantages(scores, 4, scale)
+    advantages, _ = leave_one_out_advantages(scores, 4, scale)
     moved, _ = leave_one_out_advantages(scores + shift, 4, scale)
-    torch.testing.assert_close(found.view(2, 4).sum(1), torch.zeros(2), atol=4e-6, rtol=0)
-    torch.testing.assert_close(moved, found, atol=2e-6, rtol=2e-6)
+    torch.testing.assert_close(advantages.view(2, 4).sum(1), torch.zeros(2), atol=4e-6, rtol=0)
+    torch.testing.assert_close(moved, advantages, atol=2e-6, rtol=2e-6)
 
 
 def test_equal_rewards_teach_nothing_and_a_group_of_one_is_refused():
-    found, std = leave_one_out_advantages(torch.full((6,), 0.7), 3, scale=True)
-    assert found.abs().max() < 1e-3
+    advantages, std = leave_one_out_advantages(torch.full((6,), 0.7), 3, scale=True)
+    assert advantages.abs().max() < 1e-3
     assert std.max() < 1e-6
     with pytest.raises(ValueError, match="7 rewards cannot be cut into groups of 3"):
         leave_one_out_advantages(torch.zeros(7), 3)

@@ -27,10 +27,10 @@ def test_the_recorded_candidates(golden):
     for case in golden("dream_generation"):
         if case["fn"] == "sample_t0_neg_entropy":
             logits = torch.tensor(case["inputs"]["logits"])
-            found = propose(logits, torch.zeros(len(logits)), DenoisingSettings(1, temperature=0.0, top_p=1.0))
-            assert found.tokens.tolist() == case["expected"]["x0"]
+            proposal = propose(logits, torch.zeros(len(logits)), DenoisingSettings(1, temperature=0.0, top_p=1.0))
+            assert proposal.tokens.tolist() == case["expected"]["x0"]
             torch.testing.assert_close(
-                found.confidence, torch.tensor(case["expected"]["confidence"]), atol=1e-5, rtol=1e-5
+                proposal.confidence, torch.tensor(case["expected"]["confidence"]), atol=1e-5, rtol=1e-5
             )
 
 
@@ -50,8 +50,8 @@ def test_the_recorded_generations(golden):
                 return torch.cat([logits[:, :1], logits[:, :-1]], 1)[:, -canvas.shape[1] :][wanted]
 
             settings = DenoisingSettings(inputs["steps"], temperature=0.0, top_p=1.0)
-            found = denoise(logits_at, shape, settings, inputs["mask_id"], draws(shape))
-            assert torch.cat([prompt, found.tokens], 1).tolist() == case["expected"]["final"]
+            uncovered = denoise(logits_at, shape, settings, inputs["mask_id"], draws(shape))
+            assert torch.cat([prompt, uncovered.tokens], 1).tolist() == case["expected"]["final"]
             history = case["expected"]["history"]  # the canvas after each step; steps that uncover nothing repeat it
             distinct = [state for before, state in zip([None, *history], history, strict=False) if state != before]
             assert distinct[-1] == case["expected"]["final"]
@@ -66,18 +66,18 @@ def test_the_recorded_generations(golden):
 def test_no_mask_is_left_and_every_place_is_uncovered_once(alg, temperature, alg_temp, steps):
     shape = (4, 7)
     settings = DenoisingSettings(steps, temperature, 0.9, alg, alg_temp)
-    found = denoise(random_logits(shape), shape, settings, MASK, draws(shape))
-    assert (found.tokens != MASK).all()
-    assert (found.log_probs <= 0).all()
-    assert (found.entropies >= 0).all()
-    assert ((found.uncovered_at >= 0) & (found.uncovered_at < steps)).all()
+    canvas = denoise(random_logits(shape), shape, settings, MASK, draws(shape))
+    assert (canvas.tokens != MASK).all()
+    assert (canvas.log_probs <= 0).all()
+    assert (canvas.entropies >= 0).all()
+    assert ((canvas.uncovered_at >= 0) & (canvas.uncovered_at < steps)).all()
 
 
 def test_more_steps_uncover_fewer_places_a_step():
     shape = (64, 8)
     for steps in (2, 4, 8):
-        found = denoise(random_logits(shape), shape, DenoisingSettings(steps, 1.0, 1.0), MASK, draws(shape))
-        counts = torch.stack([torch.bincount(row, minlength=steps) for row in found.uncovered_at])
+        canvas = denoise(random_logits(shape), shape, DenoisingSettings(steps, 1.0, 1.0), MASK, draws(shape))
+        counts = torch.stack([torch.bincount(row, minlength=steps) for row in canvas.uncovered_at])
         assert counts[:, :-1].max() <= -(-8 // steps)
 
 
@@ -91,11 +91,11 @@ def test_the_share_of_each_step_leaves_the_times_as_places():
 
 def test_confidence_of_each_order():
     logits = torch.log(torch.tensor([[0.5, 0.3, 0.2]]))
-    found = {
+    proposal = {
         alg: float(propose(logits, torch.tensor([0.6]), DenoisingSettings(1, 1.0, 1.0, alg)).confidence)
         for alg in ("maskgit_plus", "topk_margin", "entropy")
     }
-    assert found == pytest.approx({"maskgit_plus": 0.3, "topk_margin": 0.2, "entropy": -1.02965}, abs=1e-4)
+    assert proposal == pytest.approx({"maskgit_plus": 0.3, "topk_margin": 0.2, "entropy": -1.02965}, abs=1e-4)
 
 
 def test_the_nucleus_is_sampled_and_the_mask_never_is():
@@ -105,8 +105,8 @@ def test_the_nucleus_is_sampled_and_the_mask_never_is():
     assert torch.bincount(tokens, minlength=4).tolist() == [1200, 800, 0, 0]
     tokens = propose(logits, uniform, DenoisingSettings(1, 1.0, 1.0), mask_id=0).tokens
     assert torch.bincount(tokens, minlength=4).tolist() == pytest.approx([0, 1091, 545, 364], abs=1)
-    found = propose(logits, uniform, DenoisingSettings(1, 1.0, 0.7))
-    torch.testing.assert_close(found.log_probs[0], torch.tensor(0.45).log())  # of the distribution before top-p
+    proposal = propose(logits, uniform, DenoisingSettings(1, 1.0, 0.7))
+    torch.testing.assert_close(proposal.log_probs[0], torch.tensor(0.45).log())  # of the distribution before top-p
 
 
 def test_a_draw_at_the_very_end_takes_a_token_with_mass():

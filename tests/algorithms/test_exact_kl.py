@@ -32,12 +32,12 @@ def test_value_and_gradient_are_those_of_the_definition(
     tensors = inputs(11, 16, 50)
     upstream = torch.linspace(-1, 2, 11)
     leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-    found = exact_kl(*leaves, temperature)
-    (found * upstream).sum().backward()
+    kl = exact_kl(*leaves, temperature)
+    (kl * upstream).sum().backward()
     expected_leaves = [tensor.double().requires_grad_() for tensor in tensors]
     expected = naive(*expected_leaves, temperature)
     (expected * upstream.double()).sum().backward()
-    torch.testing.assert_close(found.double(), expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(kl.double(), expected, atol=1e-4, rtol=1e-4)
     for leaf, wanted in zip(leaves[:2], expected_leaves[:2], strict=True):
         assert leaf.grad is not None
         torch.testing.assert_close(leaf.grad.double(), wanted.grad, atol=1e-4, rtol=1e-4)
@@ -56,20 +56,20 @@ def test_it_is_never_negative_and_agrees_with_the_estimator_over_the_vocabulary(
     seed: int, scale: float, temperature: float
 ) -> None:
     hidden, weight, ref_hidden, ref_weight = inputs(4, 8, 20, seed, scale)
-    found = exact_kl(hidden, weight, ref_hidden, ref_weight, temperature)
-    assert (found > -1e-5).all()
+    kl = exact_kl(hidden, weight, ref_hidden, ref_weight, temperature)
+    assert (kl > -1e-5).all()
     own, reference = (
         torch.log_softmax(h @ w.T / temperature, -1) for h, w in ((hidden, weight), (ref_hidden, ref_weight))
     )
-    torch.testing.assert_close(found, compute_kl(own[None], reference[None], "full")[0], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(kl, compute_kl(own[None], reference[None], "full")[0], atol=1e-5, rtol=1e-4)
 
 
 def test_a_policy_is_at_distance_zero_from_itself_and_moves_nowhere() -> None:
     hidden, weight, _, _ = inputs(5, 8, 20)
     hidden.requires_grad_()
-    found = exact_kl(hidden, weight, hidden.detach(), weight)
-    found.sum().backward()
-    torch.testing.assert_close(found, torch.zeros(5))
+    kl = exact_kl(hidden, weight, hidden.detach(), weight)
+    kl.sum().backward()
+    torch.testing.assert_close(kl, torch.zeros(5))
     torch.testing.assert_close(hidden.grad, torch.zeros(5, 8), atol=1e-6, rtol=0)
 
 

@@ -35,9 +35,9 @@ def splitmix64(seed: int, position: int) -> float:
 @given(seed=st.integers(0, 2**63 - 1), position=st.integers(0, 10_000))
 @settings(deadline=None)
 def test_a_draw_is_splitmix64_of_seed_and_position(seed: int, position: int) -> None:
-    (found,) = keyed_uniform(torch.tensor([seed]), position).tolist()
-    assert found == splitmix64(seed, position)
-    assert 0.0 <= found < 1.0
+    (number,) = keyed_uniform(torch.tensor([seed]), position).tolist()
+    assert number == splitmix64(seed, position)
+    assert 0.0 <= number < 1.0
 
 
 @pytest.mark.parametrize("along", ["rows", "positions", "consecutive seeds"])

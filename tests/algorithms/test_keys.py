@@ -26,8 +26,8 @@ def test_a_number_and_its_text_are_different_parts() -> None:
 
 def test_a_key_is_the_same_in_another_process() -> None:
     program = "from algorithms.keys import derive_seed; print(derive_seed(7, 'rollout', 3, 'p1'))"
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True,
         env={"PYTHONHASHSEED": "12345"},
     )  # fmt: skip
-    assert int(found.stdout) == derive_seed(7, "rollout", 3, "p1")
+    assert int(process.stdout) == derive_seed(7, "rollout", 3, "p1")

@@ -27,18 +27,18 @@ def test_worked_examples() -> None:
 
 
 def test_it_stays_exact_where_the_binomials_overflow() -> None:
-    found = pass_at_k(np.array([100_000]), np.array([3]), 1000)
-    assert found[0] == pytest.approx(1 - (0.99) * (1 - 1000 / 99_999) * (1 - 1000 / 99_998), rel=1e-12)
+    estimates = pass_at_k(np.array([100_000]), np.array([3]), 1000)
+    assert estimates[0] == pytest.approx(1 - (0.99) * (1 - 1000 / 99_999) * (1 - 1000 / 99_998), rel=1e-12)
 
 
 @given(n=st.integers(1, 30), k=st.integers(1, 30))
 @settings(max_examples=50, deadline=None)
 def test_more_correct_samples_and_more_tries_never_lower_it(n: int, k: int) -> None:
     counts = np.arange(n + 1)
-    found = pass_at_k(np.full(n + 1, n), counts, min(k, n))
-    assert (np.diff(found) >= 0).all()
-    assert (found[0], found[-1]) == (0, 1)
-    assert (pass_at_k(np.full(n + 1, n), counts, 1) <= found).all()
+    estimates = pass_at_k(np.full(n + 1, n), counts, min(k, n))
+    assert (np.diff(estimates) >= 0).all()
+    assert (estimates[0], estimates[-1]) == (0, 1)
+    assert (pass_at_k(np.full(n + 1, n), counts, 1) <= estimates).all()
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(3, 1, 4), (3, 4, 1), (3, -1, 1), (3, 1, 0)])

@@ -16,18 +16,18 @@ TRANSLATED = {"RowError", "ActorHung", "ObjectChanged"}
 
 def error_classes() -> dict[str, set[str]]:
     """Names of the exceptions that the rooms above the sandbox define, with those of their bases."""
-    found = {}
+    classes = {}
     for room in ("ares", "tasks", "flows", "rewards", "algorithms"):
         for path in sorted((REPOSITORY / room).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef):
-                    found[node.name] = {base.id for base in node.bases if isinstance(base, ast.Name)}
+                    classes[node.name] = {base.id for base in node.bases if isinstance(base, ast.Name)}
     errors = {"Exception", "UserError"}
-    while more := {name for name, bases in found.items() if name not in errors and any(
+    while more := {name for name, bases in classes.items() if name not in errors and any(
         base in errors or base.endswith("Error") for base in bases
     )}:  # fmt: skip
         errors |= more
-    return {name: found[name] for name in errors & found.keys()}
+    return {name: classes[name] for name in errors & classes.keys()}
 
 
 def test_every_error_that_is_ours_is_written_for_the_user() -> None:

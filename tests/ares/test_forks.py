@@ -61,12 +61,12 @@ def test_a_worker_is_a_copy_with_its_own_arguments_environment_directory_and_str
     tmp_path: Path, script: str
 ) -> None:
     parent = started([*PLAIN, script, str(tmp_path / "one")], [script, *PLAIN, str(tmp_path / "two")])
-    found = [until(tmp_path / name) for name in ("one", "two")]
+    written = [until(tmp_path / name) for name in ("one", "two")]
     printed, _ = parent.communicate("\n")
     assert parent.returncode == 0
-    assert found[0]["arguments"] == [str(tmp_path / "one")]
-    assert found[1]["arguments"] == [str(tmp_path / "two")]
-    for each in found:
+    assert written[0]["arguments"] == [str(tmp_path / "one")]
+    assert written[1]["arguments"] == [str(tmp_path / "two")]
+    for each in written:
         assert each["copied"]
         assert each["directory"] == "/"
         assert each["environment"] == "1"

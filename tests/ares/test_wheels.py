@@ -28,7 +28,7 @@ def publish(asked: str, target: Target, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("python", "torch", "asked", "found"),
+    ("python", "torch", "asked", "names"),
     [
         ("3.12", "2.11.0", "tensors", ["small-1.0", "tensors-2.0"]),
         ("3.12", "2.10.0", "tensors", ["small-1.0", "tensors-1.0"]),
@@ -37,12 +37,12 @@ def publish(asked: str, target: Target, folder: Path) -> Path:
     ],
 )
 def test_what_fits_the_machine_is_found(
-    python: str, torch: str | None, asked: str, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    python: str, torch: str | None, asked: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wheels, "_download", publish)
     target = Target(python, "manylinux_2_28_x86_64", {"torch": torch})
     collect([wheels.Requirement(asked)], target, tmp_path)
-    assert sorted(path.name.removesuffix("-py3-none-any.whl") for path in tmp_path.iterdir()) == found
+    assert sorted(path.name.removesuffix("-py3-none-any.whl") for path in tmp_path.iterdir()) == names
 
 
 def test_a_machine_takes_the_wheels_of_earlier_systems() -> None:

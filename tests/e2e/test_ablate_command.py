@@ -34,14 +34,14 @@ def write(folder: Path, **changes: object) -> str:
 
 def processes_of(runs: Path) -> list[str]:
     """Everything that was started for this directory of runs: it inherits the variable that names it."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get("ARES_RUNS") == str(runs):
-                found.append(" ".join(process.cmdline())[:120])
+                processes.append(" ".join(process.cmdline())[:120])
         except psutil.Error:  # gone, or another user's
             continue
-    return found
+    return processes
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:

@@ -21,12 +21,12 @@ MODEL = Path("ares/tiny/checkpoints/math")
 
 def test_a_run_says_where_it_stands(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARES_RUNS", str(runs))
-    found = run_status("uninterrupted")
-    assert (found["run"], found["state"], found["step"], found["steps"]) == ("uninterrupted", "finished", 4, 4)
-    assert [evaluation["step"] for evaluation in found["evaluations"]] == [0, 2, 4]
-    assert all(0 <= evaluation["accuracy"] <= 1 for evaluation in found["evaluations"])
-    assert set(found["buckets"]) == {"easy", "medium", "hard"}
-    assert found["buckets"]["easy"].keys() >= {"alpha", "beta", "lambda"}
+    status = run_status("uninterrupted")
+    assert (status["run"], status["state"], status["step"], status["steps"]) == ("uninterrupted", "finished", 4, 4)
+    assert [evaluation["step"] for evaluation in status["evaluations"]] == [0, 2, 4]
+    assert all(0 <= evaluation["accuracy"] <= 1 for evaluation in status["evaluations"])
+    assert set(status["buckets"]) == {"easy", "medium", "hard"}
+    assert status["buckets"]["easy"].keys() >= {"alpha", "beta", "lambda"}
 
 
 def test_libraries_say_nothing_on_the_terminal_and_what_they_log_is_kept(runs: Path) -> None:

@@ -25,9 +25,9 @@ def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: P
     deployed.start()
     assert deployed.up is not None
     try:
-        found = {f"{one['name']}": one for one in deployed.post("deployments/filter", {})}
-        assert found.keys() == {"ares-train", "ares-bootstrap", "ares-eval", "ares-ablate"}
-        form = found["ares-train"]["parameter_openapi_schema"]
+        deployments = {f"{one['name']}": one for one in deployed.post("deployments/filter", {})}
+        assert deployments.keys() == {"ares-train", "ares-bootstrap", "ares-eval", "ares-ablate"}
+        form = deployments["ares-train"]["parameter_openapi_schema"]
         assert {"tiny-math", "math"} <= set(form["definitions"]["Profile"]["enum"])
         assert form["definitions"]["TrainConfig"]["properties"]["steps"]["minimum"] == 1
         assert deployed.get("work_pools/ares")["concurrency_limit"] == 1
@@ -47,13 +47,15 @@ def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: P
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A deployment with room for two runs, and a run `uninterrupted`."""
-    found = Deployment(tmp_path_factory.mktemp("deployed"), concurrent_runs=2)
-    found.start()
+    deployment = Deployment(tmp_path_factory.mktemp("deployed"), concurrent_runs=2)
+    deployment.start()
     try:
-        assert found.wait_for(found.run("uninterrupted"), *ENDED, seconds=600) == "Completed", found.logs()
-        yield found
+        assert deployment.wait_for(deployment.run("uninterrupted"), *ENDED, seconds=600) == "Completed", (
+            deployment.logs()
+        )
+        yield deployment
     finally:
-        found.stop()
+        deployment.stop()
 
 
 def ended_like_uninterrupted(deployed: Deployment, flow_run: str, name: str) -> None:

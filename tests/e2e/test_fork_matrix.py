@@ -111,14 +111,14 @@ def test_every_fork_is_refused_at_once_or_ends(profile: str, folder: Path) -> No
             name = f"fork-{at}-{phase}-{len(left)}"
             fork("parent", at, phase, taken, name, folder)
             try:
-                found = trained(name, None)
+                message = trained(name, None)
             except Exception as error:
                 raise AssertionError(f"{profile}: --at {at} --phase {phase} {' '.join(taken)}") from error
             shared = range(at + (phase is None))
-            assert [found.read_commit(step).digest() for step in shared] == [
+            assert [message.read_commit(step).digest() for step in shared] == [
                 parent.read_commit(step).digest() for step in shared
             ]
-            assert found.committed_steps() == [0, 1, 2]
+            assert message.committed_steps() == [0, 1, 2]
 
 
 def is_possible(parent: RunStore, changes: list[str], at: int, phase: str | None) -> bool:

@@ -82,10 +82,10 @@ def answers(url: str) -> bool:
 
 def wait(condition: Any, what: str, seconds: float = 120) -> Any:
     deadline = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < deadline, f"waited in vain: {what}"
         time.sleep(0.1)
-    return found
+    return value
 
 
 def submitted(api: str, browser: Any, fields: dict[tuple[str, ...], str]) -> dict[str, Any]:

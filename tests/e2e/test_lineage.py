@@ -82,16 +82,16 @@ def test_diff_names_step_and_what(runs: Path, copy: RunStore) -> None:
     commit.metrics["critic/kl"] += 1.0
     commit.timings["timing_s/step"] += 1.0
     copy.write_commit(commit)
-    found = first_difference(original, copy)
-    assert found is not None
-    assert found.step == 2
-    assert len(found.lines) == 1
-    assert found.lines[0].startswith("metrics: critic/kl: ")
+    difference = first_difference(original, copy)
+    assert difference is not None
+    assert difference.step == 2
+    assert len(difference.lines) == 1
+    assert difference.lines[0].startswith("metrics: critic/kl: ")
     shutil.copytree(original.directory / "steps/000002", copy.directory / "steps/000002", dirs_exist_ok=True)
     shutil.rmtree(copy.directory / "steps/000004")
-    found = first_difference(original, copy)
-    assert found is not None
-    assert found.lines == ["copy ends at step 3, uninterrupted at step 4"]
+    difference = first_difference(original, copy)
+    assert difference is not None
+    assert difference.lines == ["copy ends at step 3, uninterrupted at step 4"]
 
 
 def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> None:
@@ -168,8 +168,8 @@ def test_a_run_goes_on_after_gc(tmp_path: Path) -> None:
 def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(
     runs: Path, arguments: dict[str, object], message: str
 ) -> None:
-    found = {"at": 4, "phase": "rollout", "overrides": [], "name": "never"} | arguments
+    given = {"at": 4, "phase": "rollout", "overrides": [], "name": "never"} | arguments
     before = set(os.listdir(runs))
     with pytest.raises((ValueError, RuntimeError), match=message):
-        fork("uninterrupted", runs=runs, **found)  # type: ignore[arg-type]
+        fork("uninterrupted", runs=runs, **given)  # type: ignore[arg-type]
     assert set(os.listdir(runs)) == before

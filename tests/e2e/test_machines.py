@@ -20,12 +20,12 @@ SETTINGS = ["train.steps=3", "validation.every=4", "validation.max_prompts=2", "
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     """A head that runs no actors, and two machines of which each has room for all of them."""
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     for _ in range(2):
-        found.add_node(num_cpus=2)
-    yield found
+        machines.add_node(num_cpus=2)
+    yield machines
     ray.shutdown()
-    found.shutdown()
+    machines.shutdown()
 
 
 def machine_at_work(cluster: Cluster) -> object:
@@ -65,15 +65,15 @@ def test_actors_on_a_machine_that_shares_nothing_but_the_url_train_the_same_run(
 ) -> None:
     """The machine's copies of runs lie where nobody else looks, so whatever passes goes by the URL."""
     assert train(tmp_path, "whole", *SETTINGS) == 0
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     try:
-        found.add_node(num_cpus=2, env_vars={"XDG_CACHE_HOME": str(tmp_path / "actors")})
-        monkeypatch.setenv("RAY_ADDRESS", found.address)
+        machines.add_node(num_cpus=2, env_vars={"XDG_CACHE_HOME": str(tmp_path / "actors")})
+        monkeypatch.setenv("RAY_ADDRESS", machines.address)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "driver"))
         url = f"file://{tmp_path}/place"
         assert train(url, "apart", *SETTINGS) == 0
     finally:
-        found.shutdown()
+        machines.shutdown()
     driver, place = path_of(url) / "apart", tmp_path / "place" / "apart"
     actors = tmp_path / "actors" / driver.relative_to(tmp_path / "driver")
     # Each machine has what it wrote, and of the others' what it read.

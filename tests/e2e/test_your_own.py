@@ -96,7 +96,7 @@ def at(home: Path, words: list[str]) -> list[str]:
     """The words with every file of the page where it lies; the tests' commands run elsewhere."""
     names = sorted((path.name for path in home.iterdir()), key=len, reverse=True)
     file = re.compile(rf"(?<![\w/.-])({'|'.join(map(re.escape, names))})(?![\w.-])")
-    return [file.sub(lambda found: str(home / found[1]), word) for word in words]
+    return [file.sub(lambda match: str(home / match[1]), word) for word in words]
 
 
 def test_what_would_be_trained_on_is_checked(home: Path) -> None:

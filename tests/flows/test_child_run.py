@@ -70,10 +70,10 @@ def test_each_part_is_a_flow_run_with_its_own_name() -> None:
         await conducted(a_part, "step-000001", 1)
         await conducted(a_part, "step-000002", 2)
 
-    found = children(within_a_flow(body))
+    parts = children(within_a_flow(body))
     assert calls == [1, 2]
-    assert [child.name for child in found] == ["step-000001", "step-000002"]
-    assert all(child.state is not None and child.state.is_completed() for child in found)
+    assert [child.name for child in parts] == ["step-000001", "step-000002"]
+    assert all(child.state is not None and child.state.is_completed() for child in parts)
 
 
 @pytest.mark.usefixtures("prefect")
@@ -85,9 +85,9 @@ def test_a_retried_run_runs_another_step_in_the_place_of_a_finished_one() -> Non
         if len(calls) == 1:
             raise RuntimeError("the first attempt breaks off")
 
-    found = children(within_a_flow(body, retries=1))
+    parts = children(within_a_flow(body, retries=1))
     assert calls == [1, 2]
-    assert [child.name for child in found] == ["step-000001", "step-000002"]
+    assert [child.name for child in parts] == ["step-000001", "step-000002"]
 
 
 @pytest.mark.usefixtures("prefect")

@@ -62,9 +62,9 @@ def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_fro
     flows.train.prepare("tiny-math", small, "run")
     asyncio.run(flows.train.ares_train(run="run"))
     assert store.committed_steps() == [0, 1]
-    found = [store.read_commit(step).metrics for step in (0, 1)]
-    assert 0 <= found[0]["mismatch/bootstrap"] < 1e-4
-    assert all(0 <= metrics["mismatch/validation"] < 1e-4 for metrics in found)
+    logged = [store.read_commit(step).metrics for step in (0, 1)]
+    assert 0 <= logged[0]["mismatch/bootstrap"] < 1e-4
+    assert all(0 <= metrics["mismatch/validation"] < 1e-4 for metrics in logged)
 
 
 def evaluated(out: Path, **settings: Any) -> dict[str, Any]:

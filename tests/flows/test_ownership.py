@@ -69,8 +69,8 @@ def test_the_flow_run_of_another_process_is_a_child_of_the_task_that_started_it(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     made = asyncio.run(ownership.started(a_run, "a-child", run="second"))
-    found = read(made)
-    assert (found.name, str(found.parent_task_run_id)) == ("a-child", environment[ownership.PARENT])
+    flow_run = read(made)
+    assert (flow_run.name, str(flow_run.parent_task_run_id)) == ("a-child", environment[ownership.PARENT])
 
     async def below() -> list[Any]:
         async with get_client() as client:

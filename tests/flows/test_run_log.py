@@ -51,12 +51,12 @@ def test_the_run_has_all_lines_and_a_step_its_own(monkeypatch: pytest.MonkeyPatc
         await a_run()
         await APILogHandler.aflush()
         async with get_client() as client:
-            found = {
+            entries = {
                 name: await client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[told[name]])))
                 for name in ("run", "step")
             }
         return {
-            name: sorted(log.message for log in logs if log.name.startswith("ares")) for name, logs in found.items()
+            name: sorted(log.message for log in logs if log.name.startswith("ares")) for name, logs in entries.items()
         }
 
     step = ["learner died (attempt 1 of 3)", "step 7  acc 0.500"]

@@ -59,8 +59,8 @@ class Recorder:
 
 async def first_step(run: Run) -> None:
     step = run.step(1)
-    samples, found, state, _ = await flows.refill.training_samples(step)
-    await shape_batch(step, samples, found, state)
+    samples, measured, state, _ = await flows.refill.training_samples(step)
+    await shape_batch(step, samples, measured, state)
 
 
 def recorded(config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:

@@ -44,15 +44,15 @@ def test_log_probs_and_entropy_agree_with_a_plain_softmax(
     hidden = (0.5 * torch.randn(tokens, width, generator=generator)).to(device, dtype).requires_grad_()
     weight = (0.1 * torch.randn(vocabulary, width, generator=generator)).to(device, dtype).requires_grad_()
     targets = torch.randint(0, vocabulary, (tokens,), generator=generator).to(device)
-    found = {}
+    results = {}
     for name, form, inputs in (
         ("tiled", logprobs_and_entropy, (hidden, weight)),
         ("plain", naive, (hidden.detach().float().requires_grad_(), weight.detach().float().requires_grad_())),
     ):
         log_probs, entropies = form(*inputs, targets)
         log_probs.mean().backward()
-        found[name] = [log_probs.detach(), entropies.detach(), *(each.grad for each in inputs)]
-    for tiled, plain in zip(found["tiled"], found["plain"], strict=True):
+        results[name] = [log_probs.detach(), entropies.detach(), *(each.grad for each in inputs)]
+    for tiled, plain in zip(results["tiled"], results["plain"], strict=True):
         assert distance([tiled], [plain]) < tolerance
 
 
@@ -81,14 +81,14 @@ def test_updates_in_float32_are_those_of_a_cpu(device: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("bfloat16", 0.1)])
 def test_packed_rows_have_the_gradients_of_padded_ones(device: str, dtype: str, tolerance: float) -> None:
-    found = []
+    results = []
     for packs in (True, False):
         of = on(device, f"model.dtype={dtype}")
         assert of.policy.packs
         of.policy.packs = packs
         of.update(shaped(on("cpu"), sampled()))
-        found.append(gradients(of))
-    assert distance(*found) < tolerance
+        results.append(gradients(of))
+    assert distance(*results) < tolerance
 
 
 def test_the_engine_has_the_log_probs_of_the_learner(device: str) -> None:

@@ -46,8 +46,8 @@ def one(folder: Path, pattern: str) -> Path:
     return sorted(folder.glob(pattern))[0]
 
 
-def same_commits(runs: Path, expected: str, found: str) -> None:
-    assert [commit.digest() for commit in commits(runs, found)] == [
+def same_commits(runs: Path, expected: str, actual: str) -> None:
+    assert [commit.digest() for commit in commits(runs, actual)] == [
         commit.digest() for commit in commits(runs, expected)
     ]
 

@@ -24,8 +24,8 @@ SETTINGS = {"tiny-math": (), "tiny-code": CODE}
 
 def boundaries(step: int, phases: list[str]) -> list[str]:
     """Before, inside and after every phase of a step, in the order in which they come; around the commit."""
-    found = [f"{step}:{phase}:{moment}" for phase in phases for moment in ("before", "inside", "after")]
-    return [*found, f"{step}:commit:before", f"{step}:commit:after"]
+    points = [f"{step}:{phase}:{moment}" for phase in phases for moment in ("before", "inside", "after")]
+    return [*points, f"{step}:commit:before", f"{step}:commit:after"]
 
 
 def moments(profile: str, steps: range, count: int) -> list[str]:

@@ -21,13 +21,13 @@ def test_the_first_failing_test_is_told_with_how_it_ended() -> None:
 @pytest.mark.parametrize(("credit", "gained"), [("max", [1.3, 0.0, 0.0]), ("mean", [0.65, 0.0, 0.0])])
 def test_a_first_turn_gains_what_its_second_turns_have_more(credit: str, gained: list[float]) -> None:
     own, parent = np.array([-0.3, 0.48, 1.0]), np.array([0, 0, 1])
-    found = first_turn_credit(own, parent, np.array([1.0, -0.3, -1.0]), credit)  # type: ignore[arg-type]
-    assert found.round(9).tolist() == gained
+    credited = first_turn_credit(own, parent, np.array([1.0, -0.3, -1.0]), credit)  # type: ignore[arg-type]
+    assert credited.round(9).tolist() == gained
 
 
 def test_a_repaired_failure_can_be_kept_below_a_program_that_was_right_at_once() -> None:
-    found = first_turn_credit(np.array([-0.3]), np.array([0]), np.array([1.0]), "max", share=0.5)
-    assert found.tolist() == [0.65]
+    credit = first_turn_credit(np.array([-0.3]), np.array([0]), np.array([1.0]), "max", share=0.5)
+    assert credit.tolist() == [0.65]
 
 
 def test_tries_without_a_reward_neither_gain_nor_give() -> None:

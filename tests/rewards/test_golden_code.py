@@ -51,9 +51,9 @@ def judged_defects(golden: Any, slow: bool) -> dict[str, tuple[float | None, flo
 
 
 def test_published_defects_are_absent(golden):
-    found = judged_defects(golden, slow=False)
-    assert len(found) == 5
-    assert all(reward == intended for reward, intended in found.values()), found
+    defects = judged_defects(golden, slow=False)
+    assert len(defects) == 5
+    assert all(reward == intended for reward, intended in defects.values()), defects
 
 
 @pytest.mark.slow
@@ -70,18 +70,18 @@ def test_binary(golden):
 def test_rltf_feedback(golden):
     for case in golden("rltf_feedback"):
         if case["fn"] == "rltf_adaptive":
-            found = rltf_adaptive([case["inputs"]["pass_ratio"]])
+            rewards = rltf_adaptive([case["inputs"]["pass_ratio"]])
         else:
             assert case["inputs"]["name"] == "runtime"
-            found = rltf_coarse(["runtime_error"])
-        assert found[0] == pytest.approx(case["expected"], abs=1e-12)
+            rewards = rltf_coarse(["runtime_error"])
+        assert rewards[0] == pytest.approx(case["expected"], abs=1e-12)
 
 
 def test_soft_overlong(golden):
     for case in golden("soft_overlong"):
         inputs = case["inputs"]
-        found = soft_overlong([inputs["length"]], inputs["max_completion_len"], inputs["soft_punish_cache"])
-        assert found[0] == pytest.approx(case["expected"], abs=1e-12), case
+        penalty = soft_overlong([inputs["length"]], inputs["max_completion_len"], inputs["soft_punish_cache"])
+        assert penalty[0] == pytest.approx(case["expected"], abs=1e-12), case
 
 
 def test_reward_designs(golden):
@@ -99,11 +99,11 @@ def test_reward_designs(golden):
         kind = "runtime_error" if inputs.get("runtime_error") else "timeout" if inputs.get("timeout") else None
         kind = "syntax_error" if inputs.get("syntax_error") else kind
         batch = outcomes((kind, passed, bool(inputs.get("truncated"))))
-        (found,) = shape_code_rewards(design, batch, weights=weights)
+        (rewards,) = shape_code_rewards(design, batch, weights=weights)
         if case["expected"] is None:
-            assert math.isnan(found), case
+            assert math.isnan(rewards), case
         else:
-            assert found == pytest.approx(case["expected"], abs=1e-9), case
+            assert rewards == pytest.approx(case["expected"], abs=1e-9), case
     assert seen == {"sparse", "dense_linear", "dense_weighted", "outcome_anchor", "positive_threshold"}
 
 
@@ -117,7 +117,7 @@ def test_verpo(golden):
         assert weights == pytest.approx(expected["weights"], abs=1e-9)
         turns = [verpo_turn_rewards(trajectory, weights) for trajectory in inputs["pass"]]
         solved = [all(trajectory[-1]) for trajectory in inputs["pass"]]
-        found = verpo_advantages(turns, solved, inputs["gamma"], inputs["beta"])
-        for row, (reward, advantage) in enumerate(zip(turns, found, strict=True)):
+        advantages = verpo_advantages(turns, solved, inputs["gamma"], inputs["beta"])
+        for row, (reward, advantage) in enumerate(zip(turns, advantages, strict=True)):
             assert reward == pytest.approx(expected["turn_reward"][row], abs=1e-9)
             assert advantage == pytest.approx(expected["advantage"][row], abs=1e-9)

@@ -56,9 +56,9 @@ def judged(draw):
     """A verdict as the sandbox makes it, and whether its response was cut off."""
     kinds = draw(st.lists(st.sampled_from([k for k in ERROR_TYPES if k != "truncated"]), min_size=1, max_size=8))
     truncated = draw(st.booleans())
-    found = tuple(Outcome(kind) for kind in kinds)
-    ratio, kind = classify(found, truncated)
-    return Verdict(ratio, kind, found), truncated
+    verdicts = tuple(Outcome(kind) for kind in kinds)
+    ratio, kind = classify(verdicts, truncated)
+    return Verdict(ratio, kind, verdicts), truncated
 
 
 def test_the_figures_of_the_designs():
@@ -92,17 +92,17 @@ def test_every_error_type_has_its_branch():
     assert set(branch) == set(ERROR_TYPES)
     for kind, expected in branch.items():
         passed = [True, True] if kind == "accepted" else [True, False]
-        found = shape_code_rewards("dense_linear", outcomes((kind, passed, False)))[0]
-        assert found == pytest.approx(expected, nan_ok=True), kind
+        rewards = shape_code_rewards("dense_linear", outcomes((kind, passed, False)))[0]
+        assert rewards == pytest.approx(expected, nan_ok=True), kind
 
 
 @quick
 @given(st.lists(judged(), min_size=1, max_size=6), st.sampled_from(list(RewardDesign)))
 def test_precedence_one_branch_per_sample_and_bounds(rows, design):
     batch = CodeOutcomes.from_verdicts([row for row, _ in rows], [cut for _, cut in rows])
-    found = reward(design, batch)
-    assert found.shape == (len(rows),)
-    for value, (row, cut) in zip(found, rows, strict=True):
+    worth = reward(design, batch)
+    assert worth.shape == (len(rows),)
+    for value, (row, cut) in zip(worth, rows, strict=True):
         if cut or row.error_type in UNSCORED:
             assert math.isnan(value)
         elif design not in OVERRIDDEN:
@@ -194,10 +194,10 @@ def test_efficiency_that_could_make_a_passed_test_cost_reward_is_refused(design)
 def test_verpo_rewards_less_their_group_mean_are_the_papers_advantages(group):
     batch = outcomes(*((None, passed, False) for passed in group))
     weights = verpo_group_weights(["g"] * len(group), batch.passed, batch.scored, VERPO)
-    found = shape_code_rewards("verpo", batch, weights=weights, verpo=VERPO)
+    rewards = shape_code_rewards("verpo", batch, weights=weights, verpo=VERPO)
     turns = [verpo_turn_rewards([passed], weights[0]) for passed in group]
     paper = verpo_advantages(turns, batch.accepted, VERPO.gamma, VERPO.beta)
-    assert found - found.mean() == pytest.approx(np.concatenate(paper), abs=1e-12)
+    assert rewards - rewards.mean() == pytest.approx(np.concatenate(paper), abs=1e-12)
 
 
 def test_verpo_weighs_hard_tests_more_and_lets_alike_ones_share():

@@ -51,12 +51,12 @@ for i, (inp, exp) in enumerate(zip(inputs, results)):
 
 def _inputs(text: str, name: str) -> list[list[Any]]:
     """Arguments, where they are literals, of the calls of a function in a test's text."""
-    found = []
+    inputs = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
             with contextlib.suppress(ValueError):
-                found.append([ast.literal_eval(argument) for argument in node.args])
-    return found
+                inputs.append([ast.literal_eval(argument) for argument in node.args])
+    return inputs
 
 
 def _results(source: str, name: str, inputs: list[list[Any]]) -> list[Any]:
@@ -78,8 +78,8 @@ def rows(kind: str, times: int) -> list[dict[str, Any]]:
     text = f"import json; from tests.sandbox import evalplus; print(json.dumps(evalplus.{kind}({times})))"
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True)
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])  # references print, too
-    return found
+    printed: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])  # references print, too
+    return printed
 
 
 def humaneval_plus(times: int = 40) -> list[dict[str, Any]]:

@@ -81,12 +81,12 @@ def message(rng: random.Random) -> Any:
     """Something that is nearly a reply."""
     if rng.random() < 0.1:
         return data(rng)
-    found = {rng.choice(_FIELDS): data(rng) for _ in range(rng.randrange(1, 5))}
+    fields = {rng.choice(_FIELDS): data(rng) for _ in range(rng.randrange(1, 5))}
     if rng.random() < 0.3:
-        found |= {"error": [rng.choice(_WORDS) for _ in range(rng.randrange(3))], "text": data(rng, 4)}
+        fields |= {"error": [rng.choice(_WORDS) for _ in range(rng.randrange(3))], "text": data(rng, 4)}
     if rng.random() < 0.5:
-        found["id"] = rng.randrange(4)
-    return found
+        fields["id"] = rng.randrange(4)
+    return fields
 
 
 def frame(rng: random.Random) -> bytes:

@@ -17,11 +17,11 @@ def copy_installed(root: Path, names: tuple[str, ...]) -> None:
     place = packages.folder()
     lines, waiting = [f"# asked for: {', '.join(names)}"], list(names)
     for name in waiting:
-        found = importlib.metadata.distribution(name)
-        record = hashlib.sha256((found.read_text("RECORD") or "").encode()).hexdigest()
-        lines.append(f"{found.name}=={found.version} --hash=sha256:{record}")
+        distribution = importlib.metadata.distribution(name)
+        record = hashlib.sha256((distribution.read_text("RECORD") or "").encode()).hexdigest()
+        lines.append(f"{distribution.name}=={distribution.version} --hash=sha256:{record}")
         _, (pin,) = packages._parse(lines[-1])
-        for file in found.files or ():
+        for file in distribution.files or ():
             if ".." not in file.parts and "__pycache__" not in file.parts and "tests" not in file.parts:
                 target = pin.folder / file
                 target.parent.mkdir(parents=True, exist_ok=True)

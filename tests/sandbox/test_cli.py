@@ -43,17 +43,17 @@ def test_probe_says_how_a_container_gives_what_is_missing(
     if where == "kubernetes":
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     report = IsolationReport(("landlock", "seccomp", "rlimits"), {"namespaces": REFUSED, "root": REFUSED})
-    found = report.container_recipe()
-    assert found is not None
-    assert found.startswith("For namespaces, root: ")
-    assert recipe in found
+    text = report.container_recipe()
+    assert text is not None
+    assert text.startswith("For namespaces, root: ")
+    assert recipe in text
 
 
 def test_probe_offers_no_container_where_none_helps() -> None:
     assert IsolationReport(("root", "seccomp"), {"cgroup": REFUSED}).container_recipe() is None
     absent = ("ENOSYS", "Function not implemented (landlock_create_ruleset)")
-    found = IsolationReport(("root", "seccomp"), {"landlock": absent}).container_recipe()
-    assert found == "A container would not help: it shares this machine's kernel, which lacks landlock."
+    recipe = IsolationReport(("root", "seccomp"), {"landlock": absent}).container_recipe()
+    assert recipe == "A container would not help: it shares this machine's kernel, which lacks landlock."
 
 
 @pytest.mark.parametrize(("test", "status"), [("assert f(1) == 2", 0), ("assert f(1) == 3", 1), ("assert f('a')", 1)])

@@ -44,10 +44,10 @@ def test_every_test_comes_to_what_plain_python_says(pool: SandboxPool, tmp_path:
 def test_the_setup_of_an_honest_problem(pool: SandboxPool) -> None:
     programs = [Program(source=source, setup=setup, tests=[test]) for source, setup, test, _ in SETUPS]
     verdicts = pool.run(programs)
-    found = [
+    outcomes = [
         (setup, verdict.error_type == "accepted") for (_, setup, _, _), verdict in zip(SETUPS, verdicts, strict=True)
     ]
-    assert found == [(setup, accepted) for _, setup, _, accepted in SETUPS]
+    assert outcomes == [(setup, accepted) for _, setup, _, accepted in SETUPS]
 
 
 @pytest.mark.parametrize(("source", "stdin", "stdout"), [*SCRIPTS, *MORE_SCRIPTS])

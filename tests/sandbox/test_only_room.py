@@ -64,20 +64,20 @@ def test_every_room_is_searched() -> None:
 
 
 def test_only_the_sandbox_executes_text() -> None:
-    found = {
+    places = {
         (str(path.relative_to(REPOSITORY)), what)
         for room in ROOMS
         for path in sorted((REPOSITORY / room).rglob("*.py"))
         for what in executing(ast.parse(path.read_text()))
     }
-    unexpected = found - set(ALLOWED)
+    unexpected = places - set(ALLOWED)
     assert not unexpected, f"text is executed outside sandbox/: {sorted(unexpected)}"
 
 
 def test_the_search_finds_what_it_should() -> None:
     text = "import subprocess as s\nfrom pickle import loads\nexec(x)\nos.execv(a, b)\nre.compile('a')\nmodel.eval()\n"
     text += "asyncio.create_subprocess_shell(x)\nbuiltins.eval(x)\n"
-    found = [
+    names = [
         "asyncio.create_subprocess_shell",
         "builtins.eval",
         "exec",
@@ -85,7 +85,7 @@ def test_the_search_finds_what_it_should() -> None:
         "import subprocess",
         "os.execv",
     ]
-    assert sorted(executing(ast.parse(text))) == found
+    assert sorted(executing(ast.parse(text))) == names
 
 
 def test_the_sandbox_is_standard_library_only() -> None:

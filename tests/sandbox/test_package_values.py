@@ -67,8 +67,8 @@ ACCEPTED = [
 
 def test_values_cross_and_tests_with_them_are_trusted(pool: SandboxPool) -> None:
     verdict = judge(pool, HONEST, ACCEPTED)
-    found = [(outcome.verdict, outcome.detail, text) for text, outcome in zip(ACCEPTED, verdict.tests, strict=True)]
-    assert [each for each in found if each[0] != "accepted"] == []
+    outcomes = [(outcome.verdict, outcome.detail, text) for text, outcome in zip(ACCEPTED, verdict.tests, strict=True)]
+    assert [each for each in outcomes if each[0] != "accepted"] == []
     trusted = [text for text, outcome in zip(ACCEPTED, verdict.tests, strict=True) if not outcome.trusted]
     assert trusted == [ACCEPTED[-2]]  # `is pd.NaT` compares identities
 

@@ -37,9 +37,9 @@ def test_packages_are_added_with_what_they_require_and_removed_with_it(wheels: P
     assert names() == ["apart 2.0", "lower 1.0", "upper 1.0"]
     lock = (packages.folder() / packages.LOCK).read_text()
     assert lock.count("--hash=sha256:") == 3
-    found = packages.find(["upper"])
-    assert (found.names, found.hidden) == (("upper",), ("lower",))
-    assert found.versions == ("lower==1.0", "upper==1.0")
+    environment = packages.find(["upper"])
+    assert (environment.names, environment.hidden) == (("upper",), ("lower",))
+    assert environment.versions == ("lower==1.0", "upper==1.0")
     with pytest.raises(BuildError, match=r"nobody asked for lower \(asked for: apart, upper\)"):
         packages.remove(["lower"])
     packages.remove(["upper"])

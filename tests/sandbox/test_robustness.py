@@ -24,7 +24,7 @@ SLOW = Program(source="import time\ndef f(x):\n time.sleep(0.3)\n return x + 1",
 
 
 def descendants(pid: int) -> set[int]:
-    found: set[int] = set()
+    processes: set[int] = set()
     todo = [pid]
     while todo:
         try:
@@ -32,8 +32,8 @@ def descendants(pid: int) -> set[int]:
         except (FileNotFoundError, ProcessLookupError):
             children = []
         todo = todo[1:] + children
-        found.update(children)
-    return found
+        processes.update(children)
+    return processes
 
 
 def alive(pids: set[int]) -> set[int]:
@@ -69,7 +69,7 @@ def test_a_closed_pool_leaves_no_process() -> None:
 def test_killed_workers_lose_no_verdict(depth: str) -> None:
     with SandboxPool(num_workers=2) as pool:
         stream = pool.stream([SLOW] * 8)
-        found = dict([next(stream)])
+        verdicts = dict([next(stream)])
         while None in pool._workers:
             time.sleep(0.01)
         for worker in list(pool._workers):
@@ -79,9 +79,9 @@ def test_killed_workers_lose_no_verdict(depth: str) -> None:
                 for pid in pids:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, number)
-        found.update(stream)
-        assert sorted(found) == list(range(8))
-        assert {verdict.error_type for verdict in found.values()} == {"accepted"}
+        verdicts.update(stream)
+        assert sorted(verdicts) == list(range(8))
+        assert {verdict.error_type for verdict in verdicts.values()} == {"accepted"}
 
 
 def test_a_sandbox_failure_is_retried_once_and_is_never_a_score(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,9 +246,9 @@ def check(input, expected, output):
     ],
 )
 def test_a_checker_accepts_answers_of_several_forms(pool: SandboxPool, source: str, verdict: str, detail: str) -> None:
-    (found,) = pool.run([Program(source=source, stdin_tests=[("5\n", "1 4\n")], checker=CHECKER)])
-    assert (found.error_type, found.trusted_compare) == (verdict, True)
-    assert found.tests[0].detail.startswith(detail)
+    (judged,) = pool.run([Program(source=source, stdin_tests=[("5\n", "1 4\n")], checker=CHECKER)])
+    assert (judged.error_type, judged.trusted_compare) == (verdict, True)
+    assert judged.tests[0].detail.startswith(detail)
 
 
 def test_a_checker_that_does_not_end_is_a_timeout_and_spoils_no_other_test(pool: SandboxPool) -> None:

@@ -34,9 +34,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def key(phase: Phase, step: Step, **arguments: object) -> str:
     assert phase.task.cache_key_fn is not None
-    found = phase.task.cache_key_fn(None, {"step": step} | arguments)
-    assert isinstance(found, str)
-    return found
+    cache_key = phase.task.cache_key_fn(None, {"step": step} | arguments)
+    assert isinstance(cache_key, str)
+    return cache_key
 
 
 def test_the_refs_of_a_result_are_found_wherever_they_stand() -> None:
@@ -47,7 +47,7 @@ def test_the_refs_of_a_result_are_found_wherever_they_stand() -> None:
 
     shaped = ShapedBatch(batch=ref("a"), samples=ref("b"), state=ref("c"), metrics={"x": 1.0})
     deep = Deep(shaped=shaped, samples=[Samples(rollouts=[ref("d")], scores=[ref("e"), ref("f")], slots=[1])])
-    assert [found.path for found in _refs(deep)] == list("abcdef")
+    assert [ref.path for ref in _refs(deep)] == list("abcdef")
     assert list(_refs({"not": "a result"})) == []
 
 
@@ -84,9 +84,9 @@ def test_a_key_changes_with_settings_step_phase_and_every_input(run: Run, tmp_pa
 
 
 def test_a_key_names_step_and_phase_and_is_a_file_name(run: Run) -> None:
-    found = key(rollout, run.step(12), draw=draw(ids=["a/b", "…"]))
-    assert found.startswith("000012-rollout-")
-    assert found.replace("-", "").isalnum()
+    cache_key = key(rollout, run.step(12), draw=draw(ids=["a/b", "…"]))
+    assert cache_key.startswith("000012-rollout-")
+    assert cache_key.replace("-", "").isalnum()
 
 
 PREFECTS_OWN = {"type": "json"}
@@ -133,15 +133,15 @@ def test_a_kept_result_is_read_by_its_fields(
 @pytest.mark.usefixtures("prefect")
 def test_a_phase_is_not_tagged_as_its_flow_run_is(run: Run) -> None:
     """A tag of a task is a limit on how many run at once, for which Prefect asks the server before each."""
-    found: list[list[str]] = []
+    seen_tags: list[list[str]] = []
 
     async def tagged(step: Step) -> Rows:
-        found.append([*runtime.task_run.tags, *TagsContext.get().current_tags])
+        seen_tags.append([*runtime.task_run.tags, *TagsContext.get().current_tags])
         return Rows(rows=step.run.store.write_json(step.path("tagged.json"), []), tokens=7)
 
     with tags("run:first"):
         asyncio.run(Phase("score", tagged, retries=0)(run.step(48)))
-    assert found == [[]]
+    assert seen_tags == [[]]
 
 
 @pytest.mark.usefixtures("prefect")

@@ -61,12 +61,12 @@ def test_training_draws_new_noise_every_step_and_validation_the_same(run: Run) -
 def test_seeds_follow_the_runs_seed_and_the_purpose(run: Run, tmp_path: Path) -> None:
     names = run.train_set.frame["id"].tolist()[:2]
     other = Run.open(config("train.seed=1"), "other", tmp_path)
-    found = [
+    seeds = [
         set(requested(step, draw(names, purpose=purpose))["seed"])
         for step in (run.step(1), other.step(1))
         for purpose in ("rollout", "bootstrap")
     ]
-    assert len(set.union(*found)) == sum(map(len, found))
+    assert len(set.union(*seeds)) == sum(map(len, seeds))
 
 
 def sampled(run: Run, problems: pd.DataFrame, responses: list[str]) -> Rows:
@@ -80,9 +80,9 @@ def test_scores_are_those_of_the_responses_and_lie_in_the_run_directory(run: Run
     problems = run.train_set.frame.head(2)
     responses = [f"<think></think>\\boxed{{{problems['answer'][0]}}}", "no idea"]
     asked = draw(problems["id"].tolist())
-    found = asyncio.run(score.function(run.step(1), asked, sampled(run, problems, responses)))
-    assert found.rows.path == "steps/000001/score-rollout-0000.parquet"
-    table = run.store.read_rows(found.rows)
+    scored = asyncio.run(score.function(run.step(1), asked, sampled(run, problems, responses)))
+    assert scored.rows.path == "steps/000001/score-rollout-0000.parquet"
+    table = run.store.read_rows(scored.rows)
     assert table["accuracy"].tolist() == [1.0, 0.0]
     assert table["format"].tolist() == [1.0, 0.0]
     assert table.columns.tolist() == ["id", "slot", "sample", "accuracy", "format"]
@@ -118,8 +118,8 @@ def test_columns_of_the_data_may_have_the_names_of_ours(tmp_path: Path) -> None:
     ).to_json(data, orient="records", lines=True)
     run = Run.open(config(f"data.train={data}"), "here", tmp_path / "runs")
     rows = sampled(run, run.train_set.frame, ["\\boxed{3}", "\\boxed{2}"])
-    found = asyncio.run(score.function(run.step(1), draw(["a", "b"]), rows))
-    table = run.store.read_rows(found.rows)
+    scored = asyncio.run(score.function(run.step(1), draw(["a", "b"]), rows))
+    table = run.store.read_rows(scored.rows)
     assert table["accuracy"].tolist() == [0.0, 1.0]
     assert table["sample"].tolist() == [0, 0]
     assert table["slot"].tolist() == [0, 1]
@@ -132,9 +132,9 @@ def test_seconds_that_are_lost_or_damaged_are_left_out(kept: int | None, run: Ru
     for shard, path in enumerate(paths):
         rows = pd.DataFrame({"id": ["a"], "slot": [shard], "sample": [0], "exec_time": [0.5]})
         run.store.write_rows(step.path(path.name), rows)
-    found = exec_times(step, 2)
-    assert found is not None
-    assert found.to_dict("list") == {"slot": [0, 1], "sample": [0, 0], "exec_time": [0.5, 0.5]}
+    times = exec_times(step, 2)
+    assert times is not None
+    assert times.to_dict("list") == {"slot": [0, 1], "sample": [0, 0], "exec_time": [0.5, 0.5]}
     content = paths[1].read_bytes()
     paths[1].unlink()
     if kept is not None:

@@ -68,7 +68,7 @@ def stored(run: Run, accuracies: list[list[float | None]], parts: int = 1) -> tu
     """Samples of the run's first problems, and what the learner found of each part of them, in the run's store."""
     table = rows(accuracies)
     table = table.assign(id=table["slot"].map(run.train_set.frame["id"]), response="…")
-    learner, samples, found = Learner(run.config), Samples(rollouts=[], scores=[], slots=[]), []
+    learner, samples, batches = Learner(run.config), Samples(rollouts=[], scores=[], slots=[]), []
     for part in range(parts):
         mine = table[table["slot"] * parts // len(accuracies) == part].reset_index(drop=True)
         sampled = mine[["id", "slot", "sample", "token_ids", "log_probs", "response", "finish_reason"]]
@@ -79,15 +79,15 @@ def stored(run: Run, accuracies: list[list[float | None]], parts: int = 1) -> tu
         prompts = mine["id"].map(run.train_set.frame.set_index("id")["prompt_token_ids"])
         batch = token_batch(mine.assign(prompt_token_ids=prompts), run.pad_id)
         folder = run.store.write_folder(name, batch.union(learner.experience(batch)).save)
-        found.append(Batch(batch=folder))
-    return samples, found
+        batches.append(Batch(batch=folder))
+    return samples, batches
 
 
 def test_shape_stores_a_batch_a_table_and_the_state_and_gives_the_same_twice(run: Run) -> None:
-    samples, found = stored(run, ACCURACIES)
+    samples, batches = stored(run, ACCURACIES)
     before = RunState.initial(run.config, len(run.train_set)).state_dict()
-    first = asyncio.run(shape_batch.function(run.step(1), samples, found, json.loads(json.dumps(before))))
-    again = asyncio.run(shape_batch.function(run.step(1), samples, found, json.loads(json.dumps(before))))
+    first = asyncio.run(shape_batch.function(run.step(1), samples, batches, json.loads(json.dumps(before))))
+    again = asyncio.run(shape_batch.function(run.step(1), samples, batches, json.loads(json.dumps(before))))
     assert first == again
     assert run.store.intact([first.batch, first.samples, first.state])
     table = run.store.read_rows(first.samples)
@@ -113,9 +113,9 @@ def test_a_batch_of_several_rollouts_is_that_of_one_but_for_its_padding(run: Run
     before = RunState.initial(run.config, len(run.train_set)).state_dict()
     metrics, tables, batches = [], [], []
     for parts in (1, 3):
-        samples, found = stored(run, ACCURACIES, parts)
+        samples, measured = stored(run, ACCURACIES, parts)
         chosen = samples.model_copy(update={"slots": [0, 2]})
-        shaped = asyncio.run(shape_batch.function(run.step(parts), chosen, found, json.loads(json.dumps(before))))
+        shaped = asyncio.run(shape_batch.function(run.step(parts), chosen, measured, json.loads(json.dumps(before))))
         metrics.append(shaped.metrics)
         tables.append(run.store.read_rows(shaped.samples))
         batches.append(DataProto.load(run.store.folder(shaped.batch)))
@@ -166,9 +166,9 @@ def test_a_first_turn_is_credited_with_second_turns_that_are_not_trained_on(tmp_
     judged = ["accuracy", "format", "pass_ratio", "error_type", "test_outcomes"]
     rollout = run.store.write_rows("rollout.parquet", table.drop(columns=judged))
     scores = run.store.write_rows("score.parquet", table[["id", "slot", "sample", *judged]])
-    found = _rewarded(run.step(1), Samples(rollouts=[rollout], scores=[scores], slots=[0]))
-    assert found["slot"].tolist() == [0, 0]
-    assert found["reward_second_turn"].iloc[0] > 0.0
+    credited = _rewarded(run.step(1), Samples(rollouts=[rollout], scores=[scores], slots=[0]))
+    assert credited["slot"].tolist() == [0, 0]
+    assert credited["reward_second_turn"].iloc[0] > 0.0
 
 
 # ---- evaluate ------------------------------------------------------------------------------------------------------
@@ -179,14 +179,16 @@ def test_an_evaluation_measures_what_was_graded_and_the_lengths_of_all(run: Run)
         {0: 1, 1: 1, 2: 1}, {0: 0, 1: 1, 2: None}, {0: 0, 1: 0, 2: 0}, {0: None, 1: None, 2: None},
     ]  # fmt: skip
     samples = written(run, "validation", groups, shards=2)
-    found = asyncio.run(evaluate.function(run.step(20), samples))
-    assert found.accuracy == found.metrics["val/accuracy"] == pytest.approx(4 / 8)
-    assert found.metrics["val/pass_at_n"] == pytest.approx(2 / 3)
-    assert found.mean_length == found.metrics["val/response_length"] == 3.0
-    assert found.metrics["val/clip_ratio"] == pytest.approx(1 / 3)
-    assert [found.metrics[f"val/{bucket}_share"] for bucket in ("easy", "medium", "hard")] == pytest.approx([1 / 3] * 3)
-    assert len(run.store.read_rows(found.rows)) == 12
-    assert all(math.isfinite(value) for value in found.metrics.values())
+    evaluated = asyncio.run(evaluate.function(run.step(20), samples))
+    assert evaluated.accuracy == evaluated.metrics["val/accuracy"] == pytest.approx(4 / 8)
+    assert evaluated.metrics["val/pass_at_n"] == pytest.approx(2 / 3)
+    assert evaluated.mean_length == evaluated.metrics["val/response_length"] == 3.0
+    assert evaluated.metrics["val/clip_ratio"] == pytest.approx(1 / 3)
+    assert [evaluated.metrics[f"val/{bucket}_share"] for bucket in ("easy", "medium", "hard")] == pytest.approx(
+        [1 / 3] * 3
+    )
+    assert len(run.store.read_rows(evaluated.rows)) == 12
+    assert all(math.isfinite(value) for value in evaluated.metrics.values())
 
 
 def test_held_out_sets_with_names_are_measured_together_and_each() -> None:
@@ -196,15 +198,15 @@ def test_held_out_sets_with_names_are_measured_together_and_each() -> None:
             "accuracy": pd.array(accuracies, dtype="Float64"),
         })  # fmt: skip
 
-    found = evaluation_metrics(
+    answers = evaluation_metrics(
         pd.concat([rows("aime/1", [1, 0], 2), rows("own/a/b", [1, 1], 4), rows("late/1", [None, None], 6)]),
         ["aime", "own", "late"],
     )
-    assert (found["val/accuracy"], found["val/aime/accuracy"], found["val/own/accuracy"]) == (0.75, 0.5, 1.0)
-    assert (found["val/own/pass_at_n"], found["val/own/response_length"]) == (1.0, 4.0)
-    assert not any(name.startswith("val/late/") for name in found)  # nothing of it was graded: no figure
-    assert {name.removeprefix("val/") for name in found if name.count("/") == 1} == {
-        name.removeprefix("val/own/") for name in found if name.startswith("val/own/")
+    assert (answers["val/accuracy"], answers["val/aime/accuracy"], answers["val/own/accuracy"]) == (0.75, 0.5, 1.0)
+    assert (answers["val/own/pass_at_n"], answers["val/own/response_length"]) == (1.0, 4.0)
+    assert not any(name.startswith("val/late/") for name in answers)  # nothing of it was graded: no figure
+    assert {name.removeprefix("val/") for name in answers if name.count("/") == 1} == {
+        name.removeprefix("val/own/") for name in answers if name.startswith("val/own/")
     }
 
 

@@ -20,10 +20,12 @@ from benchmarks.ablation_statistics import World, outcomes
 
 def test_the_t_test_of_differences_is_students() -> None:
     """Worked by hand: mean 2, s = 1, t = 2√3 = 3.4641; two-sided p of t with two degrees of freedom is .0742."""
-    found = paired([1.0, 2.0, 3.0])
-    assert (found.mean, found.spread, found.seeds) == (2.0, 1.0, 3)
-    assert found.low == pytest.approx(2 - 4.302653 / math.sqrt(3), abs=1e-5)
-    assert found.p_seeds == pytest.approx(1 - math.sqrt(12 / (12 + 2)), abs=1e-4)  # F of t with 2 df, in closed form
+    difference = paired([1.0, 2.0, 3.0])
+    assert (difference.mean, difference.spread, difference.seeds) == (2.0, 1.0, 3)
+    assert difference.low == pytest.approx(2 - 4.302653 / math.sqrt(3), abs=1e-5)
+    assert difference.p_seeds == pytest.approx(
+        1 - math.sqrt(12 / (12 + 2)), abs=1e-4
+    )  # F of t with 2 df, in closed form
 
 
 def test_what_seeds_cannot_tell_has_no_p() -> None:
@@ -59,20 +61,20 @@ def test_the_bootstrap_of_a_balanced_table_has_the_variance_it_should() -> None:
     rng = np.random.default_rng(0)
     of_seed, of_problem = rng.normal(0, 1, 8), rng.normal(0, 2, 40)
     draws = resampling(8, 40, ("variance",))
-    found = drawn_means(of_seed[:, None] + of_problem, draws).var()
-    assert found == pytest.approx(of_seed.var() / 8 + of_problem.var() / 40, rel=0.05)
+    variance = drawn_means(of_seed[:, None] + of_problem, draws).var()
+    assert variance == pytest.approx(of_seed.var() / 8 + of_problem.var() / 40, rel=0.05)
 
 
 def test_a_difference_that_a_few_problems_make_is_not_claimed() -> None:
     """Every seed agrees; but of forty problems two hold the whole of it, and other problems might hold none."""
     table = np.zeros((5, 40))
     table[:, :2] = 1 + np.linspace(-0.05, 0.05, 5)[:, None]
-    found = over_problems(paired(table.mean(1).tolist()), table, ("few",))
-    assert found.p_seeds is not None
-    assert found.p_seeds < 0.001
-    assert found.over_problems is not None
-    assert found.over_problems[0] == 0
-    assert not against("base", {"odd": found}).claimed("odd")
+    difference = over_problems(paired(table.mean(1).tolist()), table, ("few",))
+    assert difference.p_seeds is not None
+    assert difference.p_seeds < 0.001
+    assert difference.over_problems is not None
+    assert difference.over_problems[0] == 0
+    assert not against("base", {"odd": difference}).claimed("odd")
     level = np.full((5, 40), table.mean()) + np.linspace(-0.01, 0.01, 5)[:, None]
     everywhere = over_problems(paired(level.mean(1).tolist()), level, ("all",))
     assert against("base", {"even": everywhere}).claimed("even")
@@ -94,15 +96,15 @@ def test_the_words_follow_the_adjusted_p_and_the_side_that_is_better() -> None:
 
 
 def test_the_seeds_it_takes_are_the_first_count_at_which_the_claim_is_made() -> None:
-    found = paired([0.05, -0.01, 0.04, 0.0])
-    needed = paired_seeds_needed(found, 1)
+    difference = paired([0.05, -0.01, 0.04, 0.0])
+    needed = paired_seeds_needed(difference, 1)
     assert needed is not None
-    assert found.spread is not None
+    assert difference.spread is not None
     for count, claimed in ((needed, True), (needed - 1, False)):
         values = np.array([-1.0] * (count // 2) + [0.0] * (count % 2) + [1.0] * (count // 2))
-        same = found.mean + values * found.spread / values.std(ddof=1)
+        same = difference.mean + values * difference.spread / values.std(ddof=1)
         assert against("base", {"x": paired(same.tolist())}).claimed("x") == claimed
-    more = paired_seeds_needed(found, 5)
+    more = paired_seeds_needed(difference, 5)
     assert more is not None
     assert more > needed
     assert paired_seeds_needed(paired([1e-4, -1e-4, 1e-5]), 1) is None

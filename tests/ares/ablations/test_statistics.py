@@ -7,15 +7,15 @@ from ares.ablations.statistics import MOST_SEEDS, estimate, leader, seeds_needed
 
 def test_the_interval_is_students() -> None:
     """Worked by hand: mean 2, s = 1, t(.975, 2) = 4.3027, so 2 ± 4.3027/√3."""
-    found = estimate([1.0, 2.0, 3.0])
-    assert (found.mean, found.count) == (2.0, 3)
-    assert found.low == pytest.approx(2 - 4.302653 / math.sqrt(3), abs=1e-5)
-    assert found.high == pytest.approx(2 + 4.302653 / math.sqrt(3), abs=1e-5)
+    interval = estimate([1.0, 2.0, 3.0])
+    assert (interval.mean, interval.count) == (2.0, 3)
+    assert interval.low == pytest.approx(2 - 4.302653 / math.sqrt(3), abs=1e-5)
+    assert interval.high == pytest.approx(2 + 4.302653 / math.sqrt(3), abs=1e-5)
 
 
 def test_one_seed_has_no_interval_and_none_is_an_error() -> None:
-    found = estimate([0.5])
-    assert (found.mean, found.low, found.high) == (0.5, None, None)
+    interval = estimate([0.5])
+    assert (interval.mean, interval.low, interval.high) == (0.5, None, None)
     with pytest.raises(ValueError, match="no value"):
         estimate([])
 
@@ -32,8 +32,8 @@ def test_a_winner_is_named_where_its_interval_lies_clear_of_all_others() -> None
 
 def test_one_overlap_is_enough_for_no_winner() -> None:
     close = CLEAR | {"c": [0.74, 0.80, 0.82]}
-    found = leader(close)
-    assert (found.name, found.separates_from, found.overlaps, found.wins) == ("a", ["b"], ["c"], False)
+    best = leader(close)
+    assert (best.name, best.separates_from, best.overlaps, best.wins) == ("a", ["b"], ["c"], False)
     told = verdict(close, "val/accuracy")
     assert told.startswith("No winner can be named. Highest mean of val/accuracy: a")
     assert "that interval overlaps c, 0.787 [" in told

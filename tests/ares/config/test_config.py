@@ -115,8 +115,8 @@ def test_base_is_a_fragment_that_lacks_only_model_and_data() -> None:
 def test_extends_lays_a_profile_over_another_field_by_field(profile: Any) -> None:
     grandparent = profile(MINIMAL + "rollout: {n: 4, prompts: 8}\ntrain: {steps: 7}\n", "a.yaml")
     parent = profile(f"extends: {grandparent}\nrollout: {{n: 6}}\n", "b.yaml")
-    found = load(profile(f"extends: {parent}\ntrain: {{seed: 3}}\n", "c.yaml"))
-    assert (found.rollout.n, found.rollout.prompts, found.train.steps, found.train.seed) == (6, 8, 7, 3)
+    config = load(profile(f"extends: {parent}\ntrain: {{seed: 3}}\n", "c.yaml"))
+    assert (config.rollout.n, config.rollout.prompts, config.train.steps, config.train.seed) == (6, 8, 7, 3)
 
 
 def test_an_error_names_the_whole_chain_of_profiles(profile: Any) -> None:

@@ -124,9 +124,9 @@ def test_an_unknown_name_lists_those_there_are_and_the_nearest(file: Path) -> No
 def test_a_file_that_does_not_import_says_which_line(tmp_path: Path, text: str, line: int, said: str) -> None:
     path = tmp_path / "broken.py"
     path.write_text(text)
-    found = refusal(f"{path}:Halver")
-    assert f"algorithm.advantage.estimator: {path}:{line}: " in found
-    assert said in found
+    message = refusal(f"{path}:Halver")
+    assert f"algorithm.advantage.estimator: {path}:{line}: " in message
+    assert said in message
 
 
 def test_what_is_no_estimator_is_refused_with_what_it_lacks(file: Path) -> None:
@@ -160,10 +160,10 @@ def test_only_files_of_the_user_are_listed(file: Path) -> None:
 )  # fmt: skip
 def test_every_builtin_name_stands_for_something(kind: Kind, builtin: Builtin) -> None:
     module, _, name = builtin.where.partition(":")
-    found = getattr(importlib.import_module(module), name)
-    if isinstance(found, type):
-        assert all(callable(getattr(found, method, None)) for method in kind.methods)
-    assert callable(found)
+    implementation = getattr(importlib.import_module(module), name)
+    if isinstance(implementation, type):
+        assert all(callable(getattr(implementation, method, None)) for method in kind.methods)
+    assert callable(implementation)
     assert builtin.facts.keys() <= kind.facts.keys()
 
 
@@ -172,12 +172,12 @@ def test_every_section_that_takes_settings_is_in_the_list_of_kinds() -> None:
     config = load("tiny-math")
 
     def sections(place: object, prefix: str) -> list[str]:
-        found = []
+        paths = []
         for name, value in vars(place).items():
             if hasattr(type(value), "model_fields"):
                 dotted = f"{prefix}{name}"
-                found += [dotted] if "settings" in type(value).model_fields else []
-                found += sections(value, f"{dotted}.")
-        return found
+                paths += [dotted] if "settings" in type(value).model_fields else []
+                paths += sections(value, f"{dotted}.")
+        return paths
 
     assert sorted(sections(config, "")) == sorted(section for section, _ in KINDS)

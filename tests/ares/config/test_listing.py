@@ -38,12 +38,12 @@ def estimator(tmp_path: Path) -> str:
 
 
 def test_every_setting_is_listed_with_its_default_and_a_meaning() -> None:
-    found, flat = listed(defaults()), result_settings(defaults())
-    assert set(flat) - set(found) == set()
+    every, flat = listed(defaults()), result_settings(defaults())
+    assert set(flat) - set(every) == set()
     for name, value in flat.items():
-        assert yaml.safe_load(found[name][0]) == value, name
-    assert [name for name, (_, allowed, meaning) in found.items() if not allowed or not meaning] == []
-    assert "train.steps" in found  # which does not change results
+        assert yaml.safe_load(every[name][0]) == value, name
+    assert [name for name, (_, allowed, meaning) in every.items() if not allowed or not meaning] == []
+    assert "train.steps" in every  # which does not change results
 
 
 @pytest.mark.parametrize(

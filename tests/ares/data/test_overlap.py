@@ -23,8 +23,8 @@ assert len(RUN.split()) == NGRAM
     ],
 )
 def test_a_run_of_words_counts_whatever_stands_around_it(text: str, other: str, shared: bool) -> None:
-    found = overlaps(["something else entirely", text, "nothing"], ["no", other, "more words"])
-    assert found.tolist() == [-1, 1 if shared else -1, -1]
+    owners = overlaps(["something else entirely", text, "nothing"], ["no", other, "more words"])
+    assert owners.tolist() == [-1, 1 if shared else -1, -1]
 
 
 def test_no_run_leads_from_one_text_to_the_next() -> None:
@@ -52,7 +52,7 @@ def test_it_finds_what_sets_of_runs_find() -> None:
     # With four words, runs of 13 meet seldom enough that both answers occur once some texts are copied in part.
     ours[:20] = [f"{text} {other[10:]}" for text, other in zip(ours[:20], theirs, strict=False)]
     wanted = [any(runs(text) & runs(other) for other in theirs) for text in ours]
-    found = overlaps(ours, theirs)
-    assert (found >= 0).tolist() == wanted
+    owners = overlaps(ours, theirs)
+    assert (owners >= 0).tolist() == wanted
     assert set(wanted) == {True, False}
-    assert all(runs(ours[row]) & runs(theirs[other]) for row, other in enumerate(found) if other >= 0)
+    assert all(runs(ours[row]) & runs(theirs[other]) for row, other in enumerate(owners) if other >= 0)

@@ -45,18 +45,18 @@ def test_a_row_becomes_the_chat_templates_prompt_and_its_tokens(tmp_path: Path) 
 
 def test_the_format_prompt_is_put_around_the_problem(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": "{x} {prompt}"}])
-    found = read(source, format_prompt="Solve {prompt}, {y}.").frame["prompt"][0]
-    assert "user\nSolve {x} {prompt}, {y}.<|im_end|>" in found
+    prompt = read(source, format_prompt="Solve {prompt}, {y}.").frame["prompt"][0]
+    assert "user\nSolve {x} {prompt}, {y}.<|im_end|>" in prompt
 
 
 def test_a_system_prompt_comes_before_prompts_that_have_none(tmp_path: Path) -> None:
     asked, own = {"role": "user", "content": "1+1=?"}, {"role": "system", "content": "Be brief."}
     rows = [GOOD, GOOD | {"id": "b", "prompt": [asked]}, GOOD | {"id": "c", "prompt": [own, asked]}]
-    found = read(jsonl(tmp_path / "p.jsonl", rows), system_prompt="Think.").frame["prompt"].tolist()
-    assert [text.partition("<|im_end|>")[0] for text in found] == [
+    prompts = read(jsonl(tmp_path / "p.jsonl", rows), system_prompt="Think.").frame["prompt"].tolist()
+    assert [text.partition("<|im_end|>")[0] for text in prompts] == [
         "<|im_start|>system\nThink.", "<|im_start|>system\nThink.", "<|im_start|>system\nBe brief."
     ]  # fmt: skip
-    assert all("user\n1+1=?<|im_end|>" in text for text in found)
+    assert all("user\n1+1=?<|im_end|>" in text for text in prompts)
 
 
 def test_the_chat_template_is_given_its_settings_and_one_it_does_not_look_at_is_refused(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_chat_messages_are_kept_turn_by_turn(suffix: str, tmp_path: Path) -> Non
         jsonl(path, [GOOD | {"prompt": turns}])
     else:
         pd.DataFrame([GOOD | {"prompt": turns}]).to_parquet(path)
-    (found,) = read(str(path), format_prompt="not used: {prompt}").frame["prompt"]
-    assert found == (
+    (prompt,) = read(str(path), format_prompt="not used: {prompt}").frame["prompt"]
+    assert prompt == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"
     )
 

@@ -26,12 +26,12 @@ def marks(tokens: list[int], mark: str = MARK) -> int:
 def test_a_picture_takes_the_place_of_its_mark_with_as_many_tokens_as_it_needs(tmp_path: Path) -> None:
     small, large = image(tmp_path, "small.png", (32, 32)), image(tmp_path, "large.png", (64, 48))
     row = {"prompt": "<image>Left or <image>right?", "images": [str(small), str(large)]}
-    found = problems(tmp_path, row, {"prompt": "And you?"}).frame
-    assert [path_of(name) for name in found["media_references"][0]] == [str(small), str(large)]
-    assert found["media_references"][1] == []
-    assert marks(found["prompt_token_ids"][0]) == 4 * 4 + 8 * 6  # 8 × 8 pixels a token
-    assert found["prompt"][0].count(MARK) == 2  # one each: what a person reads
-    text = found["prompt"][0]
+    frame = problems(tmp_path, row, {"prompt": "And you?"}).frame
+    assert [path_of(name) for name in frame["media_references"][0]] == [str(small), str(large)]
+    assert frame["media_references"][1] == []
+    assert marks(frame["prompt_token_ids"][0]) == 4 * 4 + 8 * 6  # 8 × 8 pixels a token
+    assert frame["prompt"][0].count(MARK) == 2  # one each: what a person reads
+    text = frame["prompt"][0]
     assert text.index("Left") > text.index(MARK)
     assert text.rindex(MARK) < text.index("right")
 
@@ -46,9 +46,9 @@ def test_pixels_are_bounded(tmp_path: Path, pixels: dict[str, int]) -> None:
 def test_prompts_that_are_too_long_with_their_pictures_are_left_out_and_counted(tmp_path: Path) -> None:
     small, large = image(tmp_path, "small.png"), image(tmp_path, "large.png", (64, 64))
     rows = [{"prompt": "<image>?", "images": [str(path)]} for path in (small, large)]
-    found = problems(tmp_path, *rows, max_prompt_length=40)
-    assert (len(found), found.overlong) == (1, 1)
-    assert path_of(found.frame["media_references"][0][0]) == str(small)
+    kept = problems(tmp_path, *rows, max_prompt_length=40)
+    assert (len(kept), kept.overlong) == (1, 1)
+    assert path_of(kept.frame["media_references"][0][0]) == str(small)
 
 
 def test_every_way_to_hold_an_image_gives_the_same_picture(tmp_path: Path) -> None:
@@ -63,17 +63,19 @@ def test_every_way_to_hold_an_image_gives_the_same_picture(tmp_path: Path) -> No
     frame = pd.DataFrame({"prompt": "<image>?", "answer": "1", "images": forms})
     for number, form in enumerate(forms):
         frame.iloc[[number]].to_parquet(tmp_path / f"{number}.parquet")
-        found = load(tmp_path / f"{number}.parquet")
-        assert found.frame["media_references"][0][0].endswith("@sha256:" + found.frame["media_references"][0][0][-16:])
-        found.write_embedded()
-        assert Path(path_of(found.frame["media_references"][0][0])).read_bytes() == content, form
-        assert found.digest() == load(tmp_path / "0.parquet").digest()  # where it lies does not matter
+        loaded = load(tmp_path / f"{number}.parquet")
+        assert loaded.frame["media_references"][0][0].endswith(
+            "@sha256:" + loaded.frame["media_references"][0][0][-16:]
+        )
+        loaded.write_embedded()
+        assert Path(path_of(loaded.frame["media_references"][0][0])).read_bytes() == content, form
+        assert loaded.digest() == load(tmp_path / "0.parquet").digest()  # where it lies does not matter
 
 
 def test_images_start_from_image_dir(tmp_path: Path) -> None:
     image(tmp_path / "photos", "a.png")
-    found = problems(tmp_path, {"prompt": "<image>?", "images": ["a.png"]}, image_dir=str(tmp_path / "photos"))
-    assert path_of(found.frame["media_references"][0][0]) == str(tmp_path / "photos" / "a.png")
+    loaded = problems(tmp_path, {"prompt": "<image>?", "images": ["a.png"]}, image_dir=str(tmp_path / "photos"))
+    assert path_of(loaded.frame["media_references"][0][0]) == str(tmp_path / "photos" / "a.png")
 
 
 def test_without_image_dir_they_start_from_the_folder_of_the_data_file_wherever_that_is_read_from(
@@ -84,8 +86,8 @@ def test_without_image_dir_they_start_from_the_folder_of_the_data_file_wherever_
     rows.write_text(json.dumps({"prompt": "<image>?", "images": ["photos/a.png"], "answer": "1"}) + "\n")
     for directory, name in ((tmp_path, "problems.jsonl"), (Path("/"), str(rows))):
         monkeypatch.chdir(directory)
-        found = load(Path(name)).frame["media_references"][0][0]
-        assert path_of(found) == str(tmp_path / "photos" / "a.png")
+        reference = load(Path(name)).frame["media_references"][0][0]
+        assert path_of(reference) == str(tmp_path / "photos" / "a.png")
 
 
 def test_another_content_is_another_data_set(tmp_path: Path) -> None:
@@ -102,8 +104,8 @@ def test_chat_messages_may_have_typed_parts(tmp_path: Path) -> None:
         {"prompt": [{"role": "user", "content": "<image>How many dots?"}], "images": [DOTS]},
         {"prompt": "<image>How many dots?", "images": DOTS},
     ]
-    found = problems(tmp_path, *rows).frame["prompt_token_ids"]
-    assert found[0] == found[1] == found[2]
+    token_ids = problems(tmp_path, *rows).frame["prompt_token_ids"]
+    assert token_ids[0] == token_ids[1] == token_ids[2]
 
 
 BROKEN = [

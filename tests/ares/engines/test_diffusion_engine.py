@@ -19,12 +19,12 @@ SETTINGS = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=PLACES)
 def engine(folder: Path | None = None, remote: bool = False, **how: object) -> DiffusionEngine:
     model = ModelConfig(path=str(folder or model_directory()), family="masked_diffusion", trust_remote_code=remote)
     words = tokenizer()
-    found = DiffusionEngine(
+    sampler = DiffusionEngine(
         model, DiffusionConfig(**{"steps": 6} | how), "cpu", {words.eos_token_id}, words.pad_token_id
     )
     weights = MaskedLanguageModel.load(model, torch.device("cpu")).model.named_parameters()
-    found.load_weights(3, dict(weights))
-    return found
+    sampler.load_weights(3, dict(weights))
+    return sampler
 
 
 def same(one: list[Completion], other: list[Completion]) -> bool:
@@ -37,22 +37,22 @@ def same(one: list[Completion], other: list[Completion]) -> bool:
 
 
 def test_two_equal_calls_are_bit_identical_and_the_global_generator_is_left_alone() -> None:
-    found = engine()
+    sampler = engine()
     state = torch.get_rng_state()
-    first = found.generate(requests(8), SETTINGS)
-    found.generate(requests(3, seed=9), SETTINGS)
-    assert same(first, found.generate(requests(8), SETTINGS))
+    first = sampler.generate(requests(8), SETTINGS)
+    sampler.generate(requests(3, seed=9), SETTINGS)
+    assert same(first, sampler.generate(requests(8), SETTINGS))
     assert torch.equal(torch.get_rng_state(), state)
     assert same(first, engine().generate(requests(8), SETTINGS))
-    assert not same(first, found.generate(requests(8, seed=1), SETTINGS))
+    assert not same(first, sampler.generate(requests(8, seed=1), SETTINGS))
 
 
 def test_a_request_gets_the_same_tokens_whatever_else_is_in_the_call() -> None:
     # By confidence, places that are nearly equally sure may change their order with a logit's last bit.
-    found = engine(alg="origin")
+    sampler = engine(alg="origin")
     every = requests(7)
-    together = [answer.canvas.tolist() for answer in found.generate(every, SETTINGS)]
-    assert [found.generate([each], SETTINGS)[0].canvas.tolist() for each in every] == together
+    together = [answer.canvas.tolist() for answer in sampler.generate(every, SETTINGS)]
+    assert [sampler.generate([each], SETTINGS)[0].canvas.tolist() for each in every] == together
     small = engine(alg="origin", batch=2)
     assert [answer.canvas.tolist() for answer in small.generate(every, SETTINGS)] == together
     assert [[index for index, _ in some] for some in small.stream(every, SETTINGS)] == [[0, 1], [2, 3], [4, 5], [6]]
@@ -72,12 +72,12 @@ def test_no_mask_is_left_and_the_end_ends(how: dict) -> None:
 
 
 def test_in_one_step_log_probs_and_entropies_are_those_of_the_masked_canvas() -> None:
-    found = engine(steps=1)
+    sampler = engine(steps=1)
     request = requests(1)[0]
-    answer = found.generate([request], SETTINGS)[0]
+    answer = sampler.generate([request], SETTINGS)[0]
     ids = torch.tensor([request.prompt_token_ids + [tokenizer().mask_token_id] * PLACES])
     with torch.no_grad():
-        known = torch.log_softmax(found.model(ids).logits[0, -PLACES - 1 : -1], -1)
+        known = torch.log_softmax(sampler.model(ids).logits[0, -PLACES - 1 : -1], -1)
     length = len(answer.token_ids)
     expected = known[torch.arange(length), torch.tensor(answer.token_ids).long()]
     np.testing.assert_allclose(answer.log_probs, expected, atol=1e-5)
@@ -86,30 +86,30 @@ def test_in_one_step_log_probs_and_entropies_are_those_of_the_masked_canvas() ->
 
 def test_temperature_zero_takes_the_most_probable_tokens_whatever_the_key() -> None:
     greedy = SamplingSettings(temperature=0.0, top_p=1.0, max_tokens=PLACES)
-    found = engine()
-    one, other = (found.generate(requests(3, seed), greedy) for seed in (0, 1))
+    sampler = engine()
+    one, other = (sampler.generate(requests(3, seed), greedy) for seed in (0, 1))
     assert [a.canvas.tolist() for a in one] == [b.canvas.tolist() for b in other]
 
 
 def test_weights_that_do_not_fit_are_refused() -> None:
-    found = engine()
-    weights = dict(found.model.named_parameters())
+    sampler = engine()
+    weights = dict(sampler.model.named_parameters())
     del weights["model.norm.weight"]
     with pytest.raises(ValueError, match=r"model\.norm\.weight"):
-        found.load_weights(4, weights)
-    assert found.version == 3
+        sampler.load_weights(4, weights)
+    assert sampler.version == 3
 
 
 def test_a_models_own_generation_is_used_repeatably_and_its_hooks_tell_log_probs_and_entropies() -> None:
-    found = engine(remote_directory(), remote=True)
+    sampler = engine(remote_directory(), remote=True)
     calls = []
-    own = found.model.diffusion_generate
-    found.model.diffusion_generate = lambda *given, **options: calls.append(options) or own(*given, **options)
+    own = sampler.model.diffusion_generate
+    sampler.model.diffusion_generate = lambda *given, **options: calls.append(options) or own(*given, **options)
     state = torch.get_rng_state()
-    first = found.generate(requests(6), SETTINGS)
+    first = sampler.generate(requests(6), SETTINGS)
     assert torch.equal(torch.get_rng_state(), state)
-    assert same(first, found.generate(requests(6), SETTINGS))
-    assert not same(first, found.generate(requests(6, seed=1), SETTINGS))
+    assert same(first, sampler.generate(requests(6), SETTINGS))
+    assert not same(first, sampler.generate(requests(6, seed=1), SETTINGS))
     assert calls[0]["steps"] == 6
     for answer in first:
         assert tokenizer().mask_token_id not in answer.canvas
@@ -118,23 +118,23 @@ def test_a_models_own_generation_is_used_repeatably_and_its_hooks_tell_log_probs
 
 
 def test_in_one_step_the_own_generation_reports_what_ours_does() -> None:
-    found = engine(remote_directory(), remote=True, steps=1)
+    sampler = engine(remote_directory(), remote=True, steps=1)
     request = requests(1)[0]
-    answer = found.generate([request], SETTINGS)[0]
+    answer = sampler.generate([request], SETTINGS)[0]
     ids = torch.tensor([request.prompt_token_ids + [tokenizer().mask_token_id] * PLACES])
     with torch.no_grad():
-        known = torch.log_softmax(found.model(ids).logits[0, -PLACES - 1 : -1], -1)
+        known = torch.log_softmax(sampler.model(ids).logits[0, -PLACES - 1 : -1], -1)
     length = len(answer.token_ids)
     np.testing.assert_allclose(answer.entropies, -(known.exp() * known).sum(-1)[:length], atol=1e-5)
 
 
 def test_a_generation_without_hooks_is_named() -> None:
-    found = engine(remote_directory(), remote=True)
-    own = found.model.diffusion_generate
+    sampler = engine(remote_directory(), remote=True)
+    own = sampler.model.diffusion_generate
 
     def deaf(*given: object, generation_logits_hook_func: object, **options: object) -> object:
         return own(*given, generation_logits_hook_func=lambda step, canvas, logits: logits, **options)
 
-    found.model.diffusion_generate = deaf
+    sampler.model.diffusion_generate = deaf
     with pytest.raises(RuntimeError, match="calls no generation_logits_hook_func"):
-        found.generate(requests(1), SETTINGS)
+        sampler.generate(requests(1), SETTINGS)

@@ -46,8 +46,8 @@ def test_its_log_probs_are_the_learners_also_after_an_update_in_place(tmp_path: 
         weights = {name: tensor.numpy().copy() for name, tensor in learner.weights().items()}
         ray.get(actor.load_weights.remote(version, weights))
         parts = actor.generate.options(num_returns="streaming").remote(requests, SamplingSettings(1.0, 1.0, 16))
-        found = pd.concat([ray.get(part) for part in parts]).sort_index()
-        rows = shown[["prompt_token_ids", "media_references"]].join(found[["token_ids", "log_probs"]])
+        answers = pd.concat([ray.get(part) for part in parts]).sort_index()
+        rows = shown[["prompt_token_ids", "media_references"]].join(answers[["token_ids", "log_probs"]])
         batch = token_batch(rows.assign(slot=range(len(rows)), sample=0), PAD)
         expected = batch.tensor("engine_log_probs")[batch.tensor("response_mask").bool()]
         with torch.no_grad():

@@ -57,21 +57,21 @@ def against(tmp_path: Path, mine: list[int], theirs: list[int]) -> dict[str, Any
 
 
 def test_differences_are_paired_over_problems(tmp_path: Path) -> None:
-    found = against(tmp_path, [4, 1, 2, 0], CORRECT)
-    measure = found["measures"]["pass@1"]
+    comparison = against(tmp_path, [4, 1, 2, 0], CORRECT)
+    measure = comparison["measures"]["pass@1"]
     assert (measure["this"], measure["other"], measure["problems"]) == (7 / 16, 7 / 16, 4)
     assert (measure["difference"], measure["p"]) == (0.0, 1.0)
     assert measure["high"] == pytest.approx(3.182446 * np.std([0, 0.25, 0, -0.25], ddof=1) / 2, abs=1e-6)
     assert -0.25 < measure["bootstrap_low"] < 0 < measure["bootstrap_high"] < 0.25
-    assert found["measures"].keys() >= {"pass@1", "pass@4"}
-    assert found["solved"] == {
+    assert comparison["measures"].keys() >= {"pass@1", "pass@4"}
+    assert comparison["solved"] == {
         "by": "at least one of 4 samples", "both": 2, "only_this": 1, "only_other": 1, "neither": 0, "p": 1.0,
     }  # fmt: skip
 
 
 def test_a_policy_against_itself_differs_in_nothing(tmp_path: Path) -> None:
-    found = against(tmp_path, CORRECT, CORRECT)
-    for measure in found["measures"].values():
+    comparison = against(tmp_path, CORRECT, CORRECT)
+    for measure in comparison["measures"].values():
         assert (measure["difference"], measure["low"], measure["high"], measure["p"]) == (0, 0, 0, 1)
         assert (measure["bootstrap_low"], measure["bootstrap_high"], measure["p_bootstrap"]) == (0, 0, 1)
 

@@ -164,8 +164,8 @@ def test_more_tries_than_samples_are_refused(settings: dict[str, Any]) -> None:
 
 
 def test_k_follows_n_where_it_is_not_given() -> None:
-    found = [EvaluationRequest(target="x", n=n).ks for n in (1, 4, 16)]
-    assert found == [[1], [1, 4], [1, 4, 8]]
+    ks = [EvaluationRequest(target="x", n=n).ks for n in (1, 4, 16)]
+    assert ks == [[1], [1, 4], [1, 4, 8]]
     assert EvaluationRequest(target="x", greedy=True).ks == [1]
     assert EvaluationRequest(target="x", k=[8, 2, 2]).ks == [2, 8]
 
@@ -176,8 +176,8 @@ def test_k_follows_n_where_it_is_not_given() -> None:
 def samples(ids: list[str], accuracies: list[list[float | None]], **columns: Any) -> pd.DataFrame:
     rows = [
         {"id": name, "sample": sample, "tokens": 10, "truncated": sample == 0, "accuracy": accuracy}
-        for name, found in zip(ids, accuracies, strict=True)
-        for sample, accuracy in enumerate(found)
+        for name, of_problem in zip(ids, accuracies, strict=True)
+        for sample, accuracy in enumerate(of_problem)
     ]
     table = pd.DataFrame(rows).assign(**columns)
     return table.assign(accuracy=table["accuracy"].astype("Float64"))
@@ -206,8 +206,8 @@ def test_held_out_sets_with_names_have_figures_of_their_own_and_one_can_be_chose
     assert [name.partition("/")[0] for name in ids] == ["one", "one", "two", "two"]
     summary, problems = summarise(evaluation, samples(ids, [[1], [1], [1], [0]]))
     assert len(problems) == 4
-    found = [summary["estimates"], summary["sets"]["one"], summary["sets"]["two"]]
-    assert [each["pass@1"]["value"] for each in found] == [0.75, 1.0, 0.5]
+    estimates = [summary["estimates"], summary["sets"]["one"], summary["sets"]["two"]]
+    assert [each["pass@1"]["value"] for each in estimates] == [0.75, 1.0, 0.5]
     alone = opened(n=1, max_problems=2, overrides=overrides, data="two")
     assert alone.run.train_set.frame["id"].tolist() == ids[2:]
     assert alone.run.store.directory != evaluation.run.store.directory
@@ -217,8 +217,8 @@ def test_held_out_sets_with_names_have_figures_of_their_own_and_one_can_be_chose
 def test_a_sample_without_a_score_is_no_failure_and_too_few_of_them_give_no_figure() -> None:
     evaluation = opened(n=3, k=[1, 3])
     ids = evaluation.run.train_set.frame["id"].tolist()
-    found = samples(ids, [[1, None, None], [0, 0, 0], [1, 1, 1], [None, None, None]])
-    summary, problems = summarise(evaluation, found)
+    rows = samples(ids, [[1, None, None], [0, 0, 0], [1, 1, 1], [None, None, None]])
+    summary, problems = summarise(evaluation, rows)
     assert problems["samples"].tolist() == [1, 3, 3, 0]
     assert summary["unscored"] == 5
     assert (summary["estimates"]["pass@1"]["value"], summary["estimates"]["pass@1"]["problems"]) == (2 / 3, 3)
@@ -231,8 +231,8 @@ def test_programs_are_reported_with_their_pass_ratio_and_errors() -> None:
     evaluation = opened(n=1)
     ids = evaluation.run.train_set.frame["id"].tolist()
     errors = ["accepted", "wrong_answer", "wrong_answer", "syntax_error"]
-    found = samples(ids, [[1], [0], [0], [0]], pass_ratio=[1, 0.5, 0.5, 0], error_type=errors)
-    summary, _ = summarise(evaluation, found)
+    rows = samples(ids, [[1], [0], [0], [0]], pass_ratio=[1, 0.5, 0.5, 0], error_type=errors)
+    summary, _ = summarise(evaluation, rows)
     assert summary["estimates"]["pass@1"]["value"] == 0.25
     assert summary["estimates"]["pass_ratio"]["value"] == 0.5
     assert summary["error_types"] == {"wrong_answer": 0.5, "accepted": 0.25, "syntax_error": 0.25}
@@ -252,9 +252,9 @@ def test_base_tests_are_counted_apart_from_all_tests() -> None:
     ids = frame["id"].tolist()
     frame["base_tests"] = 2
     base, both, none = ["accepted", "accepted", "wrong_answer"], ["accepted"] * 3, ["accepted", "timeout", "accepted"]
-    found = samples(ids, [[1, 0], [0, 0], [0, 0], [None, 0]])
-    found["test_outcomes"] = [both, base, base, none, none, none, none, base]
-    summary, problems = summarise(evaluation, found)
+    rows = samples(ids, [[1, 0], [0, 0], [0, 0], [None, 0]])
+    rows["test_outcomes"] = [both, base, base, none, none, none, none, base]
+    summary, problems = summarise(evaluation, rows)
     assert problems["base/correct"].tolist() == [2, 1, 0, 1]
     assert problems["correct"].tolist() == [1, 0, 0, 0]
     assert problems["samples"].tolist() == [2, 2, 2, 1]

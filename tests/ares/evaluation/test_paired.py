@@ -33,7 +33,7 @@ def test_a_bootstrap_of_equal_differences_has_no_spread() -> None:
 
 def test_the_interval_over_problems_is_students() -> None:
     """Differences 1, 0, 0, 0: mean ¼, s = ½, t(.975, 3) = 3.182446."""
-    found = estimate([1.0, 0.0, 0.0, 0.0])
-    assert (found.mean, found.count) == (0.25, 4)
-    assert found.high == pytest.approx(0.25 + 3.182446 * 0.25, abs=1e-6)
+    interval = estimate([1.0, 0.0, 0.0, 0.0])
+    assert (interval.mean, interval.count) == (0.25, 4)
+    assert interval.high == pytest.approx(0.25 + 3.182446 * 0.25, abs=1e-6)
     assert p_of_t(0.25, 0.5, 4) == pytest.approx(0.391002, abs=1e-6)  # t = 1 with three degrees of freedom

@@ -40,17 +40,17 @@ def rows(*names: str, stdin: bool = False) -> pd.DataFrame:
 
 
 def test_each_response_has_the_verdict_of_its_program(grader: CodeGrader) -> None:
-    found = grader.grade(rows(*RESPONSES)).set_index(pd.Index(RESPONSES))
-    assert found["error_type"].to_dict() == {
+    graded = grader.grade(rows(*RESPONSES)).set_index(pd.Index(RESPONSES))
+    assert graded["error_type"].to_dict() == {
         "right": "accepted", "half": "wrong_answer", "wrong": "wrong_answer", "runtime": "runtime_error",
         "syntax": "syntax_error", "none": "syntax_error",
     }  # fmt: skip
-    assert found["pass_ratio"].tolist() == [1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
-    assert found["accuracy"].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    assert found["format"].tolist() == [1.0, 1.0, 1.0, 1.0, 0.5, 0.0]
-    assert found["test_outcomes"]["half"] == ["accepted", "wrong_answer", "wrong_answer", "accepted"]
-    assert (found["exec_time"] >= 0).all()
-    assert all(len(outcomes) == len(TESTS) for outcomes in found["test_outcomes"])
+    assert graded["pass_ratio"].tolist() == [1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
+    assert graded["accuracy"].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert graded["format"].tolist() == [1.0, 1.0, 1.0, 1.0, 0.5, 0.0]
+    assert graded["test_outcomes"]["half"] == ["accepted", "wrong_answer", "wrong_answer", "accepted"]
+    assert (graded["exec_time"] >= 0).all()
+    assert all(len(outcomes) == len(TESTS) for outcomes in graded["test_outcomes"])
 
 
 def test_accuracy_can_be_the_pass_ratio() -> None:
@@ -67,12 +67,12 @@ def test_tests_that_run_in_the_programs_process_count_as_the_config_says(untrust
     row["test_cases"] = [["assert double(1) == 2", "assert Doubler().double(1) == 2"]]
     grader = CodeGrader(CodeConfig.model_validate({"workers": 1, "untrusted": untrusted}))
     grader.start()
-    found = grader.grade(row)
+    graded = grader.grade(row)
     grader.close()
-    assert found["trusted"].tolist() == [False]
-    assert found["pass_ratio"].isna().tolist() == [ratio is None]
-    assert ratio is None or found["pass_ratio"].tolist() == [ratio]
-    metrics = code_metrics(found.assign(truncated=False, tokens=9), kept_slots=[0])
+    assert graded["trusted"].tolist() == [False]
+    assert graded["pass_ratio"].isna().tolist() == [ratio is None]
+    assert ratio is None or graded["pass_ratio"].tolist() == [ratio]
+    metrics = code_metrics(graded.assign(truncated=False, tokens=9), kept_slots=[0])
     assert metrics["code/untrusted"] == 1.0
 
 
@@ -100,9 +100,9 @@ def test_a_program_the_sandbox_failed_to_judge_has_no_score(
     lost = Verdict(None, "internal_error", (Outcome("internal_error"),) * len(TESTS))
     monkeypatch.setattr(grader._pool, "run", lambda programs: [lost for _ in programs])
     grader.forget()
-    found = grader.grade(rows("right"))
-    assert found["accuracy"].isna().all()
-    assert found["pass_ratio"].isna().all()
+    graded = grader.grade(rows("right"))
+    assert graded["accuracy"].isna().all()
+    assert graded["pass_ratio"].isna().all()
     grader.forget()
 
 
@@ -111,7 +111,7 @@ def test_equal_tests_with_another_checker_or_comparison_have_verdicts_of_their_o
     row = rows("spaced", stdin=True).iloc[0].to_dict() | {"stdin_tests": [["3\n", "6"]]}
     anything = "def check(input, expected, output): return True"
     added = [{}, {"stdin_compare": "numbers"}, {"checker": anything}, {"before": "print(6)\nraise SystemExit\n"}]
-    found = grader.grade(
+    graded = grader.grade(
         pd.DataFrame([row | each for each in added]).astype(object).where(lambda cell: cell.notna(), None)
     )
-    assert found["accuracy"].tolist() == [0.0, 1.0, 1.0, 1.0]
+    assert graded["accuracy"].tolist() == [0.0, 1.0, 1.0, 1.0]

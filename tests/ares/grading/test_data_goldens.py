@@ -67,9 +67,9 @@ def graded(problems: Problems, *boxed: str) -> list[float | None]:
     return load_grader(RewardConfig()).grade(rows)["accuracy"].tolist()
 
 
-def same(found: Any, expected: Any) -> None:
+def same(actual: Any, expected: Any) -> None:
     """Equal, and of the same types: True is no 1, 1 no 1.0."""
-    assert repr(found) == repr(expected)
+    assert repr(actual) == repr(expected)
 
 
 FILES = pytest.mark.parametrize("kind", ["jsonl", "parquet", "hub"])
@@ -104,15 +104,15 @@ def test_columns_of_trl(kind: str, tmp_path: Path) -> None:
          "meta": {"level": 2, "parts": []}},
     ]  # fmt: skip
     problems = loaded(rows, kind, tmp_path)
-    found = given(TRL, problems, tmp_path)
+    columns = given(TRL, problems, tmp_path)
     for name in ("answer", "share", "flag", "tags", "count", "note", "meta"):
         # A parquet file that pandas writes has no ints with gaps: the file itself then holds 7.0.
         expected = [7.0, None] if (kind, name) == ("parquet", "count") else [row[name] for row in rows]
         if (kind, name) == ("parquet", "count"):
-            found[name] = [None if value != value else value for value in found[name]]
-        same(found[name], expected)
-    same(found["prompts"], ["a", "b"])
-    same(found["prompt"], ["a", "b"])
+            columns[name] = [None if value != value else value for value in columns[name]]
+        same(columns[name], expected)
+    same(columns["prompts"], ["a", "b"])
+    same(columns["prompt"], ["a", "b"])
     assert graded(problems, "3", "10000000000000000") == [1.0, 1.0]
 
 

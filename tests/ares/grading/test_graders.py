@@ -42,9 +42,9 @@ def source(tmp_path: Path) -> Source:
 
 
 def scored(kind: str) -> list[float | None]:
-    found = load_grader(RewardConfig(kind=kind)).grade(ROWS)
-    assert found[["id", "slot", "sample"]].equals(ROWS[["id", "slot", "sample"]])
-    return [None if pd.isna(value) else value for value in found["accuracy"]]
+    graded = load_grader(RewardConfig(kind=kind)).grade(ROWS)
+    assert graded[["id", "slot", "sample"]].equals(ROWS[["id", "slot", "sample"]])
+    return [None if pd.isna(value) else value for value in graded["accuracy"]]
 
 
 def refusal(kind: str, error: type[Exception]) -> str:
@@ -55,8 +55,8 @@ def refusal(kind: str, error: type[Exception]) -> str:
 
 def test_the_built_in_grader_compares_the_last_box_with_the_answer() -> None:
     assert scored("math") == [1.0, 0.0, 0.0]
-    found = load_grader(RewardConfig()).grade(ROWS)
-    assert found["format"].tolist() == [1.0, 0.0, 0.0]
+    graded = load_grader(RewardConfig()).grade(ROWS)
+    assert graded["format"].tolist() == [1.0, 0.0, 0.0]
 
 
 def test_a_trl_function_gets_completions_and_every_column_of_the_data(source: Source) -> None:

@@ -32,8 +32,8 @@ def judged(
 
 def test_accepted_references_are_counted_and_known_failures_named(tmp_path: Path) -> None:
     rows = {"HumanEval/31": RIGHT, "HumanEval/32": WRONG, "HumanEval/33": {**RIGHT, "solution": None}}
-    found = judged(tmp_path, rows, ("HumanEval/32",))
-    assert found == {
+    summary = judged(tmp_path, rows, ("HumanEval/32",))
+    assert summary == {
         "solutions": 2,
         "accepted": 1,
         "known_failures": ["HumanEval/32"],

@@ -15,9 +15,9 @@ def rows(*accuracies: list[float | None]) -> pd.DataFrame:
     )
 
 
-def stops(found: pd.DataFrame, limit: float = 0.2) -> bool:
+def stops(scores: pd.DataFrame, limit: float = 0.2) -> bool:
     try:
-        check_scored(found, limit, "step 3")
+        check_scored(scores, limit, "step 3")
     except RewardError:
         return True
     return False

@@ -73,13 +73,13 @@ def test_shards_that_are_graded_at_once_are_called_in_turn(opened: Open) -> None
         "    busy.append(1); time.sleep(0.05); busy.pop()\n"
         "    return [1.0] * len(completions)\n"
     )
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(scores(grader))) for _ in range(4)]
+    results: list[Any] = []
+    threads = [threading.Thread(target=lambda: results.append(scores(grader))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [[1.0] * 3] * 4
+    assert results == [[1.0] * 3] * 4
 
 
 HANGS = "    while 'two' in {text}: time.sleep(9)\n"
@@ -175,8 +175,8 @@ def test_a_chat_prompt_is_answered_in_messages_as_trl_does_and_a_text_in_text(
     rows = [{"prompt": chat, "answer": "2"}, {"prompt": chat if kind == "parquet" else "1+2=?", "answer": "3"}]
     source = written(rows, kind, tmp_path)
     frame = load_problems(source, "train", DataConfig(train=source), tokenizer()).frame
-    found = scores(grader, frame.assign(slot=[0, 1], sample=0, response="so"))
-    assert found == [1.0, float(kind == "parquet")]
+    given_scores = scores(grader, frame.assign(slot=[0, 1], sample=0, response="so"))
+    assert given_scores == [1.0, float(kind == "parquet")]
     verl = opened("def f(solution_str, **k): return float(solution_str == 'so')")
     assert scores(verl, frame.assign(slot=[0, 1], sample=0, response="so")) == [1.0, 1.0]
 
@@ -201,11 +201,11 @@ def test_trls_whole_signature(opened: Open, tmp_path: Path) -> None:
     sampled = pd.DataFrame({"id": frame["id"], "slot": [0, 1], "sample": 0, "response": ["a", "b"],
                             "token_ids": [[5, 1], [6]], "log_probs": [[0.0], [0.0]]})  # fmt: skip
     assert scores(grader, answered(sampled, frame, steps=7)) == [1.0, 0.0]
-    found = ast.literal_eval(seen.read_text())
+    arguments = ast.literal_eval(seen.read_text())
     expected = {name: [row[name] for row in rows] for name in rows[0]}
     expected |= {"prompts": expected["question"], "completions": ["a", "b"], "completion_ids": [[5, 1], [6]]}
-    others = found.pop("others")
-    assert found | others == expected | {"trainer_state": 7}
+    others = arguments.pop("others")
+    assert arguments | others == expected | {"trainer_state": 7}
 
 
 @pytest.mark.parametrize("taken", ["completions", "completion_ids", "prompts"])

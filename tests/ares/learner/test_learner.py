@@ -19,21 +19,23 @@ ESTIMATORS = ("grpo", "rloo", "reinforce_plus_plus", "remax", "gae")
 
 @pytest.mark.parametrize("budget", [1, 40, 10_000])
 def test_experience_is_the_policys_own_log_probs_whatever_the_micro_batches(budget: int) -> None:
-    found = experienced(learner(f"learner.micro_batch_tokens={budget}", "rollout.temperature=0.7"), sampled())
+    fields = experienced(learner(f"learner.micro_batch_tokens={budget}", "rollout.temperature=0.7"), sampled())
     policy = learner("rollout.temperature=0.7").policy
-    mask = found.tensor("response_mask").bool()
-    expected = policy.token_log_probs(found.batch.to("cpu"), 0.7)
-    torch.testing.assert_close(found.tensor("old_log_probs")[mask], expected.log_probs.detach(), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(found.tensor("entropies")[mask], expected.entropies.detach(), atol=1e-5, rtol=1e-5)
+    mask = fields.tensor("response_mask").bool()
+    expected = policy.token_log_probs(fields.batch.to("cpu"), 0.7)
+    torch.testing.assert_close(fields.tensor("old_log_probs")[mask], expected.log_probs.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(fields.tensor("entropies")[mask], expected.entropies.detach(), atol=1e-5, rtol=1e-5)
     for name in ("old_log_probs", "entropies", "ref_log_probs"):
-        assert (found.tensor(name)[~mask] == 0).all()
+        assert (fields.tensor(name)[~mask] == 0).all()
 
 
 def test_before_the_first_update_policy_and_reference_agree() -> None:
-    found = experienced(learner("algorithm.kl.penalty=full", "algorithm.advantage.estimator=gae"), sampled())
-    assert torch.equal(found.tensor("old_log_probs"), found.tensor("ref_log_probs"))
-    torch.testing.assert_close(found.tensor("exact_kl"), torch.zeros_like(found.tensor("exact_kl")), atol=1e-6, rtol=0)
-    assert (found.tensor("values") == 0).all()
+    fields = experienced(learner("algorithm.kl.penalty=full", "algorithm.advantage.estimator=gae"), sampled())
+    assert torch.equal(fields.tensor("old_log_probs"), fields.tensor("ref_log_probs"))
+    torch.testing.assert_close(
+        fields.tensor("exact_kl"), torch.zeros_like(fields.tensor("exact_kl")), atol=1e-6, rtol=0
+    )
+    assert (fields.tensor("values") == 0).all()
 
 
 def test_an_update_moves_the_policy_and_leaves_the_reference() -> None:
@@ -158,10 +160,10 @@ def test_with_the_engines_log_probs_the_same_engine_makes_the_same_update() -> N
     plain = ("algorithm.kl.placement=none", "algorithm.aepo.enabled=false")
     one, other = learner(*plain), learner(*plain, "algorithm.policy.old_log_probs=engine")
     batch = shaped(one, sampled())
-    expected, found = one.update(batch).metrics, other.update(batch).metrics
+    expected, actual = one.update(batch).metrics, other.update(batch).metrics
     assert equal(weights(one), weights(other))
-    assert found["mismatch/logprob_diff_mean"] == pytest.approx(0.0, abs=1e-6)
-    assert {name: value for name, value in found.items() if "mismatch" not in name} == expected
+    assert actual["mismatch/logprob_diff_mean"] == pytest.approx(0.0, abs=1e-6)
+    assert {name: value for name, value in actual.items() if "mismatch" not in name} == expected
 
 
 def test_a_second_epoch_sees_a_moved_policy() -> None:
@@ -188,21 +190,23 @@ def test_the_gradient_is_that_of_the_whole_batch_in_one_naive_pass() -> None:
         ids = torch.cat([batch.tensor("prompts")[row], batch.tensor("responses")[row]])[keep]
         mask = batch.tensor("response_mask")[row].bool()
         logits = model(input_ids=ids[None], use_cache=False).logits[0]
-        found = torch.log_softmax(logits, -1)[-int(mask.sum()) - 1 : -1].gather(-1, ids[-int(mask.sum()) :, None])[:, 0]
+        log_probs = torch.log_softmax(logits, -1)[-int(mask.sum()) - 1 : -1].gather(-1, ids[-int(mask.sum()) :, None])[
+            :, 0
+        ]
         old, ref = (batch.tensor(name)[row][mask] for name in ("old_log_probs", "ref_log_probs"))
-        k3 = (ref - found).exp() - (ref - found) - 1
+        k3 = (ref - log_probs).exp() - (ref - log_probs) - 1
         gain = batch.tensor("importance_weights")[row][mask] * batch.tensor("advantages")[row][mask]
-        terms = -gain * (found - old).exp() + batch.tensor("kl_coefs")[row][mask] * k3
+        terms = -gain * (log_probs - old).exp() + batch.tensor("kl_coefs")[row][mask] * k3
         total = total + terms.sum()
     (total / batch.tensor("response_mask").sum()).backward()
-    for found, parameter in zip(gradients(trained), model.parameters(), strict=True):
-        torch.testing.assert_close(found, parameter.grad, atol=1e-4, rtol=1e-3)
+    for log_probs, parameter in zip(gradients(trained), model.parameters(), strict=True):
+        torch.testing.assert_close(log_probs, parameter.grad, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("aggregation", ["token", "seq", "constant"])
 @pytest.mark.parametrize("estimator", ["grpo", "gae"])
 def test_micro_batches_of_another_size_give_the_same_update(aggregation: str, estimator: str) -> None:
-    found = []
+    results = []
     for budget in (1, 45, 100_000):
         trained = learner(
             f"learner.micro_batch_tokens={budget}", f"algorithm.policy.aggregation={aggregation}",
@@ -211,10 +215,10 @@ def test_micro_batches_of_another_size_give_the_same_update(aggregation: str, es
         batch = shaped(trained, sampled())
         batch.batch["ref_log_probs"] -= 0.3 * batch.tensor("response_mask")
         result = trained.update(batch)
-        found.append((gradients(trained), result.metrics))
-    for grads, metrics in found[1:]:
-        assert metrics == pytest.approx(found[0][1], abs=1e-5, rel=1e-4)
-        for one, other in zip(grads, found[0][0], strict=True):
+        results.append((gradients(trained), result.metrics))
+    for grads, metrics in results[1:]:
+        assert metrics == pytest.approx(results[0][1], abs=1e-5, rel=1e-4)
+        for one, other in zip(grads, results[0][0], strict=True):
             torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
 
 

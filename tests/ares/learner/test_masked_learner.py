@@ -111,12 +111,12 @@ def test_wrong_masks_would_be_noticed() -> None:
 
 
 def test_micro_batches_of_another_size_give_the_same_update() -> None:
-    found = []
+    results = []
     for tokens in (64, 100000):
         learner = Learner(settings(f"learner.micro_batch_tokens={tokens}", "learner.lr=1e-3"))
         learner.update(shaped(learner))
-        found.append(weights(learner))
-    torch.testing.assert_close(*found, atol=2e-5, rtol=0)
+        results.append(weights(learner))
+    torch.testing.assert_close(*results, atol=2e-5, rtol=0)
 
 
 def test_steps_have_masks_of_their_own() -> None:

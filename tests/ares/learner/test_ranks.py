@@ -64,10 +64,10 @@ def one_ray(forked_workers: None) -> Iterator[None]:
 @pytest.fixture(scope="module", params=["whole", "sharded"])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, one_ray: None) -> Iterator[Pair]:
     sharded = request.param == "sharded"
-    found = Pair(tmp_path_factory.mktemp("ranks"), f"learner.sharded={sharded}")
-    assert (found.store.directory / "start" / "policy").is_dir() == sharded
-    yield found
-    found.group.kill()
+    ranks = Pair(tmp_path_factory.mktemp("ranks"), f"learner.sharded={sharded}")
+    assert (ranks.store.directory / "start" / "policy").is_dir() == sharded
+    yield ranks
+    ranks.group.kill()
 
 
 def test_the_same_weights_make_the_same_checkpoint(pair: Pair) -> None:
@@ -91,8 +91,8 @@ def test_one_rank_and_two_give_the_same_update(pair: Pair, count: int) -> None:
     pair.call("load", pair.start)
     pair.alone.load(pair.store.folder(pair.start))
     expected = pair.alone.update(part)
-    found = pair.update(pair.written(part, f"part-{count}"))
-    assert found.metrics == pytest.approx(expected.metrics, rel=1e-4, abs=1e-6)
+    result = pair.update(pair.written(part, f"part-{count}"))
+    assert result.metrics == pytest.approx(expected.metrics, rel=1e-4, abs=1e-6)
     first, second = pair.weights()
     for name, weight in pair.alone.weights().items():
         assert np.array_equal(first[name], second[name])
@@ -101,12 +101,12 @@ def test_one_rank_and_two_give_the_same_update(pair: Pair, count: int) -> None:
 
 def test_two_ranks_repeat_themselves_bit_for_bit_from_a_checkpoint(pair: Pair) -> None:
     given = pair.written(pair.batch, "whole")
-    found = []
+    results = []
     for _ in range(2):
         pair.call("load", pair.start)
         pair.update(given)
-        found.append(pair.weights()[0])
-    assert all(np.array_equal(found[0][name], found[1][name]) for name in found[0])
+        results.append(pair.weights()[0])
+    assert all(np.array_equal(results[0][name], results[1][name]) for name in results[0])
 
 
 def test_a_checkpoint_of_one_rank_goes_on_with_two(pair: Pair) -> None:

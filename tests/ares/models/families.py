@@ -148,7 +148,7 @@ def naive(model: Any, batch: TensorDict, temperature: float) -> tuple[Tensor, Te
         prompt = int(batch["attention_mask"][row, : batch["prompts"].shape[1]].sum())
         ids = torch.cat([batch["prompts"][row], batch["responses"][row]])[batch["attention_mask"][row].bool()]
         logits = model(input_ids=ids[None], use_cache=False).logits[0, prompt - 1 : -1].float() / temperature
-        found = torch.log_softmax(logits, -1)
-        log_probs.append(found.gather(-1, ids[prompt:, None])[:, 0])
-        entropies.append(-(found.exp() * found).sum(-1))
+        by_position = torch.log_softmax(logits, -1)
+        log_probs.append(by_position.gather(-1, ids[prompt:, None])[:, 0])
+        entropies.append(-(by_position.exp() * by_position).sum(-1))
     return torch.cat(log_probs), torch.cat(entropies)

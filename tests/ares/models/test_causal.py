@@ -63,21 +63,21 @@ def naive(model: Any, batch: TensorDict, temperature: float) -> tuple[torch.Tens
     for row in range(len(batch)):
         prompt = int(batch["attention_mask"][row, : batch["prompts"].shape[1]].sum())
         ids = torch.cat([batch["prompts"][row], batch["responses"][row]])[batch["attention_mask"][row].bool()]
-        found = torch.log_softmax(model(input_ids=ids[None], use_cache=False).logits[0] / temperature, -1)
-        found = found[prompt - 1 : -1]
-        learnt = batch["response_mask"][row, : len(found)].bool()
-        log_probs.append(found.gather(-1, ids[prompt:, None])[learnt, 0])
-        entropies.append(-(found.exp() * found).sum(-1)[learnt])
-        whole.append(found[learnt])
+        by_position = torch.log_softmax(model(input_ids=ids[None], use_cache=False).logits[0] / temperature, -1)
+        by_position = by_position[prompt - 1 : -1]
+        learnt = batch["response_mask"][row, : len(by_position)].bool()
+        log_probs.append(by_position.gather(-1, ids[prompt:, None])[learnt, 0])
+        entropies.append(-(by_position.exp() * by_position).sum(-1)[learnt])
+        whole.append(by_position[learnt])
     return torch.cat(log_probs), torch.cat(entropies), torch.cat(whole)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_log_probs_and_entropies_are_those_of_the_models_own_logits(policy: LanguageModel, temperature: float) -> None:
-    found = policy.token_log_probs(batch(), temperature)
+    tokens = policy.token_log_probs(batch(), temperature)
     log_probs, entropies, _ = naive(policy.model, batch(), temperature)
-    torch.testing.assert_close(found.log_probs, log_probs, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(found.entropies, entropies, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(tokens.log_probs, log_probs, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(tokens.entropies, entropies, atol=1e-4, rtol=1e-4)
 
 
 def test_a_response_mask_leaves_tokens_out_and_shifts_none(policy: LanguageModel) -> None:
@@ -85,8 +85,8 @@ def test_a_response_mask_leaves_tokens_out_and_shifts_none(policy: LanguageModel
     partial["response_mask"][0] = 0
     partial["response_mask"][1, 2:4] = 0
     partial["response_mask"][5, 0] = 0
-    found = policy.token_log_probs(partial, 1.0)
-    torch.testing.assert_close(found.log_probs, naive(policy.model, partial, 1.0)[0], atol=1e-4, rtol=1e-4)
+    tokens = policy.token_log_probs(partial, 1.0)
+    torch.testing.assert_close(tokens.log_probs, naive(policy.model, partial, 1.0)[0], atol=1e-4, rtol=1e-4)
 
 
 def test_gradients_of_log_probs_are_those_of_the_models_own_logits(policy: LanguageModel) -> None:
@@ -95,9 +95,9 @@ def test_gradients_of_log_probs_are_those_of_the_models_own_logits(policy: Langu
         (log_probs * torch.linspace(-1, 1, len(log_probs))).sum().backward()
         return [parameter.grad.clone() for parameter in policy.model.parameters()]
 
-    found = gradients(policy.token_log_probs(batch(), 0.8).log_probs)
+    actual = gradients(policy.token_log_probs(batch(), 0.8).log_probs)
     expected = gradients(naive(policy.model, batch(), 0.8)[0])
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-3)
 
 
@@ -107,12 +107,12 @@ def test_the_exact_kl_is_the_sum_over_the_vocabulary_with_the_policys_gradient(p
         for parameter in own.model.parameters():
             parameter.mul_(1.05)
     reference = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU).frozen()
-    found = own.exact_kl(reference, batch(), 0.8)
+    kl = own.exact_kl(reference, batch(), 0.8)
     ours, theirs = naive(own.model, batch(), 0.8)[2], naive(reference.model, batch(), 0.8)[2].detach()
     expected = (ours.exp() * (ours - theirs)).sum(-1)
     assert float(expected.detach().mean()) > 1e-3
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
-    (one,) = torch.autograd.grad(found.sum(), own.head.weight)
+    torch.testing.assert_close(kl, expected, atol=1e-4, rtol=1e-3)
+    (one,) = torch.autograd.grad(kl.sum(), own.head.weight)
     (other,) = torch.autograd.grad(expected.sum(), own.head.weight)
     torch.testing.assert_close(one, other, atol=2e-3, rtol=2e-3)
 
@@ -126,9 +126,9 @@ def test_a_heads_bias_counts_in_log_probs_and_in_the_exact_kl(biased: str) -> No
     theirs = naive(reference.model, batch(), 1.0)[2]
     torch.testing.assert_close(own.token_log_probs(batch(), 1.0).log_probs, log_probs, atol=1e-4, rtol=1e-4)
     expected = (ours.exp() * (ours - theirs)).sum(-1)
-    found = own.exact_kl(reference, batch(), 1.0)
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
-    (one,) = torch.autograd.grad(found.sum(), own.head.bias)
+    kl = own.exact_kl(reference, batch(), 1.0)
+    torch.testing.assert_close(kl, expected, atol=1e-4, rtol=1e-4)
+    (one,) = torch.autograd.grad(kl.sum(), own.head.bias)
     (other,) = torch.autograd.grad(expected.sum(), own.head.bias)
     torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
 
@@ -140,8 +140,8 @@ def test_dropout_is_off_so_that_a_policys_log_probs_are_a_number(checkpointing: 
     (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
     wild = LanguageModel.load(ModelConfig(path=str(tmp_path / "model"), gradient_checkpointing=checkpointing), CPU)
     calm = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU)
-    found = wild.token_log_probs(batch(), 1.0).log_probs
-    torch.testing.assert_close(found, calm.token_log_probs(batch(), 1.0).log_probs)
+    log_probs = wild.token_log_probs(batch(), 1.0).log_probs
+    torch.testing.assert_close(log_probs, calm.token_log_probs(batch(), 1.0).log_probs)
 
 
 def test_a_frozen_reference_takes_no_gradient() -> None:
@@ -241,8 +241,8 @@ def test_the_gradient_of_a_shared_prompt_is_the_sum_over_its_rows(policy: Langua
     def gradients(packs: bool) -> dict[str, torch.Tensor]:
         policy.packs = packs
         policy.model.zero_grad()
-        found = policy.token_log_probs(batch(), 1.0).log_probs
-        (found * torch.linspace(-1, 1, len(found))).sum().backward()
+        of_tokens = policy.token_log_probs(batch(), 1.0).log_probs
+        (of_tokens * torch.linspace(-1, 1, len(of_tokens))).sum().backward()
         return {name: parameter.grad for name, parameter in policy.model.named_parameters()}
 
     try:

@@ -40,11 +40,11 @@ def gradients(model: Any, log_probs: Tensor, entropies: Tensor | None = None) ->
     return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
-def assert_close(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert found.keys() == expected.keys()
+def assert_close(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert actual.keys() == expected.keys()
     for name, gradient in expected.items():
         scale = float(gradient.abs().max())
-        torch.testing.assert_close(found[name], gradient, atol=1e-4 * scale + 1e-8, rtol=1e-3)
+        torch.testing.assert_close(actual[name], gradient, atol=1e-4 * scale + 1e-8, rtol=1e-3)
 
 
 def plain(folder: Path) -> Any:
@@ -61,10 +61,10 @@ def test_log_probs_entropies_and_gradients_are_those_of_plain_transformers(name:
     for checkpointing in (False, True):
         policy = LanguageModel.load(settings(folder, gradient_checkpointing=checkpointing), CPU)
         assert policy.packs
-        found = policy.token_log_probs(batch, 0.8)
-        torch.testing.assert_close(found.log_probs, log_probs, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(found.entropies, entropies, atol=1e-4, rtol=1e-4)
-        assert_close(gradients(policy.model, found.log_probs), expected)
+        tokens = policy.token_log_probs(batch, 0.8)
+        torch.testing.assert_close(tokens.log_probs, log_probs, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(tokens.entropies, entropies, atol=1e-4, rtol=1e-4)
+        assert_close(gradients(policy.model, tokens.log_probs), expected)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -75,8 +75,8 @@ def test_in_bfloat16_policy_and_reference_are_the_model_but_for_rounding(name: s
         expected, _ = naive(plain(folder), batch, 1.0)
         own = policy.token_log_probs(batch, 1.0).log_probs
         theirs = policy.frozen().token_log_probs(batch, 1.0).log_probs
-    for found in (own, theirs):
-        assert float((found - expected).abs().mean()) < ROUNDING
+    for actual in (own, theirs):
+        assert float((actual - expected).abs().mean()) < ROUNDING
     assert float((own - theirs).abs().mean()) < ROUNDING
 
 

@@ -93,8 +93,8 @@ def test_a_model_computes_what_it_did_and_has_the_gradients_it_had(name: str) ->
     shorten_backward(model)
     assert has_short_rotation(model)
     assert has_short_norms(model) == (name in SHORTENED)
-    for found, expected in zip(logits_and_gradients(model, False), before, strict=True):
-        torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+    for actual, expected in zip(logits_and_gradients(model, False), before, strict=True):
+        torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", SHORTENED)
@@ -103,9 +103,9 @@ def test_in_bfloat16_the_two_are_as_close_as_bfloat16_is(name: str) -> None:
     exact = logits_and_gradients(model, False)
     before = logits_and_gradients(model, True)
     shorten_backward(model)
-    for found, expected, of_float32 in zip(logits_and_gradients(model, True), before, exact, strict=True):
+    for actual, expected, of_float32 in zip(logits_and_gradients(model, True), before, exact, strict=True):
         rounding = float((expected - of_float32).abs().max())
-        assert float((found - of_float32).abs().max()) <= 1.5 * rounding
+        assert float((actual - of_float32).abs().max()) <= 1.5 * rounding
 
 
 def test_neighbours_that_are_turned_and_norms_with_a_mean_stay_as_they_are() -> None:
@@ -114,8 +114,8 @@ def test_neighbours_that_are_turned_and_norms_with_a_mean_stay_as_they_are() -> 
     shorten_backward(model)
     assert not has_short_rotation(model)
     assert not has_short_norms(model)
-    for found, expected in zip(logits_and_gradients(model, False), before, strict=True):
-        assert torch.equal(found, expected)
+    for actual, expected in zip(logits_and_gradients(model, False), before, strict=True):
+        assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_a_norm_gives_the_same_bits_and_leaves_a_frozen_weight_alone() -> None:
     norm.weight.requires_grad_(False)
     expected = norm(x)
     shorten_backward(norm)
-    found = norm(x)
-    assert torch.equal(found, expected)
-    found.sum().backward()
+    output = norm(x)
+    assert torch.equal(output, expected)
+    output.sum().backward()
     assert x.grad is not None
     assert norm.weight.grad is None
 

@@ -57,8 +57,8 @@ def test_merged_weights_are_the_policy_for_whoever_loads_them() -> None:
     plain.load_state_dict(learner.weights(), strict=False)
     ids = torch.arange(3, 40)[None]
     with torch.no_grad():
-        found, expected = plain(input_ids=ids).logits, learner.policy.model(input_ids=ids).logits
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+        actual, expected = plain(input_ids=ids).logits, learner.policy.model(input_ids=ids).logits
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_a_checkpoint_goes_on_bit_for_bit(tmp_path: Path) -> None:

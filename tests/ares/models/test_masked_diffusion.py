@@ -37,20 +37,20 @@ def batch(groups: int = 2, samples: int = 3, seeds: torch.Tensor | None = None) 
         rest = torch.randint(3, 300, (PLACES - len(tokens),), generator=generator)
         canvases.append([*tokens.tolist(), *rest.tolist()])
     table = table.assign(canvas=canvases, token_entropies=table["log_probs"].map(lambda values: -values))
-    found = to_batch(table, tokenizer().pad_token_id)
-    seeds = mask_seeds(0, 1, len(found), 1)[:, 0] if seeds is None else seeds
-    return found.union(DataProto.from_dict({"mask_seeds": seeds}))
+    built = to_batch(table, tokenizer().pad_token_id)
+    seeds = mask_seeds(0, 1, len(built), 1)[:, 0] if seeds is None else seeds
+    return built.union(DataProto.from_dict({"mask_seeds": seeds}))
 
 
-def plain(policy: MaskedLanguageModel, found: DataProto, temperature: float = 1.0) -> torch.Tensor:
+def plain(policy: MaskedLanguageModel, prepared: DataProto, temperature: float = 1.0) -> torch.Tensor:
     """Row by row, without padding or company, through logits and selective_log_softmax: [N]."""
     parts = []
-    places = found.tensor("canvas").shape[1]
-    ratios, masks = coupled_masks(found.tensor("mask_seeds"), places)
-    for row in range(len(found)):
-        width = found.tensor("prompts").shape[1]
-        prompt = found.tensor("prompts")[row][found.tensor("attention_mask")[row, :width].bool()]
-        ids = torch.cat([prompt, found.tensor("canvas")[row]])[None]
+    places = prepared.tensor("canvas").shape[1]
+    ratios, masks = coupled_masks(prepared.tensor("mask_seeds"), places)
+    for row in range(len(prepared)):
+        width = prepared.tensor("prompts").shape[1]
+        prompt = prepared.tensor("prompts")[row][prepared.tensor("attention_mask")[row, :width].bool()]
+        ids = torch.cat([prompt, prepared.tensor("canvas")[row]])[None]
         prompt_index = torch.arange(ids.shape[1]) < len(prompt)
         mask = torch.nn.functional.pad(masks[row : row + 1], (len(prompt), 0))
         versions = torch.cat(coupled_versions(ids, prompt_index, policy.mask_id, mask))
@@ -58,21 +58,21 @@ def plain(policy: MaskedLanguageModel, found: DataProto, temperature: float = 1.
         ratio = float(ratios[row])
         weights = torch.tensor([1.0, 1 / ratio, 1 / (1 - ratio)])
         known = selective_log_softmax(logits, ids[:, -places:], weights, mask[:, -places:])[0]
-        parts.append(known[: int(found.tensor("response_mask")[row].sum())])
+        parts.append(known[: int(prepared.tensor("response_mask")[row].sum())])
     return torch.cat(parts)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_log_probs_are_those_of_the_published_form_row_by_row(temperature: float) -> None:
-    policy, found = load(), batch()
-    log_probs = policy.token_log_probs(found.batch, temperature).log_probs
-    torch.testing.assert_close(log_probs, plain(policy, found, temperature), atol=1e-4, rtol=1e-4)
+    policy, rows = load(), batch()
+    log_probs = policy.token_log_probs(rows.batch, temperature).log_probs
+    torch.testing.assert_close(log_probs, plain(policy, rows, temperature), atol=1e-4, rtol=1e-4)
 
 
 def test_gradients_are_those_of_the_published_form() -> None:
-    policy, found = load(), batch()
+    policy, rows = load(), batch()
     grads = []
-    for values in (policy.token_log_probs(found.batch, 1.0).log_probs, plain(policy, found)):
+    for values in (policy.token_log_probs(rows.batch, 1.0).log_probs, plain(policy, rows)):
         loss = (values * torch.arange(len(values))).mean()
         grads.append(torch.autograd.grad(loss, list(policy.model.parameters())))
     for one, other in zip(*grads, strict=True):
@@ -101,8 +101,8 @@ def widened(**settings: object) -> MaskedLanguageModel:
 @pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_long_rows_have_the_log_probs_and_gradients_of_the_published_form(checkpointing: bool) -> None:
-    policy, found = widened(gradient_checkpointing=checkpointing), long_rows()
-    log_probs, expected = policy.token_log_probs(found.batch, 1.0).log_probs, plain(policy, found)
+    policy, rows = widened(gradient_checkpointing=checkpointing), long_rows()
+    log_probs, expected = policy.token_log_probs(rows.batch, 1.0).log_probs, plain(policy, rows)
     torch.testing.assert_close(log_probs, expected, atol=1e-3, rtol=1e-3)
     grads = [torch.autograd.grad(values.mean(), list(policy.model.parameters())) for values in (log_probs, expected)]
     for one, other in zip(*grads, strict=True):
@@ -112,23 +112,21 @@ def test_long_rows_have_the_log_probs_and_gradients_of_the_published_form(checkp
 @pytest.mark.slow
 @torch.no_grad()
 def test_long_rows_in_bfloat16_are_the_model_but_for_rounding() -> None:
-    policy, found = widened(dtype="bfloat16"), long_rows()
-    expected = plain(widened(), found)
+    policy, rows = widened(dtype="bfloat16"), long_rows()
+    expected = plain(widened(), rows)
     for model in (policy, policy.frozen()):
-        difference = (model.token_log_probs(found.batch, 1.0).log_probs - expected).abs()
+        difference = (model.token_log_probs(rows.batch, 1.0).log_probs - expected).abs()
         assert float(difference.mean()) < 0.2  # two versions are weighed, by up to their inverse ratios
 
 
 def test_a_row_has_the_same_log_probs_in_whatever_company() -> None:
-    policy, found = load(), batch(3)
-    together = policy.token_log_probs(found.batch, 1.0).log_probs
+    policy, rows = load(), batch(3)
+    together = policy.token_log_probs(rows.batch, 1.0).log_probs
     order = torch.tensor([7, 2, 5])
-    lengths = found.tensor("response_mask").sum(1)
+    lengths = rows.tensor("response_mask").sum(1)
     starts = lengths.cumsum(0) - lengths
     expected = torch.cat([together[starts[row] : starts[row] + lengths[row]] for row in order])
-    torch.testing.assert_close(
-        policy.token_log_probs(found[order].batch, 1.0).log_probs, expected, atol=1e-5, rtol=1e-5
-    )
+    torch.testing.assert_close(policy.token_log_probs(rows[order].batch, 1.0).log_probs, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_masks_follow_from_run_step_iteration_and_row_alone() -> None:
@@ -145,11 +143,11 @@ def test_masks_follow_from_run_step_iteration_and_row_alone() -> None:
 
 
 def test_a_directory_with_its_own_code_gives_the_same_log_probs() -> None:
-    found = batch()
+    rows = batch()
     own, remote = load(), load(remote_directory(), trust_remote_code=True)
     assert type(remote.model).__name__ == "RemoteModel"
     torch.testing.assert_close(
-        own.token_log_probs(found.batch, 1.0).log_probs, remote.token_log_probs(found.batch, 1.0).log_probs
+        own.token_log_probs(rows.batch, 1.0).log_probs, remote.token_log_probs(rows.batch, 1.0).log_probs
     )
 
 
@@ -176,11 +174,11 @@ def test_a_causal_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_saved_and_loaded_again_it_is_the_same_model(tmp_path: Path) -> None:
-    policy, found = load(), batch()
+    policy, rows = load(), batch()
     policy.model.save_pretrained(tmp_path)
     again = load(tmp_path)
     assert torch.equal(
-        policy.token_log_probs(found.batch, 1.0).log_probs, again.token_log_probs(found.batch, 1.0).log_probs
+        policy.token_log_probs(rows.batch, 1.0).log_probs, again.token_log_probs(rows.batch, 1.0).log_probs
     )
 
 

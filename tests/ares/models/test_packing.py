@@ -19,20 +19,20 @@ def sizes(groups: list[tuple[int, list[int]]]) -> RowSizes:
 
 def cost(of: RowSizes) -> int:
     """Tokens of rows side by side, each prompt once for as long as it is repeated."""
-    found, before = 0, None
+    total, before = 0, None
     for tokens, prompt, group in zip(of.tokens.tolist(), of.prompts.tolist(), of.group.tolist(), strict=True):
-        found += tokens - prompt * (group == before)
+        total += tokens - prompt * (group == before)
         before = group
-    return found
+    return total
 
 
 @given(groups=GROUPS, budget=st.integers(1, 4000), pack=st.booleans())
 @settings(deadline=None)
 def test_micro_batches_hold_every_row_once_within_the_budget(groups: Any, budget: int, pack: bool) -> None:
     rows = sizes(groups)
-    found = micro_batches(rows, budget, pack)
-    assert sorted(torch.cat(found).tolist()) == list(range(len(rows)))
-    for part in found:
+    parts = micro_batches(rows, budget, pack)
+    assert sorted(torch.cat(parts).tolist()) == list(range(len(rows)))
+    for part in parts:
         taken = cost(rows[part]) if pack else len(part) * int(rows.tokens[part].max())
         assert taken <= budget or len(part) == 1
 
@@ -68,13 +68,13 @@ def test_blocks_hold_each_row_from_its_left_edge_beside_rows_of_similar_length(g
     laid = layout(rows, pack=True)
     lengths = rows.tokens.tolist()
     by_row = sorted(map(tuple, (part.tolist() for part in laid.place.split(lengths))))
-    found, at = [], sorted(lengths, reverse=True)
+    starts, at = [], sorted(lengths, reverse=True)
     for block in laid.blocks:
         taken, at = at[: len(block)], at[len(block) :]
         assert block.shape[1] == taken[0]
         assert taken[-1] >= SIMILAR * taken[0]
-        found += [tuple(places[:length]) for places, length in zip(block.tolist(), taken, strict=True)]
-    assert sorted(found) == by_row
+        starts += [tuple(places[:length]) for places, length in zip(block.tolist(), taken, strict=True)]
+    assert sorted(starts) == by_row
     flat = torch.cat([block.flatten() for block in laid.blocks])
     assert (flat[laid.first_met] == torch.arange(laid.width)).all()
 

@@ -102,7 +102,7 @@ def transformers_own(
     by row; only the pictures' marks are taken out."""
     theirs = AutoModelForImageTextToText.from_pretrained(MODEL, dtype=torch.float32).eval()
     theirs.load_state_dict(policy.model.state_dict())
-    found, entropies = [], []
+    per_row, entropies = [], []
     for row, length in enumerate(lengths):
         tokens = batch.tensor("responses")[row, :length]
         ids = torch.cat([torch.tensor(shown["prompt_token_ids"][row]), tokens])[None]
@@ -120,9 +120,9 @@ def transformers_own(
             }
         logits = theirs(input_ids=ids, **inputs).logits[0, -len(tokens) - 1 : -1] + policy.never
         known = torch.log_softmax(logits, -1)
-        found.append(known.gather(1, tokens[:, None])[:, 0])
+        per_row.append(known.gather(1, tokens[:, None])[:, 0])
         entropies.append(-(known.exp() * known).nan_to_num().sum(-1))
-    log_probs = torch.cat(found)
+    log_probs = torch.cat(per_row)
     log_probs.mean().backward()
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters() if parameter.grad is not None}
     return log_probs.detach(), torch.cat(entropies).detach(), gradients
@@ -159,10 +159,10 @@ def test_far_from_their_pictures_log_probs_entropies_and_gradients_are_transform
     policy, batch = widened(gradient_checkpointing=checkpointing), far_rows(shown)
     log_probs, entropies, gradients = transformers_own(policy, batch, shown, FAR)
     assert policy.packs
-    found = policy.token_log_probs(policy.on_device(batch), 1.0)
-    torch.testing.assert_close(found.log_probs, log_probs, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(found.entropies, entropies, atol=1e-4, rtol=1e-4)
-    found.log_probs.mean().backward()
+    tokens = policy.token_log_probs(policy.on_device(batch), 1.0)
+    torch.testing.assert_close(tokens.log_probs, log_probs, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(tokens.entropies, entropies, atol=1e-4, rtol=1e-4)
+    tokens.log_probs.mean().backward()
     for name, parameter in policy.model.named_parameters():
         if name in gradients and parameter.grad is not None:
             scale = float(gradients[name].abs().max())
@@ -177,8 +177,8 @@ def test_far_from_their_pictures_policy_and_reference_in_bfloat16_are_the_model_
     policy, batch = widened(dtype="bfloat16"), far_rows(shown)
     expected, _, _ = transformers_own(policy, batch, shown, FAR)
     own = log_probs(policy, batch)
-    for found in (own, log_probs(policy.frozen(), batch)):
-        assert float((found - expected).abs().mean()) < 0.1
+    for actual in (own, log_probs(policy.frozen(), batch)):
+        assert float((actual - expected).abs().mean()) < 0.1
 
 
 def test_what_a_picture_shows_matters_to_its_own_row_alone(batch: DataProto, shown: pd.DataFrame) -> None:
@@ -192,9 +192,9 @@ def test_what_a_picture_shows_matters_to_its_own_row_alone(batch: DataProto, sho
 
 
 def engine() -> VisionEngine:
-    found = VisionEngine(str(MODEL), "float32", "cpu", {END}, PAD, data())
-    found.load_weights(0, dict(model().model.named_parameters()))
-    return found
+    sampler = VisionEngine(str(MODEL), "float32", "cpu", {END}, PAD, data())
+    sampler.load_weights(0, dict(model().model.named_parameters()))
+    return sampler
 
 
 def requests(shown: pd.DataFrame, samples: int = 1) -> list[Request]:
@@ -206,8 +206,8 @@ def requests(shown: pd.DataFrame, samples: int = 1) -> list[Request]:
 
 
 def test_the_engines_log_probs_are_the_learners(shown: pd.DataFrame) -> None:
-    found = engine().generate(requests(shown), SamplingSettings(1.0, 1.0, 16))
-    batch = of(shown, [each.token_ids for each in found], [each.log_probs for each in found])
+    sampler = engine().generate(requests(shown), SamplingSettings(1.0, 1.0, 16))
+    batch = of(shown, [each.token_ids for each in sampler], [each.log_probs for each in sampler])
     expected = batch.tensor("engine_log_probs")[batch.tensor("response_mask").bool()]
     torch.testing.assert_close(log_probs(model(), batch), expected, atol=1e-5, rtol=1e-5)
 
@@ -220,8 +220,8 @@ def test_a_mark_is_never_sampled_and_has_no_probability(shown: pd.DataFrame, bat
     with torch.no_grad():  # every row of the head alike, and the marks' larger: they would be drawn nearly always
         drawing.model.lm_head.weight.fill_(0.0)
         drawing.model.lm_head.weight[marks] = 1.0
-    found = drawing.generate(requests(shown, samples=4), SamplingSettings(1.0, 1.0, 8))
-    assert not any(set(each.token_ids.tolist()) & set(marks.tolist()) for each in found)
+    answers = drawing.generate(requests(shown, samples=4), SamplingSettings(1.0, 1.0, 8))
+    assert not any(set(each.token_ids.tolist()) & set(marks.tolist()) for each in answers)
     policy = model()
     batch.batch["responses"][0, 0] = marks[0]
     assert log_probs(policy, batch)[0] < -1000
@@ -276,14 +276,14 @@ def test_frames_are_laid_together_as_transformers_own_video_processor_does(tmp_p
     for number, colour in enumerate(("red", "blue", "green", "white")):
         image(tmp_path / "frames", f"{number}.png", (32, 24), colour)
     reference, tokens = reader.described(f"video:{tmp_path / 'frames'}")
-    found = reader.patches(reference)
+    patches = reader.patches(reference)
     theirs = video.Qwen2VLVideoProcessor(patch_size=4, merge_size=2, do_resize=False)
     frames = torch.stack([torch.tensor(value).view(3, 1, 1).expand(3, 24, 32) for value in
                           ((255, 0, 0), (0, 0, 255), (0, 128, 0), (255, 255, 255))]).to(torch.uint8)  # fmt: skip
     expected = theirs([frames], return_tensors="pt", do_sample_frames=False)
-    assert found.grid == tuple(expected["video_grid_thw"][0].tolist()) == (2, 6, 8)
+    assert patches.grid == tuple(expected["video_grid_thw"][0].tolist()) == (2, 6, 8)
     assert tokens == 2 * 6 * 8 // 4
-    torch.testing.assert_close(found.pixels, expected["pixel_values_videos"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(patches.pixels, expected["pixel_values_videos"], atol=1e-5, rtol=1e-5)
 
 
 def test_an_odd_last_frame_stands_still(tmp_path: Path) -> None:
@@ -305,9 +305,9 @@ def test_a_video_file_is_sampled_at_the_rate_that_was_asked_for(tmp_path: Path) 
     writer.release()
     reader = model().reader
     assert reader.fps == 2.0
-    found = reader.patches(reader.described(f"video:{tmp_path / 'a.avi'}")[0])
-    assert found.grid == (2, 8, 8)  # four frames, by twos
-    moments = found.pixels.view(2, 64, 3, 2, 16).mean((1, 2, 4)).flatten()
+    patches = reader.patches(reader.described(f"video:{tmp_path / 'a.avi'}")[0])
+    assert patches.grid == (2, 8, 8)  # four frames, by twos
+    moments = patches.pixels.view(2, 64, 3, 2, 16).mean((1, 2, 4)).flatten()
     assert (moments.diff() < -0.1).all()
 
 
@@ -325,10 +325,10 @@ def test_qwen2_5_vl_passes_too_its_moments_apart_as_in_time(batch: DataProto, tm
         other = Qwen2_5_VLForConditionalGeneration(
             Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **marks)
         ).eval()
-    found = VisionLanguageModel(other, torch.float32, policy.reader)
-    alone = torch.cat([log_probs(found, batch[[row]]) for row in range(len(batch))])
-    torch.testing.assert_close(log_probs(found, batch), alone, atol=1e-5, rtol=1e-5)
-    shown = found.on_device(batch[[3]])
+    loaded = VisionLanguageModel(other, torch.float32, policy.reader)
+    alone = torch.cat([log_probs(loaded, batch[[row]]) for row in range(len(batch))])
+    torch.testing.assert_close(log_probs(loaded, batch), alone, atol=1e-5, rtol=1e-5)
+    shown = loaded.on_device(batch[[3]])
     ids = shown["prompts"][0][shown["attention_mask"][0, : shown["prompts"].shape[1]].bool()]
-    times = found.inputs.positions(ids, shown["pictures"], 0)[0][found.inputs.is_placeholder(ids)]
+    times = loaded.inputs.positions(ids, shown["pictures"], 0)[0][loaded.inputs.is_placeholder(ids)]
     assert times.unique().diff().tolist() == [4]  # two frames a second, two a moment, four places a second

@@ -45,8 +45,8 @@ class Attention(nn.Module):
             one, two = y.chunk(2, -1)
             return y * angle.cos() + torch.cat([-two, one], -1) * angle.sin()
 
-        found = functional.scaled_dot_product_attention(turned(q), turned(k), v, attn_mask=mask)
-        return self.o_proj(found.transpose(1, 2).reshape(rows, length, size))
+        attended = functional.scaled_dot_product_attention(turned(q), turned(k), v, attn_mask=mask)
+        return self.o_proj(attended.transpose(1, 2).reshape(rows, length, size))
 
 
 class Feed(nn.Module):

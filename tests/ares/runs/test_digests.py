@@ -133,6 +133,6 @@ def test_a_run_of_the_first_format_is_sealed_when_it_is_continued_and_its_fork_a
     assert RunStore(store.directory).format() == 1
     Run.open(settings(place), "here", place / "runs")
     for name in ("here", "other"):
-        found = RunStore(place / "runs" / name)
-        assert found.format() == 2
-        assert found.committed_steps() == [0]
+        run_store = RunStore(place / "runs" / name)
+        assert run_store.format() == 2
+        assert run_store.committed_steps() == [0]

@@ -11,9 +11,9 @@ from sandbox import packages
 
 def test_packages_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path))
-    found = _packages(None)
-    assert found.good
-    assert "ares sandbox packages add" in found.text
+    finding = _packages(None)
+    assert finding.good
+    assert "ares sandbox packages add" in finding.text
     missing = _packages(load("tiny-code", ['reward.code.packages=["numpy"]']))
     assert not missing.good
     assert missing.text.endswith("ares sandbox packages add numpy")

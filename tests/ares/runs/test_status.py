@@ -59,12 +59,12 @@ def text(table: Any) -> str:
 
 def test_a_stopped_run_tells_its_last_commit(step_of_a_run: tuple[Run, Commit]) -> None:
     _, commit = step_of_a_run
-    found = run_status("short")
-    assert (found["run"], found["state"], found["step"], found["steps"]) == ("short", "stopped", 1, 2)
-    assert found["evaluations"] == [{"step": 1, "accuracy": 0.5, "mean_length": 6.0}]
-    assert found["buckets"]["easy"]["acc"] == 0.75
-    assert found["buckets"]["easy"]["alpha"] == commit.metrics["bucket/easy/alpha"]
-    assert "acc" not in found["buckets"]["hard"]
+    status = run_status("short")
+    assert (status["run"], status["state"], status["step"], status["steps"]) == ("short", "stopped", 1, 2)
+    assert status["evaluations"] == [{"step": 1, "accuracy": 0.5, "mean_length": 6.0}]
+    assert status["buckets"]["easy"]["acc"] == 0.75
+    assert status["buckets"]["easy"]["alpha"] == commit.metrics["bucket/easy/alpha"]
+    assert "acc" not in status["buckets"]["hard"]
 
 
 def test_a_run_that_is_held_is_running_and_looking_does_not_take_it_away(step_of_a_run: tuple[Run, Commit]) -> None:

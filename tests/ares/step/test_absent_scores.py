@@ -76,8 +76,8 @@ def test_no_pattern_of_absent_scores_blocks_the_refill(drawn: list[list[float | 
     assert of.take(rewarded(sampled, of.config, None)) == [slot for slot, left in enumerate(present) if left >= 2]
     metrics = of.metrics()
     assert metrics["reward/unscored_groups"] == sum(left < 2 for left in present)
-    found = [score for group in drawn for score in group if score is not None]
-    assert metrics["reward/sampled_accuracy"] == pytest.approx(sum(found) / max(len(found), 1))
+    scores = [score for group in drawn for score in group if score is not None]
+    assert metrics["reward/sampled_accuracy"] == pytest.approx(sum(scores) / max(len(scores), 1))
     assert of.is_full or of.ask() >= 1
 
 

@@ -43,14 +43,14 @@ def column(rows: pd.DataFrame, name: str) -> list[Any]:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_rows_meet_their_scores_and_problems_in_the_order_of_slot_and_sample(count: int) -> None:
-    found = in_training_order(joined_rows(*shards([{0: 1, 1: 0}, {0: 0, 1: None}, {0: 1, 1: 1}], count), PROBLEMS))
-    assert found["response"].tolist() == ["0/0", "0/1", "1/0", "1/1", "2/0", "2/1"]
-    assert column(found, "accuracy") == [1, 0, 0, None, 1, 1]
-    assert found["answer"].tolist() == ["1", "1", "2", "2", "3", "3"]
-    assert found["prompt_token_ids"].tolist() == [[1], [1], [2, 2], [2, 2], [3], [3]]
-    assert found["truncated"].tolist() == [False, True] * 3
-    assert found["tokens"].tolist() == [2, 3] * 3
-    assert "difficulty" not in found  # a data set may have columns with the names of ours
+    ordered = in_training_order(joined_rows(*shards([{0: 1, 1: 0}, {0: 0, 1: None}, {0: 1, 1: 1}], count), PROBLEMS))
+    assert ordered["response"].tolist() == ["0/0", "0/1", "1/0", "1/1", "2/0", "2/1"]
+    assert column(ordered, "accuracy") == [1, 0, 0, None, 1, 1]
+    assert ordered["answer"].tolist() == ["1", "1", "2", "2", "3", "3"]
+    assert ordered["prompt_token_ids"].tolist() == [[1], [1], [2, 2], [2, 2], [3], [3]]
+    assert ordered["truncated"].tolist() == [False, True] * 3
+    assert ordered["tokens"].tolist() == [2, 3] * 3
+    assert "difficulty" not in ordered  # a data set may have columns with the names of ours
 
 
 def test_a_second_turn_keeps_its_own_prompt_and_stands_behind_the_first_ones_of_its_problem() -> None:
@@ -61,10 +61,10 @@ def test_a_second_turn_keeps_its_own_prompt_and_stands_behind_the_first_ones_of_
         .assign(id="a", slot=SECOND_TURN_SLOT, sample=0, response="again", prompt="A, again", prompt_token_ids=[[9]])
     )
     graded = second[["id", "slot", "sample"]].assign(accuracy=1.0, format=1.0)
-    found = in_training_order(joined_rows([*rollouts, second], [*scores, graded], PROBLEMS))
-    assert found["response"].tolist() == ["0/0", "0/1", "again", "1/0"]
-    assert found["prompt"].tolist() == ["A", "A", "A, again", "B"]
-    assert found["prompt_token_ids"].tolist() == [[1], [1], [9], [2, 2]]
+    ordered = in_training_order(joined_rows([*rollouts, second], [*scores, graded], PROBLEMS))
+    assert ordered["response"].tolist() == ["0/0", "0/1", "again", "1/0"]
+    assert ordered["prompt"].tolist() == ["A", "A", "A, again", "B"]
+    assert ordered["prompt_token_ids"].tolist() == [[1], [1], [9], [2, 2]]
 
 
 def test_a_sample_with_two_scores_is_an_error() -> None:
@@ -75,16 +75,16 @@ def test_a_sample_with_two_scores_is_an_error() -> None:
 
 def test_the_greedy_answer_becomes_its_groups_baseline_and_no_row_of_it() -> None:
     groups: list[Group] = [{GREEDY: 1, 0: 0, 1: 0}, {GREEDY: 0, 0: 1, 1: 1}, {GREEDY: None, 0: 1, 1: 0}]
-    found = in_training_order(rewarded(joined_rows(*shards(groups, 2), PROBLEMS), config(), None))
-    assert found["sample"].tolist() == [0, 1] * 3
-    assert column(found, "baseline") == [1, 1, 0, 0, None, None]
-    assert total_reward(found).tolist() == [0, 0, 1, 1, 1, 0]
+    ordered = in_training_order(rewarded(joined_rows(*shards(groups, 2), PROBLEMS), config(), None))
+    assert ordered["sample"].tolist() == [0, 1] * 3
+    assert column(ordered, "baseline") == [1, 1, 0, 0, None, None]
+    assert total_reward(ordered).tolist() == [0, 0, 1, 1, 1, 0]
 
 
 def test_without_a_greedy_answer_there_is_no_baseline_and_without_a_score_no_reward() -> None:
-    found = in_training_order(rewarded(joined_rows(*shards([{0: 1, 1: None}]), PROBLEMS), config(), None))
-    assert "baseline" not in found
-    np.testing.assert_array_equal(total_reward(found), [1.0, np.nan])
+    ordered = in_training_order(rewarded(joined_rows(*shards([{0: 1, 1: None}]), PROBLEMS), config(), None))
+    assert "baseline" not in ordered
+    np.testing.assert_array_equal(total_reward(ordered), [1.0, np.nan])
 
 
 def test_rows_that_were_not_rewarded_have_no_reward_to_add_up() -> None:

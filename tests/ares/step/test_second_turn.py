@@ -35,9 +35,9 @@ def first_turns(tokens: PreTrainedTokenizerBase) -> tuple[pd.DataFrame, pd.DataF
 def test_only_judged_failures_that_ended_their_turn_are_continued_with_their_verdict_in_the_prompt() -> None:
     tokens = tokenizer()
     rows, problems = first_turns(tokens)
-    found = second_turns(rows, problems, tokens, SecondTurnConfig(children=2))
-    assert found[["slot", "sample"]].to_numpy().tolist() == [[SECOND_TURN_SLOT + 7, 2], [SECOND_TURN_SLOT + 7, 3]]
-    prompt, ids = found["prompt"][0], found["prompt_token_ids"][0]
+    continued = second_turns(rows, problems, tokens, SecondTurnConfig(children=2))
+    assert continued[["slot", "sample"]].to_numpy().tolist() == [[SECOND_TURN_SLOT + 7, 2], [SECOND_TURN_SLOT + 7, 3]]
+    prompt, ids = continued["prompt"][0], continued["prompt_token_ids"][0]
     assert prompt.startswith("<ask>b\n<|im_start|>user\n1 of 2 tests passed. wrong answer: assert f(2) == 2<|im_end|>")
     assert prompt.endswith("<|im_start|>assistant\n")
     first = [5, 6, *rows["token_ids"][1].tolist()]
@@ -63,8 +63,8 @@ def test_a_verdict_that_is_too_long_for_engines_gives_no_second_turn_and_is_coun
     verdict = len(second_turns(rows, problems, tokens, SecondTurnConfig())["prompt_token_ids"][0])
     verdict -= 2 + len(rows["token_ids"][1])
     for limit, tries in ((verdict, 1), (verdict - 1, 0)):
-        found = second_turns(rows, problems, tokens, SecondTurnConfig(max_feedback_length=limit))
-        assert len(found) == tries
+        continued = second_turns(rows, problems, tokens, SecondTurnConfig(max_feedback_length=limit))
+        assert len(continued) == tries
         judged = rows.assign(tokens=5)
         both = pd.concat([judged, judged.iloc[1:2].assign(slot=SECOND_TURN_SLOT + 7).head(tries)])
         assert second_turn_metrics(both, children=1)["second_turn/overlong"] == 1 - tries
@@ -116,9 +116,9 @@ def test_a_first_turn_is_credited_with_its_own_second_turns() -> None:
             "pass_ratio": pd.array([float(ends == right) for ends in outcomes], dtype="Float64"),
         }
     )  # fmt: skip
-    found = rewarded(rows, settings, None)
-    assert found["reward_second_turn"].round(6).tolist() == [0, 1.3, 0, 0, 0, 0]
-    assert total_reward(found).round(6).tolist() == [-0.3, 1, -0.3, -0.3, -0.3, 1]  # repaired: as if right at once
+    credited = rewarded(rows, settings, None)
+    assert credited["reward_second_turn"].round(6).tolist() == [0, 1.3, 0, 0, 0, 0]
+    assert total_reward(credited).round(6).tolist() == [-0.3, 1, -0.3, -0.3, -0.3, 1]  # repaired: as if right at once
     assert is_second_turn(rows).tolist() == [False, False, True, True, True, True]
     assert second_turn_metrics(rows, children=2) == {
         "second_turn/samples": 4.0, "second_turn/solved": 0.25, "second_turn/tokens_share": 4 / 6,

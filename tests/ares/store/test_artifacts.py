@@ -176,7 +176,7 @@ def test_everything_on_the_way_to_an_artifact_is_synced(store: RunStore, monkeyp
     synced: set[int] = set()
     monkeypatch.setattr("ares.store.store.fsync", lambda path: synced.add(path.stat().st_ino))
     ref = store.write_folder("steps/000001/x", fill)
-    found = store.directory / ref.path
-    wanted = [*found.rglob("*"), found, *list(found.parents)[:4]]
+    place = store.directory / ref.path
+    wanted = [*place.rglob("*"), place, *list(place.parents)[:4]]
     assert store.directory.parent in wanted
     assert [path for path in wanted if path.stat().st_ino not in synced] == []

@@ -57,8 +57,8 @@ def test_the_shipped_model_is_small_and_as_good_as_its_report_says() -> None:
     assert isinstance(model, MaskedModel)
     held_out = split_problems(random.Random(report["seed"]), 800, 160).heldout
     room = Classroom(tokenizer, model.eval(), held_out, 0)
-    found = room.measure(held_out[:60], samples=2, seed=1)
-    assert found.accuracy == pytest.approx(report["heldout"]["accuracy"], abs=0.12)
+    measurement = room.measure(held_out[:60], samples=2, seed=1)
+    assert measurement.accuracy == pytest.approx(report["heldout"]["accuracy"], abs=0.12)
 
 
 def test_a_response_that_does_not_fit_the_canvas_is_named(short: tuple[Path, Report]) -> None:

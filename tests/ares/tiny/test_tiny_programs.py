@@ -228,14 +228,14 @@ def test_the_shipped_reports_are_in_the_range_that_reinforcement_needs(
     folder: Path, accuracy: tuple[float, float], sparse: tuple[float, float], greedy: tuple[float, float]
 ) -> None:
     report = json.loads((folder / "warmstart.json").read_text(encoding="utf-8"))
-    found = report["heldout"]
-    assert (report["seed"], report["fit"]["steps"], found["sampled"]["samples_per_prompt"]) == (0, 500, 8)
-    assert accuracy[0] <= found["sampled"]["accuracy"] <= accuracy[1]
-    assert sparse[0] <= found["groups_with_spread"]["sparse"] <= sparse[1]
-    assert found["groups_with_spread"]["dense"] > 0.95
-    assert greedy[0] <= found["greedy_accuracy"] <= greedy[1]  # sharpening alone would not solve the task
-    assert sum(found["outcome_shares"].values()) == pytest.approx(1)
-    assert set(found["accuracy_by_family"]) == {family.name for family in FAMILIES}
+    heldout = report["heldout"]
+    assert (report["seed"], report["fit"]["steps"], heldout["sampled"]["samples_per_prompt"]) == (0, 500, 8)
+    assert accuracy[0] <= heldout["sampled"]["accuracy"] <= accuracy[1]
+    assert sparse[0] <= heldout["groups_with_spread"]["sparse"] <= sparse[1]
+    assert heldout["groups_with_spread"]["dense"] > 0.95
+    assert greedy[0] <= heldout["greedy_accuracy"] <= greedy[1]  # sharpening alone would not solve the task
+    assert sum(heldout["outcome_shares"].values()) == pytest.approx(1)
+    assert set(heldout["accuracy_by_family"]) == {family.name for family in FAMILIES}
 
 
 def test_the_shipped_models_do_as_their_reports_say() -> None:
@@ -247,12 +247,12 @@ def test_the_shipped_models_do_as_their_reports_say() -> None:
         assert model.config.vocab_size == len(tokenizer)
         prompts = encode_prompts(tokenizer, [problem.prompt for problem in problems])
         assert max(map(len, prompts)) <= 48
-        found = measure_programs(
+        measurement = measure_programs(
             model, tokenizer, prompts, problems, samples_per_prompt=2, max_new_tokens=CODE_HARD.max_new_tokens, seed=5
         )
-        assert low <= found.accuracy <= high
-        assert found.sampled.finished > 0.98
-        assert found.sampled.mean_length < 35
+        assert low <= measurement.accuracy <= high
+        assert measurement.sampled.finished > 0.98
+        assert measurement.sampled.mean_length < 35
 
 
 def test_the_shipped_tokenizer_keeps_fences_whole_and_decodes_to_the_text() -> None:

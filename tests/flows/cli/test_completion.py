@@ -20,7 +20,7 @@ def offered(*words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "offers"),
     [
         (["train", "tiny-m"], {"tiny-math"}),
         (["new", "mine", "--from", "tiny-v"], {"tiny-vision"}),
@@ -33,8 +33,8 @@ def offered(*words: str) -> list[str]:
         (["settings", "data.vid"], {"data.videos_key=videos", "data.video_fps=2.0"}),
     ],
 )  # fmt: skip
-def test_tab_offers(words: list[str], found: set[str]) -> None:
-    assert set(offered(*words)) == found
+def test_tab_offers(words: list[str], offers: set[str]) -> None:
+    assert set(offered(*words)) == offers
 
 
 def test_tab_offers_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,14 +64,14 @@ def test_a_run_that_is_being_trained_is_told_and_others_are_not(tmp_path: Path, 
     address = f"http://127.0.0.1:{server.server_address[1]}"
     with a_run(tmp_path, "first", 1000).lock():
         text = httpx.get(f"{address}/metrics").text
-    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert {name for name in found if "finished" in name} == set()
+    gauges = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert {name for name in gauges if "finished" in name} == set()
     expected = {"ares_run_is_trained": 1.0, "ares_step": 0.0, "ares_tokens_per_second": 120.0, "ares_kept_share": 0.75,
                 "ares_unscored_share": 0.25, "ares_held_out_accuracy": 0.25}  # fmt: skip
-    assert {name: float(found[f'{name}{{run="first"}}']) for name in expected} == expected
-    assert 1000 <= float(found['ares_last_step_age_seconds{run="first"}']) < 1100
-    assert (found["ares_queued_runs"], found['ares_server_is_up{server="Prefect"}']) == ("2.0", "1.0")
-    assert found['ares_server_is_up{server="MLflow"}'] == "0.0"
+    assert {name: float(gauges[f'{name}{{run="first"}}']) for name in expected} == expected
+    assert 1000 <= float(gauges['ares_last_step_age_seconds{run="first"}']) < 1100
+    assert (gauges["ares_queued_runs"], gauges['ares_server_is_up{server="Prefect"}']) == ("2.0", "1.0")
+    assert gauges['ares_server_is_up{server="MLflow"}'] == "0.0"
     server.shutdown()
 
 

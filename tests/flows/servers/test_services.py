@@ -51,12 +51,12 @@ class StandIns(Services):
 def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StandIns, list[str]]]:
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
     said: list[str] = []
-    found = StandIns(Ports(free_port(), free_port()), 1, said.append)
-    (found.directory / "logs").mkdir(parents=True)
-    found._start("MLflow")
-    until(lambda: listens(found.ports.mlflow))
-    yield found, said
-    found.stop()
+    services = StandIns(Ports(free_port(), free_port()), 1, said.append)
+    (services.directory / "logs").mkdir(parents=True)
+    services._start("MLflow")
+    until(lambda: listens(services.ports.mlflow))
+    yield services, said
+    services.stop()
 
 
 def kill(service: subprocess.Popen[bytes]) -> None:
