@@ -237,19 +237,7 @@ class SandboxPool:
         outcomes = tuple(
             known.get(index) or TestOutcome("internal_error", detail=fault[:200]) for index in range(count)
         )
-        pass_ratio, error_type = classify(outcomes, program.truncated)
-        return Verdict(
-            pass_ratio=pass_ratio,
-            error_type=error_type,
-            tests=outcomes,
-            exec_time=usage.cpu,
-            wall_time=time.monotonic() - started,
-            peak_rss=usage.peak_rss,
-            stdout=usage.stdout,
-            stderr=usage.stderr,
-            trusted_compare=all(outcome.trusted for outcome in outcomes),
-            isolation=layers,
-        )
+        return _verdict(program, outcomes, usage, time.monotonic() - started, layers)
 
     def _worker(self, slot: int) -> Worker:
         worker = self._workers[slot]
@@ -265,3 +253,19 @@ class SandboxPool:
         worker, self._workers[slot] = self._workers[slot], None
         if worker is not None:
             worker.kill()
+
+
+def _verdict(program: Program, outcomes: tuple[TestOutcome, ...], usage: Usage, seconds: float, layers: str) -> Verdict:
+    pass_ratio, error_type = classify(outcomes, program.truncated)
+    return Verdict(
+        pass_ratio=pass_ratio,
+        error_type=error_type,
+        tests=outcomes,
+        exec_time=usage.cpu,
+        wall_time=seconds,
+        peak_rss=usage.peak_rss,
+        stdout=usage.stdout,
+        stderr=usage.stderr,
+        trusted_compare=all(outcome.trusted for outcome in outcomes),
+        isolation=layers,
+    )

@@ -171,47 +171,41 @@ class WorkerProcess:
             random.Random(program.test_order_seed).shuffle(order)
         # A frame comes at least after every slow test: loading, the test, and the checker's own share of it.
         self._set_patience(3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS)
+        job = of_problem | _of_program(program) | {"fresh_per_test": fresh_per_test}
         while len(known) < count:
-            job = {
-                **of_problem,
-                "source": str(program.source),
-                "stdin_tests": [list(map(str, pair)) for pair in program.stdin_tests or ()],
-                "stdin_compare": str(program.stdin_compare),
-                "checker": lanes.compiled(str(program.checker), "<checker>") if program.checker else b"",
-                "cpu_seconds": float(program.cpu_seconds),
-                "wall_seconds": float(program.wall_limit),
-                "memory_bytes": int(program.memory_mb) << 20,
-                "fresh_per_test": fresh_per_test,
-                "order": [index for index in order if index not in known],
-                "timeouts": sum(outcome.verdict == "timeout" for outcome in known.values()),
-            }
-            before = Usage(**vars(usage))  # of the checkers that were
+            job["order"] = [index for index in order if index not in known]
+            job["timeouts"] = sum(outcome.verdict == "timeout" for outcome in known.values())
             try:
                 if self._cgroup is not None:
                     self._cgroup.limit((program.memory_mb << 20) + self.report["package_bytes"])
                 wire.send_job(self._connection, job)
-                while True:
-                    message = self._receive()
-                    for index, verdict, cpu, wall, detail in message.get("outcomes", ()):
-                        trusted = index >= len(plans) or plans[index].apart
-                        known[index] = TestOutcome(verdict, cpu, wall, detail, trusted)
-                    if "usage" in message:
-                        usage.set_sum(before, **message["usage"])
-                    if message.get("is_done"):
-                        return
-                    if "fault" in message:
-                        raise WorkerLost(message["fault"])
-                    if "died" in message:
-                        # The checker fell in a test of its own; the others go to a new one.
-                        index, outcome = _post_mortem(message["died"], program.memory_mb << 20)
-                        usage.cpu += outcome.cpu
-                        if index < 0 or index in known:
-                            raise WorkerLost(f"the checker died between tests: {outcome.detail}")
-                        trusted = index >= len(plans) or plans[index].apart
-                        known[index] = dataclasses.replace(outcome, trusted=trusted)
-                        break
+                if self._is_done(program, plans, known, usage):
+                    return
             except (wire.ConnectionClosed, wire.MalformedFrame, wire.FrameTooLarge, OSError) as error:
                 raise WorkerLost(f"{type(error).__name__}: {error}") from error
+
+    def _is_done(self, program: Program, plans: list[lanes.Plan], known: dict[int, TestOutcome], usage: Usage) -> bool:
+        """Whether a checker came to the end of its job; else it died in a test, and the rest goes to a new one."""
+        before = Usage(**vars(usage))  # of the checkers that were
+        while True:
+            message = self._receive()
+            for index, verdict, cpu, wall, detail in message.get("outcomes", ()):
+                trusted = index >= len(plans) or plans[index].apart
+                known[index] = TestOutcome(verdict, cpu, wall, detail, trusted)
+            if "usage" in message:
+                usage.set_sum(before, **message["usage"])
+            if message.get("is_done"):
+                return True
+            if "fault" in message:
+                raise WorkerLost(message["fault"])
+            if "died" in message:
+                index, outcome = _post_mortem(message["died"], program.memory_mb << 20)
+                usage.cpu += outcome.cpu
+                if index < 0 or index in known:
+                    raise WorkerLost(f"the checker died between tests: {outcome.detail}")
+                trusted = index >= len(plans) or plans[index].apart
+                known[index] = dataclasses.replace(outcome, trusted=trusted)
+                return False
 
     def _set_patience(self, seconds: float) -> None:
         """How long sending or receiving may take; kept by the kernel, cheaper than a timeout of Python's."""
@@ -233,6 +227,19 @@ class WorkerProcess:
         if not isinstance(message, dict):
             raise wire.MalformedFrame("not an object")
         return message
+
+
+def _of_program(program: Program) -> dict[str, Any]:
+    """What a job says of the program itself."""
+    return {
+        "source": str(program.source),
+        "stdin_tests": [list(map(str, pair)) for pair in program.stdin_tests or ()],
+        "stdin_compare": str(program.stdin_compare),
+        "checker": lanes.compiled(str(program.checker), "<checker>") if program.checker else b"",
+        "cpu_seconds": float(program.cpu_seconds),
+        "wall_seconds": float(program.wall_limit),
+        "memory_bytes": int(program.memory_mb) << 20,
+    }
 
 
 def _post_mortem(died: dict[str, Any], memory_bytes: int) -> tuple[int, TestOutcome]:

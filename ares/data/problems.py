@@ -184,19 +184,7 @@ def load_problems(
         answers = _answers(raw, config, source, f"{settings}.answer_key", needs)
     ids = ids_of(raw, config, code, source)
     lines = [place(source, row) for row in raw.index]
-    conversations: list[Any] = [
-        conversation(spoken(value) if vision else value, config, line)
-        for line, value in zip(lines, prompts, strict=True)
-    ]
-    media = None
-    if vision is not None:
-        conversations, media = _look(vision, raw.set_axis(lines), conversations, config, source)
-        raw = raw.drop(columns=[config.images_key, config.videos_key], errors="ignore")
-    elif has_media(raw, config):
-        raise DataError(
-            f"{shown(source)}: column {config.images_key!r} or {config.videos_key!r} shows something, the model only "
-            "reads: set model.family=vision_language, or name another column with data.images_key=…"
-        )
+    raw, conversations, media = _conversations(raw, prompts, lines, vision, config, source)
     check_template(tokenizer, config.chat_template_kwargs)
     texts = [
         rendered(tokenizer, messages, line, config.chat_template_kwargs)
@@ -223,6 +211,25 @@ def load_problems(
     embedded = media.embedded if media is not None else {}
     repeated = (ASKED, *(OWN + key for key in keys))
     return Problems(shown(source), frame[fits].reset_index(drop=True), int((~fits).sum()), embedded, repeated)
+
+
+def _conversations(
+    raw: pd.DataFrame, prompts: list[Any], lines: list[str], vision: Vision | None, config: DataConfig, source: Source
+) -> tuple[pd.DataFrame, list[Any], RowMedia | None]:
+    """The rows without the columns of what is shown, their prompts as messages, and what these show."""
+    conversations: list[Any] = [
+        conversation(spoken(value) if vision else value, config, line)
+        for line, value in zip(lines, prompts, strict=True)
+    ]
+    if vision is not None:
+        conversations, media = _look(vision, raw.set_axis(lines), conversations, config, source)
+        return raw.drop(columns=[config.images_key, config.videos_key], errors="ignore"), conversations, media
+    if has_media(raw, config):
+        raise DataError(
+            f"{shown(source)}: column {config.images_key!r} or {config.videos_key!r} shows something, the model only "
+            "reads: set model.family=vision_language, or name another column with data.images_key=…"
+        )
+    return raw, conversations, None
 
 
 def _look(

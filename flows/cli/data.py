@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -73,18 +73,7 @@ def check(
         _judge_solutions(report, config.reward.code, workers)
     count = report.trained_on(config.data.drop_shared)
     if as_json:
-        shown = {
-            "file": file,
-            "good": report.good,
-            "counts": report.counts(),
-            "findings": [asdict(finding) for finding in report.findings],
-            "failures": [asdict(failure) for failure in report.failures],
-            "flaky": [asdict(failure) for failure in report.flaky],
-            "overlaps": report.overlapping,
-            "trained_on": count,
-            "prompts": [asdict(example) for example in report.examples],
-        }
-        sys.stdout.write(json.dumps(shown) + "\n")
+        sys.stdout.write(json.dumps({"file": file, "trained_on": count} | _as_json(report)) + "\n")
     else:
         _show_prompts(report)
         _show(report)
@@ -97,6 +86,18 @@ def check(
             fitting = profile if profile != "base" else "code" if code else "PROFILE"
             next_step(f"ares train {fitting} {shlex.join(given)}")
     raise typer.Exit(0 if report.good else 1)
+
+
+def _as_json(report: "CheckReport") -> dict[str, Any]:
+    return {
+        "good": report.good,
+        "counts": report.counts(),
+        "findings": [asdict(finding) for finding in report.findings],
+        "failures": [asdict(failure) for failure in report.failures],
+        "flaky": [asdict(failure) for failure in report.flaky],
+        "overlaps": report.overlapping,
+        "prompts": [asdict(example) for example in report.examples],
+    }
 
 
 def _looked_at(config: "Config", model: str | None, against: list[str]) -> "CheckReport":
