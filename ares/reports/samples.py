@@ -1,5 +1,6 @@
 """The samples of a step in the terminal: a table, or one sample with every part of its reward. Nothing here writes."""
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,12 +24,14 @@ GRADED = {"high_entropy_token_num": "HWE", "accuracy": "acc"}
 JUDGED = {"pass_ratio": "passed", "error_type": "ended"}
 """The same where programs were judged."""
 LAST_COLUMNS = {"reward": "reward", "tokens": "tokens", "truncated": "cut"}
+NARROWEST = 3
+"""Columns that a folded title takes at least."""
 
 
-def samples_table(name: str, step: int) -> Table:
-    """The samples of a step, one line each."""
+def samples_table(name: str, step: int, width: int = 120) -> Table:
+    """The samples of a step, one line each. Where that takes more than `width` columns, titles are folded."""
     rows = step_samples(name, step)
-    table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE)
+    table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE, padding=0, show_edge=False)
     parts = {
         name: name.removeprefix(PART).replace("_", " ") for name in map(str, rows.columns) if name.startswith(PART)
     }
@@ -37,10 +40,18 @@ def samples_table(name: str, step: int) -> Table:
     }  # by each function
     columns = COLUMNS | (JUDGED if "pass_ratio" in rows else GRADED) | said | parts | LAST_COLUMNS
     shown = {column: title for column, title in columns.items() if column in rows}
-    for title in shown.values():
-        table.add_column(title, no_wrap=True, justify="left" if title in ("id", "bucket") else "right")
-    for row in rows[list(shown)].to_dict("records"):
-        table.add_row(*(_cell(value) for value in row.values()))
+    cells = [[_cell(value) for value in row.values()] for row in rows[list(shown)].to_dict("records")]
+    widths = [max((len(row[place]) for row in cells), default=0) for place in range(len(shown))]
+    titles = {title: title for title in shown.values()}
+    if sum(map(max, widths, map(len, titles))) + len(titles) > width:
+        titles = {
+            title: "\n".join(textwrap.wrap(title, max(widest, NARROWEST)))
+            for title, widest in zip(titles, widths, strict=True)
+        }
+    for title, folded in titles.items():
+        table.add_column(folded, no_wrap=True, justify="left" if title in ("id", "bucket") else "right")
+    for row in cells:
+        table.add_row(*row)
     return table
 
 

@@ -134,7 +134,8 @@ def inspect(
         console.print(f"{html}: the samples of step {step}")
         return
     if problem is None:
-        console.print(samples_table(run, step))
+        # A table that is still too wide is not cropped: the terminal breaks its lines.
+        console.print(samples_table(run, step, console.width), width=1000, crop=False)
         next_step(f"ares inspect {run} --step {step} --id ID --sample K")
     else:
         console.print(sample_report(run, step, problem, sample), markup=False)

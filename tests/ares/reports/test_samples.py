@@ -1,10 +1,13 @@
-"""What is told of one sample. Not covered: the layout of a table or a page."""
+"""What is told of samples: the table in a narrow terminal, the seconds of one. Not covered: the layout of a page."""
 
+import io
 from pathlib import Path
 
 import pandas as pd
+import pytest
+from rich.console import Console
 
-from ares.reports.samples import _seconds
+from ares.reports.samples import _seconds, samples_table
 from ares.runs.exec_times import COLUMNS, exec_times_name
 from ares.store import RunStore
 
@@ -20,3 +23,23 @@ def test_the_seconds_of_a_sample_are_none_of_an_evaluations(tmp_path: Path) -> N
         times.to_parquet(step / exec_times_name(purpose, 0))
     assert _seconds(store, 2, pd.Series({"slot": 0, "sample": 1})) == [0.25]
     assert _seconds(store, 2, pd.Series({"slot": 1_000_000_000, "sample": 1})) == [0.75]
+
+
+def test_in_eighty_columns_every_title_and_every_cell_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {
+        "id": "train-0123", "sample": 7, "difficulty": "medium", "pass_ratio": 0.5, "error_type": "wrong_answer",
+        "score_brief": 4.75, "reward_code": 0.35, "reward_entropy_score": -0.125, "reward_overlong": -0.25,
+        "reward": -0.025, "tokens": 128, "truncated": False,
+    }  # fmt: skip
+    monkeypatch.setattr("ares.reports.samples.step_samples", lambda name, step: pd.DataFrame([row, row]))
+    file = io.StringIO()
+    Console(file=file, width=1000).print(samples_table("short", 1, width=80), crop=False)
+    lines = [line.rstrip() for line in file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80
+    rule = next(place for place, line in enumerate(lines) if "───" in line)
+    assert [line.split() for line in lines[rule + 1 :] if line] == [
+        ["train-0123", "7", "medium", "0.500", "wrong_answer", "4.750", "0.350", "-0.125", "-0.250", "-0.025", "128"]
+    ] * 2
+    titles = "".join(sorted("".join(lines[1:rule]).replace(" ", "")))
+    whole = "id k bucket passed ended brief code entropy score overlong reward tokens cut"
+    assert titles == "".join(sorted(whole.replace(" ", "")))  # folded, and no letter lost
