@@ -86,7 +86,7 @@ def _is_for_cuda() -> bool:
 
 
 def _only(work: Callable[[], None]) -> None:
-    """Do it and end: a forked process must not go on as the one that it was forked from."""
+    """Do it and end: a forked process must not continue as the one that it was forked from."""
     code = 1
     try:
         work()

@@ -129,7 +129,7 @@ def _serve(listener: socket.socket, parent: int, work: Callable[[socket.socket],
 
 @contextlib.contextmanager
 def _ended() -> Iterator[None]:
-    """Whatever ends a forked process, it must not go on as the server."""
+    """Whatever ends a forked process, it must not continue as the server."""
     try:
         yield
     finally:

@@ -86,7 +86,7 @@ def commits(runs: Path, name: str) -> list[Commit]:
 
 
 def assert_same(runs: Path, one: str, other: str, elsewhere: Path | None = None) -> None:
-    """Two runs ended in the same bits; `elsewhere`: where the other one lies, if not beside the first."""
+    """Two runs ended bit-identical; `elsewhere`: where the other one lies, if not beside the first."""
     for expected, actual in zip(commits(runs, one), commits(elsewhere or runs, other), strict=True):
         assert actual.state == expected.state
         assert actual.metrics == expected.metrics

@@ -87,7 +87,7 @@ def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str,
     if changed:
         told = ", ".join(f"{path} ({setting})" for path, setting in changed.items())
         raise StoreError(
-            f"Run {name!r}: {told} changed since it was started. Put back what it was, or go on with what it is now "
+            f"Run {name!r}: {told} changed since it was started. Put back what it was, or continue with what it is now "
             f"in a run that shares the past: ares fork {name} --at STEP"
         )
 

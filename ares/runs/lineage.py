@@ -55,8 +55,8 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
 def share_bootstrap(source: str, target: str, runs: Path) -> None:
     """Give a run that is about to start the responses, grades and log-probs of another one's bootstrap.
 
-    The caller sees to it that both have one `drawn_identity`: then the new run finds them as kept results, and goes on
-    with the same bits as if it had drawn them. Raises StoreError.
+    The caller sees to it that both have one `drawn_identity`: then the new run finds them as kept results, and is
+    bit-identical to one that drew them. Raises StoreError.
     """
     donor, taker = run_store(source, runs), run_store(target, runs)
     results = [result for result in donor.results_of(0) if result.name.split("-")[1] in DRAWN]

@@ -90,7 +90,7 @@ def check_cluster() -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise ConfigError(
-            f"RAY_ADDRESS={address}: nobody is there ({error}). Start the cluster (`ray start --head`), or go on "
+            f"RAY_ADDRESS={address}: nobody is there ({error}). Start the cluster (`ray start --head`), or continue "
             "without: `unset RAY_ADDRESS`, and the run brings a Ray of its own"
         ) from error
 

@@ -13,7 +13,7 @@ from benchmarks.gpu.device import Place, Row
 
 GROUP = 8
 NEVER = {1 << 30}
-"""No token of any model: responses go on to their limit."""
+"""No token of any model: responses reach their limit."""
 
 
 def transformers_engine(place: Place) -> Iterator[Row]:
@@ -33,7 +33,7 @@ def vllm_engine(place: Place) -> Iterator[Row]:
     def start() -> None:
         nonlocal engine
         settings = VllmConfig(max_sequences=256, gpu_memory=0.5)
-        # No end token, so responses go on to their limit; vLLM refuses one that the model cannot say.
+        # No end token, so responses reach their limit; vLLM refuses one that the model cannot say.
         engine = VllmEngine(str(folder), "bfloat16", set(), 1024, settings, colocated=True)
 
     yield {"row": "start", "s": next(place.each(start, 1))}

@@ -1,7 +1,7 @@
 """Measurements one after the other, each in a process of its own with a limit, written down row by row.
 
 A package that is missing, too little memory, an error of the device or too little time is a row that says so; the
-others go on. Not covered: what is measured (the modules beside this one).
+others continue. Not covered: what is measured (the modules beside this one).
 """
 
 import contextlib

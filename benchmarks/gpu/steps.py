@@ -147,4 +147,4 @@ def killed_run(place: Place) -> Iterator[Row]:
         resumed = trained(runs, "killed", "tiny-math", steps, steps, settings=[device])
         yield {"row": f"tiny-math, killed before update {steps}", "whole run s": unharmed,
                "resumed in s": place.clock() - started, "last step s": whole[-1].timings["timing_s/step"],
-               "same bits": resumed[-1].digest() == whole[-1].digest()}  # fmt: skip
+               "bit-identical": resumed[-1].digest() == whole[-1].digest()}  # fmt: skip

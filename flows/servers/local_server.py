@@ -63,7 +63,7 @@ def _check_answers(url: str) -> None:
         return
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise ServerError(
-            f"PREFECT_API_URL={url}: no Prefect server answers there ({error}). Start it (`ares up`), or go on "
+            f"PREFECT_API_URL={url}: no Prefect server answers there ({error}). Start it (`ares up`), or continue "
             "without: `unset PREFECT_API_URL` (a `prefect profile` may name it too), and a run brings its own server"
         ) from error
 

@@ -6,7 +6,7 @@ it decodes came from a candidate. Its own CPU time is limited from the first byt
 timer whose default action ends the process, so not even a comparison that never returns to Python can hang it; the pool
 then sends the rest of the tests to a new checker.
 
-What runs here leaves no trace, so a checker goes on to the next program. Nothing is ever forked from a checker.
+What runs here leaves no trace, so a checker takes the next program. Nothing is ever forked from a checker.
 """
 
 import gc

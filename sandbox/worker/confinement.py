@@ -38,7 +38,7 @@ class Confinement:
     def enter(self, wanted: set[str]) -> None:
         """Apply the worker-wide layers among those wanted and note which are missing.
 
-        Forks when it enters a PID namespace: the caller goes on in the child, which is the first process there.
+        Forks when it enters a PID namespace: the caller continues in the child, which is the first process there.
         """
         self._readable = namespaces.library_paths()
         own_uids = _uids_of_worker()
@@ -220,7 +220,7 @@ def _become(uid: int) -> None:
 
 
 def _continue_as_first_process() -> None:
-    """Go on as the first process of the new PID namespace; the parent only waits for it."""
+    """Continue as the first process of the new PID namespace; the parent only waits for it."""
     child = os.fork()
     if child:
         os.closerange(0, 4096)

@@ -34,7 +34,7 @@ ANY_PID = 0x7ACD5E91
 """Stands for a pid in a filter that is built before the process it is for; no other operand has this value."""
 
 Line = str | tuple[int, str, str, int]
-"""A label, or an instruction: its code, the labels to jump to if so and if not ("": go on), its operand."""
+"""A label, or an instruction: its code, the labels to jump to if so and if not ("": the next), its operand."""
 
 _LEAVES: dict[str, int] = {
     "permit": _RET_ALLOW,
@@ -113,7 +113,7 @@ def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
 
 
 def _membership(numbers: list[int]) -> list[Line]:
-    """Permit these calls; any other goes on below. The number's low five bits choose a bit of one of a few words."""
+    """Permit these calls; any other is decided below. The number's low five bits choose a bit of one of a few words."""
     words: dict[int, int] = {}
     for number in numbers:
         words[number >> 5] = words.get(number >> 5, 0) | 1 << (number & 31)

@@ -21,13 +21,13 @@ from tests.shared_run import SMALL
 from tests.short_runs import REPOSITORY, ares, told
 
 VARIANTS = {"fixed": ["algorithm.kl.kind=fixed"], "token_adaptive": []}
-CHILDREN = [f"leash-{variant}-seed{seed}" for seed in (0, 1) for variant in VARIANTS]
+CHILDREN = [f"penalty-{variant}-seed{seed}" for seed in (0, 1) for variant in VARIANTS]
 
 
 def write(folder: Path, **changes: object) -> str:
-    path = folder / "leash.yaml"
+    path = folder / "penalty.yaml"
     common = [*SMALL, "train.steps=3", "validation.every=1"]
-    whole = {"name": "leash", "profile": "tiny-math", "overrides": common, "variants": VARIANTS, "seeds": [0, 1]}
+    whole = {"name": "penalty", "profile": "tiny-math", "overrides": common, "variants": VARIANTS, "seeds": [0, 1]}
     path.write_text(yaml.safe_dump(whole | changes, sort_keys=False))
     return str(path)
 
@@ -86,39 +86,39 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
         assert f"{name}: kept, finished before" in ended.stdout
 
     client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
-    experiment = client.get_experiment_by_name("leash")
+    experiment = client.get_experiment_by_name("penalty")
     assert experiment is not None
     entries = {entry.info.run_name: entry for entry in client.search_runs([experiment.experiment_id])}
-    assert entries.keys() == {"leash", *CHILDREN}  # one parent, though it was started twice
+    assert entries.keys() == {"penalty", *CHILDREN}  # one parent, though it was started twice
     assert {entry.info.status for entry in entries.values()} == {"FINISHED"}
     for name in CHILDREN:
         tags = entries[name].data.tags
-        assert tags["mlflow.parentRunId"] == entries["leash"].info.run_id
-        assert f"leash-{tags['ares.variant']}-seed{tags['ares.seed']}" == name
+        assert tags["mlflow.parentRunId"] == entries["penalty"].info.run_id
+        assert f"penalty-{tags['ares.variant']}-seed{tags['ares.seed']}" == name
         assert tags["ares.logged_step"] == "3"
         assert len(client.get_metric_history(entries[name].info.run_id, "val/accuracy")) == 4
-    report = runs / "leash" / "report.html"
+    report = runs / "penalty" / "report.html"
     made = report.read_bytes()
     assert "val/accuracy" in ended.stdout.splitlines()[-3]  # the conclusion, where the report is, what to do
-    artifacts = {artifact.path for artifact in client.list_artifacts(entries["leash"].info.run_id)}
+    artifacts = {artifact.path for artifact in client.list_artifacts(entries["penalty"].info.run_id)}
     assert artifacts == {"report.html", "report.csv", "report-problems.csv"}
     assert "val/accuracy against fixed, paired by seed: token_adaptive" in ended.stdout
     report.unlink()
-    assert ares(runs, "report", "leash").returncode == 0
+    assert ares(runs, "report", "penalty").returncode == 0
     assert report.read_bytes() == made
     again = tmp_path / "again.html"
-    assert told(runs, "report", "--from", str(runs / "leash" / "report.csv"), "--out", str(again)).returncode == 0
+    assert told(runs, "report", "--from", str(runs / "penalty" / "report.csv"), "--out", str(again)).returncode == 0
     assert again.read_bytes() == made
-    rows = pd.read_csv(runs / "leash" / "report.csv", comment="#")
+    rows = pd.read_csv(runs / "penalty" / "report.csv", comment="#")
     for (variant, seed), stored in rows.groupby(["variant", "seed"]):
         for metric in stored.columns[3:]:
-            history = client.get_metric_history(entries[f"leash-{variant}-seed{seed}"].info.run_id, metric)
+            history = client.get_metric_history(entries[f"penalty-{variant}-seed{seed}"].info.run_id, metric)
             known = stored[["step", metric]].dropna()
             assert [(row.step, row.value) for row in history] == list(known.itertuples(index=False, name=None))
     # The variants of a seed start from the same draws.
     draws = [RunStore(runs / name).read_commit(0).artifacts["samples"].sha256 for name in CHILDREN]
     assert draws[0] == draws[1] != draws[2] == draws[3]
-    # They were drawn once a seed, by whichever came first; alone a run has the same bits.
+    # They were drawn once a seed, by whichever came first; alone a run is bit-identical.
     files = [
         {file.name: file.stat().st_ino for file in (runs / name / "bootstrap").glob("*.parquet")} for name in CHILDREN
     ]
@@ -146,7 +146,7 @@ def test_children_end_with_the_step_that_reaches_their_budget_of_tokens(tmp_path
     ended = ares(runs, "ablate", written, seconds=900)
     assert ended.returncode == 0, ended.stderr
     for variant in ("brief", "long"):
-        store = RunStore(runs / f"leash-{variant}-seed0")
+        store = RunStore(runs / f"penalty-{variant}-seed0")
         commits = [store.read_commit(step) for step in store.committed_steps()]
         tokens = [commit.state["counters"]["tokens"] for commit in commits]
         assert tokens[-2] < 2200 <= tokens[-1]
@@ -163,10 +163,10 @@ def test_a_child_that_fails_is_told_of_and_the_others_go_on(tmp_path: Path) -> N
         runs, "ablate", write(tmp_path, variants={"never_full": exhausted, "fine": []}, seeds=[0]), seconds=600
     )
     assert ended.returncode == 1
-    assert "leash-never_full-seed0 failed: error: step 1: after 1 rollouts" in ended.stdout, ended.stdout
-    assert "leash-fine-seed0: finished" in ended.stdout
+    assert "penalty-never_full-seed0 failed: error: step 1: after 1 rollouts" in ended.stdout, ended.stdout
+    assert "penalty-fine-seed0: finished" in ended.stdout
     assert "1 of 2 children failed" in ended.stderr
-    assert RunStore(runs / "leash-fine-seed0").committed_steps() == [0, 1, 2, 3]
+    assert RunStore(runs / "penalty-fine-seed0").committed_steps() == [0, 1, 2, 3]
 
 
 def refusal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
@@ -194,8 +194,8 @@ def test_wrong_input_of_any_child_is_told_before_the_first_starts(
 
     # A child that is there already with other settings is not trained on.
     config = {"model": {"path": "x"}, "data": {"train": "y"}}
-    RunStore(runs / "leash-fixed-seed1").write_run({"config": config, "digests": {}})
+    RunStore(runs / "penalty-fixed-seed1").write_run({"config": config, "digests": {}})
     complaint = refusal(capsys, monkeypatch, write(tmp_path))
-    assert "'leash-fixed-seed1' is there already, with other settings" in complaint
+    assert "'penalty-fixed-seed1' is there already, with other settings" in complaint
     assert "data.train: 'y' → 'ares/tiny/checkpoints/math/train.jsonl'" in complaint
-    assert json.loads((runs / "leash-fixed-seed1/run.json").read_text())["config"] == config
+    assert json.loads((runs / "penalty-fixed-seed1/run.json").read_text())["config"] == config

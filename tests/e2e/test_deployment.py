@@ -111,8 +111,8 @@ def test_an_actors_death_needs_no_retry(deployed: Deployment) -> None:
 def test_a_run_outlives_a_restart_of_the_server(deployed: Deployment) -> None:
     flow_run = held(deployed, "server-killed")
     deployed.process("prefect server start").kill()
-    deployed.release()  # `ares up` starts the server again; until it answers the run goes on without it
-    deployed.until(lambda: deployed.steps("server-killed") == 4, "the run goes on", seconds=300)
+    deployed.release()  # `ares up` starts the server again; until it answers the run continues without it
+    deployed.until(lambda: deployed.steps("server-killed") == 4, "the run continues", seconds=300)
     deployed.wait_until_up()
     if deployed.wait_for(flow_run, *ENDED, seconds=300) != "Completed":
         deployed.retry(flow_run)

@@ -1,4 +1,4 @@
-"""A cluster of several raylets on this machine: one is killed in the middle of a step, and the run goes on."""
+"""A cluster of several raylets on this machine: one is killed in the middle of a step, and the run continues."""
 
 import threading
 import time

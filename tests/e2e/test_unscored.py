@@ -1,4 +1,4 @@
-"""A problem that no grader can grade: its groups are left out and counted, and the run goes on."""
+"""A problem that no grader can grade: its groups are left out and counted, and the run continues."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """A step as a flow run of its own: its name and identity, a suspended run, a server that is away or is lost on the way.
 
-Not covered: that a whole run ends in the same bits through all this (tests/e2e/test_deployment.py, tests/resume).
+Not covered: that a whole run ends bit-identical through all this (tests/e2e/test_deployment.py, tests/resume).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Bits flipped, files cut short, emptied and deleted anywhere in a run directory: noticed, or without consequence.
 
 A run that was interrupted in its last step is damaged in one file and resumed. Either it is refused in one message, or
-it ends in the same bits as the run that nobody damaged. `python -m tests.resume.test_damage 1000` damages as many, and
+it ends bit-identical to the run that nobody damaged. `python -m tests.resume.test_damage 1000` damages as many, and
 prints a table. Learner and engine are in this process (tests/in_process.py). Not covered: processes that die
 (test_kill_anywhere.py), several damages at a time.
 """
@@ -105,7 +105,7 @@ def outcome(runs: Path, source: Path, number: int) -> tuple[str, str, str]:
         except Exception as error:
             raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
         assert digests(runs, "damaged") == digests(runs, "whole"), f"{where}: other bits"
-        return chosen, how, "same bits"
+        return chosen, how, "bit-identical"
     finally:
         shutil.rmtree(runs / "damaged")
 
@@ -188,7 +188,7 @@ def main(first: int, count: int) -> None:
                     failed.append(str(error))
                     sys.stdout.write(f"FAILED {error}\n")
     for what in sorted({what for what, _ in counted}):
-        sys.stdout.write(f"| {what} | {counted[what, 'same bits']} | {counted[what, 'refused']} |\n")
+        sys.stdout.write(f"| {what} | {counted[what, 'bit-identical']} | {counted[what, 'refused']} |\n")
     sys.stdout.write(f"{count} damages, {len(failed)} failed, {time.monotonic() - started:.0f} s\n")
 
 

@@ -1,7 +1,7 @@
 """What goes wrong besides kills, and what happens then: no committed step is lost or silently wrong.
 
-The list with its remedies is docs/reliability.md. A run that met a fault and then went on ends in the bits of one that
-met none.
+The list with its remedies is docs/reliability.md. A run that met a fault and then continued is bit-identical to one
+that met none.
 """
 
 import json
@@ -177,7 +177,7 @@ def test_a_read_only_run_directory_is_told_before_anything_is_started(small_disk
 def held(
     directory: Path, name: str, *settings: str, **environment: str
 ) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """An `ares train` that stands still in its second step or so, and the file whose deletion lets it go on."""
+    """An `ares train` that stands still in its second step or so, and the file whose deletion lets it continue."""
     (directory / "reward.py").write_text(REWARD)
     hold = directory / "hold"
     hold.write_text("10")

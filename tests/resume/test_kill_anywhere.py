@@ -87,7 +87,7 @@ def main(chains: list[str]) -> None:
             assert train(runs, "uninterrupted", *SETTINGS[profile], profile=profile) == 0
             came = killed(runs, "killed", profile, points)
             assert_same(runs, "uninterrupted", "killed")
-        line = f"| {chain} | {len(points)} | {len(came)} | same bits | {time.monotonic() - started:.0f} |\n"
+        line = f"| {chain} | {len(points)} | {len(came)} | bit-identical | {time.monotonic() - started:.0f} |\n"
         sys.stdout.write(line)
         sys.stdout.flush()
 

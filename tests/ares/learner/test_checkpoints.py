@@ -1,4 +1,4 @@
-"""Checkpoints of a learner: what is read back is what went on, and nothing that is not finite is written."""
+"""Checkpoints of a learner: what is read back is what was written, and nothing that is not finite is written."""
 
 import math
 import shutil

@@ -1,4 +1,4 @@
-"""Actors that die are rebuilt from the run directory, at the weights they had, and the phase goes on."""
+"""Actors that die are rebuilt from the run directory, at the weights they had, and the phase continues."""
 
 import asyncio
 import os
