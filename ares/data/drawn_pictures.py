@@ -1,7 +1,7 @@
 """Pictures that are drawn from their key, not read from a file: dots in nine cells, or a chart of three bars.
 
 A key holds all that a picture shows, so a row can name it and everyone who needs it draws the same one. Not covered:
-what is asked about them (ares/tiny/pictures.py).
+what is asked about them (ares/tiny/problems/pictures.py).
 """
 
 import numpy as np

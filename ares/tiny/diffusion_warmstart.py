@@ -27,8 +27,8 @@ from ares.engines import left_padded
 from ares.models import MaskedModel, MaskedModelConfig
 from ares.tiny.lessons import Lesson, one_thread, teach
 from ares.tiny.model import INITIALIZER_RANGE, Progress, initialised
-from ares.tiny.one_liners import WHOLE_WORDS, Problem, respond, split_problems, worked_example
-from ares.tiny.problems import write_problems
+from ares.tiny.problems.one_liners import WHOLE_WORDS, Problem, respond, split_problems, worked_example
+from ares.tiny.problems.sets import write_problems
 from ares.tiny.tokenizer import build_tokenizer
 
 NAME, FOLDER = "tiny-diffusion", "diffusion"

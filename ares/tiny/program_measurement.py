@@ -13,7 +13,7 @@ import torch
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
 from ares.tiny.measurement import Measurement, Responses, by_label, draw, measurement
-from ares.tiny.programs import Problem, extract_program
+from ares.tiny.problems.programs import Problem, extract_program
 from rewards.code import no_code_verdict
 from rewards.shaping import CodeOutcomes, RewardDesign, shape_code_rewards
 from sandbox import Program, SandboxPool, Verdict

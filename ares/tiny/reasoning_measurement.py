@@ -12,7 +12,7 @@ import torch
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
 from ares.tiny.measurement import Measurement, Responses, draw, measurement
-from ares.tiny.reasoning import Problem, checks_in, is_correct
+from ares.tiny.problems.reasoning import Problem, checks_in, is_correct
 
 SAMPLES = 8
 

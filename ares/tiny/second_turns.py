@@ -7,8 +7,8 @@ Covers: conversations for the warm start of tiny-code-feedback. Does not cover: 
 import random
 from collections.abc import Sequence
 
+from ares.tiny.problems.programs import KINDS, Problem, erring_program, respond
 from ares.tiny.program_measurement import judge
-from ares.tiny.programs import KINDS, Problem, erring_program, respond
 from rewards.feedback import execution_feedback
 from sandbox import SandboxPool
 

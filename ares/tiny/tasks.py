@@ -12,9 +12,10 @@ from typing import Any
 
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
-from ares.tiny import arithmetic, programs, reasoning, second_turns
+from ares.tiny import second_turns
 from ares.tiny.measurement import Measurement, measure
-from ares.tiny.problems import Split
+from ares.tiny.problems import arithmetic, programs, reasoning
+from ares.tiny.problems.sets import Split
 from ares.tiny.program_measurement import ProgramMeasurement, measure_programs
 from ares.tiny.reasoning_measurement import ReasoningMeasurement, measure_reasoning
 

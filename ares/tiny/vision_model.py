@@ -11,7 +11,7 @@ from transformers import Qwen2Tokenizer, Qwen2VLConfig, Qwen2VLForConditionalGen
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from ares.tiny.model import INITIALIZER_RANGE, MAX_POSITIONS
-from ares.tiny.pictures import WHOLE_WORDS
+from ares.tiny.problems.pictures import WHOLE_WORDS
 from ares.tiny.tokenizer import build_tokenizer
 
 VISION_START, VISION_END, IMAGE_PAD, VIDEO_PAD = "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"

@@ -25,12 +25,12 @@ from ares.data import MARK, MediaReader, Vision, content_hash, in_parts, load_pr
 from ares.engines import Request, SamplingSettings, VisionEngine
 from ares.models import VisionLanguageModel
 from ares.step import token_batch
-from ares.tiny.arithmetic import extract_answer
 from ares.tiny.lessons import Lesson, one_thread, teach
 from ares.tiny.measurement import SampledAccuracy, sampled_accuracy, share
 from ares.tiny.model import Progress
-from ares.tiny.pictures import IMAGE, SIDE, split_problems, taught
-from ares.tiny.problems import write_problems
+from ares.tiny.problems.arithmetic import extract_answer
+from ares.tiny.problems.pictures import IMAGE, SIDE, split_problems, taught
+from ares.tiny.problems.sets import write_problems
 from ares.tiny.vision_model import IMAGE_PAD, build_vision_model, image_processor, vision_tokenizer
 
 NAME, FOLDER = "tiny-vision", "vision"

@@ -18,7 +18,7 @@ from transformers import Qwen2Tokenizer
 from ares.tiny.lessons import one_thread
 from ares.tiny.measurement import Measurement
 from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, Turn, build_model, fit
-from ares.tiny.problems import Split, write_problems
+from ares.tiny.problems.sets import Split, write_problems
 from ares.tiny.program_measurement import ProgramMeasurement
 from ares.tiny.reasoning_measurement import ReasoningMeasurement
 from ares.tiny.second_turns import Conversation, with_second_turns

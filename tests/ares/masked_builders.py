@@ -16,7 +16,7 @@ from ares.config.profiles import load
 from ares.config.run import Config
 from ares.engines.engine import Request
 from ares.tiny.diffusion_warmstart import VOCAB_SIZE, build_model
-from ares.tiny.one_liners import WHOLE_WORDS, respond, split_problems
+from ares.tiny.problems.one_liners import WHOLE_WORDS, respond, split_problems
 from ares.tiny.tokenizer import build_tokenizer
 
 REMOTE_CODE = Path(__file__).parent / "remote_model"

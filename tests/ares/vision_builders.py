@@ -13,7 +13,7 @@ from ares.config.run import DataConfig, ModelConfig
 from ares.data.problems import Problems, load_problems
 from ares.data.vision import Vision
 from ares.models.vision_language import VisionLanguageModel
-from ares.tiny import pictures
+from ares.tiny.problems import pictures
 from tests.ares.builders import REPOSITORY
 
 MODEL = REPOSITORY / "ares" / "tiny" / "checkpoints" / "vision"

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 from ares.models.bidirectional_qwen2 import MaskedModel
 from ares.tiny import CHECKPOINTS
 from ares.tiny.diffusion_warmstart import FOLDER, LESSONS, PLACES, Classroom, Report, warmstart
-from ares.tiny.one_liners import split_problems
+from ares.tiny.problems.one_liners import split_problems
 
 SHIPPED = CHECKPOINTS / FOLDER
 SHORT = tuple(dataclasses.replace(lesson, steps=4, batch_size=8) for lesson in LESSONS)

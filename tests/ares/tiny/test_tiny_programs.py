@@ -11,11 +11,9 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ares.tiny import CHECKPOINTS
-from ares.tiny.families import FAMILIES, Family
 from ares.tiny.model import MAX_POSITIONS
-from ares.tiny.problems import Split, write_problems
-from ares.tiny.program_measurement import judge, measure_programs
-from ares.tiny.programs import (
+from ares.tiny.problems.families import FAMILIES, Family
+from ares.tiny.problems.programs import (
     CONSTANTS,
     HARD,
     KINDS,
@@ -31,6 +29,8 @@ from ares.tiny.programs import (
     split_problems,
     worked_example,
 )
+from ares.tiny.problems.sets import Split, write_problems
+from ares.tiny.program_measurement import judge, measure_programs
 from ares.tiny.tasks import CODE, CODE_HARD, TinyTask
 from ares.tiny.tokenizer import build_tokenizer
 from ares.tiny.warmstart import encode_prompts

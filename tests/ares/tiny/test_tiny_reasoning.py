@@ -9,8 +9,7 @@ from collections import defaultdict
 import pytest
 
 from ares.tiny import CHECKPOINTS
-from ares.tiny.problems import Split
-from ares.tiny.reasoning import (
+from ares.tiny.problems.reasoning import (
     MOST_CHECKS,
     OPERATIONS,
     Problem,
@@ -21,6 +20,7 @@ from ares.tiny.reasoning import (
     split_problems,
     worked_example,
 )
+from ares.tiny.problems.sets import Split
 
 
 @pytest.fixture(scope="module")

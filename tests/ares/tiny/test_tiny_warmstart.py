@@ -13,8 +13,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from ares.tiny import CHECKPOINTS
-from ares.tiny.arithmetic import expressions_in, extract_answer
 from ares.tiny.measurement import Measurement, measure, sample
+from ares.tiny.problems.arithmetic import expressions_in, extract_answer
 from ares.tiny.program_measurement import ProgramMeasurement
 from ares.tiny.tasks import MATH
 from ares.tiny.tokenizer import build_tokenizer

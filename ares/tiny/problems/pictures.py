@@ -15,7 +15,7 @@ from functools import partial
 
 from algorithms.keys import derive_seed
 from ares.data import SCHEME, SIDE, TALLEST
-from ares.tiny.arithmetic import misread, stated
+from ares.tiny.problems.arithmetic import misread, stated
 
 LEVELS = (1, 2, 3, 4)
 NAMES = {"r": "red", "b": "blue"}
