@@ -106,9 +106,11 @@ def _read(end: int) -> str:
 
 
 def _listener(which: str) -> socket.socket:
+    path = os.path.join(os.environ[FORK_SERVER], which)
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(os.path.join(os.environ[FORK_SERVER], which))
+    listener.bind(f"{path}.new")
     listener.listen(64)
+    os.rename(f"{path}.new", path)  # who sees it can connect
     return listener
 
 
