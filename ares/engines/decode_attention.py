@@ -70,10 +70,10 @@ def _attention(
     query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None, scale: float | None
 ) -> tuple[Tensor, Tensor]:
     """Attention and the logarithm of each softmax's sum, on a CPU."""
-    found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+    attended: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         query, key, value, attn_mask=hidden, scale=scale
     )
-    return found
+    return attended
 
 
 def decode_attention(
