@@ -59,9 +59,9 @@ def runs() -> Path:
     return shared_run.directory()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def forked_workers() -> Iterator[None]:
-    """The workers of a Ray in this process are forked."""
+    """The workers of a Ray in this process are forked; not those of programs that tests of later modules start."""
     from ares.forks import SERVER
     from ares.workers.local_ray import as_node
     from tests.fork_server import workers
