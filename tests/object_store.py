@@ -15,7 +15,7 @@ Fault = Callable[[str, str], str | None]
 class Network:
     """The address of the store as clients see it. `fault` is asked of every request, and may wait."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
         self.fault: Fault = lambda method, path: None
         network = self
 
@@ -32,10 +32,10 @@ class Network:
             def log_message(self, format: str, *arguments: Any) -> None:
                 """Nobody reads it."""
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer((address, 0), Handler)
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.url = f"http://{address}:{self.server.server_address[1]}"
 
     def forward(self, request: http.server.BaseHTTPRequestHandler, port: int) -> None:
         if request.headers.get("Expect") == "100-continue":
@@ -70,19 +70,23 @@ class Network:
 
 
 @contextmanager
-def object_store() -> Iterator[tuple[Network, dict[str, str]]]:
+def object_store(address: str = "127.0.0.1") -> Iterator[tuple[Network, dict[str, str]]]:
     """The network in front of a store with an empty bucket `bucket`, and the environment that leads there."""
     import boto3
+    import requests
     from moto.server import ThreadedMotoServer
 
     store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     store.start()
     port = store.get_host_and_port()[1]
-    network = Network(port)
+    network = Network(port, address)
     environment = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1",
                    "AWS_ENDPOINT_URL": network.url, "AWS_EC2_METADATA_DISABLED": "true"}  # fmt: skip
     client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1",
                           aws_access_key_id="x", aws_secret_access_key="x")  # fmt: skip
+    requests.post(
+        f"http://127.0.0.1:{port}/moto-api/reset", timeout=60
+    )  # an earlier store of this process had the same
     client.create_bucket(Bucket="bucket")
     try:
         yield network, environment
