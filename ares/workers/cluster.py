@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -400,11 +401,13 @@ class Cluster:
                 ray.shutdown()
 
     async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do `work`; when an actor dies or hangs under it, rebuild and do it again, up to ATTEMPTS times.
+        """Do `work`; when an actor dies or hangs under it, rebuild and do it again.
 
-        Raises WorkerError when it dies every time, and at once when it raises: it would raise the same again.
+        Raises WorkerError when the learner, or the engine, has died ATTEMPTS times under it: a machine that dies with
+        both counts once for each. At once when one raises: it would raise the same again.
         """
-        for attempt in range(1, ATTEMPTS + 1):
+        deaths: Counter[str] = Counter()
+        while True:
             try:
                 return await work()
             # Before RayTaskError: one whose cause is a death, as of who was to hand weights over, is of both classes.
@@ -412,15 +415,16 @@ class Cluster:
                 if getattr(error, "actor_init_failed", False):
                     raise failure(role, error, self.store) from error
                 dead = getattr(error, "actor_id", None)
-                role = self._role_of(dead) or role
+                whose = "learner" if isinstance(error, ObjectLostError) else self._role_of(dead) or role
+                deaths[whose] += 1
                 what = "hung" if isinstance(error, ActorHung) else "died"
-                logger.warning("%s %s (attempt %d of %d): %s", role, what, attempt, ATTEMPTS, error)
+                logger.warning("%s %s (attempt %d of %d): %s", whose, what, deaths[whose], ATTEMPTS, error)
                 self._let_go(dead)
                 await self._leave_dead_ray()
-                last = error
+                if deaths[whose] == ATTEMPTS:
+                    raise WorkerError(f"The {whose} {what} {ATTEMPTS} times in the same phase: {error}") from error
             except RayTaskError as error:
                 raise failure(role, error, self.store) from error
-        raise WorkerError(f"The {role} {what} {ATTEMPTS} times in the same phase: {last}") from last
 
     def _role_of(self, actor_id: str | None) -> str | None:
         """Whose death it was, whatever it was that was asked for."""

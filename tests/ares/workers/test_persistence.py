@@ -12,46 +12,54 @@ from ares.workers.failures import WorkerError
 from ares.workers.patience import FACTOR, FIRST, LEAST, ActorHung, Patience
 from tests.ares.builders import config
 
+WEIGHTS_LOST = ObjectLostError("00", None, "")
 HANDED_OVER_BY_A_DEAD_ONE = RayTaskError("load_weights", "trace", RayActorError()).as_instanceof_cause()
 
 
-def attempts(directory: Path, error: Exception, failures: int) -> int:
-    """How often work is tried that fails so many times with this error."""
+def attempts(directory: Path, *errors: Exception) -> int:
+    """How often work is tried that fails with these errors, one after the other."""
     tried = 0
 
     async def work() -> None:
         nonlocal tried
         tried += 1
-        if tried <= failures:
-            raise error
+        if tried <= len(errors):
+            raise errors[tried - 1]
 
     asyncio.run(Cluster(config(), RunStore(directory))._persistently("engine", work))
     return tried
 
 
-@pytest.mark.parametrize("error", [RayActorError(), ObjectLostError("00", None, ""), HANDED_OVER_BY_A_DEAD_ONE])
-def test_work_that_a_death_interrupted_is_done_again(tmp_path: Path, error: Exception) -> None:
-    assert attempts(tmp_path, error, failures=1) == 2
-    with pytest.raises(WorkerError, match=f"The engine died {ATTEMPTS} times"):
-        attempts(tmp_path, error, failures=ATTEMPTS)
+@pytest.mark.parametrize(
+    ("whose", "error"),
+    [("engine", RayActorError()), ("learner", WEIGHTS_LOST), ("engine", HANDED_OVER_BY_A_DEAD_ONE)],
+)
+def test_work_that_a_death_interrupted_is_done_again(tmp_path: Path, whose: str, error: Exception) -> None:
+    assert attempts(tmp_path, error) == 2
+    with pytest.raises(WorkerError, match=f"The {whose} died {ATTEMPTS} times"):
+        attempts(tmp_path, *[error] * ATTEMPTS)
+
+
+def test_a_machine_that_dies_with_learner_and_engine_is_one_death_of_each(tmp_path: Path) -> None:
+    assert attempts(tmp_path, RayActorError(), WEIGHTS_LOST, RayActorError(), WEIGHTS_LOST) == 5
 
 
 def test_work_that_raises_is_not_done_again(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match="The engine failed: ValueError: no such layer"):
-        attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer", ValueError()), failures=1)
+        attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer", ValueError()))
 
 
 def test_an_error_is_told_where_its_trace_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "errors").write_text("no folder")
     with pytest.raises(WorkerError, match=r"^The engine failed: ValueError: no such layer \(its trace cannot be writt"):
-        attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer", ValueError()), failures=1)
+        attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer", ValueError()))
 
 
 def test_an_actor_that_hangs_is_replaced_as_often(tmp_path: Path) -> None:
     hung = ActorHung("no answer to `update` within 600 s", "00")
-    assert attempts(tmp_path, hung, failures=2) == 3
+    assert attempts(tmp_path, *[hung] * (ATTEMPTS - 1)) == ATTEMPTS
     with pytest.raises(WorkerError, match=f"The engine hung {ATTEMPTS} times.*no answer to `update` within 600 s"):
-        attempts(tmp_path, hung, failures=ATTEMPTS)
+        attempts(tmp_path, *[hung] * ATTEMPTS)
 
 
 def test_a_call_is_waited_for_in_proportion_to_what_such_calls_took() -> None:
