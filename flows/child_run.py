@@ -14,6 +14,8 @@ from prefect import Flow, get_client, runtime
 from prefect.exceptions import Pause, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL
 
+from flows.prefect_http import as_client
+
 logger = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0
 
@@ -64,8 +66,7 @@ async def _server_answers() -> bool:
     if not url:
         return True
     try:
-        # Certificates take 40 ms to load, every step.
-        async with httpx.AsyncClient(verify=url.startswith("https")) as client:
+        async with httpx.AsyncClient(**as_client(url)) as client:
             return (await client.get(f"{url}/health", timeout=ANSWER_SECONDS)).status_code == 200
     except httpx.TransportError:
         return False

@@ -17,6 +17,7 @@ from typing import IO
 
 from ares.errors import UserError
 from flows.loading import loading
+from flows.prefect_http import as_client
 from rewards.child_process import end_with
 
 logger = logging.getLogger("prefect.server")
@@ -54,11 +55,11 @@ def _named() -> str | None:
 
 
 def _check_answers(url: str) -> None:
-    """Raise ServerError when nobody is at an address; a server that takes its time is there."""
+    """Raise ServerError when nobody is at an address, or it wants a password; a server that takes its time is there."""
     import httpx
 
     try:
-        httpx.get(f"{url}/health", timeout=ANSWER_SECONDS)
+        answer = httpx.get(f"{url}/admin/version", timeout=ANSWER_SECONDS, **as_client(url))
     except httpx.ReadTimeout:
         return
     except (httpx.TransportError, httpx.InvalidURL) as error:
@@ -66,6 +67,11 @@ def _check_answers(url: str) -> None:
             f"PREFECT_API_URL={url}: no Prefect server answers there ({error}). Start it (`ares up`), or continue "
             "without: `unset PREFECT_API_URL` (a `prefect profile` may name it too), and a run brings its own server"
         ) from error
+    if answer.status_code in (401, 403):
+        raise ServerError(
+            f"PREFECT_API_URL={url}: the server asks for a password, or refuses the one it is given. "
+            "Set PREFECT_API_AUTH_STRING=user:password, as its PREFECT_SERVER_API_AUTH_STRING has it"
+        )
 
 
 class LocalServer:

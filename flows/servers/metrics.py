@@ -17,6 +17,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from ares.errors import UserError
 from ares.store import Commit, RunStore
+from flows.prefect_http import as_client
 
 ANSWER_SECONDS = 5.0
 OF_RUN: dict[str, tuple[str, Callable[[Commit, float], float | None]]] = {
@@ -94,7 +95,8 @@ class RunCollector:
             return None
         waiting = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED", "PENDING"]}}}}
         try:
-            return float(httpx.post(f"{self.api}/flow_runs/count", json=waiting, timeout=ANSWER_SECONDS).json())
+            url = f"{self.api}/flow_runs/count"
+            return float(httpx.post(url, json=waiting, timeout=ANSWER_SECONDS, **as_client(url)).json())
         except (httpx.HTTPError, ValueError, TypeError):
             return None
 

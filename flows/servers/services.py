@@ -23,6 +23,7 @@ import httpx
 
 from ares.errors import UserError
 from ares.store import runs_directory, tracking_uri
+from flows.prefect_http import as_client
 from flows.servers import POOL
 
 START_SECONDS = 180.0
@@ -192,11 +193,12 @@ def name_queued(api: str) -> None:
     away has its names the next time."""
     waiting = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED", "PENDING"]}}}, "limit": 200}
     with suppress(httpx.HTTPError):
-        answer = httpx.post(f"{api}/flow_runs/filter", json=waiting, timeout=5)
+        known = as_client(api)
+        answer = httpx.post(f"{api}/flow_runs/filter", json=waiting, timeout=5, **known)
         for flow_run in answer.json() if answer.status_code == 200 else []:
             name = flow_run["parameters"].get("run")
             if name and name != flow_run["name"]:
-                httpx.patch(f"{api}/flow_runs/{flow_run['id']}", json={"name": name}, timeout=5)
+                httpx.patch(f"{api}/flow_runs/{flow_run['id']}", json={"name": name}, timeout=5, **known)
 
 
 def running_services() -> dict[str, str | int] | None:

@@ -1,0 +1,109 @@
+"""A Prefect server with a password, behind a proxy with TLS and a certificate of its own, as parts of ares ask it."""
+
+import asyncio
+import base64
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_SSL_CERT_FILE,
+    PREFECT_API_TLS_INSECURE_SKIP_VERIFY,
+    PREFECT_API_URL,
+    temporary_settings,
+)
+
+from flows.child_run import _server_answers
+from flows.servers.local_server import ServerError, _check_answers
+from flows.servers.metrics import RunCollector
+from flows.servers.services import name_queued
+from tests.tls_proxy import tls_proxy, write_certificate
+
+PASSWORD = "someone:a word"
+QUEUED = {"id": "1", "name": "careful-otter", "parameters": {"run": "first"}}
+
+
+class Guarded(http.server.BaseHTTPRequestHandler):
+    """Prefect's API with one flow run that waits; only its health is told to everybody."""
+
+    named: list[str]
+
+    def do_GET(self) -> None:
+        (self._answer if self.path.endswith("/health") else self._answer_known)(b"true")
+
+    def do_POST(self) -> None:
+        self._body()
+        self._answer_known(b"1" if self.path.endswith("/count") else json.dumps([QUEUED]).encode())
+
+    def do_PATCH(self) -> None:
+        body = self._body()
+        if self._answer_known(b""):
+            self.named.append(json.loads(body)["name"])
+
+    def _body(self) -> bytes:
+        return self.rfile.read(int(self.headers["Content-Length"]))
+
+    def _answer_known(self, content: bytes) -> bool:
+        known = self.headers["Authorization"] == f"Basic {base64.b64encode(PASSWORD.encode()).decode()}"
+        self._answer(content if known else b'{"exception_message": "Unauthorized"}', 200 if known else 401)
+        return known
+
+    def _answer(self, content: bytes, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def named() -> list[str]:
+    """Names that the server was told."""
+    return []
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, named: list[str]) -> Iterator[tuple[str, Path]]:
+    """The address of the API over TLS, and the certificate."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (Guarded,), {"named": named}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    certificate, key = write_certificate(tmp_path)
+    with tls_proxy(server.server_address[1], certificate, key) as port:
+        yield f"https://127.0.0.1:{port}/api", certificate
+    server.shutdown()
+    server.server_close()
+
+
+def test_queued_runs_are_named_and_counted_where_there_is_a_password(
+    guarded: tuple[str, Path], named: list[str], tmp_path: Path
+) -> None:
+    url, certificate = guarded
+    collector = RunCollector(tmp_path, url, {})
+    trusting = {PREFECT_API_URL: url, PREFECT_API_SSL_CERT_FILE: str(certificate)}
+    with temporary_settings(trusting):
+        name_queued(url)
+        assert (named, collector._queued()) == ([], None)
+    with temporary_settings(trusting | {PREFECT_API_AUTH_STRING: PASSWORD}):
+        name_queued(url)
+        assert (named, collector._queued()) == (["first"], 1.0)
+
+
+def test_a_run_finds_a_server_whose_certificate_only_prefects_settings_name(guarded: tuple[str, Path]) -> None:
+    url, certificate = guarded
+    with temporary_settings({PREFECT_API_URL: url}):
+        assert not asyncio.run(_server_answers())
+        with pytest.raises(ServerError, match="certificate"):
+            _check_answers(url)
+    for trusting in ({PREFECT_API_SSL_CERT_FILE: str(certificate)}, {PREFECT_API_TLS_INSECURE_SKIP_VERIFY: True}):
+        with temporary_settings({PREFECT_API_URL: url, **trusting}):
+            assert asyncio.run(_server_answers())
+            with pytest.raises(ServerError, match="PREFECT_API_AUTH_STRING=user:password"):
+                _check_answers(url)
+        with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: PASSWORD, **trusting}):
+            _check_answers(url)
