@@ -1,9 +1,10 @@
 """What a Prefect server needs to run the flows: the work pool, the deployments of prefect.yaml, the crash automation.
 
-Covered: registering them, again and again with the same effect. Not covered: servers and workers
-(flows/servers/services.py).
+Covered: registering them, again and again with the same effect, by `ares up` and, at a server of one's own, by `python
+-m flows.servers.deployment`. Not covered: servers and workers (flows/servers/services.py).
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -53,6 +54,21 @@ def register(api: str, concurrent_runs: int, notify: str | None = None) -> None:
         raise DeploymentError(f"prefect deploy --all failed:\n{deployed.stdout}\n{deployed.stderr}")
 
 
+def main() -> None:
+    """Register at the server that PREFECT_API_URL, or Prefect's profile, names."""
+    parser = argparse.ArgumentParser(prog="python -m flows.servers.deployment", description=main.__doc__)
+    parser.add_argument("--concurrent-runs", type=int, default=1, help="that the workers train at the same time")
+    parser.add_argument("--notify", help="an address that is told of runs that failed or crashed")
+    given = parser.parse_args()
+    api = PREFECT_API_URL.value()
+    if api is None:
+        parser.error("PREFECT_API_URL names no server")
+    try:
+        register(api, given.concurrent_runs, given.notify)
+    except DeploymentError as error:
+        parser.exit(2, f"error: {error}\n")
+
+
 def _register_pool(concurrent_runs: int) -> None:
     with get_client(sync_client=True) as client:
         try:
@@ -87,3 +103,7 @@ def _register_automation() -> None:
         elif AutomationCore.model_validate(known[0].model_dump(include=set(AutomationCore.model_fields))) != wanted:
             # An update forgets which heartbeats are awaited: a run that died with `ares up` would never be marked.
             client.update_automation(known[0].id, wanted)
+
+
+if __name__ == "__main__":
+    main()
