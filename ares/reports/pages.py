@@ -10,10 +10,11 @@ VIEW = "ares"
 
 def mlflow_page(uri: str, runs: Path) -> str | None:
     """Address of the page that shows what is at a tracking URI: a server's own, else that of an `ares up`."""
-    if uri.startswith("http"):
+    told, server = os.environ.get("ARES_MLFLOW_PAGE"), uri.startswith("http")
+    if told is not None and (not server or uri == os.environ.get("MLFLOW_TRACKING_URI")):
+        return told.rstrip("/")  # inside a container the same server has another name than for a browser
+    if server:
         return uri.rstrip("/")
-    if (told := os.environ.get("ARES_MLFLOW_PAGE")) is not None:
-        return told.rstrip("/")
     try:
         services = json.loads((runs / ".services" / "services.json").read_text())
         os.kill(int(services["pid"]), 0)
