@@ -18,6 +18,7 @@ from ares.runs import Run, Step
 from ares.step import finished_state, with_evaluation
 from ares.store import Ref
 from flows import ownership
+from flows.alarms import Alarms
 from flows.artifacts import RunArtifacts
 from flows.child_run import conducted
 from flows.opening import is_prepared, prepare, taken
@@ -111,6 +112,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
         RUN.set(run)
         display = Display(run)
         artifacts = RunArtifacts(run)
+        alarms = Alarms(name)
         try:
             await asyncio.to_thread(run.cluster.warm_up)
             tracking = asyncio.create_task(asyncio.to_thread(load_tracker, run.config, run.store))
@@ -126,12 +128,15 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                         reporting = asyncio.create_task(_catch_up(tracking))
                     number = run.state.step + 1
                     await conducted(train_step, f"{name} step-{number:06d}", number)
+                    assert run.commit is not None
                     display.committed()
                     artifacts.committed()
+                    alarms.committed(run.commit)
                 await reporting
                 await asyncio.to_thread((await tracking).finish)
                 await artifacts.finish()
         finally:
+            alarms.end()
             run.close()
             run.cluster.disconnect()  # before Prefect calls the run ended: Retry needs the process gone
     logger.info("%s ended after step %d of %d", name, run.state.step, run.config.train.steps, extra=_about(run))

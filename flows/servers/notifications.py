@@ -1,10 +1,10 @@
-"""What is told of runs elsewhere: a Prefect automation that calls an address when a run fails or crashes.
+"""What is told of runs elsewhere: Prefect automations that call an address when one fails, crashes or raises an alarm.
 
-Covered: `ares up --notify URL`; for a server of one's own, at PREFECT_API_URL, `python -m flows.servers.notifications
-URL`. Not covered: who listens; Slack, Mattermost and whatever takes a POST of {"text": …} do.
+Covered: `ares up --notify URL`; for a server of one's own, at PREFECT_API_URL, `python -m flows.servers.deployment
+--notify URL`. Not covered: what an alarm is (flows/alarms.py), who listens; Slack, Mattermost and whatever takes a POST
+of {"text": …} do.
 """
 
-import sys
 from uuid import UUID
 
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
@@ -12,7 +12,10 @@ from prefect.client.orchestration import get_client
 from prefect.events.actions import SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
+from flows.alarms import EVENT, RESOURCE
+
 NAME = "ares: a run failed or crashed"
+ALARM = "ares: a run raised an alarm"
 BLOCK = "ares-notify"
 ENDS = ("Failed", "Crashed")
 SUBJECT = "{{ flow_run.name }}: {{ flow_run.state.name }}"
@@ -22,10 +25,11 @@ FLOWS = ["ares-train", "ares-bootstrap", "ares-eval", "ares-ablate"]
 
 
 def register(url: str | None) -> None:
-    """Have the server of PREFECT_API_URL call an address when a run of `ares-…` fails or crashes; None: no longer."""
+    """Have PREFECT_API_URL's server call an address when a run fails, crashes or raises an alarm; None: no longer."""
     with get_client(sync_client=True) as client:
-        for known in client.read_automations_by_name(NAME):
-            client.delete_automation(known.id)
+        for name in (NAME, ALARM):
+            for known in client.read_automations_by_name(name):
+                client.delete_automation(known.id)
         if url is None:
             return
         block = CustomWebhookNotificationBlock(
@@ -34,6 +38,7 @@ def register(url: str | None) -> None:
         block_id = block.save(BLOCK, overwrite=True)
         assert isinstance(block_id, UUID)
         client.create_automation(_automation(block_id))
+        client.create_automation(_of_alarms(block_id))
 
 
 def _automation(block_id: UUID) -> AutomationCore:
@@ -52,5 +57,20 @@ def _automation(block_id: UUID) -> AutomationCore:
     )
 
 
-if __name__ == "__main__":
-    register(sys.argv[1])
+def _of_alarms(block_id: UUID) -> AutomationCore:
+    return AutomationCore(
+        name=ALARM,
+        description="Calls the address of `ares up --notify`.",
+        trigger=EventTrigger(
+            expect={EVENT},
+            match={"prefect.resource.id": f"{RESOURCE}.*"},
+            for_each={"prefect.resource.id"},
+            posture=Posture.Reactive,
+            threshold=1,
+        ),
+        actions=[
+            SendNotification(
+                block_document_id=block_id, subject="{{ event.resource.name }}", body="{{ event.payload.text }}"
+            )
+        ],
+    )

@@ -16,9 +16,11 @@ import httpx
 import pytest
 from prefect import flow, get_client
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.events import emit_event
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Failed, Running, Scheduled
 
+from flows.alarms import EVENT, RESOURCE
 from flows.servers.notifications import BLOCK, ENDS, FLOWS, NAME, register
 from flows.servers.services import name_queued
 from tests.deployed import free_port
@@ -119,4 +121,9 @@ def test_the_address_is_told_of_a_run_that_failed_and_not_of_its_step(whole_serv
     assert "the judge is down" in first
     with pytest.raises(queue.Empty):
         told.get(timeout=10)
+    about = {"prefect.resource.id": f"{RESOURCE}.first", "prefect.resource.name": "first"}
+    emit_event(EVENT, resource=about, payload={"text": "step 9: KL 3"})
+    alarm = told.get(timeout=120)
+    assert "first" in alarm
+    assert "step 9: KL 3" in alarm
     listener.shutdown()

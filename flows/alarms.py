@@ -1,0 +1,95 @@
+"""What a run notices of itself and tells: a KL that runs away, a filter that keeps nothing, a standstill.
+
+Covered: a warning in the run's log, and an event `ares.alarm` at Prefect's server, which `--notify` passes on
+(flows/servers/notifications.py); each once, until it is well again. Not covered: a process that is dead or stopped (its
+heartbeats end, and it is marked as crashed), graders and engines that fail (they end the run).
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+
+from prefect.events import emit_event
+
+from ares.store import Commit
+
+logger = logging.getLogger(__name__)
+EVENT = "ares.alarm"
+RESOURCE = "ares.run"
+RECENT = 20
+"""Steps that one is compared with."""
+FEWEST = 5
+KL_FACTOR, KL_LEAST = 10.0, 0.1
+"""Of the recent median; nats a token."""
+KEPT_LEAST = 0.1
+STILL_FACTOR, STILL_LEAST = 10.0, 600.0
+"""Of the recent median; seconds."""
+LOOK_SECONDS = 10.0
+
+
+def kl_runs_away(commit: Commit, recent: list[Commit]) -> str | None:
+    """Whether a step's KL is far above that of the steps before it; what to say."""
+    before = [kl for one in recent if (kl := one.metrics.get("critic/kl")) is not None]
+    kl = commit.metrics.get("critic/kl")
+    if kl is None or len(before) < FEWEST or kl <= max(KL_LEAST, KL_FACTOR * median(before)):
+        return None
+    return f"step {commit.step}: KL {kl:.3g}, the median of the steps before it {median(before):.3g}"
+
+
+def little_is_kept(commit: Commit, recent: list[Commit]) -> str | None:
+    """Whether the filter has kept next to nothing; what to say."""
+    kept = commit.metrics.get("filter/kept_share")
+    if kept is None or kept >= KEPT_LEAST:
+        return None
+    return f"step {commit.step}: the filter kept {kept:.0%} of the groups drawn"
+
+
+KINDS: dict[str, Callable[[Commit, list[Commit]], str | None]] = {"kl": kl_runs_away, "kept share": little_is_kept}
+
+
+class Alarms:
+    """The alarms of one execution of a run. To be used inside its event loop."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.recent: deque[Commit] = deque(maxlen=RECENT)
+        self.raised: set[str] = set()
+        self._since = time.monotonic()
+        self._took: deque[float] = deque(maxlen=RECENT)
+        self._watching = asyncio.create_task(self._watch())
+
+    def committed(self, commit: Commit) -> None:
+        """Look at a step that was just committed."""
+        now = time.monotonic()
+        self._took.append(now - self._since)
+        self._since = now
+        self.raised.discard("standstill")
+        for kind, found in KINDS.items():
+            self._tell(kind, found(commit, list(self.recent)))
+        self.recent.append(commit)
+
+    def end(self) -> None:
+        """The run has ended, well or not."""
+        self._watching.cancel()
+
+    def _tell(self, kind: str, text: str | None) -> None:
+        if text is None:
+            self.raised.discard(kind)
+        elif kind not in self.raised:
+            self.raised.add(kind)
+            logger.warning("%s: %s", self.run, text)
+            if "PREFECT_API_URL" in os.environ:
+                resource = {"prefect.resource.id": f"{RESOURCE}.{self.run}", "prefect.resource.name": self.run}
+                emit_event(EVENT, resource=resource, payload={"kind": kind, "text": text})
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            silent = time.monotonic() - self._since
+            if len(self._took) >= FEWEST and silent > max(STILL_LEAST, STILL_FACTOR * median(self._took)):
+                usual = median(self._took)
+                self._tell("standstill", f"no step for {silent:.0f} s, where one took {usual:.0f} s")

@@ -1,0 +1,106 @@
+"""What a run says of itself when its KL runs away, its filter keeps nothing, or no step ends."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ares.store import Commit
+from flows import alarms
+from flows.alarms import EVENT, FEWEST, Alarms
+from tests.ares.store_builders import commit
+
+CALM = {"critic/kl": 0.02, "filter/kept_share": 0.75}
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the server was told."""
+    found: list[str] = []
+
+    def emit(event: str, resource: dict[str, str], payload: dict[str, str]) -> None:
+        assert (event, resource["prefect.resource.id"]) == (EVENT, "ares.run.first")
+        found.append(payload["text"])
+
+    monkeypatch.setattr(alarms, "emit_event", emit)
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    return found
+
+
+def step(number: int, **metrics: float) -> Commit:
+    return commit(number, None, metrics=CALM | {name.replace("__", "/"): value for name, value in metrics.items()})
+
+
+def within(body: Callable[[Alarms], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        found = Alarms("first")
+        try:
+            await body(found)
+        finally:
+            found.end()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("metrics", "text"),
+    [
+        ({"critic__kl": 0.5}, "step 6: KL 0.5, the median of the steps before it 0.02"),
+        ({"filter__kept_share": 0.05}, "step 6: the filter kept 5% of the groups drawn"),
+    ],
+)
+def test_an_alarm_is_told_once_until_it_is_well_again(
+    metrics: dict[str, float], text: str, told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run(found: Alarms) -> None:
+        for number in range(1, FEWEST + 1):
+            found.committed(step(number))
+        for number in (6, 7):
+            found.committed(step(number, **metrics))
+        found.committed(step(8))
+        found.committed(step(9, **metrics))
+
+    within(run)
+    assert told == [text, text.replace("step 6", "step 9")]
+    assert [record.getMessage() for record in caplog.records] == [f"first: {each}" for each in told]
+
+
+def test_a_calm_run_says_nothing(told: list[str]) -> None:
+    async def run(found: Alarms) -> None:
+        for number in range(1, 40):
+            found.committed(step(number, critic__kl=0.002 * number))
+        found.committed(commit(40, None, metrics={}))  # an algorithm without KL or filter
+
+    within(run)
+    assert told == []
+
+
+def test_a_standstill_is_told_once(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarms, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(alarms, "STILL_LEAST", 0.1)
+
+    async def run(found: Alarms) -> None:
+        for number in range(1, FEWEST + 1):
+            found.committed(step(number))
+        while not told:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        found.committed(step(6))
+        assert "standstill" not in found.raised
+
+    within(run)
+    (text,) = told
+    assert text.startswith("no step for 0 s, where one took 0 s")
+
+
+def test_a_run_without_a_server_says_it_in_its_log(
+    told: list[str], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL")
+
+    async def run(found: Alarms) -> None:
+        found.committed(step(1, filter__kept_share=0.0))
+
+    within(run)
+    assert (told, caplog.messages) == ([], ["first: step 1: the filter kept 0% of the groups drawn"])
