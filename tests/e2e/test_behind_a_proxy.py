@@ -58,7 +58,7 @@ class Guarded:
 
     def run(self, *command: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=REPOSITORY, env=environment or self.environment, capture_output=True, text=True, timeout=900
+            command, cwd=REPOSITORY, env=environment or self.environment, capture_output=True, text=True, timeout=3600
         )
 
 
