@@ -68,8 +68,8 @@ class Alarms:
         self._took.append(now - self._since)
         self._since = now
         self.raised.discard("standstill")
-        for kind, found in KINDS.items():
-            self._tell(kind, found(commit, list(self.recent)))
+        for kind, check in KINDS.items():
+            self._tell(kind, check(commit, list(self.recent)))
         self.recent.append(commit)
 
     def end(self) -> None:

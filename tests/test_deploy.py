@@ -54,15 +54,15 @@ def containers() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 def environments() -> dict[str, dict[str, str]]:
     """The environments of the containers of both, by their names; a secret's value is empty."""
-    found = {f"compose {name}": service.get("environment", {}) for name, service in compose()["services"].items()}
+    named = {f"compose {name}": service.get("environment", {}) for name, service in compose()["services"].items()}
     maps = {each["metadata"]["name"]: each.get("data", {}) for each in manifests() if each["kind"] == "ConfigMap"}
     for container, _ in containers():
-        environment = dict(found.get(f"kubernetes {container['name']}", {}))
+        environment = dict(named.get(f"kubernetes {container['name']}", {}))
         for source in container.get("envFrom", []):
             environment |= maps[source["configMapRef"]["name"]]
         environment |= {each["name"]: each.get("value", "") for each in container.get("env", [])}
-        found[f"kubernetes {container['name']}"] = environment
-    return found
+        named[f"kubernetes {container['name']}"] = environment
+    return named
 
 
 def words() -> list[list[str]]:
@@ -141,13 +141,13 @@ def test_every_setting_is_one_that_somebody_reads() -> None:
 
 def test_settings_are_those_of_ares_up() -> None:
     """What flows/environment.py sets for processes of ares, `prefect server` and `mlflow server` have to be told."""
-    found = environments()
+    settings = environments()
     for place in ("compose", "kubernetes"):
-        server = found[f"{place} prefect"]
+        server = settings[f"{place} prefect"]
         for name, value in DEFAULTS.items():
             if name.startswith("PREFECT_SERVER_"):
                 assert server[name] == value, f"{place}: {name}"
-        assert server["DO_NOT_TRACK"] == found[f"{place} mlflow"]["DO_NOT_TRACK"] == DEFAULTS["DO_NOT_TRACK"]
+        assert server["DO_NOT_TRACK"] == settings[f"{place} mlflow"]["DO_NOT_TRACK"] == DEFAULTS["DO_NOT_TRACK"]
     deployment = yaml.safe_load((CHECKOUT / "prefect.yaml").read_text())["definitions"]["pool"]
     assert deployment["job_variables"]["env"].items() <= DEFAULTS.items()
 

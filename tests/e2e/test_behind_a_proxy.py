@@ -30,7 +30,7 @@ USER, PASSWORD = "ares", "a-word-of-the-tests"
 PREFECT = [sys.executable, "-m", "prefect"]
 
 
-class Guarded:
+class GuardedServers:
     """Both servers, and what a machine elsewhere has to be told of them."""
 
     def __init__(self, directory: Path, prefect: int, mlflow: int, certificate: Path) -> None:
@@ -63,7 +63,7 @@ class Guarded:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServers]:
     directory = tmp_path_factory.mktemp("guarded")
     certificate, key = write_certificate(directory)
     prefect, mlflow = free_port(), free_port()
@@ -99,24 +99,24 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         else:
             for inside, port in zip((prefect, mlflow), outside, strict=True):
                 stack.enter_context(tls_proxy(inside, certificate, key, port))
-        found = Guarded(directory, *outside, certificate)
+        behind = GuardedServers(directory, *outside, certificate)
         deadline = time.monotonic() + 300
-        for server, name, page in zip(servers, commands, (found.api, found.mlflow), strict=True):
+        for server, name, page in zip(servers, commands, (behind.api, behind.mlflow), strict=True):
             while True:
                 assert server.poll() is None, (directory / f"{name}.log").read_text()
                 assert time.monotonic() < deadline
                 try:
-                    if found.ask(f"{page}/health", known=False).status_code == 200:
+                    if behind.ask(f"{page}/health", known=False).status_code == 200:
                         break
                 except httpx.TransportError:
                     time.sleep(0.2)
-        yield found
+        yield behind
 
 
 TRAIN = [sys.executable, "-m", "flows.cli", "train", "tiny-math", *SMALL, "--run"]
 
 
-def test_nothing_is_told_without_the_password(guarded: Guarded) -> None:
+def test_nothing_is_told_without_the_password(guarded: GuardedServers) -> None:
     for url, body in (
         (f"{guarded.api}/flow_runs/filter", {}),
         (f"{guarded.mlflow}/api/2.0/mlflow/experiments/search", {"max_results": 5}),
@@ -134,7 +134,7 @@ def test_nothing_is_told_without_the_password(guarded: Guarded) -> None:
     assert "PREFECT_API_AUTH_STRING=user:password" in ended.stderr
 
 
-def assert_tracked(guarded: Guarded, run: str) -> None:
+def assert_tracked(guarded: GuardedServers, run: str) -> None:
     """Its flow run, with its steps, and its metrics are at the servers."""
     named = {"flow_runs": {"name": {"any_": [run, *(f"{run} step-{step:06d}" for step in (1, 2, 3, 4))]}}}
     flow_runs = guarded.ask(f"{guarded.api}/flow_runs/filter", named).json()
@@ -147,14 +147,14 @@ def assert_tracked(guarded: Guarded, run: str) -> None:
     assert {"val/accuracy", "critic/kl"} <= {metric["key"] for metric in entry["data"]["metrics"]}
 
 
-def test_a_command_trains_through_both_proxies(guarded: Guarded) -> None:
+def test_a_command_trains_through_both_proxies(guarded: GuardedServers) -> None:
     ended = guarded.run(*TRAIN, "direct")
     assert ended.returncode == 0, ended.stderr
     assert "away" not in ended.stdout + ended.stderr
     assert_tracked(guarded, "direct")
 
 
-def test_a_worker_trains_what_is_started_there(guarded: Guarded) -> None:
+def test_a_worker_trains_what_is_started_there(guarded: GuardedServers) -> None:
     registered = guarded.run(sys.executable, "-m", "flows.servers.deployment")
     assert registered.returncode == 0, registered.stderr
     with (guarded.directory / "worker.log").open("w") as log:

@@ -17,15 +17,15 @@ CALM = {"critic/kl": 0.02, "filter/kept_share": 0.75}
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the server was told."""
-    found: list[str] = []
+    texts: list[str] = []
 
     def emit(event: str, resource: dict[str, str], payload: dict[str, str]) -> None:
         assert (event, resource["prefect.resource.id"]) == (EVENT, "ares.run.first")
-        found.append(payload["text"])
+        texts.append(payload["text"])
 
     monkeypatch.setattr(alarms, "emit_event", emit)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    return found
+    return texts
 
 
 def step(number: int, **metrics: float) -> Commit:
@@ -34,11 +34,11 @@ def step(number: int, **metrics: float) -> Commit:
 
 def within(body: Callable[[Alarms], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
-        found = Alarms("first")
+        of_run = Alarms("first")
         try:
-            await body(found)
+            await body(of_run)
         finally:
-            found.end()
+            of_run.end()
 
     asyncio.run(run())
 
@@ -53,13 +53,13 @@ def within(body: Callable[[Alarms], Coroutine[Any, Any, None]]) -> None:
 def test_an_alarm_is_told_once_until_it_is_well_again(
     metrics: dict[str, float], text: str, told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run(found: Alarms) -> None:
+    async def run(of_run: Alarms) -> None:
         for number in range(1, FEWEST + 1):
-            found.committed(step(number))
+            of_run.committed(step(number))
         for number in (6, 7):
-            found.committed(step(number, **metrics))
-        found.committed(step(8))
-        found.committed(step(9, **metrics))
+            of_run.committed(step(number, **metrics))
+        of_run.committed(step(8))
+        of_run.committed(step(9, **metrics))
 
     within(run)
     assert told == [text, text.replace("step 6", "step 9")]
@@ -67,10 +67,10 @@ def test_an_alarm_is_told_once_until_it_is_well_again(
 
 
 def test_a_calm_run_says_nothing(told: list[str]) -> None:
-    async def run(found: Alarms) -> None:
+    async def run(of_run: Alarms) -> None:
         for number in range(1, 40):
-            found.committed(step(number, critic__kl=0.002 * number))
-        found.committed(commit(40, None, metrics={}))  # an algorithm without KL or filter
+            of_run.committed(step(number, critic__kl=0.002 * number))
+        of_run.committed(commit(40, None, metrics={}))  # an algorithm without KL or filter
 
     within(run)
     assert told == []
@@ -80,14 +80,14 @@ def test_a_standstill_is_told_once(told: list[str], monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(alarms, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(alarms, "STILL_LEAST", 0.1)
 
-    async def run(found: Alarms) -> None:
+    async def run(of_run: Alarms) -> None:
         for number in range(1, FEWEST + 1):
-            found.committed(step(number))
+            of_run.committed(step(number))
         while not told:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
-        found.committed(step(6))
-        assert "standstill" not in found.raised
+        of_run.committed(step(6))
+        assert "standstill" not in of_run.raised
 
     within(run)
     (text,) = told
@@ -99,8 +99,8 @@ def test_a_run_without_a_server_says_it_in_its_log(
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL")
 
-    async def run(found: Alarms) -> None:
-        found.committed(step(1, filter__kept_share=0.0))
+    async def run(of_run: Alarms) -> None:
+        of_run.committed(step(1, filter__kept_share=0.0))
 
     within(run)
     assert (told, caplog.messages) == ([], ["first: step 1: the filter kept 0% of the groups drawn"])

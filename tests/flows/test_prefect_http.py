@@ -27,7 +27,7 @@ PASSWORD = "someone:a word"
 QUEUED = {"id": "1", "name": "careful-otter", "parameters": {"run": "first"}}
 
 
-class Guarded(http.server.BaseHTTPRequestHandler):
+class GuardedApi(http.server.BaseHTTPRequestHandler):
     """Prefect's API with one flow run that waits; only its health is told to everybody."""
 
     named: list[str]
@@ -71,7 +71,7 @@ def named() -> list[str]:
 @pytest.fixture
 def guarded(tmp_path: Path, named: list[str]) -> Iterator[tuple[str, Path]]:
     """The address of the API over TLS, and the certificate."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (Guarded,), {"named": named}))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (GuardedApi,), {"named": named}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     certificate, key = write_certificate(tmp_path)
     with tls_proxy(server.server_address[1], certificate, key) as port:
