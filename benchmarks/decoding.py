@@ -1,7 +1,7 @@
 """What decoding gains from reading keys and values once: for the query heads of a group, for the rows of a prompt.
 
-The transformers engine on one thread, 64 responses of 128 tokens, eight to a prompt, each way in turn; the least of the
-CPU seconds, which a busy machine stretches too.
+The transformers engine on one thread, 64 responses of 128 tokens, eight to a prompt, of unequal length, each way in
+turn; the least of the CPU seconds, which a busy machine stretches too.
 
     python -m benchmarks.decoding [ROUNDS]
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import flows.environment  # noqa: F401 (first: the allocator's settings)
 
 ROWS, GROUP, TOKENS = 64, 8, 128
-PROMPTS = (25, 125)
+PROMPTS = (25, 125, 250)
 HEADS = {"4 query heads, 1 of keys": 1, "4 query heads, 4 of keys": 4}
 
 

@@ -13,7 +13,7 @@ from ares.engines.decode_attention import NAME, SharedPrompts
 from ares.engines.growing_cache import GrowingLayer, growing_cache
 
 LONG_PROMPT = 64
-"""Tokens from which on a prompt is held once: before, what rows have of their own outweighs it (measured)."""
+"""Tokens from which on a prompt is held once: before, what rows have of their own outweighs it."""
 
 
 class Decoding:
