@@ -203,15 +203,34 @@ def compute_kl_loss(
     return loss, row_kl
 
 
-def truncated_importance_weights(
-    old_log_probs: Tensor, engine_log_probs: Tensor, response_mask: Tensor, cap: float | None
-) -> tuple[Tensor, dict[str, float]]:
-    """Truncated importance sampling: weights min(π_learner,old / π_engine, cap) against the two engines' mismatch.
+def _truncated(ratio: Tensor, cap: float) -> Tensor:
+    """min(ρ, cap) (Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training")."""
+    return ratio.clamp(max=cap)
 
-    (Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training".) All tensors [B, L];
-    cap None leaves every weight 1 and only measures. Returns the weights [B, L], 1 at masked positions, and
-    metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3 of
-    KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction.
+
+def _masked(ratio: Tensor, cap: float) -> Tensor:
+    """ρ where 1/cap ≤ ρ ≤ cap, else 0 (IcePop: Ring-1T, arXiv 2510.18855)."""
+    return torch.where((ratio >= 1.0 / cap) & (ratio <= cap), ratio, 0.0)
+
+
+ImportanceWeights = Literal["truncated", "masked"]
+IMPORTANCE_WEIGHTS = {"truncated": _truncated, "masked": _masked}
+"""What becomes of the ratios ρ [B, L] beyond the cap."""
+
+
+def importance_weights(
+    old_log_probs: Tensor,
+    engine_log_probs: Tensor,
+    response_mask: Tensor,
+    cap: float | None,
+    kind: ImportanceWeights = "truncated",
+) -> tuple[Tensor, dict[str, float]]:
+    """Weights by ρ = π_learner,old / π_engine, for tokens that another policy, or another program, has sampled.
+
+    All tensors [B, L]; cap None leaves every weight 1 and only measures. Returns the weights [B, L], 1 at masked
+    positions, and metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3 of
+    KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction (weights other than ρ).
+    Raises ValueError on a cap that is not positive.
     """
     if cap is not None and cap <= 0:
         raise ValueError(f"the importance cap must be positive, got {cap}")
@@ -220,7 +239,8 @@ def truncated_importance_weights(
     ratio = x.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
     mask = valid.float()
     any_valid = bool(valid.any())
-    capped = ratio > cap if cap is not None else torch.zeros_like(valid)
+    weights = torch.ones_like(ratio) if cap is None else IMPORTANCE_WEIGHTS[kind](ratio, cap)
+    capped = torch.zeros_like(valid) if cap is None else weights != ratio
     measured = {
         "mismatch/ratio_mean": masked_mean(ratio, mask),
         "mismatch/ratio_max": ratio.masked_fill(~valid, -math.inf).max() if any_valid else mask.sum(),
@@ -232,5 +252,4 @@ def truncated_importance_weights(
         "mismatch/capped_fraction": masked_mean(capped.float(), mask),
     }
     metrics = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
-    weights = torch.ones_like(ratio) if cap is None else ratio.clamp(max=cap)
     return weights.masked_fill(~valid, 1.0), metrics

@@ -225,11 +225,20 @@ class PolicyLossConfig(Strict):
     epochs: int = Field(1, ge=1, le=MOST_STEPS)
     """Passes over a batch."""
     importance_cap: float | None = Field(2.0, gt=0)
-    """Cap of the truncated importance weight for the engine–learner mismatch; None: only measured."""
+    """Bound of the importance weights ρ = π_learner/π_engine that correct for stale samples (rollout.max_staleness) and
+    for the engine's own rounding; None: ρ is only measured."""
+    importance_weights: Literal["truncated", "masked"] = "truncated"
+    """truncated: min(ρ, cap). masked: ρ where 1/cap ≤ ρ ≤ cap; the other tokens count nothing (needs a cap above 1)."""
     old_log_probs: Literal["learner", "engine"] = "learner"
     """What the ratio is taken against: the learner's own log-probs before the update, or those that the engine sampled
     with. engine: no pass before the update, which is a sixth of a step; entropies are then estimated by −log p of the
     sampled tokens, so it is for algorithms without AEPO, KL and critic."""
+
+    @model_validator(mode="after")
+    def _masked_weights_have_a_range(self) -> "PolicyLossConfig":
+        if self.importance_weights == "masked" and (self.importance_cap is None or self.importance_cap <= 1):
+            raise ValueError("importance_weights=masked keeps weights from 1/importance_cap to importance_cap, above 1")
+        return self
 
 
 class AlgorithmConfig(Strict):

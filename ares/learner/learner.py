@@ -23,9 +23,9 @@ from algorithms.losses import (
     PolicyTokens,
     compute_kl_loss,
     compute_value_loss,
+    importance_weights,
     loss_normalizer,
     policy_loss,
-    truncated_importance_weights,
 )
 from algorithms.protocol import DataProto
 from ares.config import POLICY_LOSSES, Config
@@ -144,7 +144,7 @@ class Learner:
             if not idle:
                 own[rows] = self._padded(part["response_mask"], log_probs, mask.shape[1])
         self.ranks.sum(own)
-        return truncated_importance_weights(own, batch.tensor("engine_log_probs"), mask, None)[1]
+        return importance_weights(own, batch.tensor("engine_log_probs"), mask, None)[1]
 
     def _micro_batches(self, batch: DataProto) -> list[tuple[Tensor, bool]]:
         """This rank's rows of a batch, in batches that pass through the model together; and whether they are idle.
@@ -302,7 +302,7 @@ class Learner:
         means.add({"actor/entropy_loss": metrics.pop("entropy_loss")}, float(share))
         means.add({f"actor/{name}": value for name, value in metrics.items()}, float(part.mask.sum()))
         if compares:
-            _, mismatch = truncated_importance_weights(log_probs.detach(), part["old_log_probs"], part.mask, None)
+            _, mismatch = importance_weights(log_probs.detach(), part["old_log_probs"], part.mask, None)
             means.add({name: mismatch[name] for name in MISMATCH}, float(part.mask.sum()))
         terms = {"actor/pg_loss": loss}
         if kl.placement != "loss" or self.reference is None:

@@ -64,7 +64,7 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
         "algorithm.kl.relax_wrong_easy",
         "algorithm.advantage.estimator", "algorithm.advantage.settings", "algorithm.advantage.norm_by_std",
         "algorithm.advantage.gamma", "algorithm.advantage.lam",
-        "algorithm.policy.importance_cap",
+        "algorithm.policy.importance_cap", "algorithm.policy.importance_weights",
     ),
     UPDATE: (
         "model.lora", "model.train_vision", "model.gradient_checkpointing",

@@ -18,7 +18,7 @@ from algorithms.entropy import (
 from algorithms.estimators import AdvantageEstimator, RewardedBatch
 from algorithms.filtering import mask_truncated
 from algorithms.kl import BatchKL, compute_kl, masked_kl, penalized_rewards, second_chance, token_coefficients
-from algorithms.losses import truncated_importance_weights
+from algorithms.losses import importance_weights
 from algorithms.protocol import DataProto
 from ares.config import ESTIMATORS, Config
 from ares.step.collate import readable_rows
@@ -80,11 +80,12 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     counts = learnt if overlong.leaves_out_truncated else torch.from_numpy(scored)
     advantages, returns = _advantages(batch, counts, config)
     batch.batch["advantages"], batch.batch["returns"] = advantages, returns
-    weights, mismatch = truncated_importance_weights(
+    weights, mismatch = importance_weights(
         batch.tensor("old_log_probs"),
         batch.tensor("engine_log_probs"),
         batch.tensor("response_mask"),
         config.algorithm.policy.importance_cap,
+        config.algorithm.policy.importance_weights,
     )
     batch.batch["importance_weights"] = weights
     if config.algorithm.policy.old_log_probs == "learner":  # else the update measures it

@@ -122,19 +122,30 @@ def test_kl_loss_takes_a_coefficient_per_token():
 @given(seeds, st.floats(0.2, 5))
 def test_importance_weights_are_capped_and_measured(seed, cap):
     old, engine, _, mask = batch(seed)
-    weights, metrics = losses.truncated_importance_weights(old, engine.masked_fill(mask == 0, math.nan), mask, cap)
+    weights, metrics = losses.importance_weights(old, engine.masked_fill(mask == 0, math.nan), mask, cap)
     expected = (old - engine).exp().clamp(max=cap)
     torch.testing.assert_close(weights[mask > 0], expected[mask > 0])
     assert (weights[mask == 0] == 1).all()
     assert metrics["mismatch/k3"] >= 0
     assert metrics["mismatch/ratio_min"] <= metrics["mismatch/ratio_mean"] * (1 + 1e-5)
     assert metrics["mismatch/ratio_mean"] <= metrics["mismatch/ratio_max"] * (1 + 1e-5)
-    ones, free = losses.truncated_importance_weights(old, engine, mask, None)
+    ones, free = losses.importance_weights(old, engine, mask, None)
     assert (ones == 1).all()
     assert free["mismatch/capped_fraction"] == 0
-    same, none = losses.truncated_importance_weights(old, old, mask, cap=2.0)
+    same, none = losses.importance_weights(old, old, mask, cap=2.0)
     assert (same == 1).all()
     assert none["mismatch/kl"] == none["mismatch/logprob_diff_max"] == 0
+
+
+@quick
+@given(seeds, st.floats(1.05, 5))
+def test_masked_importance_weights_are_the_ratio_within_the_cap_and_nothing_beyond(seed, cap):
+    old, engine, _, mask = batch(seed)
+    weights, metrics = losses.importance_weights(old, engine, mask, cap, "masked")
+    ratio = (old - engine).exp()[mask > 0]
+    inside = (ratio >= 1 / cap) & (ratio <= cap)
+    torch.testing.assert_close(weights[mask > 0], torch.where(inside, ratio, 0.0))
+    assert metrics["mismatch/capped_fraction"] == pytest.approx(float((~inside).float().mean()), abs=1e-6)
 
 
 def test_importance_weights_scale_the_loss_without_gradient():

@@ -355,6 +355,17 @@ def test_the_engines_mismatch_is_weighed_up_to_the_cap_and_told(cap: float | Non
     assert metrics["mismatch/ratio_min"] == pytest.approx(0.5)
 
 
+def test_masked_importance_weights_leave_out_tokens_beyond_the_cap() -> None:
+    settings = config(*SMALL, "algorithm.policy.importance_cap=1.5", "algorithm.policy.importance_weights=masked")
+    batch = handmade(entropies(), ACCURACIES)
+    mask = batch.tensor("response_mask").bool()
+    for row, ratio in enumerate((2.0, 0.5, 1.25)):
+        batch.batch["engine_log_probs"][row] = batch.tensor("old_log_probs")[row] - math.log(ratio)
+    shape(batch, RunState.initial(settings, 10), settings)
+    weights = batch.tensor("importance_weights")
+    assert [weights[row][mask[row]][0].item() for row in range(3)] == pytest.approx([0.0, 0.0, 1.25])
+
+
 # ---- metrics and state ---------------------------------------------------------------------------------------------
 
 
