@@ -11,6 +11,7 @@ import numpy as np
 from algorithms.buckets import BUCKETS
 from algorithms.delta_dict import DeltaDict
 from algorithms.groups import group_numbers, plain_ids
+from algorithms.keys import derive_seed
 from algorithms.protocol import DataProto
 
 UNKNOWN = -1
@@ -76,7 +77,8 @@ class DifficultyTracker:
     α_d ← clip(α_d + lr·δ_d, min, max); δ = mean − target for easy and medium, target − mean for hard (HWE tokens).
     `target_mode` says which target δ is taken against: "batch" (this batch's own rounded mean, as published, where
     δ is a rounding residue and α never adapts), "previous" (the last batch's) or "ema" (T ← (1 − target_ema)·T +
-    target_ema·mean). In the last two the first batch that shows a bucket is treated as "batch".
+    target_ema·mean). In the last two the first batch that shows a bucket is treated as "batch". `shuffle_seed`: deal
+    the difficulties of each batch to its prompts at random, by key: a placebo.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class DifficultyTracker:
         target_mode: TargetMode = "batch",
         target_ema: float = 0.1,
         drop_allpass_entropy_threshold: float = -1.0,
+        shuffle_seed: int | None = None,
     ) -> None:
         if target_mode not in get_args(TargetMode):
             raise ValueError(f"target_mode must be one of {get_args(TargetMode)}, got {target_mode!r}")
@@ -101,6 +104,7 @@ class DifficultyTracker:
         self.target_mode = target_mode
         self.target_ema = target_ema
         self.drop_allpass_entropy_threshold = drop_allpass_entropy_threshold
+        self.shuffle_seed = shuffle_seed
         self.difficulty_dict_train: DeltaDict[Any, str] = DeltaDict()
         self.target_high_entropy_token_num_dict: dict[str, float] = {}
         self.alpha_entropy_dict: dict[str, float] = per_bucket(alpha_init, "alpha_init")
@@ -138,7 +142,7 @@ class DifficultyTracker:
         acc, ent, hwe = (
             _group_sum(values, inverse, len(gids)) / rows_per_gid for values in (accuracy, entropy, counts)
         )
-        codes = difficulty_codes(acc)
+        codes = self._dealt(difficulty_codes(acc), gids)
         labels = np.array(BUCKETS, dtype=object)[codes]
         self.difficulty_dict_train.update(zip(gids, labels, strict=True))
 
@@ -155,6 +159,16 @@ class DifficultyTracker:
             solved = (acc == 1.0) & (ent < self.drop_allpass_entropy_threshold)
             for i in np.flatnonzero(solved):
                 self.skip(gids[i])
+
+    def _dealt(self, codes: np.ndarray, gids: list[Any]) -> np.ndarray:
+        """The codes as they are; with a shuffle seed dealt anew to the prompts, in whatever order these come."""
+        if self.shuffle_seed is None:
+            return codes
+        in_order = sorted(range(len(gids)), key=lambda number: str(gids[number]))
+        key = derive_seed("shuffled difficulties", self.shuffle_seed, *(str(gids[number]) for number in in_order))
+        dealt = np.empty_like(codes)
+        dealt[in_order] = np.random.default_rng(key).permutation(codes[in_order])
+        return dealt
 
     def _adapt(self, bucket: str, mean: float) -> None:
         """Move α by the gap between the bucket's mean HWE count and its target, then move the target."""

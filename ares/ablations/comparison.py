@@ -5,10 +5,12 @@ are known. Not covered: the statistics (ares/ablations/statistics.py, ares/ablat
 number (ares/ablations/measures.py), how it is shown (ares/ablations/report.py).
 """
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
+from ares.ablations.besides import Interaction, Margin, told_interaction, told_margin
 from ares.ablations.measures import Measure, Value, compared_tokens, end_of, measures, value_of
 from ares.ablations.paired import Difference, PairedDifferences, against, over_problems, paired, paired_verdict
 from ares.ablations.rows import AblationRows, ChildRows
@@ -25,6 +27,8 @@ def conclusion(ablation: AblationRows) -> str:
     if definition.baseline is None:
         return verdict(numbers, definition.primary, definition.maximise)
     told = [paired_verdict(against_baseline(ablation, measure), definition.primary, definition.maximise)]
+    told += [told_margin(margin) for margin in margins(ablation) if margin.differences]
+    told += [told_interaction(each) for each in interactions(ablation) if each.between.differences]
     for stranger in _strangers(ablation):
         both = {name: numbers[name] for name in (definition.baseline, stranger) if name in numbers}
         told.append(
@@ -90,13 +94,13 @@ def _strangers(ablation: AblationRows) -> list[str]:
 
 
 def _difference(ablation: AblationRows, measure: Measure, one: list[Value], base: list[Value]) -> Difference | None:
-    """Of the seeds that both have; of the primary measure, with a bootstrap where each held-out problem's is known."""
-    of_base = {value.child.seed: value for value in base}
-    pairs = [(value, of_base[value.child.seed]) for value in one if value.child.seed in of_base]
+    """Of the seeds that both have; of what was named beforehand, with a bootstrap where each held-out problem's is
+    known."""
+    pairs = _pairs(one, base)
     if not pairs:
         return None
     difference = paired([mine.value - other.value for mine, other in pairs])
-    if difference.p_seeds is None or measure != primary(ablation):
+    if difference.p_seeds is None or measure not in (primary(ablation), *margin_measures(ablation)):
         return difference
     by_problem = [(by_problem_of(measure, mine), by_problem_of(measure, other)) for mine, other in pairs]
     known = set.intersection(*(set(each) for pair in by_problem for each in pair))
@@ -106,6 +110,56 @@ def _difference(ablation: AblationRows, measure: Measure, one: list[Value], base
     return over_problems(
         difference, table, (ablation.definition.name, measure.metric, measure.how, pairs[0][0].child.variant)
     )
+
+
+def _pairs(one: list[Value], base: list[Value]) -> list[tuple[Value, Value]]:
+    """The values of the seeds that both have."""
+    of_base = {value.child.seed: value for value in base}
+    return [(value, of_base[value.child.seed]) for value in one if value.child.seed in of_base]
+
+
+def margin_measures(ablation: AblationRows) -> list[Measure]:
+    """The measures that no variant may bring down by more than a margin."""
+    return [Measure(metric, metric, "last", "more") for metric in ablation.definition.no_worse]
+
+
+def margins(ablation: AblationRows) -> list[Margin]:
+    """What is known of each of them; nothing without a baseline."""
+    return [
+        Margin(measure.metric, ablation.definition.no_worse[measure.metric],
+               against_baseline(ablation, measure).differences)
+        for measure in margin_measures(ablation)
+    ]  # fmt: skip
+
+
+def interactions(ablation: AblationRows) -> list[Interaction]:
+    """What is known of the one that the definition names, or nothing."""
+    metrics, baseline = ablation.definition.interaction, ablation.definition.baseline
+    if metrics is None or baseline is None:
+        return []
+    logs = [_log_ratios(ablation, metric) for metric in metrics]
+    shares = {metric: {variant: paired(list(of.values())) for variant, of in by_variant.items()}
+              for metric, by_variant in zip(metrics, logs, strict=True)}  # fmt: skip
+    between = {}
+    for variant in logs[0].keys() & logs[1].keys():
+        first, second = logs[0][variant], logs[1][variant]
+        if common := sorted(first.keys() & second.keys()):
+            between[variant] = paired([first[seed] - second[seed] for seed in common])
+    in_order = {variant: between[variant] for variant in ablation.definition.variants if variant in between}
+    return [Interaction(metrics, shares, against(baseline, in_order))]
+
+
+def _log_ratios(ablation: AblationRows, metric: str) -> dict[str, dict[int, float]]:
+    """ln(variant / baseline) at the last step, by variant and seed."""
+    by_variant = values(ablation, Measure(metric, metric, "last"))
+    base = by_variant.get(str(ablation.definition.baseline), [])
+    logs = {}
+    for variant, of in by_variant.items():
+        pairs = _pairs(of, base)
+        if pairs and variant != ablation.definition.baseline and variant not in _strangers(ablation):
+            logs[variant] = {mine.child.seed: math.log(mine.value / other.value) for mine, other in pairs
+                             if mine.value > 0 and other.value > 0}  # fmt: skip
+    return {variant: of for variant, of in logs.items() if of}
 
 
 def by_problem_of(measure: Measure, value: Value) -> dict[str, float]:

@@ -13,6 +13,8 @@ compared. Not covered: running the children (flows/ablate.py), comparing them (a
     baseline: sparse                         # compared with seed by seed
     primary: val/accuracy                    # the one claim; `area/val/accuracy`: its mean over sampled tokens
     maximise: true
+    no_worse: {val/level1/accuracy: 0.02}    # not by more than this below the baseline's
+    interaction: [val/level1/response_length, val/level4/response_length]   # does one change more than the other?
     equal_tokens: 100000                     # children end at so many sampled tokens
 """
 
@@ -40,7 +42,8 @@ from ares.config import (
 from ares.store import RULE, is_name
 
 ABLATIONS = PROFILES / "ablations"
-OWN = ("train.seed", "train.tokens", "tracking.experiment", "tracking.parent_run", "tracking.tags")
+OWN = ("train.seed", "train.tokens", "tracking.experiment", "tracking.parent_run", "tracking.tags",
+       "reward.code.verdicts")  # fmt: skip
 """Settings that the ablation itself gives every child."""
 AREA = "area/"
 """Prefix of a metric's mean over the tokens sampled on the way."""
@@ -77,6 +80,11 @@ class Ablation(Strict):
     way. It is stored before the first child starts, and stays. (`metric` in files of before 2026-11-23.)"""
     maximise: bool = True
     """Whether more of the metric is better."""
+    no_worse: dict[str, Annotated[float, Field(gt=0)]] = Field({})
+    """Metrics that a variant may bring down by this margin at most: it is no worse where the 95 % interval of the
+    difference from the baseline lies above −margin (non-inferiority)."""
+    interaction: tuple[str, str] | None = None
+    """Two metrics above 0: does the first one change by another share than the second, against the baseline?"""
     equal_tokens: int | None = Field(None, ge=1)
     """Children end with the step that brings their sampled tokens (the bootstrap's too) to this; train.steps is a bound
     that no child should meet."""
@@ -92,6 +100,8 @@ class Ablation(Strict):
     def _the_baseline_is_a_variant(self) -> "Ablation":
         if self.baseline is not None and self.baseline not in self.variants:
             raise ValueError(f"baseline: {self.baseline!r} is none of the variants ({', '.join(self.variants)})")
+        if self.baseline is None and (self.no_worse or self.interaction):
+            raise ValueError("no_worse and interaction are told of differences from a `baseline`, which is missing")
         return self
 
     @property
@@ -102,7 +112,13 @@ class Ablation(Strict):
     @property
     def fixed(self) -> dict[str, Any]:
         """What is decided before the first child starts, and stays."""
-        return {"primary": self.primary, "maximise": self.maximise, "baseline": self.baseline}
+        of_words = {"primary": self.primary, "maximise": self.maximise, "baseline": self.baseline}
+        return of_words | {"no_worse": self.no_worse, "interaction": self.interaction and list(self.interaction)}
+
+    @property
+    def judged(self) -> set[str]:
+        """The metrics that children have to log."""
+        return {self.metric, *self.no_worse, *(self.interaction or ())}
 
 
 @dataclass(frozen=True)
@@ -161,7 +177,8 @@ def children(ablation: Ablation, source: Path, extra: list[Override] | None = No
     members = [_child(ablation, source, variant, seed, extra or []) for seed in ablation.seeds
              for variant in ablation.variants]  # fmt: skip
     _refuse_equal(members, source)
-    _refuse_unmeasured(ablation.metric, members[0].config, source)
+    for metric in sorted(ablation.judged):
+        _refuse_unmeasured(metric, members[0].config, source)
     return members
 
 

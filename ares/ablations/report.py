@@ -13,7 +13,16 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from ares.ablations.comparison import against_baseline, best_of_all, complete_children, conclusion, values
+from ares.ablations.besides import percent, widest
+from ares.ablations.comparison import (
+    against_baseline,
+    best_of_all,
+    complete_children,
+    conclusion,
+    interactions,
+    margins,
+    values,
+)
 from ares.ablations.definition import differing_settings
 from ares.ablations.measures import Measure, Value, compared_step, end_of, error_measures, function_titles, measures
 from ares.ablations.paired import PairedDifferences
@@ -115,6 +124,8 @@ def render(ablation: AblationRows, rows_name: str) -> str:
         versions=sorted({child.code_version for child in ablation.children}),
         table=lines(ablation, known, "m"),
         against=_against(ablation, known + errors),
+        margins=[margin for margin in margins(ablation) if margin.differences],
+        interactions=interactions(ablation),
         errors=lines(ablation, errors, "e"),
         **_pictures(ablation, started, with_areas=bool(errors)),
         window=_window(last),
@@ -136,7 +147,7 @@ def _template() -> Template:
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"figure": figure, "signed": signed}
+    environment.filters |= {"figure": figure, "signed": signed, "widest": widest, "percent": percent}
     return environment.get_template("report_template.html")
 
 

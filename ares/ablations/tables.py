@@ -34,7 +34,8 @@ def used_metrics(ablation: AblationRows) -> list[str]:
     """The metrics of which a report shows anything."""
     logged = {name for child in ablation.children for name in child.rows}
     known = [*measures(ablation.definition.primary, ablation.definition.maximise, logged), *error_measures()]
-    return sorted(({measure.metric for measure in known} | dict(CURVES).keys() | {TOKENS}) & logged)
+    shown = {measure.metric for measure in known} | dict(CURVES).keys() | {TOKENS} | ablation.definition.judged
+    return sorted(shown & logged)
 
 
 def rows_csv(ablation: AblationRows) -> str:

@@ -25,6 +25,8 @@ class DifficultyConfig(Strict):
     """Weight of the new batch in the target's moving average (target_mode=ema)."""
     drop_allpass_entropy_threshold: float = -1.0
     """Leave out problems that are always solved with a mean entropy below this (nats); below 0: never."""
+    shuffled: bool = False
+    """A placebo, for ablations: the difficulties of a batch or of the bootstrap are dealt to its prompts at random."""
 
     @model_validator(mode="after")
     def _alpha_has_a_range(self) -> "DifficultyConfig":

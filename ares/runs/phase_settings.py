@@ -49,7 +49,7 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
         "reward.code.format_weight", "reward.code.efficiency", "reward.code.efficiency_start", "reward.code.test_alpha",
         "reward.code.test_ema", "reward.code.verpo",
         "algorithm.difficulty.alpha_lr", "algorithm.difficulty.alpha_min", "algorithm.difficulty.alpha_max",
-        "algorithm.difficulty.target_mode", "algorithm.difficulty.target_ema",
+        "algorithm.difficulty.target_mode", "algorithm.difficulty.target_ema", "algorithm.difficulty.shuffled",
         "algorithm.difficulty.drop_allpass_entropy_threshold",
         "algorithm.entropy.window", "algorithm.entropy.percentile", "algorithm.entropy.threshold_ema",
         "algorithm.entropy.trigger_tokens",

@@ -73,6 +73,7 @@ class RunState:
                 target_mode=settings.target_mode,
                 target_ema=settings.target_ema,
                 drop_allpass_entropy_threshold=settings.drop_allpass_entropy_threshold,
+                shuffle_seed=config.train.seed if settings.shuffled else None,
             ),
             threshold=ThresholdTracker(config.algorithm.entropy.threshold_ema),
             kl=kl_controller(kl),

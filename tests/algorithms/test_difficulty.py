@@ -48,6 +48,35 @@ def test_an_accuracy_outside_the_unit_interval_is_an_error(bad):
 
 
 @quick
+@given(st.lists(batch(), min_size=1, max_size=4), st.randoms(use_true_random=False))
+def test_shuffled_difficulties_are_those_of_the_batch_dealt_by_key(batches, random):
+    own, dealt, again = DifficultyTracker(), DifficultyTracker(shuffle_seed=3), DifficultyTracker(shuffle_seed=3)
+    for rows in batches:
+        for tracker in (own, dealt):
+            tracker.update(**rows)
+        order = list(range(len(rows["global_id"])))
+        random.shuffle(order)
+        again.update(**{name: column[order] for name, column in rows.items()})
+        gids = set(rows["global_id"].tolist())
+        labels = [sorted(tracker.difficulty_dict_train[gid] for gid in gids) for tracker in (own, dealt)]
+        assert labels[0] == labels[1]
+    assert again.difficulty_dict_train == dealt.difficulty_dict_train
+    assert again.metrics() == dealt.metrics()
+
+
+def test_shuffled_difficulties_say_nothing_of_the_prompts():
+    gids = [f"p{number}" for number in range(600)]
+    accuracy = [1.0] * 300 + [0.0] * 300
+    trackers = [DifficultyTracker(shuffle_seed=seed) for seed in (0, 1)]
+    for tracker in trackers:
+        tracker.update(gids, accuracy, [1.0] * 600, [2] * 300 + [4] * 300)
+    easy = [sum(tracker.difficulty_dict_train[gid] == "easy" for gid in gids[:300]) for tracker in trackers]
+    assert all(110 < count < 190 for count in easy)  # 150 by chance; 300 of their own
+    assert trackers[0].difficulty_dict_train != trackers[1].difficulty_dict_train
+    assert trackers[0].target_high_entropy_token_num_dict == {"easy": 3, "hard": 3}
+
+
+@quick
 @given(st.lists(batch(), min_size=1, max_size=4), st.randoms(use_true_random=False), st.sampled_from(["batch", "ema"]))
 def test_row_order_does_not_matter(batches, random, mode):
     one, other = DifficultyTracker(target_mode=mode), DifficultyTracker(target_mode=mode)

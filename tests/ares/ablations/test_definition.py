@@ -84,6 +84,10 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"overrides": ["train.seed=1"]}, "is set by the ablation itself"),
         ({"overrides": ["train.tokens=1"]}, "is set by the ablation itself"),
         ({"baseline": "loose"}, "baseline: 'loose' is none of the variants (fixed, as_it_is)"),
+        ({"no_worse": {"val/accuracy": 0.02}}, "no_worse and interaction are told of differences from a `baseline`"),
+        ({"baseline": "fixed", "no_worse": {"val/accuracy": 0}}, "no_worse"),
+        ({"baseline": "fixed", "no_worse": {"val/aime/accuracy": 0.02}}, "needs a held-out set called 'aime'"),
+        ({"baseline": "fixed", "interaction": ["val/accuracy"]}, "interaction"),
         ({"equal_tokens": 0}, "equal_tokens: "),
         ({"overrides": ["data.validation=null"]}, "'val/accuracy' needs held-out problems"),
         ({"metric": "val/aime/accuracy"}, "needs a held-out set called 'aime': data.validation names none"),
@@ -120,6 +124,7 @@ def test_every_shipped_ablation_can_be_started(name: str) -> None:
 def test_the_models_fields_are_the_files_keys() -> None:
     assert set(Ablation.model_fields) == {
         "name", "profile", "overrides", "variants", "seeds", "baseline", "primary", "maximise", "equal_tokens",
+        "no_worse", "interaction",
     }  # fmt: skip
 
 

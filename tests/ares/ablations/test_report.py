@@ -196,6 +196,70 @@ def test_variants_that_share_nothing_are_compared_as_strangers() -> None:
     assert "is better" not in told
 
 
+BESIDES = {
+    "baseline": "loose",
+    "no_worse": {"val/accuracy": 0.02},
+    "interaction": ("val/easy/response_length", "val/hard/response_length"),
+}
+
+
+def besides_ablation(tight: list[float], easy: list[float]) -> AblationRows:
+    """Accuracies of tight by seed, and what share of loose's tokens it needs on the easy set; on the hard set all."""
+    found = ablation(definition=ABLATION.model_copy(update=BESIDES))
+    for of in found.children:
+        share = easy[of.seed] if of.variant == "tight" else 1.0
+        of.rows["val/accuracy"][-1] = Row(8, tight[of.seed] if of.variant == "tight" else 0.6)
+        of.rows["val/easy/response_length"] = [Row(8, (20.0 + of.seed) * share)]
+        of.rows["val/hard/response_length"] = [Row(8, 50.0 + of.seed)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tight", "judgement"),
+    [
+        ([0.60, 0.605, 0.595], "no worse (+0.000 [-0.012, +0.012])"),  # half the interval: 4.3027 · .005 / √3
+        ([0.60, 0.62, 0.58], "not shown (+0.000 [-0.050, +0.050])"),
+        ([0.56, 0.565, 0.555], "worse (-0.040 [-0.052, -0.028])"),
+    ],
+)
+def test_no_worse_is_said_where_the_interval_lies_above_the_margin(tight: list[float], judgement: str) -> None:
+    found = besides_ablation(tight, [0.8, 0.8, 0.8])
+    assert f"val/accuracy, by at most 0.02 lower: tight {judgement}." in conclusion(found)
+    cells = [row for row in Page(render(found, "report.csv")).rows if row and row[0].startswith("val/accuracyno worse")]
+    assert judgement.partition(" (")[0] in cells[0][1]
+
+
+def test_other_held_out_problems_count_against_no_worse() -> None:
+    found = besides_ablation([0.60, 0.605, 0.595], [0.8, 0.8, 0.8])
+    for of in found.children:  # ten problems, of which the variant solves half more and half fewer
+        sign = 0.2 if of.variant == "tight" else 0.0
+        last = of.rows["val/accuracy"][-1].value
+        of.problems = {8: {f"p{n}": last + sign * (-1) ** n for n in range(10)}}
+    assert "val/accuracy, by at most 0.02 lower: tight not shown (+0.000 [-0.1" in conclusion(found)
+
+
+def test_an_interaction_is_the_ratio_of_two_changes() -> None:
+    """Worked by hand: ln .8, ln .78, ln .82 have the mean −.2234 and the spread .0250: −20.0 % [−24.8, −14.9]."""
+    found = besides_ablation([0.6, 0.61, 0.6], [0.8, 0.78, 0.82])
+    told = conclusion(found)
+    assert "val/easy/response_length against val/hard/response_length" in told
+    assert "tight -20.0 % [-24.8, -14.9], p 0.004: less." in told
+    rows = {row[0]: row for row in Page(render(found, "report.csv")).rows if row}
+    assert rows["val/hard/response_lengthchange, in percent"][1] == "+0.0 % [+0.0, +0.0]"
+    assert rows["val/easy/response_lengthchange, in percent"][1] == "-20.0 % [-24.8, -14.9]"
+    level = besides_ablation([0.6, 0.61, 0.6], [0.9, 1.0, 1.1])
+    assert ": not shown." in conclusion(level).partition("against val/hard")[2]
+
+
+def test_what_was_decided_besides_is_in_the_file_of_rows(tmp_path: Path) -> None:
+    made = besides_ablation([0.6, 0.61, 0.6], [0.8, 0.78, 0.82])
+    html, rows = write_report(made, tmp_path / "report.html")
+    assert conclusion(read_csv(rows)) == conclusion(made)
+    before = html.read_bytes()
+    write_page(read_csv(rows), html, rows)
+    assert html.read_bytes() == before
+
+
 def test_an_area_is_the_mean_height_over_tokens_as_far_as_all_have_come() -> None:
     """Worked by hand: from 100 tokens .4, at 500 .5, at 900 .6: .5 over all, .45 over the first half."""
     assert area_weights([100, 500, 900], 900) == pytest.approx([0.25, 0.5, 0.25])
@@ -360,6 +424,7 @@ def test_what_was_decided_before_the_first_child_started_stays(tmp_path: Path) -
     check_fixed(ABLATION, tmp_path)
     (tmp_path / "ablation.json").write_text(json.dumps({"mlflow_run_id": "x", **ABLATION.fixed}))
     check_fixed(ABLATION, tmp_path)
-    for change in ({"primary": "val/pass_at_n"}, {"maximise": False}, {"baseline": "tight"}):
+    for change in ({"primary": "val/pass_at_n"}, {"maximise": False}, {"baseline": "tight"}, {"no_worse": {"x": 0.1}},
+                   {"interaction": ("x", "y")}):  # fmt: skip
         with pytest.raises(ConfigError, match=f"{next(iter(change))}: .* → "):
             check_fixed(ABLATION.model_copy(update=change), tmp_path)

@@ -64,6 +64,7 @@ def test_every_setting_that_changes_results_is_assigned_once() -> None:
         ("tiny-math", [], ["rollout.threads=2"], None),
         ("tiny-math", [], ["bootstrap.n=3"], BOOTSTRAP),
         ("tiny-math", [], ["algorithm.difficulty.alpha_init=0.1"], BOOTSTRAP),
+        ("tiny-math", [], ["algorithm.difficulty.shuffled=true"], "shape"),
         ("tiny-math", [], ["algorithm.kl.coef=0.5"], "shape"),
         ("tiny-math", ["algorithm.kl.mode=compound"], ["algorithm.kl.coef=0.5"], BOOTSTRAP),
     ],
