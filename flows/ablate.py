@@ -49,6 +49,10 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 """Between two looks whether a bootstrap is there that another child waits for."""
+LOGS = "logs"
+"""Folder of the children's output, in the ablation's."""
+VERDICTS = "verdicts.sqlite"
+"""File of the verdicts that children share, in the ablation's folder."""
 STOP_SECONDS = 15.0
 """What a child is given to end by itself before it is killed."""
 
@@ -155,8 +159,7 @@ async def ablate(plan: Plan) -> dict[str, Any]:
 
 async def _train_children(plan: Plan, parent: ParentRun) -> dict[str, str]:
     """Train what is not finished; the error of each child that failed."""
-    logs = plan.folder / "logs"
-    logs.mkdir(exist_ok=True)
+    (plan.folder / LOGS).mkdir(exist_ok=True)
     failed: dict[str, str] = {}
 
     async def one(child: Child) -> None:
@@ -164,7 +167,7 @@ async def _train_children(plan: Plan, parent: ParentRun) -> dict[str, str]:
         logger.info("%s started", child.name)
         try:
             with untagged():
-                await train_child.with_options(task_run_name=child.name)(child, parent.id, logs / f"{child.name}.log")
+                await train_child.with_options(task_run_name=child.name)(child, parent.id, plan.folder)
             display.finished(child)
             logger.info("%s finished", child.name)
         except ChildFailed as error:
@@ -227,13 +230,16 @@ def _take_bootstrap(plan: Plan, child: Child) -> None:
 
 
 @task(name="child", cache_policy=NO_CACHE, persist_result=False)
-async def train_child(child: Child, parent_run: str, log: Path) -> None:
-    """Train one child in a process of its own that ends with this one. Raises ChildFailed."""
+async def train_child(child: Child, parent_run: str, folder: Path) -> None:
+    """Train one child in a process of its own that ends with this one; folder: the ablation's. Raises ChildFailed."""
+    log = folder / LOGS / f"{child.name}.log"
     tags = {"ares.ablation": child.config.tracking.experiment, "ares.variant": child.variant,
             "ares.seed": str(child.seed)}  # fmt: skip
+    given = {"tracking.parent_run": parent_run, "tracking.tags": tags}
+    if child.config.reward.judges_programs:
+        given["reward.code.verdicts"] = str((folder / VERDICTS).absolute())
     command = [sys.executable, "-m", "flows.ablate_child", str(os.getpid()), "train", child.profile, *child.overrides,
-               f"tracking.parent_run={json.dumps(parent_run)}", f"tracking.tags={json.dumps(tags)}",
-               "--run", child.name]  # fmt: skip
+               *(f"{name}={json.dumps(value)}" for name, value in given.items()), "--run", child.name]  # fmt: skip
     # One API serves all: it is this process's own, or the user's server.
     api = PREFECT_API_URL.value()
     environment = os.environ | ({"PREFECT_API_URL": api} if api else {}) | await ownership.link_to_task()

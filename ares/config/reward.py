@@ -66,6 +66,8 @@ class CodeConfig(Strict):
     """Sandbox processes. None: one a core."""
     min_isolation: Literal["standard", "none"] = Field("standard", json_schema_extra=NO_EFFECT)
     """Isolation below which nothing runs (docs/sandbox.md)."""
+    verdicts: str | None = Field(None, json_schema_extra=NO_EFFECT)
+    """File of verdicts that this run shares with others, as the children of an ablation do. None: it judges alone."""
 
     @field_validator("packages")
     @classmethod

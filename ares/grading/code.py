@@ -1,13 +1,14 @@
 """Grading programs: extracted from responses, judged in the sandbox while other responses are still being generated.
 
 Covered: which program a response holds; where it is judged (this machine, the nodes of a Ray cluster, rented machines);
-one verdict for the equal programs of a step. Not covered: what a verdict is worth (rewards/shaping.py), reading tests
-from data sets (ares/data/code.py).
+one verdict for the equal programs of a step, or of several runs. Not covered: what a verdict is worth
+(rewards/shaping.py), reading tests from data sets (ares/data/code.py).
 """
 
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
@@ -15,6 +16,7 @@ import pandas as pd
 from ares.config import CodeConfig
 from ares.data import packages_of, program
 from ares.grading.grader import ID_COLUMNS, Grader
+from ares.grading.shared_verdicts import SharedVerdicts
 from rewards.code import code_format_score, extract_code, no_code_verdict
 from sandbox import Program, Verdict, packages, weighed
 from sandbox.providers import open_sandbox
@@ -43,6 +45,7 @@ class CodeGrader(Grader):
         self.config = config
         self._verdicts: dict[Hashable, Future[Verdict]] = {}
         self._pool: ProgramJudge | None = None
+        self._shared: SharedVerdicts | None = None
         self._packages = config.packages
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
@@ -54,6 +57,9 @@ class CodeGrader(Grader):
     def start(self) -> None:
         """Start the sandbox. Raises SandboxUnavailable, with the remedy."""
         self._pool, workers = _open(self.config, self._packages)
+        if self.config.verdicts is not None:
+            where = [self.config.provider, self.config.min_isolation, packages.find(self._packages).digest]
+            self._shared = SharedVerdicts(Path(self.config.verdicts), " ".join(where))
         self._threads = ThreadPoolExecutor(workers * _QUEUED_PER_WORKER, thread_name_prefix="judging")
 
     def anticipate(self, rows: pd.DataFrame) -> None:
@@ -91,6 +97,8 @@ class CodeGrader(Grader):
         if self._pool is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._pool.close()
+        if self._shared is not None:
+            self._shared.close()
 
     def _submit(self, row: dict[Any, Any]) -> "Future[Verdict]":
         source = written(row)
@@ -104,12 +112,23 @@ class CodeGrader(Grader):
     def _judged(self, row: dict[Any, Any], source: str) -> "Future[Verdict]":
         assert self._pool is not None, "the sandbox was not started"
         pool, job = self._pool, program(row, source, self.config.cpu_seconds, self.config.memory_mb)
-        return self._threads.submit(lambda: pool.run([job])[0])
+        return self._threads.submit(_verdict, pool, self._shared, job)
 
     def _nothing_to_run(self, row: dict[Any, Any]) -> "Future[Verdict]":
         verdict: Future[Verdict] = Future()
         verdict.set_result(no_code_verdict(len(row["test_cases"]) + len(row["stdin_tests"])))
         return verdict
+
+
+def _verdict(pool: ProgramJudge, shared: SharedVerdicts | None, job: Program) -> Verdict:
+    """Of one program: the one that another run has had, or a new one."""
+    known = None if shared is None else shared.find(job)
+    if known is not None:
+        return known
+    (verdict,) = pool.run([job])
+    if shared is not None:
+        shared.add(job, verdict)
+    return verdict
 
 
 def written(row: Mapping[str, Any]) -> str | None:

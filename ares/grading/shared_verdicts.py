@@ -1,0 +1,65 @@
+"""Verdicts that several runs share: a program is judged once for all children of an ablation.
+
+Covered: a file of verdicts by what decides them, for several processes and threads. Not covered: equal programs of one
+step (ares/grading/code.py), which are judged once without a file.
+"""
+
+import hashlib
+import json
+import sqlite3
+import threading
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import sandbox
+from sandbox import Program, TestOutcome, Verdict
+
+PATIENCE_SECONDS = 60.0
+"""For another process that writes."""
+
+
+class SharedVerdicts:
+    """A file of verdicts (SQLite). What a program wrote is not kept, and neither is a failure of the sandbox itself."""
+
+    def __init__(self, path: Path, where: str) -> None:
+        """path: created where it is missing; where: what else decides a verdict: packages, isolation."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._judge = [_digest_of_code(), where]
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(path, timeout=PATIENCE_SECONDS, check_same_thread=False)
+        with self._database:
+            self._database.execute("create table if not exists verdicts (key text primary key, verdict text not null)")
+
+    def find(self, job: Program) -> Verdict | None:
+        """The verdict on a program with the same source, tests and limits, if there is one."""
+        with self._lock:
+            row = self._database.execute("select verdict from verdicts where key = ?", [self._key(job)]).fetchone()
+        if row is None:
+            return None
+        fields = json.loads(row[0])
+        return Verdict(**fields | {"tests": tuple(TestOutcome(**test) for test in fields["tests"])})
+
+    def add(self, job: Program, verdict: Verdict) -> None:
+        """Keep a verdict, unless it is none; that of another process stays where it came first."""
+        if verdict.pass_ratio is None:
+            return
+        kept = json.dumps(asdict(replace(verdict, stdout="", stderr="")))
+        with self._lock, self._database:
+            self._database.execute("insert or ignore into verdicts values (?, ?)", [self._key(job), kept])
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    def _key(self, job: Program) -> str:
+        return hashlib.sha256(json.dumps([*self._judge, asdict(job)], sort_keys=True).encode()).hexdigest()
+
+
+def _digest_of_code() -> str:
+    """Of the room that judges: another version of it may judge otherwise."""
+    folder = Path(sandbox.__file__).parent
+    code = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        code.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes())
+    return code.hexdigest()
