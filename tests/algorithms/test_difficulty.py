@@ -34,6 +34,7 @@ def bucket_batch(bucket, counts):
     return ["g"] * rows, [accuracy] * rows, [1.0] * rows, counts
 
 
+@settings(deadline=None)
 @given(st.integers(1, 400), st.data())
 def test_buckets_are_exact_for_k_of_n(n, data):
     k = data.draw(st.integers(0, n))
