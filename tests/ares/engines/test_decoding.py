@@ -132,3 +132,18 @@ def test_in_bfloat16_prompts_are_shared_too(tmp_path: Path, decodings: list[Deco
         expected = torch.log_softmax(naive(engine, request, answer).float(), -1)
         chosen = expected.gather(-1, torch.from_numpy(answer.token_ids).long()[:, None])[:, 0]
         assert float((torch.from_numpy(answer.log_probs) - chosen).abs().mean()) < 0.05
+
+
+def test_the_trial_may_begin_with_the_last_token_of_the_vocabulary(
+    tmp_path: Path, decodings: list[Decoding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Decoding.read
+
+    def favours_the_last(self: Decoding, *arguments: Any) -> torch.Tensor:
+        logits = read(self, *arguments)
+        logits[:, -1] = logits.max() + 1.0
+        return logits
+
+    monkeypatch.setattr(Decoding, "read", favours_the_last)
+    loaded(str(build(CAUSAL["Qwen2"], tmp_path))).generate(requests(), SamplingSettings(1.0, 1.0, 2))
+    assert decodings[-1].shared is not None
