@@ -40,7 +40,8 @@ async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
 
 
 async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
-    """Sample and grade what is missing, write samples.parquet, problems.parquet and summary.json; the summary."""
+    """Sample and grade what is missing, write samples.parquet, problems.parquet and summary.json, log them to MLflow;
+    the summary."""
     request = evaluation.request
     with evaluation.run.store.lock():
         evaluation.run.store.discard_unreadable_results(evaluation.number)
@@ -53,7 +54,15 @@ async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
             )
         finally:
             evaluation.run.close()
-        return finish(evaluation, samples.rollouts, samples.scores, compared)
+        summary = finish(evaluation, samples.rollouts, samples.scores, compared)
+        await asyncio.to_thread(_log, evaluation, summary)
+        return summary
+
+
+def _log(evaluation: Evaluation, summary: dict[str, Any]) -> None:
+    from ares.reports import log_evaluation  # imports MLflow, which takes as long as torch
+
+    log_evaluation(evaluation, summary)
 
 
 async def _samples(evaluation: Evaluation) -> Samples:

@@ -64,7 +64,8 @@ class CheckReport:
     accepted: int = 0
     """Reference solutions that pass."""
     slow: list[str] = field(default_factory=list)
-    """Ids of accepted solutions with a test that takes longer than training allows (reward.code.cpu_seconds)."""
+    """Ids of accepted solutions with a test that takes longer than training allows: reward.code.cpu_seconds, or what
+    the row does."""
     untrusted: int = 0
     """Solutions with tests that compare the program's own objects, in whose process they must run."""
     problems: dict[int | str, tuple[str, CodeProblem]] = field(default_factory=dict)
@@ -113,7 +114,7 @@ class CheckReport:
             counts["solutions accepted"] = self.accepted
             counts["solutions not accepted"] = len(self.failures)
             counts["solutions that only sometimes pass"] = len(self.flaky)
-            counts["solutions slower than reward.code.cpu_seconds"] = _named(self.slow)
+            counts["solutions slower than training allows"] = _named(self.slow)
             counts["rows with tests that the program could deceive"] = self.untrusted
             counts["rows whose tests accept the input given back"] = _named(self.echoed)
         counts["duplicate prompts"] = _named(self.duplicate_prompts)

@@ -4,7 +4,7 @@ Covered: our own rows (test_cases, stdin_tests, setup, entry_point, solution, ch
 CodeContests, LiveCodeBench, BigCodeBench, AceCode, DeepCoder and verl's rows; the instruction put around a bare
 problem; the program the sandbox judges (`program`). Each part (tests, setup, entry point, solution, prompt) is looked
 for by itself, so that formats may be mixed; how tests are read is ares/data/code_tests.py's. docs/evaluation.md has the
-table. Not covered: tests in pytest's style, a row's own limits of time, whether the tests are any good
+table. Not covered: tests in pytest's style, a row's own limits of memory, whether the tests are any good
 (`ares data check` runs the reference solutions).
 """
 
@@ -32,8 +32,12 @@ _FENCE = "Answer with the whole program in one ```python block."
 PROMPTS = ("text", "question", "instruct_prompt", "question_content", "problem", "description")
 """Columns that hold the problem where data.prompt_key's does not: MBPP; APPS, TACO; BigCodeBench; LiveCodeBench;
 DeepCoder; CodeContests."""
-_OPTIONAL: dict[str, Any] = {"packages": [], "before": "", "after": "", "stdin_compare": "lines", "checker": ""}
+_OPTIONAL: dict[str, Any] = {
+    "packages": (), "before": "", "after": "", "stdin_compare": "lines", "checker": "", "time_limit": None,
+}  # fmt: skip
 """Columns that only sets have whose rows need them: the others stay the sets that they were."""
+_SECONDS = re.compile(r"\s*(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|sec|seconds?|ms|milliseconds?)?\b", re.IGNORECASE)
+"""TACO's `2.0 seconds`."""
 _PYTHON3 = (3, "PYTHON3")
 """How CodeContests calls the language."""
 
@@ -66,6 +70,8 @@ class CodeProblem:
     """How the outputs of scripts are compared (sandbox.Program)."""
     checker: str = ""
     """Python of the row that defines check(input, expected, output), for problems with several right answers."""
+    time_limit: float | None = None
+    """Seconds that the row allows each test. None: it says nothing of it."""
 
 
 def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer_key: str) -> CodeProblem:
@@ -95,18 +101,19 @@ def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer
         after="".join(map(adapter, tests.functions)),
         stdin_compare="numbers" if tests.of_contest else "lines",
         checker=checker if tests.pairs else "",
+        time_limit=_time_limit(row),
     )
 
 
 def with_unit_tests(frame: pd.DataFrame, problems: list[CodeProblem], tests_key: str) -> pd.DataFrame:
     """The rows with the normalised columns; those they were read from are left out, since tests may be large."""
     names = ["test_cases", "stdin_tests", "setup", "entry_point", "solution"]
-    names += [name for name, usual in _OPTIONAL.items() if any(list(getattr(p, name)) != list(usual) for p in problems)]
+    names += [name for name, usual in _OPTIONAL.items() if any(getattr(p, name) != usual for p in problems)]
     columns = {
         name: pd.Series([_as_cell(getattr(problem, name)) for problem in problems], index=frame.index, dtype=object)
         for name in names
     }
-    return frame.drop(columns=[tests_key, *LARGE, "checker"], errors="ignore").assign(**columns)
+    return frame.drop(columns=[tests_key, *LARGE, "checker", "time_limit"], errors="ignore").assign(**columns)
 
 
 def packages_of(packages: Iterable[str], *frames: pd.DataFrame | None) -> tuple[str, ...]:
@@ -122,7 +129,8 @@ def program(
     """The program to judge: a source with the tests of a normalised row (a mapping or a row of a frame).
 
     What HumanEval's prompt has before its function (imports, helpers), and what other sets' judges import, is put
-    before the source: responses rarely repeat it. Limits as in sandbox.Program: seconds for each test, MiB.
+    before the source: responses rarely repeat it. Limits as in sandbox.Program: seconds for each test, MiB; the row may
+    allow less time.
     """
     entry_point = None if is_missing(row["entry_point"]) else str(row["entry_point"])
     setup = str(row["setup"])
@@ -133,7 +141,7 @@ def program(
         stdin_tests=[(str(given), str(expected)) for given, expected in row["stdin_tests"]],
         setup=setup,
         entry_point=entry_point,
-        cpu_seconds=cpu_seconds,
+        cpu_seconds=cpu_seconds if own["time_limit"] is None else min(cpu_seconds, own["time_limit"]),
         memory_mb=memory_mb,
         truncated=truncated,
         stdin_compare=own["stdin_compare"],
@@ -220,6 +228,18 @@ def _packages(row: dict[str, Any]) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) and name.isidentifier() for name in names):
         raise RowError(f"packages is a list of modules, as [numpy], this is {value!r:.80}")
     return tuple(names)
+
+
+def _time_limit(row: dict[str, Any]) -> float | None:
+    """Seconds, from a number, `2.0 seconds` (TACO) or {"seconds", "nanos"} (CodeContests); None where it is no time."""
+    value = json_value(row.get("time_limit"), "time_limit")
+    if isinstance(value, dict):
+        seconds = value.get("seconds", 0) + value.get("nanos", 0) / 1e9
+    elif isinstance(value, str) and (found := _SECONDS.match(value)):
+        seconds = float(found["number"]) / (1000 if (found["unit"] or "").lower().startswith("m") else 1)
+    else:
+        seconds = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    return float(seconds) if seconds > 0 else None
 
 
 def _solution(row: dict[str, Any], answer_key: str) -> str | None:

@@ -37,7 +37,8 @@ def check_solutions(
 ) -> None:
     """Judge the usable rows' reference solutions, and programs that do nothing; adds what they tell to the report.
 
-    A test of a solution may take PATIENCE_SECONDS (or limits.cpu_seconds, when that is more). `progress` is told
+    A test of a solution may take PATIENCE_SECONDS (or limits.cpu_seconds, when that is more), whatever its row allows;
+    one that takes longer than training would let it is named as slow. `progress` is told
     (judged, all).
     """
     trials = [
@@ -54,7 +55,8 @@ def check_solutions(
             runs = solved.setdefault(row, [])
             runs.append(verdict)
             if len(runs) == RUNS:
-                _add_solution(report, row, name, problem, solved.pop(row), limits.cpu_seconds)
+                limit = min(limits.cpu_seconds, problem.time_limit or limits.cpu_seconds)
+                _add_solution(report, row, name, problem, solved.pop(row), limit)
         elif verdict.error_type == "accepted" and kind == "nothing":
             report.findings.append(Finding(row, name, ACCEPTS_NOTHING))
         elif verdict.error_type == "accepted":
@@ -69,7 +71,7 @@ def check_solutions(
 def _program(problem: CodeProblem, kind: str, limits: CodeConfig) -> Program:
     if kind == "solution":
         seconds = max(limits.cpu_seconds, PATIENCE_SECONDS)
-        return program(vars(problem), str(problem.solution), seconds, limits.memory_mb)
+        return program(vars(replace(problem, time_limit=None)), str(problem.solution), seconds, limits.memory_mb)
     body, script = _BODIES[kind]
     functions = "".join(f"def {name}(*arguments, **named):\n    {body}\n" for name in _functions(problem))
     return program(vars(problem), functions + script, limits.cpu_seconds, limits.memory_mb)

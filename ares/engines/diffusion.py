@@ -2,7 +2,8 @@
 
 Covered: batches of rows, left-padded prompts, keyed draws, token entropies from the passes that uncovered the tokens;
 a model's own `diffusion_generate` where it has one. A row's draws are its own; a model's own generation draws from
-torch's generator, which is seeded from the rows' keys for that time and put back. Not covered: caches between passes.
+torch's generator, which is seeded from the rows' keys for that time and put back. Not covered: caches between passes;
+stop strings, since what a canvas will hold is not known before its last pass.
 """
 
 from collections.abc import Iterator

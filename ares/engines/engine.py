@@ -27,6 +27,8 @@ class Request:
     """Key of every draw of this response (algorithms.keys.derive_seed)."""
     media: tuple[str, ...] = ()
     """What the prompt shows, in its order (ares/data/media.py)."""
+    stops: tuple[str, ...] = ()
+    """Texts at which the response may end: what follows one is cut off whoever generates it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Completion:
     log_probs: np.ndarray
     """float32: of the sampled tokens, at the sampling temperature, before top-p."""
     finish_reason: str
-    """`stop` at an end-of-sequence token, `length` at the limit (truncated)."""
+    """`stop` at an end-of-sequence token or stop string, `length` at the limit (truncated)."""
     entropies: np.ndarray | None = None
     """float32, masked-diffusion models: of the distributions the tokens were drawn from (nats)."""
     canvas: np.ndarray | None = None

@@ -1,8 +1,8 @@
 """The reference engine: transformers' own model with a key-value cache, one forward pass per token.
 
-Covered: any causal LM, left-padded batches, keyed draws, one pass over a prompt that several rows have, removal of
-finished rows from the batch. Not covered: speed on large models (that is what vLLM is for) and models whose cache is
-not a DynamicCache.
+Covered: any causal LM, left-padded batches, keyed draws, one pass over a prompt that several rows have, stop strings,
+removal of finished rows from the batch. Not covered: speed on large models (that is what vLLM is for) and models whose
+cache is not a DynamicCache.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from ares.config import Config
 from ares.engines.decoding import LONG_PROMPT, Decoding, read_once, shares_prompts
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids
 from ares.engines.model_engine import ModelEngine, device_of, padding_id
+from ares.engines.stop_strings import StopStrings
 
 
 class TransformersEngine(ModelEngine):
@@ -23,7 +24,11 @@ class TransformersEngine(ModelEngine):
 
     kind: Any = AutoModelForCausalLM
 
-    def __init__(self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int) -> None:
+    def __init__(
+        self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> None:  # fmt: skip
+        """tokenizer: for requests with stop strings."""
         config = AutoConfig.from_pretrained(model_path)
         with torch.device(device):
             self.model = self.kind.from_config(config, dtype=getattr(torch, dtype))
@@ -38,6 +43,7 @@ class TransformersEngine(ModelEngine):
                 module.weight.data = module.weight.data.t().contiguous().t()
         self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
         self.pad_id = pad_id
+        self.tokenizer = tokenizer
         self.never: torch.Tensor | None = None
         """Added to every logit [V]; None: nothing."""
         self.version: int | None = None
@@ -46,7 +52,7 @@ class TransformersEngine(ModelEngine):
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "TransformersEngine":
         """rollout.engine=transformers, for prompts of text."""
         model, end_ids = config.model, end_token_ids(config.model.location, tokenizer)
-        return cls(model.location, model.dtype, device_of(config), end_ids, padding_id(tokenizer))
+        return cls(model.location, model.dtype, device_of(config), end_ids, padding_id(tokenizer), tokenizer)
 
     @torch.no_grad()
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
@@ -57,6 +63,7 @@ class TransformersEngine(ModelEngine):
         ids, mask = self.padded([request.prompt_token_ids for request in prompts])
         seeds = torch.tensor([request.seed for request in requests], device=self.device)
         responses = _Responses(batch, settings.max_tokens, self.end_ids, self.pad_id)
+        stops = self._stop_strings(requests)
         rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
         going = torch.ones_like(rows, dtype=torch.bool)
         inputs = self.prompt_inputs(prompts, ids, mask)
@@ -68,6 +75,8 @@ class TransformersEngine(ModelEngine):
                 logits, keyed_uniform(seeds[rows], place), settings.temperature, settings.top_p
             )
             going &= ~responses.add(rows, place, drawn, drawn_log_probs, going)
+            if stops is not None:
+                going &= ~responses.end(rows, place, stops.reached(rows, responses.tokens, place, going))
             left = int(going.sum())  # the one time that a token waits for the device
             if not left or place + 1 == settings.max_tokens:
                 break
@@ -94,6 +103,12 @@ class TransformersEngine(ModelEngine):
     def prompt_inputs(self, requests: list[Request], ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
         """What the model is given of prompts [B, P] in its first pass; position_ids [..., B, P] are among it."""
         return {"input_ids": ids, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
+
+    def _stop_strings(self, requests: list[Request]) -> StopStrings | None:
+        if not any(request.stops for request in requests):
+            return None
+        assert self.tokenizer is not None, "stop strings are looked for in text"
+        return StopStrings(self.tokenizer, [request.stops for request in requests])
 
     def _distinct_prompts(self, requests: list[Request]) -> tuple[list[Request], torch.Tensor]:
         """One request for each prompt with what it shows, and for each request [B] which of them has its prompt."""
@@ -122,7 +137,10 @@ class _Responses:
     ) -> torch.Tensor:
         """Put a token into each row [R]; which of those that are going end with it: bool [R]."""
         self.tokens[rows, place], self.log_probs[rows, place] = drawn, log_probs
-        ended = torch.isin(drawn, self.end_ids) & going
+        return self.end(rows, place, torch.isin(drawn, self.end_ids) & going)
+
+    def end(self, rows: torch.Tensor, place: int, ended: torch.Tensor) -> torch.Tensor:
+        """Have those of rows [R] that `ended` [R] says end with the token at a place; `ended`."""
         self.lengths[rows] = torch.where(ended, place + 1, self.lengths[rows])
         self.stopped[rows] |= ended
         return ended

@@ -24,9 +24,10 @@ class VisionEngine(TransformersEngine):
     kind = AutoModelForImageTextToText
 
     def __init__(
-        self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int, data: DataConfig
-    ) -> None:
-        super().__init__(model_path, dtype, device, end_ids, pad_id)
+        self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int, data: DataConfig,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(model_path, dtype, device, end_ids, pad_id, tokenizer)
         self.reader = MediaReader(model_path, data)
         self.inputs = VisionInputs(self.model, self.reader.fps)
         self.never = never_sampled(self.model.config, self.device)
@@ -34,8 +35,8 @@ class VisionEngine(TransformersEngine):
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "VisionEngine":
         """rollout.engine=transformers, for prompts with pictures."""
-        model, end_ids = config.model, end_token_ids(config.model.location, tokenizer)
-        return cls(model.location, model.dtype, device_of(config), end_ids, padding_id(tokenizer), config.data)
+        model, end_ids, pad_id = config.model, end_token_ids(config.model.location, tokenizer), padding_id(tokenizer)
+        return cls(model.location, model.dtype, device_of(config), end_ids, pad_id, config.data, tokenizer)
 
     def prompt_inputs(self, requests: list[Request], ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
         """Embedded prompts [B, P, H] with their pictures, and positions in time, height and width [3, B, P]."""

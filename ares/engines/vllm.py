@@ -149,7 +149,8 @@ class VllmEngine(Engine):
             flat_logprobs=True,
             stop_token_ids=self.end_ids,
             ignore_eos=True,  # the end tokens are ours alone
-            detokenize=False,
+            stop=list(request.stops) or None,
+            detokenize=bool(request.stops),
             output_kind=RequestOutputKind.FINAL_ONLY,
             logit_bias=dict.fromkeys(self.placeholders, -100.0) or None,  # never sampled, as in the learner
         )

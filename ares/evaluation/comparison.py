@@ -23,7 +23,9 @@ from ares.store import runs_directory
 
 SAME = ("reward.", "rollout.max_response_length", "rollout.top_p", "data.system_prompt", "data.format_prompt")
 """Settings, and prefixes of settings, that two evaluations must have in common."""
-OF_PROBLEMS = (ASKED, "answer", "test_cases", "stdin_tests", "setup", "entry_point", "begun", "stops")
+OF_PROBLEMS = (
+    ASKED, "answer", "test_cases", "stdin_tests", "setup", "entry_point", "checker", "time_limit", "begun", "stops",
+)  # fmt: skip
 """Columns that problems must have in common; how a model's template writes a prompt is the model's own."""
 
 

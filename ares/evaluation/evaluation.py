@@ -16,7 +16,7 @@ that a folder belongs to this evaluation. Not covered: suites (ares/evaluation/s
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class EvaluationProblems:
     """Its name and the form of its prompts; empty for problems of no suite."""
     base: str | None = None
     """Where a suite's base tests come from, or why there are none."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Ids of a suite's rows that cannot be asked, and why."""
 
 
 class Evaluation(Step):
@@ -116,6 +118,7 @@ class Evaluation(Step):
             "overlong": problems.overlong,
             "measured": how_measured,
             **({"base_tests": posed.base} if posed.base else {}),
+            **({"left_out": posed.left_out} if posed.left_out else {}),
         }
         facts |= _tried(request, run, posed)
         return cls(request, run, version, description | facts, posed.sets, other)
@@ -132,7 +135,8 @@ def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[
             request.suite, request.data, request.form, config.data, tokenizer, request.max_problems
         )  # a published set is asked whole: no prompt is left out as overlong
         config = override(config, [f"data.max_prompt_length={asked.longest}"])
-        return config, EvaluationProblems(asked.problems, [], {"suite": request.suite, "form": asked.form}, asked.base)
+        how = {"suite": request.suite, "form": asked.form}
+        return config, EvaluationProblems(asked.problems, [], how, asked.base, asked.left_out)
     data = config.data if request.data is None else _of_request(config.data, request.data)
     if not data.held_out:
         raise ConfigError("There are no held-out problems in the settings: name a data set with --data, or a --suite")

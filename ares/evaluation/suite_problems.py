@@ -1,7 +1,8 @@
 """A suite's rows as problems: asked in one of the two forms, with the base tests of a set that extends another.
 
-Covered: which form a tokenizer gets, prompts as tokens, base tests before those that were added. Not covered: where the
-files lie (ares/evaluation/places.py), reading tests (ares/data/code.py), what a response is worth.
+Covered: which form a tokenizer gets, prompts as tokens, base tests before those that were added, rows that cannot be
+asked. Not covered: where the files lie (ares/evaluation/places.py), reading tests (ares/data/code.py), what a response
+is worth.
 """
 
 from contextlib import suppress
@@ -46,6 +47,8 @@ class SuiteProblems:
     form: Form
     base: str | None
     """Where the base tests come from, or why there are none; None: the suite extends no other."""
+    left_out: dict[str, str]
+    """Ids of rows that cannot be asked, as one without tests, and why."""
 
     @property
     def longest(self) -> int:
@@ -57,7 +60,7 @@ def load_suite(
     name: str, data: str | None, form: Form | None, config: DataConfig, tokenizer: PreTrainedTokenizerBase,
     limit: int | None,
 ) -> SuiteProblems:  # fmt: skip
-    """The first `limit` problems of a suite. Raises DataError where it is not at hand, or a row cannot be read.
+    """The first `limit` rows of a suite as problems. Raises DataError where it is not at hand, or no row can be asked.
 
     data: a file or folder that holds it. form: None for the one that fits the tokenizer. config: whose system prompt
     and template settings are used; columns are the suite's.
@@ -69,7 +72,12 @@ def load_suite(
     if suite.id_key is not None:
         columns = columns.model_copy(update={"id_key": suite.id_key})
     raw = _rows(name, suite, source, limit)
-    ids, problems = ids_of(raw, columns, True, source), _read(raw, source)
+    read, unusable = _read(raw)
+    names = dict(zip(raw.index, ids_of(raw, columns, True, source), strict=True))
+    if not read:
+        line, why = next(iter(unusable.items()))
+        raise DataError(f"{place(source, line)}: {why}")
+    raw, problems, ids = raw.loc[list(read)], list(read.values()), [names[line] for line in read]
     base_tests, base = _base_tests(suite, data, raw, ids)
     problems = [
         replace(each, test_cases=[*first, *each.test_cases], packages=tuple(sorted({*each.packages, *suite.packages})))
@@ -87,7 +95,8 @@ def load_suite(
     )
     if any(base_tests):
         frame[BASE_TESTS] = [len(tests) for tests in base_tests]
-    return SuiteProblems(Problems(shown(source), frame.reset_index(drop=True), 0, repeated=(ASKED,)), form, base)
+    problems_of_suite = Problems(shown(source), frame.reset_index(drop=True), 0, repeated=(ASKED,))
+    return SuiteProblems(problems_of_suite, form, base, {names[line]: why for line, why in unusable.items()})
 
 
 def _rows(name: str, suite: Suite, source: Source, limit: int | None) -> pd.DataFrame:
@@ -107,15 +116,16 @@ def _records(raw: pd.DataFrame) -> list[Row]:
     return raw.to_dict("records")  # type: ignore[return-value]
 
 
-def _read(raw: pd.DataFrame, source: Source) -> list[CodeProblem]:
-    """Tests, setup and solution of each row."""
-    problems = []
+def _read(raw: pd.DataFrame) -> tuple[dict[Any, CodeProblem], dict[Any, str]]:
+    """Tests, setup and solution of each row, and what is wrong with those that have none, both by line."""
+    problems: dict[Any, CodeProblem] = {}
+    unusable: dict[Any, str] = {}
     for line, row in zip(raw.index, _records(raw), strict=True):
         try:
-            problems.append(read_problem(row, "prompt", "test_cases", "answer"))
+            problems[line] = read_problem(row, "prompt", "test_cases", "answer")
         except RowError as error:
-            raise DataError(f"{place(source, line)}: {error}") from error
-    return problems
+            unusable[line] = str(error)
+    return problems, unusable
 
 
 def _base_tests(
@@ -128,8 +138,10 @@ def _base_tests(
     """
     none: list[list[str]] = [[] for _ in ids]
     if suite.base_tests is not None:
-        rows = raw.drop(columns=["test"], errors="ignore")
-        return [each.test_cases for each in _read(rows, suite.base_tests)], f"column {suite.base_tests}"
+        first, unusable = _read(raw.drop(columns=["test"], errors="ignore"))
+        if unusable:
+            return none, f"no base tests: {len(unusable)} of these problems have none in column {suite.base_tests}"
+        return [first[line].test_cases for line in raw.index], f"column {suite.base_tests}"
     if suite.base is None:
         return none, None
     try:
@@ -138,7 +150,8 @@ def _base_tests(
         names = ids_of(of_base, DataConfig(train=suite.base), True, source)
     except DataError as error:
         return none, f"no base tests: {error}"
-    tests = dict(zip(names, _read(of_base, source), strict=True))
+    names_of = dict(zip(of_base.index, names, strict=True))
+    tests = {names_of[line]: each for line, each in _read(of_base)[0].items()}
     if absent := [name for name in ids if name not in tests]:
         return none, f"no base tests: {shown(source)} lacks {len(absent)} of these problems, as {absent[0]}"
     return [tests[name].test_cases for name in ids], shown(source)

@@ -104,7 +104,11 @@ class CodeGrader(Grader):
         source = written(row)
         # By the tests, not by the problem's name: a held-out problem may have the name of one that is trained on.
         tests = (tuple(row["test_cases"]), tuple(map(tuple, row["stdin_tests"])), row["setup"], row["entry_point"])
-        key = (source, tests, *(row.get(name) for name in ("before", "after", "stdin_compare", "checker")))
+        key = (
+            source,
+            tests,
+            *(row.get(name) for name in ("before", "after", "stdin_compare", "checker", "time_limit")),
+        )
         if key not in self._verdicts:
             self._verdicts[key] = self._nothing_to_run(row) if source is None else self._judged(row, source)
         return self._verdicts[key]

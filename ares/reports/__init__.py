@@ -12,6 +12,7 @@ from ares.reports.terminal import Display, Parts, bars, console, held_out_line, 
 from ares.reports.tracker import Tracker, load_tracker
 
 if TYPE_CHECKING:
+    from ares.reports.evaluation_entry import log_evaluation
     from ares.reports.mlflow import PROBLEMS, Tracking, open_experiment
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "console",
     "held_out_line",
     "load_tracker",
+    "log_evaluation",
     "mlflow_page",
     "open_experiment",
     "sample_report",
@@ -36,6 +38,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """What needs MLflow, which takes as long to load as torch: a run begins without it."""
+    if name == "log_evaluation":
+        from ares.reports.evaluation_entry import log_evaluation
+
+        return log_evaluation
     if name not in ("PROBLEMS", "Tracking", "open_experiment"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ares.reports import mlflow

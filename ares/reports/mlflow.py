@@ -36,10 +36,12 @@ logger = logging.getLogger(__name__)
 # It logs the errors that it raises, with their traces; they are told here, in a line.
 logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 METRICS_PER_CALL = 1000
+PARAMETERS_PER_CALL = 100
 PROBLEMS = "problems"
 """Folder of an entry: a file for every evaluation, with the accuracy on each held-out problem."""
 COLUMNS = [
-    "metrics.`val/accuracy`", "metrics.`reward/sampled_accuracy`", "metrics.`perf/total_num_tokens`",
+    "metrics.`val/accuracy`", "metrics.`eval/pass_at_1`", "metrics.`reward/sampled_accuracy`",
+    "metrics.`perf/total_num_tokens`",
     *(f"metrics.`bucket/{bucket}/{name}`" for name in ("alpha", "beta") for bucket in BUCKETS),
     "params.`train.seed`", "params.`algorithm.kl.kind`", "params.`model.path`", "attributes.`Source`",
 ]  # fmt: skip
@@ -93,7 +95,7 @@ class Tracking(Tracker):
         client = MlflowClient(tracking_uri=self.uri)
         description = self.store.read_run()
         known = description["mlflow_run_id"]
-        if known is None or _is_gone(client, known):
+        if known is None or is_gone(client, known):
             if known is not None:
                 logger.warning("MLflow at %s has no entry %s any more: it is made anew", self.uri, known)
             created = self._create(client, description).info
@@ -111,15 +113,7 @@ class Tracking(Tracker):
     def _create(self, client: MlflowClient, description: dict[str, Any]) -> MlflowRun:
         settings = self.config.tracking
         experiment_id = open_experiment(client, settings.experiment, self.store.directory.parent)
-        tags = settings.tags | {
-            MLFLOW_USER: getuser(),
-            MLFLOW_SOURCE_TYPE: "LOCAL",
-            MLFLOW_SOURCE_NAME: "ares train",
-            **_commit_tag(description["code_version"]),
-            "ares.fingerprint": fingerprint(self.config),
-            "ares.code_version": description["code_version"],
-            "ares.directory": str(self.store.directory.absolute()),
-        }
+        tags = settings.tags | origin("ares train", self.config, description["code_version"], self.store)
         fork = self.store.fork()
         if fork is not None:
             tags |= {"ares.forked_from": fork.run, "ares.forked_at_step": str(fork.at)}
@@ -130,28 +124,15 @@ class Tracking(Tracker):
 
     def _describe(self, client: MlflowClient) -> None:
         """Log parameters and the profile; once more is no harm."""
-        params = [Param(key, str(value)[:500]) for key, value in result_settings(self.config).items()]
-        client.log_batch(self._id, params=params[:100])
-        client.log_batch(self._id, params=params[100:])
-        profile = yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False)
-        client.log_text(self._id, profile, "profile.yaml")
+        log_settings(client, self._id, self.config, {})
         client.log_inputs(self._id, datasets=self._data_sets())
 
     def _data_sets(self) -> list[DatasetInput]:
-        """Train and held-out sets as MLflow shows them beside a run: name, digest, where they come from."""
+        """Train and held-out sets."""
         digests, data = self.store.read_run().get("digests", {}), self.config.data
         held_out = ", ".join(data.held_out_names) if isinstance(data.validation, dict) else data.validation
         named = (("train", data.train, "training"), ("validation", held_out, "validation"))
-        return [
-            DatasetInput(
-                Dataset(
-                    name=str(source), digest=digests[name][:36], source_type="ares", source=json.dumps(str(source))
-                ),
-                [InputTag(MLFLOW_DATASET_CONTEXT, context)],
-            )
-            for name, source, context in named
-            if digests.get(name)
-        ]
+        return [data_set(str(source), digests[name], context) for name, source, context in named if digests.get(name)]
 
     def _log(self, client: MlflowClient, commit: Commit) -> None:
         values = commit.metrics | commit.timings
@@ -204,13 +185,41 @@ def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
     return str(client.create_experiment(name, artifact_location=artifacts, tags=kind | view))
 
 
+def log_settings(client: MlflowClient, run_id: str, config: Config, more: dict[str, Any]) -> None:
+    """Log settings, and what else decides the results, as parameters, and the profile; once more is no harm."""
+    params = [Param(key, str(value)[:500]) for key, value in (result_settings(config) | more).items()]
+    for start in range(0, len(params), PARAMETERS_PER_CALL):
+        client.log_batch(run_id, params=params[start : start + PARAMETERS_PER_CALL])
+    profile = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    client.log_text(run_id, profile, "profile.yaml")
+
+
+def origin(command: str, config: Config, code_version: str, store: RunStore) -> dict[str, str]:
+    """Tags of an entry: who made it, by which command, of which code and settings, and where its files lie."""
+    return {
+        MLFLOW_USER: getuser(),
+        MLFLOW_SOURCE_TYPE: "LOCAL",
+        MLFLOW_SOURCE_NAME: command,
+        **_commit_tag(code_version),
+        "ares.fingerprint": fingerprint(config),
+        "ares.code_version": code_version,
+        "ares.directory": str(store.directory.absolute()),
+    }
+
+
+def data_set(source: str, digest: str, context: str) -> DatasetInput:
+    """A data set as MLflow shows it beside an entry: name, digest, where it comes from, what it was used for."""
+    named = Dataset(name=source, digest=digest[:36], source_type="ares", source=json.dumps(source))
+    return DatasetInput(named, [InputTag(MLFLOW_DATASET_CONTEXT, context)])
+
+
 def _commit_tag(code_version: str) -> dict[str, str]:
     """The commit of the code, where it is one: of a checkout with changes it is not what ran."""
     commit, _, _ = code_version.partition("+")
     return {MLFLOW_GIT_COMMIT: commit} if len(commit) == 40 else {}
 
 
-def _is_gone(client: MlflowClient, run_id: str) -> bool:
+def is_gone(client: MlflowClient, run_id: str) -> bool:
     """Whether somebody has deleted an entry, or it was in another machine's database."""
     try:
         return bool(client.get_run(run_id).info.lifecycle_stage == LifecycleStage.DELETED)

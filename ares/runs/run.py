@@ -340,13 +340,13 @@ def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[s
         "config": config.model_dump(mode="json"),
         "fingerprint": fingerprint(config),
         "digests": digests,
-        "code_version": _code_version(),
+        "code_version": code_version(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "mlflow_run_id": None,
     }
 
 
-def _code_version() -> str:
+def code_version() -> str:
     """Commit of the checkout, `+changes` when files differ from it; "unknown" outside one."""
     here = Path(__file__).resolve().parent
     try:

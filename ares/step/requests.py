@@ -24,13 +24,15 @@ PROMPT = ["prompt", "prompt_token_ids"]
 def requested_rows(
     problems: pd.DataFrame, first_slot: int, n: int, greedy: bool, key: tuple[int, str, int | str]
 ) -> pd.DataFrame:
-    """One row per response to sample: id, slot, sample, prompt_token_ids, the seed of its draws, what it shows.
+    """One row per response to sample: id, slot, sample, prompt_token_ids, the seed of its draws, what it shows, where
+    it may stop.
 
     problems: those that are asked, slot by slot. greedy: one greedy answer more. key: seed of the run, purpose, moment.
     """
     samples = ([GREEDY] if greedy else []) + list(range(n))
     media = problems["media_references"] if "media_references" in problems else [()] * len(problems)
-    asked = zip(problems["id"], problems["prompt_token_ids"], media, strict=True)
+    stops = problems["stops"] if "stops" in problems else [()] * len(problems)
+    asked = zip(problems["id"], problems["prompt_token_ids"], media, stops, strict=True)
     return pd.DataFrame(
         {
             "id": name,
@@ -39,8 +41,9 @@ def requested_rows(
             "prompt_token_ids": prompt,
             "seed": derive_seed(*key, slot, name, sample),
             "media_references": tuple(shown),
+            "stops": tuple(stops_at),
         }
-        for slot, (name, prompt, shown) in enumerate(asked, first_slot)
+        for slot, (name, prompt, shown, stops_at) in enumerate(asked, first_slot)
         for sample in samples
     )
 
@@ -65,8 +68,8 @@ def engine_calls(
 ) -> Iterator[tuple[pd.DataFrame, list[Request], SamplingSettings]]:
     """The calls that rows make: sampled ones and greedy ones apart, each with its rows, requests and settings."""
     for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
-        media = part["media_references"] if "media_references" in part else [()] * len(part)
-        asked = zip(part["prompt_token_ids"], part["seed"], media, strict=True)
-        requests = [Request(prompt, seed, tuple(shown)) for prompt, seed, shown in asked]
+        media, stops = (part.get(name, [()] * len(part)) for name in ("media_references", "stops"))
+        asked = zip(part["prompt_token_ids"], part["seed"], media, stops, strict=True)
+        requests = [Request(prompt, seed, tuple(shown), tuple(stops_at)) for prompt, seed, shown, stops_at in asked]
         drawn_at, top_p = (temperature, config.top_p) if sampled else (0.0, 1.0)
         yield part, requests, SamplingSettings(drawn_at, top_p, config.max_response_length)

@@ -11,6 +11,9 @@ from flows.cli.command import Overrides, completed, console, errors, next_step, 
 from flows.cli.completion import profile_names, run_names, suite_names
 from flows.cli.logs import keep_in
 
+ROWS = 20
+"""Rows that are named of those that are left out for one reason; summary.json names all."""
+
 
 def evaluate(
     target: Annotated[str, typer.Argument(help="Name of a run, or a model directory.", autocompletion=run_names)],
@@ -118,6 +121,10 @@ def _show(summary: dict[str, Any], folder: str) -> None:
     console.print(f"mean length {summary['mean_length']:.1f} tokens, truncated {summary['truncated']:.1%}")
     if "error_types" in summary:
         console.print("programs: " + ", ".join(f"{name} {share:.1%}" for name, share in summary["error_types"].items()))
+    if "left_out" in summary:
+        for why, ids in _by_reason(summary["left_out"]).items():
+            more = f" and {len(ids) - ROWS} more" if len(ids) > ROWS else ""
+            console.print(f"left out: {', '.join(ids[:ROWS])}{more}: {why}", style="yellow", markup=False)
     if summary["unscored"] or summary["overlong"]:
         console.print(
             f"left out: {summary['unscored']} samples without a score, {summary['overlong']} overlong prompts"
@@ -125,6 +132,13 @@ def _show(summary: dict[str, Any], folder: str) -> None:
     if "comparison" in summary:
         _show_comparison(summary["comparison"])
     console.print(folder, style="dim", markup=False)
+
+
+def _by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
+    ids: dict[str, list[str]] = {}
+    for name, why in left_out.items():
+        ids.setdefault(why, []).append(name)
+    return ids
 
 
 def _show_comparison(comparison: dict[str, Any]) -> None:

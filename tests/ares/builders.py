@@ -51,7 +51,7 @@ def tokenizer() -> PreTrainedTokenizerBase:
 
 def engine() -> TransformersEngine:
     """The reference engine with the tiny checkpoint's weights."""
-    found = TransformersEngine(str(MODEL), "float32", "cpu", {END}, PAD)
+    found = TransformersEngine(str(MODEL), "float32", "cpu", {END}, PAD, tokenizer())
     found.load_weights(0, dict(found.model.from_pretrained(MODEL, dtype=torch.float32).named_parameters()))
     return found
 

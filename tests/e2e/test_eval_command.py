@@ -1,17 +1,25 @@
 """`ares eval` as a user calls it: a run's own figures again, interruptions, programs in the sandbox."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from mlflow import MlflowClient
 
 from ares.runs.status import run_status
+from tests import prefect_server
+from tests.shared_run import REPOSITORY, as_a_user
 from tests.short_runs import ares
 
 MODEL = "ares/tiny/checkpoints/math"
+CODE = "ares/tiny/checkpoints/code"
 AS_THE_RUN = ("--n", "2", "--max-problems", "8", "--k", "1,2", "--json")
 
 
@@ -53,10 +61,51 @@ def test_an_interrupted_evaluation_goes_on_and_ends_in_the_same_samples(tmp_path
         assert (again / name).read_bytes() == (whole / name).read_bytes()
 
 
+SUITE = (str(CODE), "--suite", f"{CODE}/heldout.jsonl", "--max-problems", "24", "--n", "2", "--json",
+         "rollout.shard_prompts=2", "rollout.max_response_length=64")  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_suite_that_is_killed_in_the_middle_goes_on_where_it_was(tmp_path: Path) -> None:
+    """SIGKILL from outside while a shard is generated: what was sampled and graded stays, byte by byte."""
+    whole, again = tmp_path / "whole", tmp_path / "again"
+    expected = evaluated(tmp_path, *SUITE, "--out", str(whole))
+    kill_when_there(again / "rollout-validation-0003.parquet", tmp_path, "eval", *SUITE, "--out", str(again))
+    assert not (again / "summary.json").exists()
+    kept = {path.name: path.stat() for path in again.glob("*-validation-*.parquet")}
+    assert len(kept) >= 4
+    assert evaluated(tmp_path, *SUITE, "--out", str(again)) == expected | {"folder": str(again)}
+    for name, before in kept.items():
+        now = (again / name).stat()
+        assert (now.st_ino, now.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    for name in ("samples.parquet", "problems.parquet", "summary.json"):
+        assert (again / name).read_bytes() == (whole / name).read_bytes()
+    samples = pd.read_parquet(again / "samples.parquet")
+    assert (len(samples), samples["id"].nunique()) == (48, 24)
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("ares")
+    assert experiment is not None
+    entries = {entry.info.run_name: entry.data.metrics for entry in client.search_runs([experiment.experiment_id])}
+    assert entries["again"] == entries["whole"]
+    assert entries["again"]["eval/pass_at_1"] == expected["estimates"]["pass@1"]["value"]
+
+
+def kill_when_there(path: Path, runs: Path, *arguments: str) -> None:
+    """`ares …` with SIGKILL as soon as it has written a file."""
+    environment = os.environ | as_a_user(runs) | {"PREFECT_API_URL": prefect_server.url()}
+    with (runs / "killed.txt").open("w") as log:
+        command = [sys.executable, "-m", "flows.cli", *arguments]
+        process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
+        while not path.exists():
+            assert process.poll() is None, (runs / "killed.txt").read_text()
+            time.sleep(0.01)
+        process.kill()
+    assert process.wait() == -signal.SIGKILL
+
+
 @pytest.mark.slow
 def test_programs_are_judged_in_the_sandbox(tmp_path: Path) -> None:
-    model = "ares/tiny/checkpoints/code"
-    found = evaluated(tmp_path, model, "--profile", "tiny-code", "--n", "4", "--max-problems", "10", "--json")
+    found = evaluated(tmp_path, CODE, "--profile", "tiny-code", "--n", "4", "--max-problems", "10", "--json")
     assert 0 < found["estimates"]["pass@1"]["value"] < found["estimates"]["pass@4"]["value"] < 1
     assert found["estimates"]["pass_ratio"]["value"] > found["estimates"]["pass@1"]["value"]
     assert found["error_types"]["accepted"] == pytest.approx(found["estimates"]["pass@1"]["value"])

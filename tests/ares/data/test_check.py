@@ -201,7 +201,7 @@ def test_a_slow_solution_is_no_wrong_one_and_is_told(tmp_path: Path) -> None:
     with SandboxPool() as pool:
         check_solutions(found, CodeConfig(cpu_seconds=0.001), pool, lambda done, total: None)
     assert found.good
-    assert found.counts()["solutions slower than reward.code.cpu_seconds"] == "1: a"
+    assert found.counts()["solutions slower than training allows"] == "1: a"
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

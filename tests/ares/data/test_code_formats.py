@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from ares.config.run import DataConfig
-from ares.data.code import CodeProblem, RowError, program, read_problem
+from ares.data.code import CodeProblem, RowError, program, read_problem, with_unit_tests
 from ares.data.code_tests import unpacked
 from ares.data.problems import load_problems
 from sandbox import Program, SandboxPool, Verdict
@@ -362,6 +362,30 @@ CALLED = APPS_FUNCTION | {
     "checker": "import math\n\ndef check(input, expected, output):\n"
     "    return len(output) == len(expected) and math.fsum(output) == input[0]",
 }
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ({"seconds": 2, "nanos": 500000000}, 2.5), ({"seconds": 1, "nanos": None}, 1.0), ("2.0 seconds", 2.0),
+        ("1 second", 1.0), ("1500ms", 1.5), (3, 3.0), (0.5, 0.5), ("4", 4.0), ('{"seconds": 1}', 1.0), (None, None),
+        ({"seconds": 0, "nanos": 0}, None), ("standard", None), (0, None), (True, None),
+    ],
+)  # fmt: skip
+def test_a_rows_limit_of_time_is_seconds_and_bounded_by_the_settings(told: Any, seconds: float | None) -> None:
+    row = {"prompt": "p", "test_cases": ["assert f() == 1"], "time_limit": told}
+    problem = read_problem(row, "prompt", "test_cases", "answer")
+    assert problem.time_limit == seconds
+    allowed = [program(vars(problem), "def f(): return 1", cpu_seconds=most).cpu_seconds for most in (100.0, 0.25)]
+    assert allowed == [seconds or 100.0, 0.25]
+
+
+def test_only_sets_with_limits_have_the_column(tmp_path: Path) -> None:
+    row = {"prompt": "p", "test_cases": ["assert f() == 1"]}
+    problems = [read_problem(each, "prompt", "test_cases", "answer") for each in (row, row | {"time_limit": "1 s"})]
+    frame = pd.DataFrame({"prompt": ["p", "p"], "time_limit": ["", "1 s"]})
+    assert "time_limit" not in with_unit_tests(frame[:1], problems[:1], "test_cases")
+    assert with_unit_tests(frame, problems, "test_cases")["time_limit"].tolist() == [None, 1.0]
 
 
 def test_a_rows_checker_judges_scripts_and_calls(pool: SandboxPool) -> None:

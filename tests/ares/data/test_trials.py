@@ -53,6 +53,13 @@ def test_tests_that_accept_a_program_that_does_nothing_are_found(name: str, pool
     assert not found.good
 
 
+def test_a_solution_slower_than_its_row_allows_is_slow_and_not_wrong(pool: SandboxPool, tmp_path: Path) -> None:
+    slow = "def f(x):\n    sum(range(20000000))\n    return x + 1"
+    limited = ROW | {"id": "b", "solution": slow, "time_limit": "50 ms"}
+    found = checked(pool, tmp_path, ROW | {"time_limit": "50 ms"}, limited)
+    assert (found.failures, found.accepted, found.slow) == ([], 2, ["b"])
+
+
 @pytest.mark.parametrize("name", FAIR)
 def test_tests_of_published_rows_tell_nothing_from_something(name: str, pool: SandboxPool, tmp_path: Path) -> None:
     found = checked(pool, tmp_path, FAIR[name])

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,49 @@ def test_dropping_finished_rows_from_the_batch_changes_no_token(reference: Trans
     never_dropped = tokens(endless.generate(asked, SETTINGS))
     for answer, kept in zip(reference.generate(asked, SETTINGS), never_dropped, strict=True):
         assert answer.token_ids.tolist() == kept[: len(answer.token_ids)]
+
+
+def test_a_response_ends_with_the_token_that_completes_a_stop_string(reference: TransformersEngine) -> None:
+    """What is generated is what would have been without stop strings, up to there: cut, the texts are the same."""
+    settings = SamplingSettings(1.0, 1.0, 40)
+    asked = requests(40)
+    whole = reference.generate(asked, settings)
+    texts = tokenizer().batch_decode([answer.token_ids.tolist() for answer in whole], skip_special_tokens=True)
+    stops = ("oxed{1", "2", "never said")
+    found = reference.generate([replace(request, stops=stops) for request in asked], settings)
+    ended = 0
+    for answer, before, text in zip(found, whole, texts, strict=True):
+        length = len(answer.token_ids)
+        assert answer.token_ids.tolist() == before.token_ids[:length].tolist()
+        np.testing.assert_allclose(answer.log_probs, before.log_probs[:length], atol=1e-5)
+        seen, without_last = (
+            tokenizer().decode(ids.tolist(), skip_special_tokens=True)
+            for ids in (answer.token_ids, answer.token_ids[:-1])
+        )
+        assert cut(seen, stops) == cut(text, stops)
+        if any(stop in text for stop in stops):
+            ended += 1
+            assert any(stop in seen for stop in stops)
+            assert not any(stop in without_last for stop in stops)
+            assert answer.finish_reason == "stop"
+        else:
+            assert (length, answer.finish_reason) == (len(before.token_ids), before.finish_reason)
+    assert 5 < ended < 40
+
+
+def test_stop_strings_are_a_requests_own(reference: TransformersEngine) -> None:
+    """Two samples of one prompt, one of which stops."""
+    (request,) = requests(1)
+    (alone,) = reference.generate([request], SETTINGS)
+    stop = tokenizer().decode(alone.token_ids[:5].tolist())[-1]
+    whole, stopped = reference.generate([request, replace(request, stops=(stop,))], SETTINGS)
+    assert len(stopped.token_ids) < len(whole.token_ids)
+    assert stopped.token_ids.tolist() == whole.token_ids[: len(stopped.token_ids)].tolist()
+
+
+def cut(text: str, stops: tuple[str, ...]) -> str:
+    ends = [text.find(stop) for stop in stops if stop in text]
+    return text[: min(ends, default=None)]
 
 
 def test_new_weights_change_the_answers_and_the_version(reference: TransformersEngine) -> None:

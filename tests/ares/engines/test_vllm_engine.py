@@ -6,6 +6,7 @@ One engine actor serves the whole module (its start takes about fifteen seconds)
 import asyncio
 import importlib.util
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ares.learner.learner import Learner
 from ares.runs.run import Run
 from ares.store.store import RunStore
 from ares.workers.actors import EngineActor
-from tests.ares.builders import END, config, requests
+from tests.ares.builders import END, config, requests, tokenizer
 from tests.ares.workers.test_cluster import assert_same_samples
 from tests.short_runs import ares, metric_history, train
 
@@ -144,6 +145,24 @@ def test_a_response_ends_at_its_first_end_token_or_at_the_limit(vllm: Sampler) -
         assert len(row.log_probs) == len(tokens)
         assert tokens.index(END) == len(tokens) - 1 if row.finish_reason == "stop" else END not in tokens
         assert row.finish_reason == "stop" or len(tokens) == SETTINGS.max_tokens
+
+
+def test_a_response_ends_with_the_token_that_completes_a_stop_string(vllm: Sampler) -> None:
+    """What is generated is what would have been without stop strings, up to there: cut, the texts are the same."""
+    whole = vllm.sample(requests(40))
+    found = vllm.sample([replace(request, stops=("oxed{1", "2")) for request in requests(40)])
+    ends = [[text.find(stop) for stop in ("oxed{1", "2") if stop in text] for text in whole["response"]]
+    assert 5 < sum(map(bool, ends)) < 40
+    for answer, before, places in zip(found.itertuples(), whole.itertuples(), ends, strict=True):
+        assert answer.token_ids.tolist() == before.token_ids[: len(answer.token_ids)].tolist()
+        assert answer.response[: min(places, default=None)] == before.response[: min(places, default=None)]
+        if places:
+            assert answer.finish_reason == "stop"
+            without_last = tokenizer().decode(answer.token_ids[:-1].tolist(), skip_special_tokens=True)
+            assert "oxed{1" not in without_last
+            assert "2" not in without_last
+        else:
+            assert answer.token_ids.tolist() == before.token_ids.tolist()
 
 
 def test_responses_come_as_they_finish(vllm: Sampler) -> None:

@@ -1,5 +1,6 @@
 """Suites: where their files are looked for, how they ask, which tests are base ones, what a completion's program is."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ares.evaluation.suite_problems import SuiteProblems, load_suite
 from ares.evaluation.suites import SUITES
 from ares.grading.code import written
 from tests.ares.builders import config, tokenizer
+from tests.ares.data import test_code_formats as formats
 from tests.ares.evaluation.suite_rows import (
     APPS,
     HUMANEVAL,
@@ -255,6 +257,70 @@ def test_references_are_judged_in_either_form(nothing_at_hand: Path, form: str) 
     found = opened(suite="humaneval", data=file, sanity=True, form=form)
     found.run.close()
     assert found.description["references"] == {"solutions": 1, "accepted": 1, "known_failures": []}
+
+
+def references(suite: str, data: Path | None = None) -> Any:
+    found = opened(suite=suite, data=None if data is None else str(data), sanity=True)
+    found.run.close()
+    return found.description["references"]
+
+
+FIRST = "class Solution:\n    def firstOf(self, words, n):\n        return words[:n]"
+SOLVED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "humaneval": ("humaneval", HUMANEVAL, {"canonical_solution": "    return a\n"}),
+    "mbpp": ("mbpp", MBPP, {"code": "def add(a, b):\n    return 3"}),
+    "apps": ("apps", formats.APPS, {"solutions": '["print(1.5)"]'}),
+    "apps-function": ("apps", formats.APPS_FUNCTION, {"solutions": '["def pair(a, b):\\n    return [1, 2]"]'}),
+    "taco": ("taco", formats.TACO, {"solutions": '["class Solution:\\n    def Roots(self, xs):\\n        return []"]'}),
+    "codecontests": ("codecontests", formats.CODE_CONTESTS, {"solutions": {"language": [3], "solution": ["print(2)"]}}),
+    "bigcodebench": ("bigcodebench", formats.BIG, {"canonical_solution": "    return [2.0, 3.0]"}),
+    "livecodebench": ("livecodebench", {**formats.LIVE, "solution": formats.SCRIPT}, {"solution": "print(2)"}),
+    "livecodebench-function": ("livecodebench", {**formats.LIVE_FUNCTION, "solution": FIRST},
+                               {"solution": "def firstOf(words, n):\n    return ['a']"}),
+}  # fmt: skip
+"""Suite, a row of it, and a reference that passes at most some of its tests."""
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_references_of_every_suite_are_judged_by_its_name_or_path(nothing_at_hand: Path, name: str) -> None:
+    suite, row, other = SOLVED[name]
+    file = jsonl(nothing_at_hand / "set.jsonl", row)
+    assert references(suite, file) == references(str(file)) == {"solutions": 1, "accepted": 1, "known_failures": []}
+    wrong = jsonl(nothing_at_hand / "wrong.jsonl", row | other)
+    for of, data in ((suite, wrong), (str(wrong), None)):
+        with pytest.raises(DataError, match=r"1 of 1 reference solutions fail .*\(wrong_answer\)"):
+            references(of, data)
+
+
+def test_livecodebench_brings_no_references(nothing_at_hand: Path) -> None:
+    with pytest.raises(DataError, match="--sanity needs reference solutions, and no row has one"):
+        references("livecodebench", jsonl(nothing_at_hand / "set.jsonl", formats.LIVE))
+
+
+def test_the_rows_own_limit_of_time_counts_where_the_settings_allow_more(nothing_at_hand: Path) -> None:
+    slow = "import time\nwhile time.process_time() < 1: pass\nprint(2 * int(input()))"
+    row = {**formats.CODE_CONTESTS, "solutions": {"language": [3], "solution": [slow]}}
+    assert references("codecontests", jsonl(nothing_at_hand / "a.jsonl", row))["accepted"] == 1  # 2 of 10 seconds
+    short = {**row, "time_limit": {"seconds": 0, "nanos": 300000000}}
+    with pytest.raises(DataError, match=r"1_A. Doubles \(timeout\)"):
+        references("codecontests", jsonl(nothing_at_hand / "b.jsonl", short))
+    with pytest.raises(DataError, match="timeout"):
+        opened(suite="codecontests", data=str(nothing_at_hand / "a.jsonl"), sanity=True,
+               overrides=["reward.code.cpu_seconds=0.3"])  # fmt: skip
+
+
+def test_rows_that_cannot_be_asked_are_named_and_left_out(nothing_at_hand: Path) -> None:
+    untested = {**APPS, "problem_id": 8, "input_output": ""}
+    odd = {**APPS, "problem_id": 9, "input_output": json.dumps({"inputs": ["1 2\n"], "outputs": []})}
+    file = jsonl(nothing_at_hand / "apps.jsonl", untested, APPS, odd)
+    found = asked("apps", file)
+    assert found.problems.frame["id"].tolist() == ["7"]
+    assert found.left_out == {"8": "there is no test", "9": "input_output has 1 inputs and 0 outputs"}
+    evaluation = opened(suite="apps", data=str(file))
+    evaluation.run.close()
+    assert evaluation.description["left_out"] == found.left_out
+    with pytest.raises(DataError, match=r"none.jsonl:1: there is no test"):
+        asked("apps", jsonl(nothing_at_hand / "none.jsonl", untested))
 
 
 def test_a_form_without_a_suite_is_refused() -> None:

@@ -1,0 +1,43 @@
+"""Stop strings: a response ends with the token that completes one, as its text is when it has grown up.
+
+Covered: looking for them in what an engine of this process has sampled so far. Not covered: cutting the text there,
+which whoever reads it does (ares/grading/code.py); vLLM, which looks itself.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+
+class StopStrings:
+    """The stop strings of the requests of a call."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[tuple[str, ...]]) -> None:
+        self._tokenizer = tokenizer
+        self._stops = stops
+        # A token has a byte of the text at least; one more for a blank that a decoder leaves out at the beginning.
+        self._window = 1 + max(len(stop.encode()) for each in stops for stop in each)
+
+    def reached(self, rows: Tensor, tokens: Tensor, place: int, going: Tensor) -> Tensor:
+        """Which of the rows [R] that are going have come to a stop string with the token at `place`: bool [R].
+
+        tokens: of all rows of the call [B, places].
+        """
+        looked_at = going.nonzero()[:, 0].tolist()
+        of_call = rows[going].tolist()
+        ends = tokens[rows[going], max(0, place + 1 - self._window) : place + 1]
+        near = [self._has_stop(row, text) for row, text in zip(of_call, self._texts(ends), strict=True)]
+        ended = torch.zeros_like(going)
+        for index, row, is_near in zip(looked_at, of_call, near, strict=True):
+            if is_near:  # the whole text decides
+                (text,) = self._texts(tokens[row : row + 1, : place + 1])
+                ended[index] = self._has_stop(row, text)
+        return ended
+
+    def _has_stop(self, row: int, text: str) -> bool:
+        return any(stop in text for stop in self._stops[row])
+
+    def _texts(self, tokens: Tensor) -> list[str]:
+        return self._tokenizer.batch_decode(tokens.tolist(), skip_special_tokens=True)  # as responses are decoded

@@ -1,0 +1,132 @@
+"""An evaluation in MLflow: found again, never logged twice, under the run whose weights it measured."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run as Entry
+
+from ares.evaluation import Evaluation, EvaluationRequest
+from ares.evaluation.estimates import summarise
+from ares.reports import log_evaluation
+from ares.runs.digests import model_digests
+from ares.store import RunStore
+from tests.ares.builders import MODEL, config
+from tests.ares.evaluation.suite_rows import MBPP, jsonl
+from tests.ares.store_builders import chain
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow's, empty: making one takes seconds."""
+    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Path) -> Path:
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path / "runs"))
+    (tmp_path / "runs").mkdir()
+    shutil.copy(database, tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def client(runs: Path) -> MlflowClient:
+    return MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
+
+
+def entries(runs: Path, name: str = "ares") -> list[Entry]:
+    experiment = client(runs).get_experiment_by_name(name)
+    assert experiment is not None
+    return list(client(runs).search_runs([experiment.experiment_id]))
+
+
+def of_suite(runs: Path, **settings: Any) -> Evaluation:
+    file = jsonl(runs / "mbpp.jsonl", MBPP, {**MBPP, "task_id": 12, "text": "Write add once more."})
+    model = str(MODEL.parent / "code")
+    return Evaluation.open(EvaluationRequest(target=model, suite="mbpp", data=str(file), n=2, k=[1, 2], **settings))
+
+
+def found(evaluation: Evaluation, accuracies: list[float]) -> dict[str, Any]:
+    """The summary of two samples of each problem, with the files of a finished evaluation."""
+    ids = evaluation.run.train_set.frame["id"].repeat(2).tolist()
+    evaluation.run.train_set.frame["base_tests"] = 1
+    outcomes = [["accepted", "accepted" if right else "timeout"] for right in accuracies]
+    samples = pd.DataFrame({"id": ids, "sample": [0, 1, 0, 1], "tokens": 9, "truncated": False, "accuracy": accuracies})
+    samples["test_outcomes"] = outcomes
+    samples["error_type"] = ["accepted" if right else "timeout" for right in accuracies]
+    summary, problems = summarise(evaluation, samples)
+    evaluation.run.store.write_rows("problems.parquet", problems)
+    evaluation.run.store.write_json("summary.json", summary)
+    return summary
+
+
+def test_an_entry_has_settings_estimates_and_the_table_of_problems(runs: Path, tmp_path: Path) -> None:
+    evaluation = of_suite(runs)
+    evaluation.run.close()
+    log_evaluation(evaluation, found(evaluation, [1, 0, 0, 0]))
+    (entry,) = entries(runs)
+    assert (entry.info.run_name, entry.info.status) == (evaluation.run.store.directory.name, "FINISHED")
+    assert entry.data.tags["mlflow.source.name"] == "ares eval"
+    told = {name: entry.data.params[f"eval.{name}"] for name in ("suite", "form", "samples", "temperature")}
+    assert told == {"suite": "mbpp", "form": "instruct", "samples": "2", "temperature": "1.0"}
+    assert entry.data.params["rollout.max_response_length"] == "768"
+    metrics = entry.data.metrics
+    assert (metrics["eval/pass_at_1"], metrics["eval/pass_at_2"]) == (0.25, 0.5)
+    assert metrics["eval/base/pass_at_1"] == 1.0
+    assert metrics["eval/pass_at_1_low"] <= 0.25 <= metrics["eval/pass_at_1_high"]
+    assert metrics["eval/error/timeout"] == 0.75
+    table = client(runs).download_artifacts(entry.info.run_id, "problems.parquet", str(tmp_path))
+    assert pd.read_parquet(table)["pass@1"].tolist() == [0.5, 0.0]
+    (used,) = entry.inputs.dataset_inputs
+    assert used.dataset.digest == evaluation.description["data"][:36]
+
+
+def test_the_same_evaluation_keeps_its_entry_and_logs_only_what_is_new(runs: Path) -> None:
+    evaluation = of_suite(runs)
+    evaluation.run.close()
+    summary = found(evaluation, [1, 0, 0, 0])
+    for again in (summary, summary, found(evaluation, [1, 1, 0, 0])):
+        log_evaluation(evaluation, again)
+    (entry,) = entries(runs)
+    history = client(runs).get_metric_history(entry.info.run_id, "eval/pass_at_1")
+    assert [row.value for row in history] == [0.25, 0.5]
+    client(runs).delete_run(entry.info.run_id)
+    log_evaluation(evaluation, summary)
+    (other,) = entries(runs)
+    assert other.info.run_id != entry.info.run_id
+    assert other.data.metrics["eval/pass_at_1"] == 0.25
+
+
+def test_an_evaluation_of_a_run_is_an_entry_under_the_runs(runs: Path) -> None:
+    store = RunStore(runs / "first")
+    settings = config("tracking.samples=0").model_dump(mode="json")
+    description = {"config": settings, "digests": model_digests(str(MODEL)), "mlflow_run_id": "f" * 32}
+    store.write_run(description)
+    chain(store, 1)
+    evaluation = Evaluation.open(EvaluationRequest(target="first", step=0, n=2, max_problems=2))
+    log_evaluation(evaluation, found(evaluation, [1, 0, 0, 0]))
+    (entry,) = entries(runs, "tiny-math")  # the run's
+    assert entry.data.tags["mlflow.parentRunId"] == "f" * 32
+    assert entry.data.params["eval.target"] == "first"
+
+
+def test_an_mlflow_that_is_away_is_told_and_the_next_call_logs_it(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    evaluation = of_suite(runs)
+    evaluation.run.close()
+    summary = found(evaluation, [1, 0, 0, 0])
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    log_evaluation(evaluation, summary)
+    assert "MLflow at http://127.0.0.1:9 is away" in caplog.text
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    log_evaluation(evaluation, summary)
+    (entry,) = entries(runs)
+    assert json.loads((evaluation.run.store.directory / "mlflow.json").read_text())["run_id"] == entry.info.run_id
