@@ -18,7 +18,8 @@ from collections.abc import Callable
 
 from . import kernel
 
-_PRESENT, _EXCLUSIVE = 1 << 63, 1 << 56  # in an entry of pagemap; exclusive: mapped by this process alone
+# In an entry of pagemap; exclusive: mapped by this process alone; of a file: not written here, and none to be copied.
+_PRESENT, _OF_FILE, _EXCLUSIVE = 1 << 63, 1 << 61, 1 << 56
 _IORING_REGISTER_BUFFERS = 0
 _MAX_BUFFERS = 1024
 _URING_PARAMS_BYTES = 120
@@ -77,8 +78,9 @@ def _written_pages(spans: list[Span], pagemap: int) -> "array.array[int]":
     pages = array.array("Q")
     for start, size in spans:
         entries = array.array("Q", os.pread(pagemap, 8 * size // mmap.PAGESIZE, 8 * start // mmap.PAGESIZE))
-        both = _PRESENT | _EXCLUSIVE
-        pages.extend(start + at * mmap.PAGESIZE for at, entry in enumerate(entries) if entry & both == both)
+        flags = _PRESENT | _EXCLUSIVE
+        states = ((at, entry & (flags | _OF_FILE)) for at, entry in enumerate(entries))
+        pages.extend(start + at * mmap.PAGESIZE for at, state in states if state == flags)
     return pages
 
 

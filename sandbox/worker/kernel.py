@@ -5,7 +5,7 @@ import os
 
 from . import syscalls
 
-_libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL(None, use_errno=True)
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -20,6 +20,7 @@ MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 
 PR_SET_PDEATHSIG = 1
+PR_GET_DUMPABLE = 3
 PR_SET_DUMPABLE = 4
 PR_SET_NO_NEW_PRIVS = 38
 
@@ -27,7 +28,7 @@ _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 # Made once, for finding a function and making the class of an array are most of the cost of a call by ctypes.
-_capset, _syscall = _libc.capset, _libc.syscall
+_capset, _syscall = libc.capset, libc.syscall
 _CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(_LINUX_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
@@ -59,30 +60,30 @@ class SystemCall:
         return _check(_syscall(*self._arguments), self._name)
 
 
-def prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> int:
     """prctl(option, value, 0, 0, 0)."""
-    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option})")
+    return _check(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option})")
 
 
 def unshare(flags: int) -> None:
     """Leave the named namespaces for new ones."""
-    _check(_libc.unshare(flags), "unshare")
+    _check(libc.unshare(flags), "unshare")
 
 
 def setns(fd: int, kind: int) -> None:
     """Enter the namespace behind fd (for a PID namespace: the namespace of future children)."""
-    _check(_libc.setns(fd, kind), "setns")
+    _check(libc.setns(fd, kind), "setns")
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     """mount(2)."""
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
-    _check(_libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3]), f"mount {target}")
+    _check(libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3]), f"mount {target}")
 
 
 def unmount(target: str) -> None:
     """Detach a mount, now for new uses and wholly when the last user is gone."""
-    _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
+    _check(libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
 
 
 def make_read_only(path: str) -> None:

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 
-from . import arrays, candidate, checker, confinement, hot_pages, in_process, packages, wire
+from . import arrays, candidate, checker, confinement, file_backed, hot_pages, in_process, packages, wire
 from .session import ALIVE, USAGE
 
 # What programs import most, before the first fork, so that none of them pays for it. No more than that: every page of
@@ -44,14 +44,13 @@ def main(connection: socket.socket) -> None:
         __import__(name)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     proc = hot_pages.open_proc()
-    mapped, anonymous = packages.memory(proc)
+    mapped, before = packages.memory(proc)
     layers = confinement.Confinement(settings["packages"]["paths"])
     layers.enter(set(settings["layers"]))
     of_packages = 0  # bytes that are theirs, and count as no program's
     if settings["packages"]["names"]:
         packages.load(settings["packages"]["names"], layers.packages)
         arrays.install()
-        before = anonymous
         mapped, anonymous = packages.memory(proc)
         of_packages = anonymous - before
     confinement.note_mapped_memory(mapped)
@@ -70,6 +69,9 @@ def main(connection: socket.socket) -> None:
     candidate.rehearse()
     gc.collect()
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
+    if of_packages and proc is not None and file_backed.move(candidate.rehearse, proc):
+        candidate.rehearse()  # what it touches, every fork finds in its place
+        zygote.of_packages = max(packages.memory(proc)[1] - before, 0)
     zygote.hold_hot_pages(proc)
     layers.limit_own_resources()  # afterwards, for held pages count as locked memory
     report = {
@@ -86,9 +88,9 @@ class Zygote:
     """Forks, kills and reaps; knows programs only as pids."""
 
     def __init__(self, connection: socket.socket, layers: confinement.Confinement, of_packages: int = 0) -> None:
-        """of_packages: bytes that packages keep resident in every process, and that count as no program's."""
+        """of_packages: bytes of packages that are resident in every process, and that count as no program's."""
         self._connection = connection
-        self._of_packages = of_packages
+        self.of_packages = of_packages
         self._layers = layers
         # Low numbers stay taken: then nothing that a fork keeps is in the way of the numbers it gives out.
         while (null := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) < _LOW_NUMBERS:
@@ -125,7 +127,7 @@ class Zygote:
         if child == 0:
             null = self._null
             descriptors = [null, null, null, self._connection.fileno(), theirs.fileno()]
-            checker.main(self._layers, descriptors, self._progress, self._of_packages)
+            checker.main(self._layers, descriptors, self._progress, self.of_packages)
         theirs.close()
         events = select.poll()
         events.register(ours, select.POLLIN)
@@ -207,7 +209,7 @@ class Zygote:
 
     def _own(self, kibibytes: int) -> int:
         """Bytes of a process's resident memory that are not the packages'."""
-        return max((kibibytes << 10) - self._of_packages, 0)
+        return max((kibibytes << 10) - self.of_packages, 0)
 
     def _abandon(self, child: int) -> None:
         """The pool is gone: end everything below."""
