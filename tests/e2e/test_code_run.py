@@ -1,5 +1,6 @@
 """A run on programs through the real command line: judged, rewarded, continued once, killed, explained."""
 
+import json
 import signal
 from pathlib import Path
 
@@ -8,10 +9,14 @@ import pytest
 
 from ares.runs.lineage import fork
 from ares.store.store import RunStore
+from sandbox import packages
 from sandbox.program import ERROR_TYPES
+from tests.ares.builders import MODEL
+from tests.sandbox.package_environment import copy_installed
 from tests.shared_run import SMALL
 from tests.short_runs import ares, assert_same, commits, told
 
+CODE = MODEL.parent / "code"
 SETTINGS = [
     *SMALL, "train.steps=2", "reward.code.design=dense_weighted", "rollout.second_turn.enabled=true",
     "rollout.second_turn.children=2", "algorithm.aepo.enabled=true",
@@ -76,6 +81,35 @@ def test_a_fork_after_judging_shares_what_the_programs_took(code_runs: Path) -> 
     ]
     assert {"exec-time-rollout-0000.parquet", "exec-time-second-turn-0000.parquet"} <= taken[1]
     assert taken[1] == {name for name in taken[0] if "validation" not in name}
+
+
+def test_programs_whose_tests_use_numpy_earn_what_the_same_tests_without_it_give(
+    code_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "packages"))
+    copy_installed(tmp_path / "packages", ("numpy",))
+    data = []
+    for name in ("train", "heldout"):
+        rows = [json.loads(line) for line in (CODE / f"{name}.jsonl").read_text().splitlines()]
+        for row in rows:
+            row["packages"] = ["numpy"]
+            row["test_cases"] = [
+                f"import numpy as np\nassert np.asarray({test.removeprefix('assert ')}).all()"
+                for test in row["test_cases"]
+            ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        data.append(str(tmp_path / f"{name}.jsonl"))
+    settings = [*SETTINGS, "train.steps=1", f"data.train={data[0]}", f"data.validation={data[1]}"]
+    ended = ares(code_runs, "train", "tiny-code", *settings, "--run", "with-numpy")
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    plain, with_numpy = (
+        RunStore(code_runs / name).read_rows(commits(code_runs, name)[0].artifacts["samples"])
+        for name in ("code", "with-numpy")
+    )
+    compared = ["id", "sample", "response", "pass_ratio", "error_type"]
+    pd.testing.assert_frame_equal(plain[compared], with_numpy[compared])
+    assert set(with_numpy["error_type"]) > {"accepted"}
+    assert "numpy" in json.loads((code_runs / "with-numpy" / "run.json").read_text())["digests"]["graded_with"]
 
 
 @pytest.mark.slow
