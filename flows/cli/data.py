@@ -136,7 +136,7 @@ def _judge_solutions(report: "CheckReport", limits: "CodeConfig", workers: int |
         SandboxPool(count, limits.min_isolation, packages=needed) as pool,
         Progress(console=errors, transient=True) as bar,
     ):
-        task = bar.add_task("reference solutions")
+        task = bar.add_task("programs, five a row")
         check_solutions(report, limits, pool, lambda done, total: bar.update(task, completed=done, total=total))
 
 
