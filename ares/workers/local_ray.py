@@ -1,4 +1,4 @@
-"""A Ray of this process's own: a node without the services that nobody asks here, its workers forked where they can be.
+"""A Ray of this process's own: on loopback, without what nobody asks here, its workers forked where they can be.
 
 Covered: what `ray.init` starts. Not covered: clusters (ares/workers/connection.py), the forks (ares/forks.py),
 environments of tasks and actors (`runtime_env`), which need an agent and a cluster.
@@ -16,17 +16,22 @@ import ray._private.services
 from ares.forks import SCRIPT, SERVER
 from ares.workers import absent_agent
 
+LOOPBACK = "127.0.0.1"
+
 
 class LocalNode(ray._private.node.Node):
     """Ray's node without its agents, the server of its dashboard, the autoscaler's monitor and, unless it is read, the
     log monitor.
 
-    Each would be one more Python to load while learner and engine are; `ray.init` waits for the agents.
+    Each would be one more Python to load while learner and engine are; `ray.init` waits for the agents. What is left
+    listens on loopback: whoever reaches a port of Ray's runs code. To Ray `_node_ip_address` of 127.0.0.1 means the
+    machine's address in the network.
     """
 
     log_monitor = False
 
     def __init__(self, ray_params: Any, **named: Any) -> None:
+        ray_params.node_ip_address = LOOPBACK
         ray_params.no_monitor = True
         ray_params.include_log_monitor = self.log_monitor
         if SERVER in os.environ:

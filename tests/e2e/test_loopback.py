@@ -1,0 +1,47 @@
+"""A plain `ares train` listens on loopback only: its Ray, its Prefect server, whatever else it starts."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.shared_run import REPOSITORY, SMALL, as_a_user
+
+pytestmark = pytest.mark.slow
+
+
+def listening(process: psutil.Process) -> set[tuple[str, str]]:
+    """Addresses at which a process and what it started take connections, and who does."""
+    found = set()
+    with suppress(psutil.Error):  # it has ended
+        for each in [process, *process.children(recursive=True)]:
+            with suppress(psutil.Error):
+                open_ports = [port for port in each.net_connections("inet") if port.status == psutil.CONN_LISTEN]
+                found |= {(port.laddr.ip, " ".join(each.cmdline())[-100:]) for port in open_ports}
+    return found
+
+
+@pytest.mark.parametrize("settings", [[], ["learner.ranks=2", "rollout.engines=2"]], ids=["plain", "ranks"])
+def test_nobody_else_on_the_network_reaches_a_run(settings: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flows.cli", "train", "tiny-math", *SMALL, *settings, "--run", "alone"]
+    log = tmp_path / "log"
+    with log.open("w") as printed:
+        run = subprocess.Popen(
+            command, cwd=REPOSITORY, env=os.environ | as_a_user(tmp_path / "runs"), stdout=printed,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    seen: set[tuple[str, str]] = set()
+    process = psutil.Process(run.pid)
+    while run.poll() is None:
+        seen |= listening(process)
+        time.sleep(0.2)
+    assert run.returncode == 0, log.read_text()
+    assert any("raylet" in who for _, who in seen)
+    assert any("local_server" in who for _, who in seen)
+    assert not {(address, who) for address, who in seen if not ip_address(address).is_loopback}
