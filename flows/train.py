@@ -1,8 +1,8 @@
-"""The flow `ares-train`: bootstrap, then one DAG run per training step, each ending in a commit.
+"""What the flow `ares-train` does: bootstrap, then one DAG run per training step, each ending in a commit.
 
-Covered: the order of work, where a run resumes, refill of filtered batches, what runs beside what. Not covered:
-the work itself (tasks/). A run that was killed resumes from its last commit, and the phases of the step in flight whose
-results are kept are not done again.
+Covered: the order of work, where a run resumes, refill of filtered batches, what runs beside what. Not covered: the
+flow's form (flows/deployed.py), the work itself (tasks/). A run that was killed resumes from its last commit, and the
+phases of the step in flight whose results are kept are not done again.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import math
 from contextvars import ContextVar
 from typing import Any
 
-from prefect import flow, runtime, tags
+from prefect import runtime, tags
 
 from ares.reports import Display, Tracker, held_out_line, load_tracker, step_line
 from ares.runs import Run, Step
@@ -21,8 +21,9 @@ from flows import ownership
 from flows.alarms import Alarms
 from flows.artifacts import RunArtifacts
 from flows.child_run import conducted
+from flows.deployed import ares_train
 from flows.opening import is_prepared, prepare, taken
-from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run_title
+from flows.parameters import RUNS_OWN, Settings, as_overrides
 from flows.refill import begin_sampling, begun, sample, sample_ahead, training_samples
 from flows.run_log import run_log
 from tasks.mismatch import check_draw, check_mismatch
@@ -49,42 +50,12 @@ async def started(run: str) -> dict[str, Any]:
     return summary
 
 
-@flow(name="ares-train", persist_result=False, flow_run_name=flow_run_title)
-async def ares_train(
-    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form refuses None for everything that may be left open)
-    run: str = "",
-    settings: Settings = Settings(),  # noqa: B008
-    overrides: list[str] = [],  # noqa: B006 (the form cannot submit None for a list; nobody changes it)
+async def as_asked(
+    profile: str, run: str, settings: Settings, overrides: list[str], last: int | None = None
 ) -> dict[str, Any]:
-    """Train a profile. A run that exists is resumed from its last commit, by Retry too.
-
-    Args:
-        profile: What is trained; "the run's own" resumes the run that `run` names.
-        run: Name of the run; left open, the flow run's own name.
-        settings: What differs from the profile, as a form.
-        overrides: What differs from the profile, dotted: train.steps=40
-    """
+    """What the flows of flows/deployed.py do."""
     with run_log():
-        return await train(_opened(profile, run, settings, overrides))
-
-
-@flow(name="ares-bootstrap", persist_result=False, flow_run_name=flow_run_title)
-async def ares_bootstrap(
-    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form refuses None for everything that may be left open)
-    run: str = "",
-    settings: Settings = Settings(),  # noqa: B008
-    overrides: list[str] = [],  # noqa: B006
-) -> dict[str, Any]:
-    """The first part of a run alone: buckets, targets, τ and alpha. `ares-train` with the same run name resumes it.
-
-    Args:
-        profile: What is trained; "the run's own" resumes the run that `run` names.
-        run: Name of the run; left open, the flow run's own name.
-        settings: What differs from the profile, as a form.
-        overrides: What differs from the profile, dotted: bootstrap.n=8
-    """
-    with run_log():
-        return await train(_opened(profile, run, settings, overrides), last=0)
+        return await train(_opened(profile, run, settings, overrides), last)
 
 
 def _opened(profile: str, run: str, settings: Settings, overrides: list[str]) -> Run:

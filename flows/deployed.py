@@ -1,0 +1,52 @@
+"""The flows `ares-train` and `ares-bootstrap` as a worker finds them: forms. What they do is loaded when they run.
+
+A worker loads the flow of a run whose process has died, or is cancelled, to look for hooks, and keeps what was loaded:
+with torch, transformers and Ray half a gigabyte. Not covered: what the flows do (flows/train.py).
+"""
+
+from typing import Any
+
+from prefect import flow
+
+from flows.loading import loading
+from flows.parameters import RUNS_OWN, Profile, Settings, flow_run_title
+
+
+@flow(name="ares-train", persist_result=False, flow_run_name=flow_run_title)
+async def ares_train(
+    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form refuses None for everything that may be left open)
+    run: str = "",
+    settings: Settings = Settings(),  # noqa: B008
+    overrides: list[str] = [],  # noqa: B006 (the form cannot submit None for a list; nobody changes it)
+) -> dict[str, Any]:
+    """Train a profile. A run that exists is resumed from its last commit, by Retry too.
+
+    Args:
+        profile: What is trained; "the run's own" resumes the run that `run` names.
+        run: Name of the run; left open, the flow run's own name.
+        settings: What differs from the profile, as a form.
+        overrides: What differs from the profile, dotted: train.steps=40
+    """
+    with loading():
+        from flows.train import as_asked
+    return await as_asked(profile, run, settings, overrides)
+
+
+@flow(name="ares-bootstrap", persist_result=False, flow_run_name=flow_run_title)
+async def ares_bootstrap(
+    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form refuses None for everything that may be left open)
+    run: str = "",
+    settings: Settings = Settings(),  # noqa: B008
+    overrides: list[str] = [],  # noqa: B006
+) -> dict[str, Any]:
+    """The first part of a run alone: buckets, targets, τ and alpha. `ares-train` with the same run name resumes it.
+
+    Args:
+        profile: What is trained; "the run's own" resumes the run that `run` names.
+        run: Name of the run; left open, the flow run's own name.
+        settings: What differs from the profile, as a form.
+        overrides: What differs from the profile, dotted: bootstrap.n=8
+    """
+    with loading():
+        from flows.train import as_asked
+    return await as_asked(profile, run, settings, overrides, last=0)
