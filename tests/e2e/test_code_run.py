@@ -83,6 +83,7 @@ def test_a_fork_after_judging_shares_what_the_programs_took(code_runs: Path) -> 
     assert taken[1] == {name for name in taken[0] if "validation" not in name}
 
 
+@pytest.mark.slow
 def test_programs_whose_tests_use_numpy_earn_what_the_same_tests_without_it_give(
     code_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
