@@ -149,17 +149,9 @@ class Deployment:
         (self.directory / "hold").unlink()
 
     def process(self, part: str) -> psutil.Process:
-        """The running process below `ares up` whose command line has `part` in it.
-
-        Actors write their command lines anew with every call; read meanwhile, one is empty.
-        """
-        processes: list[psutil.Process] = []
-
-        def is_there() -> bool:
-            processes[:] = self._processes(part)
-            return bool(processes)
-
-        self.until(is_there, f"a process {part}", seconds=30)
+        """The running process below `ares up` whose command line has `part` in it."""
+        processes = self._processes(part)
+        assert processes, f"no process {part}"
         return processes[0]
 
     def has_process(self, part: str) -> bool:
