@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -26,6 +27,10 @@ from tests.golden import recorded_cases  # noqa: E402
 
 def pytest_configure(config: pytest.Config) -> None:
     """The controller of xdist starts the services that all its workers share, and the workers as forked processes."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So a shell starts what it starts in the background, and all that tests start would inherit it: a worker of
+        # Prefect's, which ends by a SIGINT to itself, would never end.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
         from tests import fork_server, prefect_server, shared_run
 
