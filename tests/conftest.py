@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -74,6 +75,14 @@ def forked_workers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, as_node(log_monitor=False):
         patch.setenv(SERVER, workers())
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_ray_is_left() -> Iterator[None]:
+    """Tests of later files would join the Ray that a file leaves connected, or fail to connect to one of their own."""
+    yield
+    if "ray" in sys.modules:
+        assert not sys.modules["ray"].is_initialized()
 
 
 @pytest.fixture

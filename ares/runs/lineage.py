@@ -192,7 +192,7 @@ def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int
     try:
         return asyncio.run(save())
     finally:
-        cluster.shut_down()
+        cluster.disconnect()
 
 
 @dataclass(frozen=True)
