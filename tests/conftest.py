@@ -78,11 +78,11 @@ def forked_workers() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_ray_is_left() -> Iterator[None]:
-    """Tests of later files would join the Ray that a file leaves connected, or fail to connect to one of their own."""
+def _ray_ends_with_the_file() -> Iterator[None]:
+    """Otherwise tests of later files would join the Ray that a file leaves connected, or could not connect to theirs."""
     yield
     if "ray" in sys.modules:
-        assert not sys.modules["ray"].is_initialized()
+        sys.modules["ray"].shutdown()
 
 
 @pytest.fixture

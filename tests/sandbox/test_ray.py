@@ -26,7 +26,6 @@ def test_a_pool_in_an_actor() -> None:
     with SandboxPool(num_workers=1) as pool:
         isolation = pool.isolation
     environment = {"env_vars": {"PYTHONPATH": str(REPOSITORY)}}
-    ray.shutdown()  # another test of this process may have left its own
     ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     try:
         actor = ray.remote(Judge).remote()
