@@ -96,15 +96,15 @@ def test_the_controller_rises_and_a_resumed_one_goes_on() -> None:
     assert resumed.metrics() == {"critic/kl_coef": 0.0025}
 
 
-def test_the_grader_tells_right_from_wrong() -> None:
+def test_the_grader_tells_how_near_an_answer_is() -> None:
     grader = load_grader(configured("reward.kind", "numbers.py:Nearest").reward)
     grader.start()
-    assert grader.grade(GRADED)["accuracy"].tolist() == [1.0, 0.0]
+    assert grader.grade(GRADED)["accuracy"].tolist() == [1.0, 0.5]
     grader.close()
 
 
 def test_the_design_rewards_the_square_of_the_share() -> None:
-    section = configured("reward.code.design", "squared.py:PassedPower").reward.code
+    section = configured("reward.code.design", "squared.py:PassedSquared").reward.code
     outcomes = CodeOutcomes(
         np.array(["accepted", "wrong_answer"], dtype=object), np.zeros(2, dtype=bool),
         [np.array([True, True]), np.array([True, False])], np.zeros(2, dtype=np.int64),
