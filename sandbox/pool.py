@@ -195,12 +195,17 @@ class SandboxPool:
                 if call.cancelled:
                     continue
                 self._current[slot] = call
+            result: Verdict | BaseException
             try:
-                call.results.put((index, self._judge(slot, program, call)))
+                result = self._judge(slot, program, call)
             except BaseException as error:  # noqa: BLE001 - raised in the caller's thread, which would wait for ever
-                call.results.put((index, error))
+                result = error
             with self._lock:
+                # Before the caller has it: a call that ends kills the workers that are busy with its programs.
                 self._current[slot] = None
+                if call.cancelled:
+                    self._drop_worker(slot)
+            call.results.put((index, result))
 
     def _judge(self, slot: int, program: Program, call: _Call) -> Verdict:
         started = time.monotonic()

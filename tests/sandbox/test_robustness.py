@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from sandbox import PoolClosed, Program, SandboxPool, Verdict
+from sandbox import pool as pool_module
 from sandbox.worker.checker import Checker
 from sandbox.worker_process import WorkerLost, WorkerProcess, _post_mortem
 from tests.sandbox.sandbox_configurations import REFUSED, REPOSITORY, ROOT, USERNS, Configuration, judge, require
@@ -192,6 +194,22 @@ def test_an_abandoned_stream_blocks_no_later_call() -> None:
         assert next(stream)[1].error_type == "accepted"
         stream.close()  # type: ignore[attr-defined]
         assert pool.run([GOOD])[0].error_type == "accepted"  # or it would wait for ten minutes
+
+
+def test_a_call_that_has_ended_kills_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where the thread that judges is slow to continue after its last verdict, as on a busy machine."""
+
+    class Results(queue.SimpleQueue[Any]):
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            super().put(item)
+            time.sleep(0.2)
+
+    monkeypatch.setattr(pool_module.queue, "SimpleQueue", Results)
+    with SandboxPool(num_workers=1) as pool:
+        (worker,) = pool._workers
+        for _ in range(2):
+            assert pool.run([GOOD])[0].error_type == "accepted"
+        assert pool._workers == [worker]
 
 
 def test_an_error_among_the_programs_leaves_nothing_in_the_queue() -> None:
