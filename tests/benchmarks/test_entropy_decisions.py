@@ -119,6 +119,7 @@ def test_from_the_end_of_a_right_response_every_continuation_succeeds(sampler: S
     assert sampler.right([boxed, boxed[:-2]], row["answer"]).tolist() == [True, False]
 
 
+@pytest.mark.slow
 def test_what_was_drawn_before_it_was_stopped_is_kept(tmp_path: Path) -> None:
     whole = drawn_branches(tmp_path / "whole.jsonl", MODEL, 4, 2, 0)
     lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)

@@ -1,5 +1,6 @@
 """The command line as a user meets it: a run, what it says of itself, and every refusal."""
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -10,9 +11,11 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
+import flows.train
 from ares.runs.status import run_status
 from ares.store.store import RunStore
 from flows.cli.main import main
+from tests.in_process import run_in_this_process
 from tests.shared_run import SMALL
 from tests.short_runs import ares, metric_history, told, train
 
@@ -119,8 +122,12 @@ def test_wrong_input_is_one_clear_error_before_anything_is_spent(
     assert not (tmp_path / "wrong").exists()
 
 
-def test_rows_of_ones_own_with_a_reward_of_ones_own(tmp_path: Path, rows: list[dict[str, object]]) -> None:
+@pytest.mark.usefixtures("prefect")
+def test_rows_of_ones_own_with_a_reward_of_ones_own(
+    tmp_path: Path, rows: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """jsonl with other column names, a format prompt, a model directory by path, a reward function in a file."""
+    run_in_this_process(tmp_path, monkeypatch)
     own = [{"question": row["prompt"], "solution": row["answer"]} for row in rows]
     (tmp_path / "reward.py").write_text(
         "def reward(completions, solution, **columns):\n"
@@ -132,7 +139,8 @@ def test_rows_of_ones_own_with_a_reward_of_ones_own(tmp_path: Path, rows: list[d
         "data.validation=null", f"model.path={tmp_path / 'model'}", "data.max_prompt_length=32",
         f"reward.kind={tmp_path / 'reward.py'}:reward", "train.steps=1", "algorithm.filter.enabled=false",
     ]  # fmt: skip
-    assert train(tmp_path, "own", *settings) == 0
+    flows.train.prepare("tiny-math", [*SMALL, *settings], "own")
+    asyncio.run(flows.train.ares_train(run="own"))
     commit = RunStore(tmp_path / "own").read_commit(1)
     samples = pd.read_parquet(tmp_path / "own" / commit.artifacts["samples"].path)
     assert set(samples["id"]) <= {str(row) for row in range(20)}
