@@ -79,7 +79,7 @@ def forked_workers() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _ray_ends_with_the_file() -> Iterator[None]:
-    """Otherwise tests of later files would join the Ray that a file leaves connected, or could not connect to theirs."""
+    """Otherwise tests of later files would join the Ray that a file leaves, or could not connect to their own."""
     yield
     if "ray" in sys.modules:
         sys.modules["ray"].shutdown()
