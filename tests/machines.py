@@ -115,6 +115,8 @@ class Machine:
         """Pull the plug: all processes are gone, and the cable with them."""
         os.kill(self.first.pid, signal.SIGKILL)
         self.power.wait()
+        # The kernel takes its time to remove it, and the next machine of this number could not have it.
+        subprocess.run(["ip", "link", "delete", self.cable], capture_output=True)
 
 
 class LocalNetwork:

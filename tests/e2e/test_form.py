@@ -92,7 +92,7 @@ def submitted(api: str, browser: Any, fields: dict[tuple[str, ...], str]) -> dic
     """The parameters of the flow run that the form makes with these fields filled in."""
     deployment = httpx.get(f"{api}/deployments/name/ares-train/ares-train").json()["id"]
     browser.get(f"{api.removesuffix('/api')}/deployments/deployment/{deployment}/run")
-    submit = wait(lambda: button(browser, "Submit"), "the form is there")
+    wait(lambda: button(browser, "Submit"), "the form is there")
     for path, value in fields.items():
         box = browser.execute_script(BOX, list(path))
         browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", box)
@@ -100,10 +100,19 @@ def submitted(api: str, browser: Any, fields: dict[tuple[str, ...], str]) -> dic
             browser.execute_script(CHOOSE, box, value)
         else:
             box.send_keys(value)
-    before = runs(api)
-    browser.execute_script("arguments[0].click()", submit)  # a notice of the run before may lie over it
-    new = wait(lambda: [one for one in runs(api) if one["id"] not in {each["id"] for each in before}], "it is accepted")
-    return dict(new[0]["parameters"])
+    before = {each["id"] for each in runs(api)}
+    new: list[dict[str, Any]] = []
+    for _ in range(4):
+        # Found anew, as the page draws it anew while it works; clicked by script, as a notice may lie over it.
+        if (submit := button(browser, "Submit")) is not None:
+            browser.execute_script("arguments[0].click()", submit)
+        deadline = time.monotonic() + 30
+        while not new and time.monotonic() < deadline:
+            time.sleep(0.1)
+            new = [one for one in runs(api) if one["id"] not in before]
+        if new:
+            return dict(new[0]["parameters"])
+    pytest.fail(f"not accepted: {browser.find_element('tag name', 'body').text}")
 
 
 def button(browser: Any, text: str) -> Any:
