@@ -6,7 +6,8 @@ mapped privately and have not been written since are passed over: a fork finds t
 written into a memfd and replaced by a private mapping of that, at the same addresses.
 
 Between the two nothing may write there, and an interpreter always does. Both calls are therefore made without it: as
-contexts of the C library (makecontext(3)), each of one call, linked to one another.
+contexts of the C library (makecontext(3)), each of one call, linked to one another. What they return nobody sees, so
+they are ones that cannot fall short: room is made before, and the copy is one of memory.
 
 A saving of time only: where a fork that tries it does not come to its end, memory stays as it is.
 """
@@ -84,16 +85,19 @@ def _replace(regions: list[Region]) -> None:
     file = os.memfd_create("packages")
     try:
         offset = 0
-        calls: list[tuple[Any, tuple[int, ...]]] = []
-        for address, size, protection in regions:
-            # For room, and for errors: of what is written once more below, nobody sees whether it was.
+        for address, size, _ in regions:  # for room, and to see that all of it can be read
             if kernel.system_call("pwrite64", file, address, size, offset) != size:
                 raise OSError(errno.ENOSPC, "memory is not written whole")
-            calls.append((kernel.libc.pwrite64, (file, address, size, offset)))
-            flags = mmap.MAP_PRIVATE | _MAP_FIXED
-            calls.append((kernel.libc.mmap64, (address, size, protection, flags, file, offset)))
             offset += size
-        _one_after_another(calls)
+        with mmap.mmap(file, offset) as view:  # shared, and so no region itself
+            calls: list[tuple[Any, tuple[int, ...]]] = []
+            start = ctypes.addressof(ctypes.c_char.from_buffer(view))
+            offset, flags = 0, mmap.MAP_PRIVATE | _MAP_FIXED
+            for address, size, protection in regions:
+                calls.append((kernel.libc.memcpy, (start + offset, address, size)))
+                calls.append((kernel.libc.mmap64, (address, size, protection, flags, file, offset)))
+                offset += size
+            _one_after_another(calls)
     finally:
         os.close(file)
 

@@ -50,6 +50,40 @@ found["files_after"] = len(os.listdir("/proc/self/fd")) - 4  # two pipes
 print(json.dumps(found))
 """
 
+LIMITED = """
+import json, os, resource
+from sandbox.worker import file_backed, hot_pages
+
+proc = hot_pages.open_proc()
+data = {str(number): [number] * 10 for number in range(100_000)}
+copied = file_backed._one_after_another
+whole = resource.getrlimit(resource.RLIMIT_FSIZE)
+parent = os.getpid()
+found = {}
+
+
+def allow(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, whole[1]))
+
+
+def later(calls):
+    if os.getpid() == parent:  # the fork that tries it first has been lucky
+        allow(1 << 20)
+    copied(calls)
+    allow(whole[0])
+
+
+allow(1 << 20)  # room for a few pages: a write falls short, the next one fails
+found["without_room"] = file_backed.move(lambda: None, proc)
+allow(whole[0])
+file_backed._one_after_another = later
+data["7"].append("before the move")
+found["moved"] = file_backed.move(lambda: None, proc)
+found["last"] = data["7"][-1]
+found["total"] = sum(map(len, data.values()))
+print(json.dumps(found))
+"""
+
 
 def run(script: str) -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
@@ -73,3 +107,8 @@ def test_memory_stays_as_it_is_where_a_trial_fails() -> None:
     found = run(MOVED)
     assert not found["refused"]
     assert found["refused_written"] >= found["before"] - 1
+
+
+def test_a_write_that_falls_short_moves_nothing_and_none_can_once_memory_is_being_replaced() -> None:
+    found = run(LIMITED)
+    assert found == {"without_room": False, "moved": True, "last": "before the move", "total": 1_000_001}
