@@ -16,10 +16,13 @@ from sandbox import Program, TestOutcome, Verdict
 
 PATIENCE_SECONDS = 60.0
 """For another process that writes."""
+_OF_THE_MACHINE = {"timeout", "memory"}
+"""Outcomes that may be the machine's doing, as a timeout under load: kept, one would be every other run's for good."""
 
 
 class SharedVerdicts:
-    """A file of verdicts (SQLite). What a program wrote is not kept, and neither is a failure of the sandbox itself."""
+    """A file of verdicts (SQLite). What a program wrote is not kept, and no verdict with a test that the machine may
+    have decided: it is judged anew by every run."""
 
     def __init__(self, path: Path, where: str) -> None:
         """path: created where it is missing; where: what else decides a verdict: packages, isolation."""
@@ -40,8 +43,8 @@ class SharedVerdicts:
         return Verdict(**fields | {"tests": tuple(TestOutcome(**test) for test in fields["tests"])})
 
     def add(self, job: Program, verdict: Verdict) -> None:
-        """Keep a verdict, unless it is none; that of another process stays where it came first."""
-        if verdict.pass_ratio is None:
+        """Keep a verdict, unless the machine may have decided it; that of another process stays where it came first."""
+        if verdict.pass_ratio is None or any(test.verdict in _OF_THE_MACHINE for test in verdict.tests):
             return
         kept = json.dumps(asdict(replace(verdict, stdout="", stderr="")))
         with self._lock, self._database:

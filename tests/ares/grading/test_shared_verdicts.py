@@ -1,5 +1,6 @@
 """Verdicts that runs share: what is judged once, what is judged again, and that grades are the same."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,16 @@ def test_another_place_is_another_verdict_and_a_failure_is_none(tmp_path: Path) 
     assert elsewhere.find(JOB) is None
     shared.close()
     elsewhere.close()
+
+
+@pytest.mark.parametrize("outcome", ["timeout", "memory"])
+def test_what_the_machine_may_have_decided_is_judged_by_every_run(tmp_path: Path, outcome: str) -> None:
+    shared = SharedVerdicts(tmp_path / "verdicts.sqlite", "local standard")
+    shared.add(JOB, replace(VERDICT, error_type=outcome, tests=(VERDICT.tests[0], TestOutcome(outcome, 2.0, 11.0))))
+    assert shared.find(JOB) is None
+    shared.add(JOB, VERDICT)  # on a machine with time to spare
+    assert shared.find(JOB) is not None
+    shared.close()
 
 
 def rows() -> pd.DataFrame:
