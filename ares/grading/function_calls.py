@@ -88,7 +88,8 @@ class FunctionProcess:
         done, value = pickle.loads(connection.recv_bytes())
         if done:
             return value
-        raise RewardError(f"{self.told} failed: {value}")
+        report, may_pass = value
+        raise RewardError(f"{self.told} failed: {report}", may_pass)
 
 
 def _end(process: subprocess.Popen[bytes], connection: "Connection[Any, Any]") -> None:

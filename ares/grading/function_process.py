@@ -19,6 +19,8 @@ from typing import Any
 
 from rewards.child_process import end_with
 
+_OF_ANYTHING = (Exception, RuntimeError, EOFError, MemoryError)
+
 
 def main() -> None:
     """Answer calls until the run is gone."""
@@ -97,11 +99,19 @@ def _plain(value: Any) -> Any:
 
 
 def _reply(work: Callable[[], Any]) -> bytes:
-    """(True, value), or (False, what it raised and where)."""
+    """(True, value), or (False, (what it raised and where, whether the same call may end otherwise))."""
     try:
         return pickle.dumps((True, work()))
     except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's function raises is the run's to tell)
-        return pickle.dumps((False, _report(error, sys.argv[1])))
+        return pickle.dumps((False, (_report(error, sys.argv[1]), _may_pass(error))))
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether an error tells of what lies outside, as a service that is away: the system's errors, a library's classes
+    and those that say nothing. Python's others, as KeyError, the same call raises again."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_may_pass, error.exceptions))
+    return isinstance(error, OSError) or type(error) in _OF_ANYTHING or type(error).__module__ != "builtins"
 
 
 def _report(error: BaseException, path: str) -> str:

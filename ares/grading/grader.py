@@ -15,6 +15,11 @@ ID_COLUMNS = ["id", "slot", "sample"]
 class RewardError(UserError, RuntimeError):
     """A reward function raised, or returned something that is no list of scores."""
 
+    def __init__(self, message: str, may_pass: bool = False) -> None:
+        """may_pass: whether the same call may end otherwise, since what it asked was away: then it is tried again."""
+        super().__init__(message)
+        self.may_pass = may_pass
+
 
 class Grader(ABC):
     """What grades responses. Rows have the columns of their problems, and id, slot, sample and response."""

@@ -10,6 +10,7 @@ from prefect import runtime, tags
 from prefect.context import TagsContext
 from pydantic import BaseModel
 
+from ares.grading import RewardError
 from ares.runs.run import Run, Step
 from ares.store import Ref, sealed_text, unsealed_text
 from tasks.phase import Phase, _refs
@@ -159,3 +160,18 @@ def test_a_phase_that_is_tried_again_says_so(run: Run, caplog: pytest.LogCapture
     assert len(told) == 1
     assert told[0].startswith("score failed and is tried again: ")
     assert "the judge is down" in told[0]
+
+
+@pytest.mark.usefixtures("prefect")
+@pytest.mark.parametrize(("may_pass", "calls"), [(False, 1), (True, 3)])
+def test_what_a_grader_would_raise_again_is_not_tried_again(run: Run, may_pass: bool, calls: int) -> None:
+    called = 0
+
+    async def graded(step: Step) -> Rows:
+        nonlocal called
+        called += 1
+        raise RewardError("own.py:3 in f: KeyError: 'solution'", may_pass)
+
+    with pytest.raises(RewardError, match="KeyError: 'solution'"):
+        asyncio.run(Phase("score", graded, retries=2)(run.step(49 + may_pass)))
+    assert called == calls

@@ -135,6 +135,33 @@ def test_a_function_that_raises_is_told_by_its_own_line_first(signature: str, op
     assert not any("function_process" in line for line in rest)
 
 
+@pytest.mark.parametrize(
+    ("raised", "may_pass"),
+    [
+        ("KeyError('solution')", False),
+        ("ZeroDivisionError", False),
+        ("SystemExit('no key')", False),
+        ("ConnectionError('the judge is down')", True),
+        ("TimeoutError", True),
+        ("RuntimeError('503')", True),
+        ("json.JSONDecodeError('not', 'JSON', 0)", True),
+        ("ExceptionGroup('two', [KeyError('solution'), OSError('down')])", True),
+        ("ExceptionGroup('two', [KeyError('solution'), TypeError('f')])", False),
+    ],
+)
+def test_a_mistake_stays_one_and_what_lies_outside_may_pass(raised: str, may_pass: bool, opened: Open) -> None:
+    grader = opened(f"import json\ndef f(completions, **columns):\n    raise {raised}\n")
+    with pytest.raises(RewardError) as raised_error:
+        grader.grade(ROWS)
+    assert raised_error.value.may_pass == may_pass
+
+
+def test_a_broken_contract_stays_one(opened: Open) -> None:
+    with pytest.raises(RewardError, match="must return one each") as raised_error:
+        opened("def f(completions, **columns):\n    return [1.0]\n").grade(ROWS)
+    assert not raised_error.value.may_pass
+
+
 def test_an_error_of_the_files_own_class_comes_with_its_report(opened: Open) -> None:
     grader = opened("class Own(Exception): pass\ndef f(solution_str, **k): raise Own('no network')")
     with pytest.raises(RewardError, match=r"(?s)own\.py:f failed.*own\.py.*no network"):
