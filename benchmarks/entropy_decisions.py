@@ -6,7 +6,7 @@ after the token. Decided before the first figure was seen: a token is a decision
 greatest one or more (.125); the scores are the token's window entropy, its own entropy, its place (earlier is higher)
 and a keyed random number; the area under the ROC curve is taken over all tokens that a full window follows, and its
 interval over responses. Exploratory: each level by itself, and as another truth the turns, tokens with which the chance
-of success moves by .3 or more.
+of success moves by .3 or more; and how many HWE tokens a response has by how often it checks.
 
     python -m benchmarks.entropy_decisions [--responses 200] [--continuations 32]
     python -m benchmarks.entropy_decisions --from docs/results/entropy-decisions.csv
@@ -47,6 +47,10 @@ MODEL = CHECKPOINTS / "reason"
 ROWS = Path("runs/entropy-decisions.jsonl")
 CSV = Path("docs/results/entropy-decisions.csv")
 PICTURE = Path("docs/images/entropy-decisions.png")
+CHECK = " check"
+"""The token that a check begins with."""
+PERCENTILES = (95, 50)
+"""Of a response's windows, from which τ is estimated: the published one, and that of profiles/tiny-reason.yaml."""
 SCORES = {"window_entropy": "window entropy", "entropy": "token entropy", "earliness": "place", "random": "random"}
 
 
@@ -219,6 +223,30 @@ def results(table: pd.DataFrame) -> dict[tuple[str, str], dict[str, Auroc]]:
     return found
 
 
+def hwe_by_checks(table: pd.DataFrame, percentile: float) -> tuple[float, pd.DataFrame]:
+    """τ (nats) as a run's first batch would set it, and for each response its level, checks and HWE tokens."""
+    of_response = table.groupby("problem", sort=False)["window_entropy"]
+    # As in algorithms/entropy.py: the last tokens, which no full window follows, count with the mean of the others.
+    threshold = float(np.median([
+        np.percentile([*windows, *[windows.mean()] * WINDOW], percentile) for _, windows in of_response
+    ]))  # fmt: skip
+    marked = table.assign(hwe=table["window_entropy"] >= threshold, checks=table["token"] == CHECK)
+    return threshold, marked.groupby("problem", sort=False).agg(
+        level=("level", "first"), checks=("checks", "sum"), hwe=("hwe", "sum")
+    )
+
+
+def told_counts(table: pd.DataFrame, percentile: float) -> str:
+    """HWE tokens of a response, mean (spread) by level and number of checks, as text."""
+    threshold, counts = hwe_by_checks(table, percentile)
+    lines = [f"\nHWE tokens of a response by its checks, τ from the {percentile}th percentile: {threshold:.3f} nats"]
+    for level, of_level in counts.groupby("level"):
+        by_checks = of_level.groupby("checks")["hwe"]
+        parts = [f"{checks}: {hwe.mean():.1f} ({hwe.std(ddof=0):.1f})" for checks, hwe in by_checks]
+        lines.append(f"  level {level}   {'   '.join(parts)}")
+    return "\n".join(lines)
+
+
 def told(table: pd.DataFrame, found: dict[tuple[str, str], dict[str, Auroc]]) -> str:
     """The figures as text."""
     true = truths(table)
@@ -233,6 +261,7 @@ def told(table: pd.DataFrame, found: dict[tuple[str, str], dict[str, Auroc]]) ->
                 f"   window entropy is ahead by {area.behind:+.3f} [{area.behind_low:+.3f}, {area.behind_high:+.3f}]"
             )  # fmt: skip
             lines.append(f"  {SCORES[name]:15}{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]{behind}")
+    lines += [told_counts(table, percentile) for percentile in PERCENTILES]
     return "\n".join(lines)
 
 

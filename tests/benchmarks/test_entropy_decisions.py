@@ -6,14 +6,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import stats
 
+from algorithms.entropy import ThresholdTracker, entropy_percentile_thresholds, hwe_count, hwe_mask
 from benchmarks.auroc import auroc, aurocs
 from benchmarks.entropy_decisions import (
     MODEL,
     Branches,
     Sampler,
     drawn_branches,
+    hwe_by_checks,
     problems,
     results,
     token_table,
@@ -130,3 +133,30 @@ def test_what_was_drawn_before_it_was_stopped_is_kept(tmp_path: Path) -> None:
     assert resumed[0].successes == marked["successes"]
     assert resumed[1:] == whole[1:]
     assert drawn_branches(tmp_path / "cut.jsonl", MODEL, 4, 2, seed=1)[0].tokens != whole[0].tokens
+
+
+def test_hwe_tokens_are_counted_as_a_run_counts_them() -> None:
+    rng = np.random.default_rng(2)
+    entropies = [rng.exponential(0.3, length).round(6) for length in (12, 20, 33)]
+    responses = [
+        Branches(
+            f"problem {number}",
+            1,
+            [" check"] * 2 + ["7"] * (len(of) - 2),
+            of.tolist(),
+            [0] * (len(of) - 3),
+            32,
+            0,
+            "",
+            True,
+        )
+        for number, of in enumerate(entropies)
+    ]
+    width = max(map(len, entropies))
+    entropy = torch.tensor([[*of, *[0.0] * (width - len(of))] for of in entropies])
+    mask = torch.tensor([[1] * len(of) + [0] * (width - len(of)) for of in entropies])
+    threshold = ThresholdTracker().update(entropy_percentile_thresholds(entropy, mask, 4, 80.0))
+    found, counts = hwe_by_checks(token_table(responses), 80)
+    assert found == pytest.approx(threshold, abs=1e-5)
+    assert counts["hwe"].tolist() == hwe_count(hwe_mask(entropy, mask, threshold - 1e-5)).tolist()
+    assert counts["checks"].tolist() == [2, 2, 2]
