@@ -68,6 +68,8 @@ class OverlongConfig(Strict):
     """With mask_truncated: let the rewards of truncated responses count in their group's mean and deviation."""
     soft_punish_cache: int = Field(0, ge=0, le=MOST_TOKENS)
     """Tokens before the limit over which DAPO's soft punishment grows from 0 to −1; 0: off."""
+    soft_punish_weight: float = Field(1.0, gt=0, le=100)
+    """Factor on that punishment."""
 
     @property
     def leaves_out_truncated(self) -> bool:

@@ -55,7 +55,7 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
         "algorithm.entropy.trigger_tokens",
         "algorithm.aepo.enabled", "algorithm.aepo.zero_baseline", "algorithm.aepo.guard_inversion",
         "algorithm.overlong.mask_truncated", "algorithm.overlong.include_truncated_in_baseline",
-        "algorithm.overlong.soft_punish_cache",
+        "algorithm.overlong.soft_punish_cache", "algorithm.overlong.soft_punish_weight",
         "algorithm.filter.enabled", "algorithm.filter.key", "algorithm.filter.low", "algorithm.filter.high",
         "algorithm.filter.max_tries",
         "algorithm.kl.placement", "algorithm.kl.kind", "algorithm.kl.settings", "algorithm.kl.penalty",

@@ -118,9 +118,9 @@ def _rewards(
             config.algorithm.aepo.zero_baseline,
             config.algorithm.aepo.guard_inversion,
         )
-    if config.algorithm.overlong.soft_punish_cache:
-        limit = config.rollout.max_response_length
-        parts["overlong"] = soft_overlong(lengths, limit, config.algorithm.overlong.soft_punish_cache)
+    if cache := config.algorithm.overlong.soft_punish_cache:
+        punishment = soft_overlong(lengths, config.rollout.max_response_length, cache)
+        parts["overlong"] = config.algorithm.overlong.soft_punish_weight * punishment
     rewards = np.where(scored, sum(parts.values()), np.nan)
     has_reward = ~np.isnan(rewards)
     for name, values in parts.items():

@@ -194,6 +194,15 @@ def test_the_soft_overlong_punishment_grows_to_the_limit() -> None:
     assert column(batch, "reward_overlong") == [-max(0, length - 4) / 4 for length in lengths]
 
 
+def test_the_soft_overlong_punishment_is_weighted() -> None:
+    settings = ("algorithm.overlong.soft_punish_cache=4", "algorithm.aepo.enabled=false")
+    batch, _, _ = shaped(*settings, "algorithm.overlong.soft_punish_weight=0.25")
+    once, _, _ = shaped(*settings)
+    assert min(column(once, "reward_overlong")) < 0
+    assert column(batch, "reward_overlong") == [value / 4 for value in column(once, "reward_overlong")]
+    assert column(batch, "reward") == pytest.approx(np.add(column(batch, "accuracy"), column(batch, "reward_overlong")))
+
+
 # ---- KL ------------------------------------------------------------------------------------------------------------
 
 
