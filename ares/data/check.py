@@ -16,7 +16,7 @@ from ares.config import DataConfig, Needs, Source
 from ares.data.as_seen import SeenPrompt, see, spoken_of
 from ares.data.chats import conversation
 from ares.data.code import CodeProblem, read_problem
-from ares.data.code_tests import RowError
+from ares.data.code_tests import NoTests, RowError
 from ares.data.problems import ground_truth, id_column, is_empty, is_one_answer, is_prompt_only
 from ares.data.shared import overlaps, shared_prompts
 from ares.data.sources import place, read_rows, shown
@@ -76,6 +76,8 @@ class CheckReport:
     """Lengths after the chat template, of a large set those of some rows; empty without a tokenizer."""
     overlong: set[int | str] = field(default_factory=set)
     """Rows that are left out."""
+    untested: dict[str, str] = field(default_factory=dict)
+    """Code rows without a test, left out too: `3 (Mbpp/7)`, and what was looked for."""
     prompts: dict[int | str, str] = field(default_factory=dict)
     """Row → its prompt as text, with the names of what it shows."""
     shared: dict[str, str] = field(default_factory=dict)
@@ -95,7 +97,7 @@ class CheckReport:
 
     @property
     def good(self) -> bool:
-        """Nothing is wrong: the set can be trained on."""
+        """Nothing is wrong: the set can be trained on, without what is left out."""
         return not self.findings and not self.failures and not self.flaky
 
     def trained_on(self, drop_shared: bool) -> int:
@@ -106,6 +108,8 @@ class CheckReport:
     def counts(self) -> dict[str, Any]:
         """Sizes of the set, in the order in which they are shown."""
         counts: dict[str, Any] = {"rows": self.rows, "rows with an error": len({each.row for each in self.findings})}
+        if self.untested:
+            counts["rows without tests, left out"] = _named(list(self.untested))
         if self.problems:
             sizes = [len(each.test_cases) + len(each.stdin_tests) for _, each in self.problems.values()]
             counts["tests"] = sum(sizes)
@@ -153,9 +157,7 @@ def check_rows(
         name = str(values[id_key] if id_key is not None else number)
         wrong = list(_id_errors(values, id_key, name, ids, row))
         prompt, others = (
-            _code_errors(values, config, report.problems, row, name)
-            if code
-            else _errors(values, config, needs, settings)
+            _code_errors(values, config, report, row, name) if code else _errors(values, config, needs, settings)
         )
         wrong += others
         if prompt is not None:
@@ -171,6 +173,8 @@ def check_rows(
                 media = [values[key] for key in (config.images_key, config.videos_key) if values.get(key) is not None]
                 report.prompts[row] = "\n".join([*(message["content"] for message in messages), *map(repr, media)])
         report.findings += [Finding(row, name, what) for what in wrong]
+    if report.rows and len(report.untested) == report.rows:
+        report.findings.append(Finding(0, "", next(iter(report.untested.values()))))
     if conversations:
         _see_prompts(report, conversations, tokenizer, config, vision)
     report.findings.sort(key=lambda finding: finding.row if isinstance(finding.row, int) else 0)
@@ -184,6 +188,7 @@ def compare_with_held_out(report: CheckReport, held_out: CheckReport, name: str 
     rows = [row for row, is_shared in zip(report.prompts, shared.normalised, strict=True) if is_shared]
     report.shared[name] = f"{shared}{': ' if rows else ''}{_listed([f'row {row}' for row in rows])}"
     report.held_out |= set(rows)
+    report.untested |= {f"{held_out.source}:{row}": why for row, why in held_out.untested.items()}
     report.findings += [
         Finding(place(held_out.source, each.row) if each.row else held_out.source, each.id, each.what)
         for each in held_out.findings
@@ -214,19 +219,22 @@ def _id_errors(
 def _code_errors(
     values: dict[str, Any],
     config: DataConfig,
-    problems: dict[int | str, tuple[str, CodeProblem]],
+    report: CheckReport,
     row: int | str,
     name: str,
 ) -> tuple[Any, list[str]]:
-    """(prompt, what is wrong); a usable problem is put into `problems`."""
+    """(prompt, what is wrong); a usable problem, or a row that is left out, is put into the report."""
     try:
         problem = read_problem(values, config.prompt_key, config.tests_key, config.answer_key)
+    except NoTests as error:
+        report.untested[f"{row} ({name})"] = str(error)
+        return None, []
     except RowError as error:
         return None, [str(error)]
     texts = [(f"test {place}", text) for place, text in enumerate(problem.test_cases, 1)]
     wrong = [what for where, text in [*texts, ("setup", problem.setup)] if (what := _syntax_error(where, text))]
     if not wrong:
-        problems[row] = (name, problem)
+        report.problems[row] = (name, problem)
     return problem.prompt, wrong
 
 

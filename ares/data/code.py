@@ -19,7 +19,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ares.data.code_tests import LARGE, SAME, RowError, Tests, adapter, imports_without, json_value, read_tests
+from ares.data.code_tests import (
+    LARGE,
+    SAME,
+    NoTests,
+    RowError,
+    Tests,
+    adapter,
+    imports_without,
+    json_value,
+    read_tests,
+)
 from ares.data.tables import is_missing
 from sandbox import Program, parse
 
@@ -75,12 +85,12 @@ class CodeProblem:
 
 
 def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer_key: str) -> CodeProblem:
-    """Normalise a row. Raises RowError where it has no prompt or no test, or a column cannot be read."""
+    """Normalise a row. Raises RowError where it has no prompt or a column cannot be read, NoTests where no test."""
     row = {name: _plain(value) for name, value in row.items() if not is_missing(value)}
     solution = _solution(row, answer_key)
     tests = read_tests(row, tests_key)
     if not tests.texts and not tests.pairs:
-        raise RowError("there is no test")
+        raise NoTests("there is no test")
     checker = _checker(row, tests)
     setup = _setup(row)
     if tests.functions:

@@ -78,6 +78,10 @@ class RowError(ValueError):
     """A row cannot be used; the message names the column. Whoever knows them adds file and row."""
 
 
+class NoTests(RowError):
+    """A row has nothing to judge a program by: as sets ship such rows, they are left out."""
+
+
 @dataclass
 class Tests:
     """What the columns of a row come to."""
@@ -99,7 +103,7 @@ def read_tests(row: dict[str, Any], tests_key: str) -> Tests:
     )
     if not columns and "stdin_tests" not in row:
         looked_for = (tests_key, "stdin_tests", *(name for names in COLUMNS for name in names))
-        raise RowError(f"there is no test (columns looked for: {', '.join(looked_for)})")
+        raise NoTests(f"there is no test (columns looked for: {', '.join(looked_for)})")
     reader = _Reader(_function_of_row(row), "checker" in row)
     for column in columns:
         value = row[column]

@@ -21,7 +21,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from algorithms.keys import derive_seed
 from ares.config import ConfigError, DataConfig, Needs, Source, absent_model, location
 from ares.data.chats import check_template, conversation, rendered
-from ares.data.code import IDS, RowError, read_problem, with_unit_tests
+from ares.data.code import IDS, CodeProblem, NoTests, RowError, read_problem, with_unit_tests
 from ares.data.media import MediaError
 from ares.data.shared import SharedPrompts, shared_prompts
 from ares.data.sources import folder_of, place, read_rows, shown
@@ -46,6 +46,8 @@ class Problems:
     prompt shows (ares/data/media.py), in its order."""
     overlong: int
     """Rows left out because the prompt was longer than data.max_prompt_length."""
+    untested: dict[str, int | str] = field(default_factory=dict)
+    """Code rows left out because they have no test: id → row, as errors name rows."""
     embedded: dict[Path, bytes] = field(default_factory=dict)
     """Images stored in the data set itself, by the files to which they are written and rows refer."""
     repeated: tuple[str, ...] = ()
@@ -154,6 +156,7 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
         source=", ".join(each.source for each in sets.values()),
         frame=pd.concat(frames, ignore_index=True),
         overlong=sum(each.overlong for each in sets.values()),
+        untested={f"{name}/{own}": row for name, each in sets.items() for own, row in each.untested.items()},
         embedded={path: content for each in sets.values() for path, content in each.embedded.items()},
         repeated=tuple(dict.fromkeys(column for each in sets.values() for column in each.repeated)),
     )
@@ -174,15 +177,17 @@ def load_problems(
     needs: what every row must have (`RewardConfig.needs`). vision: of a vision-language model. limit:
     only so many rows are read. settings: where columns of the set are named.
     """
-    raw = read_rows(source, split, limit=limit)
+    raw = whole = read_rows(source, split, limit=limit)
     code = needs == "tests"
     answers: list[Any] | None
     if code:
-        raw, prompts, answers = _code_columns(raw, config, source)
+        raw, prompts, answers = _code_columns(whole, config, source)
     else:
         prompts = _column(raw, config.prompt_key, source, f"{settings}.prompt_key")
         answers = _answers(raw, config, source, f"{settings}.answer_key", needs)
-    ids = ids_of(raw, config, code, source)
+    names = dict(zip(whole.index, ids_of(whole, config, code, source), strict=True))
+    ids = [names.pop(row) for row in raw.index]
+    untested = {name: row for row, name in names.items()}
     lines = [place(source, row) for row in raw.index]
     raw, conversations, media = _conversations(raw, prompts, lines, vision, config, source)
     check_template(tokenizer, config.chat_template_kwargs)
@@ -210,7 +215,8 @@ def load_problems(
     fits = _fits(token_ids, config.max_prompt_length, source)
     embedded = media.embedded if media is not None else {}
     repeated = (ASKED, *(OWN + key for key in keys))
-    return Problems(shown(source), frame[fits].reset_index(drop=True), int((~fits).sum()), embedded, repeated)
+    fitting, overlong = frame[fits].reset_index(drop=True), int((~fits).sum())
+    return Problems(shown(source), fitting, overlong, untested, embedded, repeated)
 
 
 def _conversations(
@@ -343,16 +349,27 @@ def _column(raw: pd.DataFrame, key: str, source: Source, setting: str) -> list[A
 
 
 def _code_columns(raw: pd.DataFrame, config: DataConfig, source: Source) -> tuple[pd.DataFrame, list[Any], list[str]]:
-    """The rows with their unit tests, the prompts, and the solutions as answers ("" where there is none)."""
-    problems = []
+    """The rows that have unit tests, with these, the prompts, and the solutions as answers ("" where there is none).
+
+    Raises DataError on the first row that cannot be used, and where none has a test.
+    """
+    problems: dict[Any, CodeProblem] = {}
+    untested: dict[Any, str] = {}
     records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
     for line, row in zip(raw.index, records, strict=True):
         try:
-            problems.append(read_problem(row, config.prompt_key, config.tests_key, config.answer_key))
+            problems[line] = read_problem(row, config.prompt_key, config.tests_key, config.answer_key)
+        except NoTests as error:
+            untested[line] = str(error)
         except RowError as error:
             raise DataError(f"{place(source, line)}: {error}") from error
-    frame = with_unit_tests(raw, problems, config.tests_key)
-    return frame, [problem.prompt for problem in problems], [problem.solution or "" for problem in problems]
+    if not problems:
+        line, why = next(iter(untested.items()))
+        others = f" (nor is there in any of the {len(untested)} rows)" if len(untested) > 1 else ""
+        raise DataError(f"{place(source, line)}: {why}{others}")
+    usable = list(problems.values())
+    frame = with_unit_tests(raw.loc[list(problems)], usable, config.tests_key)
+    return frame, [problem.prompt for problem in usable], [problem.solution or "" for problem in usable]
 
 
 def _answers(raw: pd.DataFrame, config: DataConfig, source: Source, setting: str, needs: Needs) -> list[Any] | None:

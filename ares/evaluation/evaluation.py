@@ -49,7 +49,7 @@ class EvaluationProblems:
     base: str | None = None
     """Where a suite's base tests come from, or why there are none."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Ids of a suite's rows that cannot be asked, and why."""
+    """Ids of rows that cannot be asked, and why."""
 
 
 class Evaluation(Step):
@@ -143,7 +143,8 @@ def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[
     loaded = load_held_out(data, tokenizer, config.reward.needs, Vision.of(config, runs_directory()))
     problems = joined({name: each.first(request.max_problems) for name, each in loaded.items()})
     assert problems is not None
-    return config, EvaluationProblems(problems, data.held_out_names, {})
+    left_out = dict.fromkeys(problems.untested, "there is no test")
+    return config, EvaluationProblems(problems, data.held_out_names, {}, left_out=left_out)
 
 
 def _tried(request: EvaluationRequest, run: Run, posed: EvaluationProblems) -> dict[str, Any]:

@@ -41,6 +41,8 @@ from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError,
 from ares.workers import Cluster, check_cluster, check_engine, check_gpus
 
 logger = logging.getLogger(__name__)
+_SHOWN = 10
+"""Rows that are named of those that are left out; `ares data check` names more."""
 DRAWN = ("rollout", "score", "experience", "compare")
 """Phases of the bootstrap that settings of rewards and of the algorithm do not change."""
 
@@ -152,6 +154,10 @@ class Run:
                     "%s: %d prompts longer than %d tokens left out",
                     problems.source, problems.overlong, config.data.max_prompt_length,
                 )  # fmt: skip
+            if problems.untested:
+                rows = [f"{row} ({name})" for name, row in problems.untested.items()]
+                some = f"{', '.join(rows[:_SHOWN])}{', …' if len(rows) > _SHOWN else ''}"
+                logger.warning("%s: %d rows without tests left out: %s", problems.source, len(rows), some)
         grader = load_grader(config.reward)
         graded_with = grader.expect(train.frame, validation.frame if validation is not None else None)
         digests = digests_of(config, train, validation, graded_with)

@@ -92,6 +92,7 @@ def _as_json(report: "CheckReport") -> dict[str, Any]:
     return {
         "good": report.good,
         "counts": report.counts(),
+        "untested": report.untested,
         "findings": [asdict(finding) for finding in report.findings],
         "failures": [asdict(failure) for failure in report.failures],
         "flaky": [asdict(failure) for failure in report.flaky],

@@ -10,7 +10,7 @@ import pytest
 
 from ares.config.reward import CodeConfig
 from ares.config.run import DataConfig
-from ares.data.check import SEVERAL_ANSWERS, CheckReport, check_rows
+from ares.data.check import SEVERAL_ANSWERS, CheckReport, check_rows, compare_with_held_out
 from ares.data.problems import DataError, load_problems
 from ares.data.trials import check_solutions
 from sandbox import SandboxPool
@@ -143,13 +143,30 @@ def test_code_rows_without_tests_and_with_tests_that_are_no_python_are_named(tmp
     ]
     found = checked(written(tmp_path / "p.jsonl", rows), code=True)
     assert [(row, what[:20]) for row, what in findings(found)] == [
-        (2, "there is no test"),
         (3, "test 2 does not pars"),
         (4, "test 1 has no statem"),
         (5, "setup does not parse"),
         (6, "test_cases is not re"),
     ]
     assert list(found.problems) == [1]
+    assert found.untested == {"2 (b)": "there is no test"}
+
+
+def test_rows_without_tests_are_listed_and_left_out_and_a_set_of_them_alone_is_refused(tmp_path: Path) -> None:
+    rows = [CODE | {"id": str(number), "prompt": f"{number}", "test_cases": []} for number in range(30)]
+    found = checked(written(tmp_path / "p.jsonl", [*rows, CODE]), code=True)
+    assert found.good
+    assert found.trained_on(drop_shared=False) == 1
+    counts = found.counts()
+    assert (counts["rows"], counts["rows with an error"]) == (31, 0)
+    assert counts["rows without tests, left out"].startswith("30: 1 (0), 2 (1), ")
+    held_out = checked(written(tmp_path / "h.jsonl", [CODE | {"prompt": "else"}, rows[0]]), code=True)
+    compare_with_held_out(found, held_out)
+    assert found.good
+    assert f"{tmp_path}/h.jsonl:2 (0)" in found.untested
+    found = checked(written(tmp_path / "q.jsonl", rows), code=True)
+    assert findings(found) == [(0, "there is no test")]
+    assert found.trained_on(drop_shared=False) == 0
 
 
 @pytest.mark.parametrize(("code", "row"), [(False, MATH), (True, CODE)])

@@ -10,9 +10,10 @@ import pytest
 
 from ares.config.run import DataConfig
 from ares.data.code import CodeProblem, RowError, packages_of, program, read_problem, with_unit_tests
-from ares.data.problems import DataError, Problems, load_problems
+from ares.data.problems import DataError, Problems, joined, load_problems
+from ares.runs.run import Run
 from sandbox import SandboxPool
-from tests.ares.builders import tokenizer
+from tests.ares.builders import config, tokenizer
 
 HUMANEVAL = {
     "task_id": "HumanEval/0",
@@ -230,10 +231,38 @@ def test_the_digest_covers_the_tests(tmp_path: Path) -> None:
         assert load(write(tmp_path / "q.jsonl", [PLAIN | {key: value}])).digest() != digest
 
 
-def test_a_row_without_a_test_is_an_error_that_names_file_and_row(tmp_path: Path) -> None:
-    source = write(tmp_path / "p.jsonl", [PLAIN, PLAIN | {"id": "q", "test_cases": [], "stdin_tests": []}])
-    with pytest.raises(DataError, match=r"p\.jsonl:2: there is no test"):
+UNTESTED = PLAIN | {"id": "q", "test_cases": [], "stdin_tests": []}
+
+
+def test_rows_without_tests_are_left_out_and_named(tmp_path: Path) -> None:
+    problems = load(write(tmp_path / "p.jsonl", [UNTESTED, PLAIN, UNTESTED | {"id": "r"}]))
+    assert problems.frame["id"].tolist() == ["p"]
+    assert problems.untested == {"q": 1, "r": 3}
+    assert joined({"a": problems, "b": problems}).untested == {"a/q": 1, "a/r": 3, "b/q": 1, "b/r": 3}
+    nameless = [{name: value for name, value in row.items() if name != "id"} for row in (UNTESTED, PLAIN)]
+    assert load(write(tmp_path / "n.jsonl", nameless)).frame["id"].tolist() == ["1"]  # its row's, as with all of them
+
+
+def test_the_start_of_a_run_names_them_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [UNTESTED | {"id": f"q{number}"} for number in range(12)]
+    source = write(tmp_path / "p.jsonl", [*rows, PLAIN])
+    settings = [f"data.train={source}", "data.validation=null", "reward.kind=code", "rollout.prompts=1"]
+    settings += ["data.max_prompt_length=100"]
+    run, _ = Run.check(config(*settings, "learner.global_batch_prompts=1"), "some", tmp_path)
+    assert run.train_set.frame["id"].tolist() == ["p"]
+    assert "p.jsonl: 12 rows without tests left out: 1 (q0), 2 (q1), " in caplog.text
+    assert "10 (q9), …\n" in caplog.text
+
+
+def test_a_set_without_a_test_is_one_error_that_names_file_and_row(tmp_path: Path) -> None:
+    source = write(tmp_path / "p.jsonl", [UNTESTED, UNTESTED | {"id": "r"}])
+    with pytest.raises(DataError, match=r"p\.jsonl:1: there is no test \(nor is there in any of the 2 rows\)"):
         load(source)
+
+
+def test_a_row_that_cannot_be_read_is_an_error_that_names_file_and_row(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"p\.jsonl:2: stdin_tests is no list"):
+        load(write(tmp_path / "p.jsonl", [PLAIN, PLAIN | {"id": "q", "stdin_tests": 3}]))
 
 
 PLUS = {
