@@ -7,7 +7,15 @@ response is worth (ares/grading).
 import ares.lighter_transformers  # noqa: F401
 from ares.data.chats import check_template, conversation, rendered
 from ares.data.check import CheckReport, Failure, check_rows, compare_with_held_out, find_overlaps
-from ares.data.code import CodeProblem, RowError, packages_of, program, read_problem, with_unit_tests
+from ares.data.code import (
+    CodeProblem,
+    RowError,
+    packages_of,
+    packages_of_rows,
+    program,
+    read_problem,
+    with_unit_tests,
+)
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import (
@@ -67,6 +75,7 @@ __all__ = [
     "load_tokenizer",
     "load_train",
     "packages_of",
+    "packages_of_rows",
     "path_of",
     "place",
     "program",

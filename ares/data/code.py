@@ -32,6 +32,7 @@ from ares.data.code_tests import (
 )
 from ares.data.tables import is_missing
 from sandbox import Program, parse
+from sandbox.packages import WITH_VALUES
 
 IDS = ("task_id", "problem_id", "question_id")
 """Columns that name a problem where data.id_key's does not."""
@@ -48,6 +49,7 @@ _OPTIONAL: dict[str, Any] = {
 """Columns that only sets have whose rows need them: the others stay the sets that they were."""
 _SECONDS = re.compile(r"\s*(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|sec|seconds?|ms|milliseconds?)?\b", re.IGNORECASE)
 """TACO's `2.0 seconds`."""
+_IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t][^\n#]*", re.MULTILINE)
 _PYTHON3 = (3, "PYTHON3")
 """How CodeContests calls the language."""
 
@@ -127,10 +129,29 @@ def with_unit_tests(frame: pd.DataFrame, problems: list[CodeProblem], tests_key:
 
 
 def packages_of(packages: Iterable[str], *frames: pd.DataFrame | None) -> tuple[str, ...]:
-    """The modules that programs for normalised rows import, and those named besides."""
-    of_rows = [frame["packages"] for frame in frames if frame is not None and "packages" in frame]
-    asked = {name for column in of_rows for names in column if not is_missing(names) for name in names}
-    return tuple(sorted(asked | set(packages)))
+    """The modules that normalised rows name, numpy and pandas where their tests import them, and those named besides.
+
+    Tests do without a column that says so in the sets as they are published (HumanEval+, MBPP+).
+    """
+    rows = (
+        row
+        for frame in frames
+        if frame is not None
+        for row in frame.filter(["packages", "setup", "checker", "test_cases"]).to_dict("records")
+    )
+    return packages_of_rows(packages, rows)
+
+
+def packages_of_rows(packages: Iterable[str], rows: Iterable[Mapping[Any, Any]]) -> tuple[str, ...]:
+    """As `packages_of`, of normalised rows one by one."""
+    asked = set(packages)
+    for row in rows:
+        own = {name: value for name, value in row.items() if not is_missing(value)}
+        asked.update(own.get("packages", ()))
+        for text in (own.get("setup", ""), own.get("checker", ""), *own.get("test_cases", ())):
+            words = re.findall(r"\w+", " ".join(_IMPORT.findall(text)))
+            asked.update(name for name in WITH_VALUES if name in words)
+    return tuple(sorted(asked))
 
 
 def program(

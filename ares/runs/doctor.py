@@ -112,7 +112,7 @@ def _packages(config: Config | None) -> Finding:
     """What programs may import; with a profile, whether what it names is there."""
     from sandbox import PackageMissing, packages
 
-    subject = "packages of programs"
+    subject = "code packages"
     if config is not None and config.reward.judges_programs and config.reward.code.packages:
         try:
             return Finding(subject, ", ".join(packages.find(config.reward.code.packages).versions))

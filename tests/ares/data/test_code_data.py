@@ -9,7 +9,15 @@ import pandas as pd
 import pytest
 
 from ares.config.run import DataConfig
-from ares.data.code import CodeProblem, RowError, packages_of, program, read_problem, with_unit_tests
+from ares.data.code import (
+    CodeProblem,
+    RowError,
+    packages_of,
+    packages_of_rows,
+    program,
+    read_problem,
+    with_unit_tests,
+)
 from ares.data.problems import DataError, Problems, joined, load_problems
 from ares.runs.run import Run
 from sandbox import SandboxPool
@@ -298,3 +306,19 @@ def test_packages_of_all_rows_and_of_the_settings() -> None:
     frame = with_unit_tests(pd.DataFrame({"test": [""] * 3}), problems, "test_cases")
     assert packages_of(["scipy"], frame, None) == ("numpy", "pandas", "scipy")
     assert "packages" not in with_unit_tests(pd.DataFrame({"test": [""]}), [problems[1]], "test_cases")
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        (PLUS | {"packages": None}, ("numpy",)),  # as it is published
+        (PLAIN | {"setup": "k = 2\nfrom numpy import testing"}, ("numpy",)),
+        (PLAIN | {"test_cases": ["def check(f):\n    import pandas as pd, numpy\n    assert f"]}, ("numpy", "pandas")),
+        (PLAIN | {"checker": "import numpy.linalg\ndef check(a, b, c): return True"}, ("numpy",)),
+        (PLAIN | {"setup": "k = 2  # import numpy\nimport math  # no numpy"}, ()),
+        (PLAIN | {"solution": "import numpy\ndef f(x): return 2"}, ()),  # a program that wants it finds another way
+    ],
+)
+def test_what_tests_import_they_are_given(row: dict[str, Any], found: tuple[str, ...]) -> None:
+    frame = with_unit_tests(pd.DataFrame([row]), [read(row)], "test_cases")
+    assert packages_of([], frame) == packages_of_rows([], [vars(read(row))]) == found

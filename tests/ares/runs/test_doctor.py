@@ -13,6 +13,7 @@ def test_packages_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path))
     finding = _packages(None)
     assert finding.good
+    assert len(finding.subject) <= 14  # as wide as the command shows it
     assert "ares sandbox packages add" in finding.text
     missing = _packages(load("tiny-code", ['reward.code.packages=["numpy"]']))
     assert not missing.good
