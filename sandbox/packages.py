@@ -9,7 +9,9 @@ Covered: building it (wheels only, so that nothing of theirs runs), what is ther
 importing them, which only a worker does.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import functools
 import hashlib
 import importlib.metadata
@@ -22,7 +24,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sandbox.isolation import SandboxUnavailable
@@ -32,6 +34,7 @@ LOCK = "packages.lock"
 WITH_VALUES = ("numpy", "pandas")
 """Packages whose values cross between checker and candidate, so that tests with them can be trusted."""
 _ASKED = "# asked for: "
+_UNFINISHED = "building-"
 # Where a distribution's name is not that of the module, of those that programs import most.
 _DISTRIBUTIONS = {
     "PIL": "pillow", "attr": "attrs", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless",
@@ -158,6 +161,17 @@ def distribution_of(module: str) -> str:
     return _DISTRIBUTIONS.get(module, module)
 
 
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One change of the environment at a time: another one waits."""
+    place = folder()
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".changing").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@_alone()
 def add(requirements: Sequence[str]) -> list[Distribution]:
     """Add packages (`numpy`, `numpy==2.4.6`, or as they are imported: `sklearn`); what is there keeps its version.
 
@@ -173,6 +187,7 @@ def add(requirements: Sequence[str]) -> list[Distribution]:
     return _build(list(wanted.values()), _resolve(list(wanted.values()), fixed))
 
 
+@_alone()
 def add_locked(lock: Path) -> list[Distribution]:
     """Replace the environment by what a lock file, of another machine's, holds. Raises BuildError, OSError."""
     asked, pins = _parse(lock.read_text())
@@ -181,6 +196,7 @@ def add_locked(lock: Path) -> list[Distribution]:
     return _build(asked, pins)
 
 
+@_alone()
 def remove(names: Sequence[str]) -> list[Distribution]:
     """Remove packages, with what only they required. Raises BuildError where they are not there, or still required."""
     asked, before = _read_lock()
@@ -194,6 +210,9 @@ def remove(names: Sequence[str]) -> list[Distribution]:
     needed = [_normal(text) for text in kept]
     for name in needed:
         needed += sorted(known[name].required & known.keys() - set(needed))
+    if still := sorted(gone & set(needed)):
+        by = sorted(name for name in needed if gone & known[name].required)
+        raise BuildError(f"{', '.join(still)} is required by {', '.join(by)}: remove that too")
     return _build(kept, [each for each in before if _normal(each.name) in needed])
 
 
@@ -219,7 +238,7 @@ def _parse(text: str) -> tuple[list[str], list[Distribution]]:
     distributions = []
     for line in text.replace("\\\n", " ").splitlines():
         if line.startswith(_ASKED):
-            asked = line.removeprefix(_ASKED).split(", ")
+            asked = [name for name in line.removeprefix(_ASKED).split(", ") if name]
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         pin, *options = line.split()
@@ -243,15 +262,16 @@ def _build(asked: list[str], pins: list[Distribution]) -> list[Distribution]:
     new = place / f"{LOCK}.new"
     new.write_text(text)
     new.replace(place / LOCK)
-    for path in (place / "lib").iterdir():
-        if path not in [pin.folder for pin in pins]:
+    kept = {pin.folder for pin in pins}
+    for path in [*(place / "lib").iterdir(), *place.glob(f"{_UNFINISHED}*")]:  # these of builds that were killed
+        if path not in kept:
             shutil.rmtree(path)
     return pins
 
 
 def _install(pin: Distribution, place: Path) -> None:
     """Put one distribution into a folder of its own, whole or not at all."""
-    with tempfile.TemporaryDirectory(prefix="building-", dir=place) as scratch:
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=place) as scratch:
         Path(scratch, LOCK).write_text(f"{pin.pin}\n")
         target = Path(scratch, "lib")
         _run(

@@ -1,6 +1,7 @@
 """The sandbox's own packages: building the environment, and programs and tests that use it."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,39 @@ def test_packages_are_added_with_what_they_require_and_removed_with_it(wheels: P
     packages.remove(["upper"])
     assert names() == ["apart 2.0"]
     assert [path.name for path in (packages.folder() / "lib").iterdir()] == ["apart-2.0"]
+
+
+def test_what_another_requires_is_not_removed_alone(wheels: Path) -> None:
+    packages.add(["lower", "upper"])
+    with pytest.raises(BuildError, match="lower is required by upper"):
+        packages.remove(["lower"])
+    assert (names(), packages.asked_for()) == (["lower 1.0", "upper 1.0"], ["lower", "upper"])
+    assert packages.remove(["lower", "upper"]) == []
+
+
+def test_an_environment_that_was_emptied_is_filled_and_emptied_again(wheels: Path) -> None:
+    packages.add(["upper"])
+    packages.remove(["upper"])
+    assert packages.asked_for() == []
+    packages.add(["lower"])
+    packages.add(["apart"])
+    assert packages.asked_for() == ["lower", "apart"]
+    packages.remove(["lower"])
+    assert names() == ["apart 2.0"]
+
+
+def test_what_a_killed_build_has_left_goes_with_the_next(wheels: Path) -> None:
+    left = packages.folder() / "building-abc" / "lib"
+    left.mkdir(parents=True)
+    packages.add(["lower"])
+    assert not left.parent.exists()
+
+
+def test_changes_at_the_same_time_follow_one_another(wheels: Path) -> None:
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(packages.add, (["upper"], ["apart"], ["lower"])))
+    assert names() == ["apart 2.0", "lower 1.0", "upper 1.0"]
+    assert sorted(packages.asked_for()) == ["apart", "lower", "upper"]
 
 
 def test_what_is_there_keeps_its_version_until_another_is_asked_for(wheels: Path) -> None:
