@@ -27,6 +27,7 @@ _CONTEXT_BYTES, _STACK_BYTES = 8192, 4096  # ucontext_t takes 968 on x86-64 and 
 _LINK, _STACK, _SIZE = 8, 16, 32  # offsets of uc_link, uc_stack.ss_sp and uc_stack.ss_size in it
 _MAP_FIXED = 0x10
 _OF_THE_KERNEL = ("[stack]", "[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]")
+_NOT_FORKED = frozenset(["wf", "dc", "dp"])  # emptied on fork, not copied on fork, droppable: a file loses that
 _LARGE = 4 << 20
 Region = tuple[int, int, int]
 """Of memory: address, bytes, protection. Whole pages."""
@@ -62,9 +63,10 @@ def move(trial: Callable[[], None], proc: int) -> bool:
 
 
 def _written_regions(proc: int) -> list[Region]:
-    """Private memory with pages of its own, but for the stack and for large buffers that are hardly used."""
+    """Private memory with pages of its own, but for the stack, for what forks shall not have (the C library keeps the
+    state of its random numbers so) and for large buffers that are hardly used."""
     regions: list[Region] = []
-    address, size, protection = 0, 0, 0
+    address, size, protection, written = 0, 0, 0, 0
     with os.fdopen(os.open("self/smaps", os.O_RDONLY, dir_fd=proc)) as file:
         for line in file:  # none is kept: memory that this takes would be among what it finds
             words = line.split()
@@ -73,9 +75,11 @@ def _written_regions(proc: int) -> list[Region]:
                 address, size = int(start, 16), int(end, 16) - int(start, 16)
                 protection = {"rw-p": mmap.PROT_READ | mmap.PROT_WRITE, "r--p": mmap.PROT_READ}.get(words[1], 0)
                 protection = 0 if words[-1] in _OF_THE_KERNEL else protection
-            elif words[0] == "Anonymous:" and protection:
+            elif words[0] == "Anonymous:":
                 written = int(words[1]) << 10
-                if written and (size <= _LARGE or written >= size // 2):
+            elif words[0] == "VmFlags:":
+                is_used = written > 0 and (size <= _LARGE or written >= size // 2)
+                if protection and is_used and _NOT_FORKED.isdisjoint(words):
                     regions.append((address, size, protection))
     return regions
 

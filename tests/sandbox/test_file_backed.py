@@ -50,6 +50,23 @@ found["files_after"] = len(os.listdir("/proc/self/fd")) - 4  # two pipes
 print(json.dumps(found))
 """
 
+UNFORKED = """
+import json, mmap, os
+from sandbox.worker import file_backed, hot_pages
+
+WIPE_ON_FORK = 18
+secret = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+secret.madvise(WIPE_ON_FORK)
+secret[:6] = b"secret"
+found = {"moved": file_backed.move(lambda: None, hot_pages.open_proc()), "here": secret[:6].decode()}
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.write(writer, secret[:6])
+    os._exit(0)
+os.wait()
+print(json.dumps(found | {"fork": os.read(reader, 6).strip(b"\\0").decode()}))
+"""
+
 LIMITED = """
 import json, os, resource
 from sandbox.worker import file_backed, hot_pages
@@ -101,6 +118,10 @@ def test_what_is_moved_is_the_same_memory_and_forks_copy_none_of_it() -> None:
     assert found["parent"] == 7
     assert found["grows"] == 300_010
     assert found["files_after"] == found["files"]
+
+
+def test_what_forks_shall_not_have_is_not_moved() -> None:
+    assert run(UNFORKED) == {"moved": True, "here": "secret", "fork": ""}
 
 
 def test_memory_stays_as_it_is_where_a_trial_fails() -> None:
