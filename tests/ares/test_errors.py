@@ -10,7 +10,7 @@ from flows.cli import main as command_line
 from sandbox import SandboxUnavailable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TRANSLATED = {"RowError", "ActorHung", "ObjectChanged"}
+TRANSLATED = {"RowError", "NoTests", "ActorHung", "ObjectChanged"}
 """Errors that the module which calls raises again, with the file's row or the actor's name, or takes as an answer."""
 
 

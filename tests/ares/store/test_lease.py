@@ -62,12 +62,22 @@ def machines(
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Writers whose machines stand still: their leases are not renewed."""
-    still: set[str] = set()
-    write = Lease._write
+    write, writing = Lease._write, threading.Lock()
+
+    class Writers(set[str]):
+        def add(self, writer: str) -> None:
+            with writing:  # a renewal that is under way ends before its machine stands still
+                super().add(writer)
+
+    still = Writers()
 
     def renewed(self: Lease, **changed: str | bool | None) -> None:
-        if changed or self._mine.writer not in still:
+        if changed:
             write(self, **changed)
+            return
+        with writing:
+            if self._mine.writer not in still:
+                write(self)
 
     monkeypatch.setattr(Lease, "_write", renewed)
     return still

@@ -17,6 +17,7 @@ import pytest
 from prefect import flow, get_client
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Failed, Running, Scheduled
 
@@ -85,6 +86,7 @@ def whole_server(tmp_path: Path) -> Iterator[str]:
                 assert server.poll() is None
                 time.sleep(0.2)
         with temporary_settings({PREFECT_API_URL: url}):
+            EventsWorker.drain_all()  # an earlier test's in this process would still tell that test's server
             yield url
     finally:
         server.terminate()
