@@ -115,7 +115,7 @@ class Machine:
         """Pull the plug: all processes are gone, and the cable with them."""
         os.kill(self.first.pid, signal.SIGKILL)
         self.power.wait()
-        # The kernel takes its time to remove it, and the next machine of this number could not have it.
+        # The kernel takes its time to remove it, and the next machine of this number could not have it. Or it is gone.
         subprocess.run(["ip", "link", "delete", self.cable], capture_output=True)
 
 
