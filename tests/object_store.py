@@ -75,7 +75,9 @@ def object_store(address: str = "127.0.0.1") -> Iterator[tuple[Network, dict[str
     import boto3
     import requests
     from moto.server import ThreadedMotoServer
+    from s3fs import S3FileSystem
 
+    S3FileSystem.clear_instance_cache()  # one of an earlier test in this process has that test's address
     store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     store.start()
     port = store.get_host_and_port()[1]

@@ -37,7 +37,9 @@ def url(seconds: float = 300) -> str:
 @contextlib.contextmanager
 def connected() -> Iterator[None]:
     """Use the server inside."""
+    from prefect.events.worker import EventsWorker
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
+    EventsWorker.drain_all()  # one of an earlier test in this process would still tell that test's server
     with temporary_settings({PREFECT_API_URL: url()}):
         yield

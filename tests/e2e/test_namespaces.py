@@ -83,11 +83,8 @@ class RayCluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayCluster]:
-    from s3fs import S3FileSystem
-
     from tests.object_store import object_store
 
-    S3FileSystem.clear_instance_cache()  # one of an earlier test has that test's address
     with local_network(tmp_path / "machines") as network, object_store(network.address(1)) as (_, environment):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)

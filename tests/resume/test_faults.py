@@ -207,6 +207,10 @@ def unheld(directory: Path, name: str) -> int:
 @pytest.mark.slow
 def test_a_second_process_is_refused_and_sigterm_ends_the_first_one_resumable(tmp_path: Path) -> None:
     with held(tmp_path, "run") as (process, hold):
+        deadline = time.monotonic() + 60
+        while json.loads((tmp_path / "run" / "run.json").read_bytes())["mlflow_run_id"] is None:
+            assert time.monotonic() < deadline  # written behind the first step, whatever a second process does
+            time.sleep(0.1)
         before = (tmp_path / "run" / "run.json").read_bytes()
         kind = f"reward.kind={tmp_path / 'reward.py'}:reward"
         second = ares(tmp_path, "train", "tiny-math", *SMALL, kind, "--run", "run")
