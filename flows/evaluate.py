@@ -71,6 +71,7 @@ async def _samples(evaluation: Evaluation) -> Samples:
     ids = evaluation.run.train_set.frame["id"].tolist()
     sampled: list[Rows] = []
     grading: list[asyncio.Task[Rows]] = []
+    draws: list[Draw] = []
     evaluation.run.progress.begin("validation", len(ids) * request.samples)
     for place in range(0, len(ids), size):
         # Purpose `validation` draws as a run's own evaluations do: the same samples, as far as n is the same.
@@ -84,9 +85,27 @@ async def _samples(evaluation: Evaluation) -> Samples:
             temperature=evaluation.description["temperature"],
             greedy=request.greedy,
         )
-        sampled.append(await rollout(evaluation, draw, label=f"{draw.shard}"))
-        grading.append(asyncio.create_task(score(evaluation, draw, sampled[-1], label=f"{draw.shard}")))
+        await _shard(evaluation, draw, sampled, grading)
+        draws.append(draw)
         evaluation.run.progress.reach(draw.purpose, (place + len(draw.ids)) * request.samples)
+    if request.turns > 1:
+        await _second_turns(evaluation, draws, sampled, grading)
     scores = [(await task).rows for task in grading]
     check_graded(evaluation, scores)
     return Samples(rollouts=[rows.rows for rows in sampled], scores=scores, slots=[])
+
+
+async def _second_turns(
+    evaluation: Evaluation, draws: list[Draw], sampled: list[Rows], grading: list[asyncio.Task[Rows]]
+) -> None:
+    """One more shard for each: the programs of it that failed, told why."""
+    for draw, rows, scores in list(zip(draws, sampled, grading, strict=True)):
+        continues = (rows.rows, (await scores).rows)
+        second = draw.model_copy(update={"shard": draw.shard + len(draws), "continues": continues})
+        await _shard(evaluation, second, sampled, grading)
+
+
+async def _shard(evaluation: Evaluation, draw: Draw, sampled: list[Rows], grading: list[asyncio.Task[Rows]]) -> None:
+    """Sample a shard, and have it graded from then on."""
+    sampled.append(await rollout(evaluation, draw, label=f"{draw.shard}"))
+    grading.append(asyncio.create_task(score(evaluation, draw, sampled[-1], label=f"{draw.shard}")))

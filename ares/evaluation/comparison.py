@@ -45,6 +45,7 @@ def measured(
         "samples": request.samples,
         "temperature": 0.0 if request.greedy else request.temperature or config.validation.temperature,
         "packages": graded_with,
+        **({"turns": request.turns} if request.turns > 1 else {}),
     } | {name: value for name, value in result_settings(config).items() if name.startswith(SAME)}
 
 

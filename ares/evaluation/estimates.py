@@ -1,7 +1,8 @@
 """Estimates of an evaluation from its graded samples: pass@k and means over problems, with intervals.
 
-Covered: base tests apart from all tests, samples without a score, the files that hold all of it. Not covered: sampling
-and grading (tasks/sampling.py), two evaluations side by side (ares/evaluation/comparison.py).
+Covered: base tests apart from all tests, first and second attempts, samples without a score, the files that hold all
+of it. Not covered: sampling and grading (tasks/sampling.py), two evaluations side by side
+(ares/evaluation/comparison.py).
 """
 
 from typing import Any
@@ -16,15 +17,17 @@ from ares.evaluation.evaluation import Evaluation
 from ares.evaluation.paired import CONFIDENCE
 from ares.evaluation.suite_problems import BASE_TESTS
 from ares.grading import SCORE
-from ares.step import with_scores
+from ares.step import is_second_turn, with_scores
 from ares.store import Ref
 
-OF_ENGINES = ["token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]
+OF_ENGINES = ["prompt_token_ids", "token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]
 """Columns of samples that are not kept."""
 GRADED = ("accuracy", SCORE, "pass_ratio")
 """Means that are estimated besides pass@k, where the grader gives them."""
 BASE = "base/"
 """Prefix of what base tests alone say, of a suite whose rows have others too."""
+SECOND_TURN = "second_turn/"
+"""Prefix of what is right after a second attempt of the programs that failed."""
 
 
 def finish(
@@ -36,11 +39,16 @@ def finish(
     mismatch: how far the engine's log-probs are from the learner's, as a metric; nothing where it was not looked at.
     """
     store = evaluation.run.store
+    sampled = (store.read_rows(ref) for ref in rollouts)
     shards = [
-        with_scores(store.read_rows(sampled), store.read_rows(scored))
-        for sampled, scored in zip(rollouts, scores, strict=True)
+        with_scores(rows, store.read_rows(scored))
+        for rows, scored in zip(sampled, scores, strict=True)
+        if len(rows)  # where all programs of a shard passed, none is continued
     ]
-    samples = pd.concat(shards, ignore_index=True).drop(columns=[*OF_ENGINES, "slot"], errors="ignore")
+    samples = pd.concat(shards, ignore_index=True)
+    if evaluation.request.turns > 1:
+        samples["turn"] = is_second_turn(samples) + 1
+    samples = samples.drop(columns=[*OF_ENGINES, "slot"], errors="ignore")
     summary, problems = summarise(evaluation, samples)
     summary |= mismatch
     store.write_rows("samples.parquet", samples)
@@ -54,51 +62,69 @@ def finish(
 
 
 def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, Any], pd.DataFrame]:
-    """The estimates, and the row of each problem, from the graded samples.
+    """The estimates, and the row of each problem, from the graded samples, whose column `turn` tells attempts apart.
 
     A sample is correct when its accuracy is 1: all tests passed, the answer right. One without a score is left out and
     counted; a problem with fewer than k scored samples is left out of pass@k.
     """
-    scored = samples[samples["accuracy"].notna()]
-    problems, measures = _problems(evaluation, scored)
+    attempts = _attempts(samples)
+    problems, measures = _problems(evaluation, attempts)
+    first = attempts[""]
     seed = derive_seed(evaluation.config.train.seed, "evaluation")  # one for all: the same problems are drawn
     of = problems["id"].str.partition("/")[0]
     summary = evaluation.description | {
         "problems": len(problems),
-        "unscored": len(samples) - len(scored),
-        "mean_length": float(samples["tokens"].mean()),
-        "truncated": float(samples["truncated"].mean()),
+        "unscored": int(samples["accuracy"].isna().sum()),
+        "mean_length": float(first["tokens"].mean()),
+        "truncated": float(first["truncated"].mean()),
         "estimates": _estimates(problems, measures, seed),
         "sets": {name: _estimates(problems[of == name], measures, seed) for name in evaluation.sets},
         "interval": f"{CONFIDENCE:.0%}, bootstrap over problems (exact binomial where all are 0 or all are 1)",
     }
-    if "error_type" in samples:
-        shares = samples["error_type"].value_counts(normalize=True)
+    if "error_type" in first:
+        shares = first["error_type"].value_counts(normalize=True)
         summary["error_types"] = {str(name): float(share) for name, share in shares.items()}
+    if SECOND_TURN in attempts:
+        failed = int((first["pass_ratio"].astype(float) < 1).sum())
+        second = len(samples) - len(first)
+        summary["second_turns"] = {"samples": second, "left_out": failed - second}
     return summary, problems.reset_index(drop=True)
 
 
-def _problems(evaluation: Evaluation, scored: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _attempts(samples: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The first attempts and, where there were second ones, the last attempt of each sample; by prefix of figures."""
+    if "turn" not in samples:
+        return {"": samples}
+    last = samples.sort_values("turn", kind="stable").drop_duplicates(["id", "sample"], keep="last")
+    return {"": samples[samples["turn"] == 1], SECOND_TURN: last}
+
+
+def _problems(evaluation: Evaluation, attempts: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
     """A row of each problem with what its scored samples come to, and which of its columns are estimated."""
     rows, ks = evaluation.run.train_set.frame, evaluation.request.ks
     ids = rows["id"]
     problems = pd.DataFrame({"id": ids}).set_index("id", drop=False)
-    problems["samples"] = scored.groupby("id").size().reindex(ids, fill_value=0)
-    right = {"": scored["accuracy"].astype(float) >= 1.0}
-    if BASE_TESTS in rows:
-        right = {BASE: _passes_base_tests(scored, rows.set_index("id")[BASE_TESTS])} | right
-    for of, is_right in right.items():
-        problems[f"{of}correct"] = is_right.groupby(scored["id"]).sum().reindex(ids, fill_value=0).astype(int)
-        counts = problems[["samples", f"{of}correct"]].to_numpy()
-        for k in ks:
-            enough = counts[:, 0] >= k
-            problems[f"{of}pass@{k}"] = np.nan
-            problems.loc[enough, f"{of}pass@{k}"] = pass_at_k(counts[enough, 0], counts[enough, 1], k)
-    for name in GRADED:
-        if name in scored:
-            problems[name] = scored[name].astype(float).groupby(scored["id"]).mean().reindex(ids)
-    passes = [f"{of}pass@{k}" for of in right for k in ks]
-    return problems, passes + [name for name in GRADED if name in problems]
+    measures: list[str] = []
+    for attempt, samples in attempts.items():
+        scored = samples[samples["accuracy"].notna()]
+        problems[f"{attempt}samples"] = scored.groupby("id").size().reindex(ids, fill_value=0)
+        right = {attempt: scored["accuracy"].astype(float) >= 1.0}
+        if BASE_TESTS in rows:
+            passes = _passes_base_tests(scored, rows.set_index("id")[BASE_TESTS])
+            right = {f"{attempt}{BASE}": passes} | right
+        for of, is_right in right.items():
+            problems[f"{of}correct"] = is_right.groupby(scored["id"]).sum().reindex(ids, fill_value=0).astype(int)
+            counts = problems[[f"{attempt}samples", f"{of}correct"]].to_numpy()
+            for k in ks:
+                enough = counts[:, 0] >= k
+                problems[f"{of}pass@{k}"] = np.nan
+                problems.loc[enough, f"{of}pass@{k}"] = pass_at_k(counts[enough, 0], counts[enough, 1], k)
+        graded = [name for name in GRADED if name in scored]
+        for name in graded:
+            means = scored[name].astype(float).groupby(scored["id"]).mean()
+            problems[f"{attempt}{name}"] = means.reindex(ids)
+        measures += [f"{of}pass@{k}" for of in right for k in ks] + [f"{attempt}{name}" for name in graded]
+    return problems, measures
 
 
 def _passes_base_tests(scored: pd.DataFrame, counts: pd.Series) -> pd.Series:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ares.config import Config, ConfigError, DataConfig, Override, fingerprint, load, override
-from ares.data import Problems, Vision, check_media, joined, load_held_out, load_tokenizer
+from ares.data import Problems, Vision, check_media, check_template, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
 from ares.evaluation.comparison import ComparedEvaluation, measured
 from ares.evaluation.places import suite_of
@@ -75,6 +75,8 @@ class Evaluation(Step):
             raise ConfigError("--sanity judges reference solutions, of sets with unit tests: reward.kind=code")
         other = None if request.compare is None else ComparedEvaluation.read(request.compare)
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
+        if request.turns > 1:
+            config = _with_second_turns(config, tokenizer)
         config, posed = _posed(request, config, tokenizer)
         check_engine(config)
         check_architecture(config)
@@ -97,6 +99,7 @@ class Evaluation(Step):
             "temperature": how_measured["temperature"],
             **posed.suite,
             **({"packages": graded_with} if graded_with else {}),
+            **({"turns": request.turns} if request.turns > 1 else {}),
         } | {
             f"{setting} {path}": file_digest(path)
             for path, setting in run_files(config).items()
@@ -134,6 +137,8 @@ def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[
         asked = load_suite(
             request.suite, request.data, request.form, config.data, tokenizer, request.max_problems
         )  # a published set is asked whole: no prompt is left out as overlong
+        if request.turns > 1 and asked.form == "completion":
+            raise ConfigError("--turns 2 answers in a conversation: it needs --form instruct")
         config = override(config, [f"data.max_prompt_length={asked.longest}"])
         how = {"suite": request.suite, "form": asked.form}
         return config, EvaluationProblems(asked.problems, [], how, asked.base, asked.left_out)
@@ -145,6 +150,16 @@ def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[
     assert problems is not None
     left_out = dict.fromkeys(problems.untested, "there is no test")
     return config, EvaluationProblems(problems, data.held_out_names, {}, left_out=left_out)
+
+
+def _with_second_turns(config: Config, tokenizer: Any) -> Config:
+    """The settings with one second turn to each program that failed. Raises ConfigError where there can be none."""
+    if not config.reward.judges_programs:
+        raise ConfigError("--turns 2 tells a program its verdict: it needs reward.kind=code, or a suite of programs")
+    check_template(tokenizer, config.data.chat_template_kwargs)
+    # Training needs an estimator that compares within a group; here nothing is trained.
+    group = [] if config.algorithm.advantage.within_group else ["algorithm.advantage.estimator=grpo"]
+    return override(config, [*group, "rollout.second_turn.enabled=true", "rollout.second_turn.children=1"])
 
 
 def _tried(request: EvaluationRequest, run: Run, posed: EvaluationProblems) -> dict[str, Any]:

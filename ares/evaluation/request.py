@@ -30,6 +30,8 @@ class EvaluationRequest(Strict):
     """pass@k for these k. None: those of 1, 4 and 8 that n allows."""
     step: int | None = Field(None, ge=0)
     """Of a run: the weights after this step. None: the newest checkpoint's."""
+    turns: int = Field(1, ge=1, le=2)
+    """2: a program that failed gets a second attempt, with its verdict in the prompt (docs/rewards.md#second-turns)."""
     greedy: bool = False
     """One answer to each problem, the most probable token each time; n does not count."""
     temperature: float | None = Field(None, gt=0)

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 ENTRY = "mlflow.json"
 """In an evaluation's folder: its entry, and what was logged there last."""
 FILES = ("problems.parquet", "summary.json", "comparison-*.json")
-DECIDED_BY = ("target", "step", "weights", "suite", "form", "samples", "temperature", "packages")
+DECIDED_BY = ("target", "step", "weights", "suite", "form", "samples", "temperature", "packages", "turns")
 """What of an evaluation's description is logged as a parameter, as `eval.suite`."""
 
 

@@ -12,7 +12,7 @@ from ares.step.requests import PROMPT, engine_calls, requested_rows, second_turn
 from ares.step.rewards import PART, rewarded
 from ares.step.rows import in_training_order, joined_rows, sampled_rows, with_scores
 from ares.step.shape import shape
-from ares.step.slots import GREEDY
+from ares.step.slots import GREEDY, is_second_turn
 from ares.step.state import RunState, finished_state, with_evaluation
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "gathered",
     "graded",
     "in_training_order",
+    "is_second_turn",
     "joined_rows",
     "keep_groups",
     "readable_rows",

@@ -32,6 +32,7 @@ def evaluate(
     n: Annotated[int, typer.Option(help="Samples per problem.")] = 16,
     k: Annotated[str | None, typer.Option(help="pass@k for these, as 1,4,8.")] = None,
     step: Annotated[int | None, typer.Option(help="Of a run: the weights after this step.")] = None,
+    turns: Annotated[int, typer.Option(help="2: a program that failed gets a second attempt, told its verdict.")] = 1,
     greedy: Annotated[bool, typer.Option("--greedy", help="One answer each, without sampling.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Default: validation.temperature.")] = None,
     max_problems: Annotated[int | None, typer.Option(help="The first so many problems.")] = None,
@@ -54,9 +55,9 @@ def evaluate(
 
         try:
             request = EvaluationRequest(
-                target=target, data=data, suite=suite, form=form, n=n, k=_numbers(k), step=step, greedy=greedy,
-                temperature=temperature, max_problems=max_problems, profile=profile, overrides=overrides or [], out=out,
-                sanity=sanity, compare=compare,
+                target=target, data=data, suite=suite, form=form, n=n, k=_numbers(k), step=step, turns=turns,
+                greedy=greedy, temperature=temperature, max_problems=max_problems, profile=profile,
+                overrides=overrides or [], out=out, sanity=sanity, compare=compare,
             )  # fmt: skip
         except ValidationError as error:
             raise ConfigError("; ".join(_explained(each) for each in error.errors())) from error
@@ -119,6 +120,8 @@ def _show(summary: dict[str, Any], folder: str) -> None:
         known = f" (known to fail: {', '.join(judged['known_failures'])})" if judged["known_failures"] else ""
         console.print(f"reference solutions: {judged['accepted']} of {judged['solutions']} accepted{known}")
     console.print(f"mean length {summary['mean_length']:.1f} tokens, truncated {summary['truncated']:.1%}")
+    if "second_turns" in summary:
+        console.print(_told_of_second_turns(summary["second_turns"]))
     if "error_types" in summary:
         console.print("programs: " + ", ".join(f"{name} {share:.1%}" for name, share in summary["error_types"].items()))
     if "left_out" in summary:
@@ -132,6 +135,12 @@ def _show(summary: dict[str, Any], folder: str) -> None:
     if "comparison" in summary:
         _show_comparison(summary["comparison"])
     console.print(folder, style="dim", markup=False)
+
+
+def _told_of_second_turns(second: dict[str, int]) -> str:
+    none = second["left_out"]
+    left_out = f"; {none} that failed had none (cut off, or a verdict too long)" if none else ""
+    return f"second_turn: with the second attempts of {second['samples']} programs that failed{left_out}"
 
 
 def _by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:

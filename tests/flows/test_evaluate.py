@@ -16,16 +16,17 @@ from flows.evaluate import ares_eval, prepare
 from tests.ares.builders import MODEL, config
 
 pytestmark = pytest.mark.usefixtures("prefect")
+FEEDBACK = MODEL.parent / "code-feedback"
 FILES = ("samples.parquet", "problems.parquet", "summary.json")
 
 
 class Here:
-    """In place of the cluster: the tiny model, until the power fails."""
+    """In place of the cluster: a tiny model, until the power fails."""
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int, model: Path = MODEL) -> None:
         self.left = calls
-        self.actor = EngineActor(config().model_dump(mode="json"))
-        weights = AutoModelForCausalLM.from_pretrained(MODEL).named_parameters()
+        self.actor = EngineActor(config(f"model.path={model}").model_dump(mode="json"))
+        weights = AutoModelForCausalLM.from_pretrained(model).named_parameters()
         self.actor.load_weights(0, {name: tensor.detach().numpy() for name, tensor in weights})
 
     async def generate(
@@ -85,3 +86,49 @@ def test_greedy_is_one_answer_to_each_problem_whatever_the_noise(tmp_path: Path)
     assert len(samples) == samples["id"].nunique() == 7
     sampled = evaluated(tmp_path / "sampled", calls=3, n=8)
     assert summary["estimates"]["pass@1"]["value"] > sampled["estimates"]["pass@1"]["value"]
+
+
+def second_attempts(out: Path, calls: int, **settings: Any) -> dict[str, Any]:
+    request = EvaluationRequest(
+        target=str(FEEDBACK), profile="tiny-code-feedback", max_problems=8, out=str(out), turns=2,
+        overrides=["rollout.shard_prompts=4", "rollout.second_turn.enabled=false"], **settings,
+    )  # fmt: skip
+    prepare(request).run.cluster = Here(calls, FEEDBACK)  # type: ignore[assignment]
+    return dict(asyncio.run(ares_eval(request)))
+
+
+@pytest.mark.parametrize("how", [{"n": 4, "temperature": 1.5}, {"greedy": True}])
+def test_programs_that_failed_are_tried_again_and_counted_after_it(tmp_path: Path, how: dict[str, Any]) -> None:
+    summary = second_attempts(tmp_path / "whole", 4, **how)
+    samples = pd.read_parquet(tmp_path / "whole" / "samples.parquet").set_index(["id", "sample"])
+    first, second = samples[samples["turn"] == 1], samples[samples["turn"] == 2]
+    failed = first[(first["pass_ratio"] < 1) & ~first["truncated"]]
+    assert len(second) > 0
+    assert set(second.index) == set(failed.index)
+    for attempt, row in second.iterrows():
+        answer, told = row["prompt"].partition(first.loc[attempt]["response"])[1:]
+        assert answer
+        assert "assert " in told  # the tests that it failed
+    assert summary["second_turns"] == {
+        "samples": len(second),
+        "left_out": int((first["pass_ratio"] < 1).sum()) - len(second),
+    }
+    repaired = second.index[second["accuracy"] == 1]
+    after = first["accuracy"].astype(float).where(~first.index.isin(repaired), 1.0)
+    assert summary["estimates"]["pass@1"]["value"] == pytest.approx(first["accuracy"].astype(float).mean())
+    assert summary["estimates"]["second_turn/pass@1"]["value"] == pytest.approx(after.mean())
+    with pytest.raises(RuntimeError, match="the power failed"):
+        second_attempts(tmp_path / "again", 3, **how)
+    assert second_attempts(tmp_path / "again", 1, **how) == summary
+
+
+def test_first_attempts_are_those_of_an_evaluation_without_second_ones(tmp_path: Path) -> None:
+    summary = second_attempts(tmp_path / "two", 4, n=2)
+    request = EvaluationRequest(
+        target=str(FEEDBACK), profile="tiny-code-feedback", max_problems=8, out=str(tmp_path / "one"), n=2,
+        overrides=["rollout.shard_prompts=4", "rollout.second_turn.enabled=false"],
+    )  # fmt: skip
+    prepare(request).run.cluster = Here(2, FEEDBACK)  # type: ignore[assignment]
+    alone = asyncio.run(ares_eval(request))
+    assert alone["estimates"].items() <= summary["estimates"].items()
+    assert alone["error_types"] == summary["error_types"]

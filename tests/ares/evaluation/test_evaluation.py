@@ -16,6 +16,7 @@ from ares.evaluation.request import EvaluationRequest
 from ares.runs.digests import model_digests
 from ares.store.store import Commit, RunStore, StoreError
 from tests.ares.builders import MODEL, config
+from tests.ares.evaluation.suite_rows import HUMANEVAL, jsonl
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +171,23 @@ def test_k_follows_n_where_it_is_not_given() -> None:
     assert EvaluationRequest(target="x", k=[8, 2, 2]).ks == [2, 8]
 
 
+def test_a_second_attempt_needs_a_verdict_and_a_conversation(tmp_path: Path) -> None:
+    assert "it needs reward.kind=code, or a suite of programs" in refusal(turns=2)
+    suite = {"suite": "humaneval", "data": str(jsonl(tmp_path / "HumanEval.jsonl", HUMANEVAL)), "profile": "tiny-code"}
+    assert "--turns 2 answers in a conversation: it needs --form instruct" in refusal(
+        turns=2, form="completion", **suite
+    )
+
+
+def test_two_attempts_are_another_evaluation_and_train_nothing() -> None:
+    code = {"target": str(MODEL.parent / "code-feedback"), "profile": "tiny-code"}
+    twice = opened(**code, turns=2, overrides=["algorithm.advantage.estimator=reinforce_plus_plus"])
+    twice.run.close()
+    assert twice.config.rollout.second_turn.children == 1
+    assert twice.config.longest_sequence > opened(**code).config.longest_sequence
+    assert twice.run.store.directory != opened(**code).run.store.directory
+
+
 # ---- figures -------------------------------------------------------------------------------------------------------
 
 
@@ -262,3 +280,18 @@ def test_base_tests_are_counted_apart_from_all_tests() -> None:
     assert values["base/pass@1"] == pytest.approx((1 + 0.5 + 0 + 1) / 4)
     assert values["pass@1"] == pytest.approx(0.5 / 4)
     assert values["base/pass@2"] == pytest.approx(2 / 3)
+
+
+def test_a_second_attempt_counts_for_what_is_right_after_it() -> None:
+    evaluation = opened(n=2, k=[1, 2])
+    ids = evaluation.run.train_set.frame["id"].tolist()
+    first = samples(ids, [[1, 0], [0, 0], [0, 1], [0, 0]], turn=1)
+    first["pass_ratio"] = first["accuracy"]
+    second = samples(ids[1:], [[1, 0], [None], [0]], turn=2)
+    second["pass_ratio"] = second["accuracy"]
+    summary, problems = summarise(evaluation, pd.concat([first, second], ignore_index=True))
+    assert problems["correct"].tolist() == [1, 0, 1, 0]
+    assert problems["second_turn/correct"].tolist() == [1, 1, 1, 0]
+    assert problems["second_turn/samples"].tolist() == [2, 2, 1, 2]
+    assert summary["estimates"]["second_turn/pass@1"]["value"] == pytest.approx((1 / 2 + 1 / 2 + 1 + 0) / 4)
+    assert (summary["second_turns"], summary["unscored"]) == ({"samples": 4, "left_out": 2}, 1)
