@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,57 +20,29 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 import ares.models.bidirectional_qwen2  # noqa: F401 - registers the model's type
-from algorithms.coupled_sampling import MASK_RATIO_RANGE
+from algorithms.coupled_sampling import MASK_ESTIMATES, MASK_RATIO_RANGE, Draw, MaskedPasses, independent_masks
 from algorithms.denoising import completion_logits
 from ares.tiny import CHECKPOINTS
 
-Passes = Callable[[Tensor], Tensor]
-"""Mask [B, K] → log-prob of every token given what the mask leaves in sight [B, K]."""
+ESTIMATES = {"one_mask": (partial(independent_masks, passes=1), 1)} | MASK_ESTIMATES
 
 
-def drawn(shape: torch.Size, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A ratio per row [B, 1] and a mask [B, K]."""
+def estimated(log_probs: Callable[[Tensor], Tensor], masked: Callable[[Draw], MaskedPasses], draw: Draw) -> Tensor:
+    """A token's estimate [B, K] under fresh masks. log_probs: mask [B, K] → of every token, given what it leaves."""
+    masks, weights = masked(draw)
+    of_passes = [log_probs(mask) * weight.float() for mask, weight in zip(masks, weights, strict=True)]
+    return torch.stack(of_passes).sum(0)
+
+
+def drawn(shape: torch.Size, generator: torch.Generator) -> Draw:
+    """Fresh masks, whatever their number."""
     low, high = MASK_RATIO_RANGE
-    ratio = low + (high - low) * torch.rand(shape[0], 1, generator=generator)
-    return ratio, torch.rand(shape, generator=generator) < ratio
 
+    def draw(_: int) -> tuple[Tensor, Tensor]:
+        ratio = low + (high - low) * torch.rand(shape[0], 1, generator=generator)
+        return ratio, torch.rand(shape, generator=generator) < ratio
 
-def full(passes: Passes, shape: torch.Size, generator: torch.Generator) -> Tensor:
-    return passes(torch.ones(shape, dtype=torch.bool))
-
-
-def single(passes: Passes, shape: torch.Size, generator: torch.Generator) -> Tensor:
-    ratio, mask = drawn(shape, generator)
-    return torch.where(mask, passes(mask) / ratio, 0.0)
-
-
-def independent(passes: Passes, shape: torch.Size, generator: torch.Generator) -> Tensor:
-    return (single(passes, shape, generator) + single(passes, shape, generator)) / 2
-
-
-def coupled(passes: Passes, shape: torch.Size, generator: torch.Generator) -> Tensor:
-    ratio, mask = drawn(shape, generator)
-    return torch.where(mask, passes(mask) / ratio, passes(~mask) / (1 - ratio)) / 2
-
-
-def published(passes: Passes, shape: torch.Size, generator: torch.Generator) -> Tensor:
-    return (full(passes, shape, generator) + 2 * coupled(passes, shape, generator)) / 2
-
-
-def three_independent(passes: Passes, shape: torch.Size, generator: torch.Generator) -> Tensor:
-    parts = [single(passes, shape, generator) for _ in range(3)]
-    return sum(parts[1:], parts[0]) / 3
-
-
-ESTIMATORS = {
-    "full mask": (full, 1),
-    "one mask": (single, 1),
-    "two masks": (independent, 2),
-    "coupled pair": (coupled, 2),
-    "three masks": (three_independent, 3),
-    "full + coupled\n(published)": (published, 3),
-}
-"""Name → (estimator, passes through the model)."""
+    return draw
 
 
 class SolutionCanvases:
@@ -101,21 +74,19 @@ class SolutionCanvases:
 
 
 def spread(
-    canvases: SolutionCanvases, estimator: Callable[..., Tensor], draws: int, gradients: int
+    canvases: SolutionCanvases, masked: Callable[[Draw], MaskedPasses], draws: int, gradients: int
 ) -> tuple[float, float, float]:
     """Mean estimate per token (nats), relative spread of a response's log-prob, relative spread of the gradient."""
     generator = torch.Generator().manual_seed(0)
-    shape, kept = canvases.canvas.shape, canvases.kept
+    draw, kept = drawn(canvases.canvas.shape, generator), canvases.kept
     with torch.no_grad():
-        sums = torch.stack(
-            [(estimator(canvases.log_probs, shape, generator) * kept).sum(1) for _ in range(draws)]
-        ).double()
+        sums = torch.stack([(estimated(canvases.log_probs, masked, draw) * kept).sum(1) for _ in range(draws)]).double()
     mean = sums.mean(0)
     relative = float((sums.std(0) / mean.abs()).mean())
     parameters = list(canvases.model.parameters())
     total, square = 0.0, 0.0
     for _ in range(gradients):
-        loss = (estimator(canvases.log_probs, shape, generator) * kept).sum() / kept.sum()
+        loss = (estimated(canvases.log_probs, masked, draw) * kept).sum() / kept.sum()
         flat = torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)]).double()
         total, square = total + flat, square + float(flat.square().sum())
     average = total / gradients
@@ -139,10 +110,10 @@ def main() -> None:
     print(f"{arguments.problems} reference solutions, {arguments.draws} draws, {arguments.gradients} of the gradient")
     print(f"{'estimator':27}{'passes':>7}{'nats/token':>12}{'log-prob':>10}{'gradient':>10}")
     results = {}
-    for name, (estimator, passes) in ESTIMATORS.items():
-        results[name] = spread(canvases, estimator, arguments.draws, arguments.gradients)
+    for name, (masked, passes) in ESTIMATES.items():
+        results[name] = spread(canvases, masked, arguments.draws, arguments.gradients)
         mean, relative, gradient = results[name]
-        print(f"{name.replace(chr(10), ' '):27}{passes:7}{mean:12.4f}{relative:10.3f}{gradient:10.3f}", flush=True)
+        print(f"{name:27}{passes:7}{mean:12.4f}{relative:10.3f}{gradient:10.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""A masked-diffusion LM as the learner sees it: coupled log-probs of response tokens under masks that the batch names.
+"""A masked-diffusion LM as the learner sees it: log-probs of response tokens under masks that the batch names.
 
-Covered: loading (remote code where the settings allow it), masks keyed by run, step, iteration and row, coupled
-log-probs without a [tokens, vocab] array. Not covered: the
-exact KL over the vocabulary, a critic (both are refused by the configuration), denoising (ares/engines/diffusion.py).
+Covered: loading (remote code where the settings allow it), masks keyed by run, step, iteration and row, estimates
+without a [tokens, vocab] array. Not covered: which masks, and their weights (algorithms/coupled_sampling.py), the exact
+KL over the vocabulary, a critic (both are refused by the configuration), denoising (ares/engines/diffusion.py).
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModel
 
 import ares.models.bidirectional_qwen2  # noqa: F401 - registers `ares_masked_lm` with transformers
-from algorithms.coupled_sampling import MASK_RATIO_RANGE, coupled_log_probs, version_masks
+from algorithms.coupled_sampling import MASK_ESTIMATES, MASK_RATIO_RANGE
 from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
 from algorithms.logprobs import logprobs_and_entropy
@@ -27,8 +28,6 @@ from ares.models.weights import read_weights, transformed
 
 PER_ITERATION = "iteration_"
 """Prefix of fields [B, I, …] that hold a value for each iteration of an update."""
-VERSIONS = 3
-"""Passes per row: all places masked, some, and the rest."""
 
 
 class MaskedLanguageModel:
@@ -37,12 +36,13 @@ class MaskedLanguageModel:
 
     packs = False  # rows pass side by side only where attention may be kept apart by position ids
 
-    def __init__(self, model: Any, compute_dtype: torch.dtype, mask_id: int) -> None:
+    def __init__(self, model: Any, compute_dtype: torch.dtype, mask_id: int, estimate: str = "published") -> None:
         self.model = self.whole = model
         self.decoder = model.get_decoder()
         self.head = model.get_output_embeddings()
         self.compute_dtype = compute_dtype
         self.mask_id = mask_id
+        self.masked_passes, self.passes = MASK_ESTIMATES[estimate]
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
@@ -58,7 +58,7 @@ class MaskedLanguageModel:
         for what in ("get_decoder", "get_output_embeddings"):
             if getattr(model, what, lambda: None)() is None:
                 raise ModelError(f"{config.path}: {type(model).__name__} has no {what}(), so its head cannot be found")
-        loaded = cls(model, getattr(torch, config.dtype), mask_token_id(settings, config.path))
+        loaded = cls(model, getattr(torch, config.dtype), mask_token_id(settings, config.path), config.mask_estimate)
         loaded._check_shape(config.path)
         return loaded
 
@@ -102,7 +102,7 @@ class MaskedLanguageModel:
     def row_sizes(self, batch: DataProto) -> RowSizes:
         """What rows cost in a pass."""
         prompts = batch.tensor("attention_mask")[:, : batch.tensor("prompts").shape[1]].sum(1)
-        return RowSizes.alone(VERSIONS * (prompts + batch.tensor("canvas").shape[1]))
+        return RowSizes.alone(self.passes * (prompts + batch.tensor("canvas").shape[1]))
 
     def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
         """Refused: raises ModelError."""
@@ -113,25 +113,31 @@ class MaskedLanguageModel:
         raise ModelError("a masked-diffusion model's tokens have no one distribution")
 
     def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
-        """Coupled log-prob of each response token, and its entropy (nats) when all places are masked.
+        """Estimated log-prob of each response token, and its entropy (nats) in the first pass that masks it (when all
+        places are masked, by default); both 0 where none does.
 
         batch: prompts [B, P], canvas [B, K], attention_mask, response_mask, mask_seeds [B].
         """
         places = batch["canvas"].shape[1]
-        ratio, mask = coupled_masks(batch["mask_seeds"], places)
-        response = torch.zeros_like(mask)
+        masks, weights = self.masked_passes(partial(random_mask, batch["mask_seeds"], places))
+        response = torch.zeros_like(masks[0])
         response[:, : batch["response_mask"].shape[1]] = batch["response_mask"].bool()
-        hidden = self._hidden(batch, version_masks(mask))  # [3, B, K, H]
-        partner = torch.where(mask[..., None], hidden[1], hidden[2])
-        targets = batch["canvas"][response]
+        hidden = self._hidden(batch, masks)[:, response].to(self.compute_dtype)  # [V, N, H]
+        weights = weights[:, response]
+        # By token the first pass that counts, then the second, ….
+        counts = weights > 0
+        rank = counts.cumsum(0) - 1
+        version, token = counts.nonzero(as_tuple=True)
+        order = (rank[version, token] * counts.shape[1] + token).argsort()
+        version, token = version[order], token[order]
         weight = self.head.weight.to(self.compute_dtype)
         bias = None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
-        both = torch.cat([hidden[0][response], partner[response]]).to(self.compute_dtype)
-        log_probs, entropies = logprobs_and_entropy(both, weight, targets.repeat(2), bias, temperature)
-        full, partial = log_probs.chunk(2)
-        of_tokens = ratio[:, None].expand_as(mask)[response]
-        coupled = coupled_log_probs(full, partial, mask[response], 1 / of_tokens, 1 / (1 - of_tokens))
-        return TokenLogProbs(coupled, entropies[: len(full)])
+        targets = batch["canvas"][response][token]
+        log_probs, entropies = logprobs_and_entropy(hidden[version, token], weight, targets, bias, temperature)
+        empty = log_probs.new_zeros(counts.shape)
+        estimate = (empty.index_put((version, token), log_probs) * weights.to(log_probs.dtype)).sum(0)
+        first = rank[version, token] == 0
+        return TokenLogProbs(estimate, empty[0].index_put((token[first],), entropies[first]))
 
     def _hidden(self, batch: Pass, masked: Tensor) -> Tensor:
         """Hidden states that predict the canvas, [V, B, K, H], for V masked versions [V, B, K] of it."""
@@ -187,12 +193,13 @@ def mask_seeds(seed: int, step: int, rows: int, iterations: int) -> Tensor:
     return torch.tensor(keys, dtype=torch.long)
 
 
-def coupled_masks(seeds: Tensor, places: int) -> tuple[Tensor, Tensor]:
-    """Each row's mask ratio, U(0.2, 0.8), [B] float64, and which of its places the second version masks, [B, K]."""
+def random_mask(seeds: Tensor, places: int, number: int) -> tuple[Tensor, Tensor]:
+    """Random mask `number` of each row: its ratio, U(0.2, 0.8), [B, 1] float64, and where it masks, bool [B, K]."""
     low, high = MASK_RATIO_RANGE
-    ratio = low + (high - low) * keyed_uniform(seeds, 0)
-    place = torch.arange(1, places + 1, device=seeds.device)
-    return ratio, keyed_uniform(seeds[:, None], place) < ratio[:, None]
+    first = number * (places + 1)
+    ratio = low + (high - low) * keyed_uniform(seeds, first)[:, None]
+    place = torch.arange(first + 1, first + places + 1, device=seeds.device)
+    return ratio, keyed_uniform(seeds[:, None], place) < ratio
 
 
 def _settings(config: ModelConfig) -> Any:

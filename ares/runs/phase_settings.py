@@ -42,7 +42,7 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
         "reward.code.accuracy", "reward.code.cpu_seconds", "reward.code.memory_mb", "reward.code.packages",
         "reward.code.untrusted",
     ),
-    "experience": ("algorithm.policy.old_log_probs",),
+    "experience": ("algorithm.policy.old_log_probs", "model.mask_estimate"),
     "shape": (
         "rollout.second_turn.credit", "rollout.second_turn.credit_share",
         "reward.code.design", "reward.code.settings", "reward.code.error_policy", "reward.code.weight",

@@ -1,17 +1,20 @@
 """Masks, coupled log-probs and the loss of coupled-GRPO: recorded numbers and what must hold for any."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import algorithms.coupled_sampling
+from algorithms.coupled_sampling import MASK_ESTIMATES
 from algorithms.denoising import completion_logits, completion_mask
 from algorithms.published import coupled_log_probs
 from algorithms.published.coupled_grpo import coupled_grpo_loss, leave_one_out_advantages, weighted_rewards
 from algorithms.published.coupled_log_probs import coupled_versions, forward_process, selective_log_softmax
+from ares.config.run import ModelConfig
 
 MASK = 99
 
@@ -266,3 +269,48 @@ def test_no_gradient_where_the_ratio_is_clipped_and_masked_values_may_be_anythin
 def test_an_empty_mask_costs_nothing():
     loss, _ = coupled_grpo_loss(torch.zeros(2, 3), torch.ones(2), torch.zeros(2, 3))
     assert float(loss) == 0.0
+
+
+# ---- estimates that the published one is compared with ---------------------------------------------------------------
+
+
+def draws(rows, places, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(_):
+        ratio = 0.2 + 0.6 * torch.rand(rows, 1, generator=generator, dtype=torch.float64)
+        return ratio, torch.rand(rows, places, generator=generator, dtype=torch.float64) < ratio
+
+    return draw
+
+
+@pytest.mark.parametrize("name", MASK_ESTIMATES)
+def test_a_pass_counts_only_where_it_masks_and_all_together_are_one_log_prob_on_average(name):
+    masked, passes = MASK_ESTIMATES[name]
+    masks, weights = masked(draws(20_000, 5))
+    assert masks.shape == weights.shape == (passes, 20_000, 5)
+    assert masks.dtype is torch.bool
+    assert torch.equal(weights > 0, masks)
+    assert float(weights.sum(0).mean()) == pytest.approx(1.5 if name == "published" else 1.0, abs=0.01)
+
+
+def test_the_published_estimate_is_the_one_of_the_two_log_probs_and_a_scale():
+    known = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(1))
+    ratio, mask = draws(4, 6, seed=2)(0)
+    masks, weights = MASK_ESTIMATES["published"][0](draws(4, 6, seed=2))
+    partial = torch.where(mask, known[1], known[2])
+    expected = algorithms.coupled_sampling.coupled_log_probs(known[0], partial, mask, 1 / ratio, 1 / (1 - ratio))
+    assert torch.equal((weights.float() * known).sum(0), expected)
+    rescaled = MASK_ESTIMATES["rescaled"][0](draws(4, 6, seed=2))
+    assert torch.equal(rescaled.masks, masks)
+    torch.testing.assert_close(rescaled.weights, weights / 1.5)
+
+
+def test_a_coupled_pair_masks_every_token_once_and_independent_masks_do_not():
+    counts = {name: MASK_ESTIMATES[name][0](draws(50, 40)).masks.sum(0) for name in ("coupled", "two_masks")}
+    assert (counts["coupled"] == 1).all()
+    assert counts["two_masks"].unique().tolist() == [0, 1, 2]
+
+
+def test_settings_name_every_estimate():
+    assert set(get_args(ModelConfig.model_fields["mask_estimate"].annotation)) == set(MASK_ESTIMATES)
