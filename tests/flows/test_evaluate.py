@@ -105,8 +105,8 @@ def test_programs_that_failed_are_tried_again_and_counted_after_it(tmp_path: Pat
     failed = first[(first["pass_ratio"] < 1) & ~first["truncated"]]
     assert len(second) > 0
     assert set(second.index) == set(failed.index)
-    for attempt, row in second.iterrows():
-        answer, told = row["prompt"].partition(first.loc[attempt]["response"])[1:]
+    for prompt, response in zip(second["prompt"], first.loc[second.index, "response"], strict=True):
+        answer, told = prompt.partition(response)[1:]
         assert answer
         assert "assert " in told  # the tests that it failed
     assert summary["second_turns"] == {
