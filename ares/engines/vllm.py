@@ -56,6 +56,9 @@ class VllmEngine(Engine):
         self.placeholders = set() if self.reader is None else set(placeholder_ids(config))
         self._image_token = getattr(config, "image_token_id", None)
         self._on_gpu = torch.cuda.is_available()
+        if not self._on_gpu:
+            # vLLM compiles three small functions with a C++ compiler, for 14 s when the first token is drawn.
+            torch._dynamo.config.disable = True
         placed: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory} if self._on_gpu else {}
         self._sleeps = colocated and self._on_gpu
         self.llm = LLM(

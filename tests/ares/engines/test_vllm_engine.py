@@ -51,6 +51,10 @@ def careless() -> type[EngineActor]:
             finally:
                 module._repack_tied_head, self.engine.llm.reset_prefix_cache = kept
 
+        def compiled(self) -> int:
+            """Functions that torch has compiled in this process."""
+            return sum(torch._dynamo.utils.counters["frames"].values())
+
     return Careless
 
 
@@ -130,6 +134,12 @@ def test_the_same_requests_give_the_same_bits_and_seeds_decide(vllm: Sampler) ->
         np.array_equal(a, b)
         for a, b in zip(vllm.sample(requests(24, seed=1))["token_ids"], first["token_ids"], strict=True)
     )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU it pays")
+def test_nothing_is_compiled_on_a_cpu(vllm: Sampler) -> None:
+    vllm.sample(requests(2))
+    assert ray.get(vllm.actor.compiled.remote()) == 0
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 0.0])
