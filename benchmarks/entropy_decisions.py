@@ -44,6 +44,7 @@ DECISION = 0.125
 TURN = 0.3
 """Change of the chance of success with one token."""
 MODEL = CHECKPOINTS / "reason"
+CHECKOUT = CHECKPOINTS.parents[2]
 ROWS = Path("runs/entropy-decisions.jsonl")
 CSV = Path("docs/results/entropy-decisions.csv")
 PICTURE = Path("docs/images/entropy-decisions.png")
@@ -99,7 +100,7 @@ class Sampler:
             successes=right[1:].reshape(len(kept), continuations).sum(1).tolist(),
             continuations=continuations,
             seed=self.seed,
-            model=str(self.folder),
+            model=_name(self.folder),
             is_right=bool(right[0]),
         )
 
@@ -136,8 +137,11 @@ def problems(folder: Path, responses: int) -> list[dict[str, str]]:
 
 def drawn_branches(rows: Path, folder: Path, responses: int, continuations: int, seed: int) -> list[Branches]:
     """Every response with its continuations; those that `rows` holds already are not drawn again."""
-    drawn_so = (continuations, seed, str(folder))
-    found = {each.problem: each for each in _read(rows) if (each.continuations, each.seed, each.model) == drawn_so}
+    found = {
+        each.problem: each
+        for each in _read(rows)
+        if (each.continuations, each.seed) == (continuations, seed) and _is_named(each.model, folder)
+    }
     wanted = problems(folder, responses)
     missing = [row for row in wanted if row["id"] not in found]
     sampler = Sampler(folder, seed) if missing else None
@@ -149,6 +153,18 @@ def drawn_branches(rows: Path, folder: Path, responses: int, continuations: int,
         print(f"\r{number + 1} of {len(missing)} responses", end="", flush=True)
     print()
     return [found[row["id"]] for row in wanted]
+
+
+def _name(folder: Path) -> str:
+    """How rows call a model: its path below the checkout, which may lie elsewhere tomorrow; of others the whole one."""
+    whole = folder.absolute()
+    return str(whole.relative_to(CHECKOUT) if whole.is_relative_to(CHECKOUT) else whole)
+
+
+def _is_named(name: str, folder: Path) -> bool:
+    """Whether rows with this name are the model's; older rows have the whole path, in whatever checkout."""
+    wanted = Path(_name(folder)).parts
+    return Path(name).parts[-len(wanted) :] == wanted
 
 
 def _read(rows: Path) -> list[Branches]:

@@ -1,6 +1,7 @@
 """The study of window entropies: its areas, its estimators, and what it draws."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import stats
 from algorithms.entropy import ThresholdTracker, entropy_percentile_thresholds, hwe_count, hwe_mask
 from benchmarks.auroc import auroc, aurocs
 from benchmarks.entropy_decisions import (
+    CHECKOUT,
     MODEL,
     Branches,
     Sampler,
@@ -122,6 +124,16 @@ def test_from_the_end_of_a_right_response_every_continuation_succeeds(sampler: S
     assert sampler.right([boxed, boxed[:-2]], row["answer"]).tolist() == [True, False]
 
 
+class Fresh(Sampler):
+    """In place of the model: what it draws are no tokens."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.seed = folder, seed
+
+    def branches(self, row: dict[str, str], continuations: int) -> Branches:
+        return Branches(row["id"], 1, [], [], [], continuations, self.seed, "drawn", True)
+
+
 @pytest.mark.slow
 def test_what_was_drawn_before_it_was_stopped_is_kept(tmp_path: Path) -> None:
     whole = drawn_branches(tmp_path / "whole.jsonl", MODEL, 4, 2, 0)
@@ -133,6 +145,22 @@ def test_what_was_drawn_before_it_was_stopped_is_kept(tmp_path: Path) -> None:
     assert resumed[0].successes == marked["successes"]
     assert resumed[1:] == whole[1:]
     assert drawn_branches(tmp_path / "cut.jsonl", MODEL, 4, 2, seed=1)[0].tokens != whole[0].tokens
+
+
+def test_rows_of_another_checkout_are_kept_and_those_of_another_model_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were known by the model's whole path: nothing was found again when the checkout had moved."""
+    monkeypatch.setattr("benchmarks.entropy_decisions.Sampler", Fresh)
+    rows, (problem,) = tmp_path / "rows.jsonl", problems(MODEL, 4)[:1]
+    below = MODEL.relative_to(CHECKOUT)
+    for name, is_kept in (
+        (str(MODEL), True), (f"/elsewhere/{below}", True), (str(below), True), ("/elsewhere/reason", False),
+        (f"/elsewhere/{below}/other", False),
+    ):  # fmt: skip
+        kept = Branches(problem["id"], 1, [], [], [7], 2, 0, name, True)
+        rows.write_text(json.dumps(asdict(kept)) + "\n")
+        assert (drawn_branches(rows, MODEL, 4, 2, 0)[0] == kept) == is_kept, name
 
 
 def test_hwe_tokens_are_counted_as_a_run_counts_them() -> None:
