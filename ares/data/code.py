@@ -1,11 +1,21 @@
 """Rows of code problems, in the field's formats, as unit tests: one row in, one normalised problem out.
 
-Covered: our own rows (test_cases, stdin_tests, setup, entry_point, solution, checker), HumanEval, MBPP, APPS, TACO,
-CodeContests, LiveCodeBench, BigCodeBench, AceCode, DeepCoder and verl's rows; the instruction put around a bare
-problem; the program the sandbox judges (`program`). Each part (tests, setup, entry point, solution, prompt) is looked
-for by itself, so that formats may be mixed; how tests are read is ares/data/code_tests.py's. docs/evaluation.md has the
-table. Not covered: tests in pytest's style, a row's own limits of memory, whether the tests are any good
+Covered: our own rows (test_cases, stdin_tests, setup, entry_point, solution, checker) and published ones; the
+instruction put around a bare problem; the program the sandbox judges (`program`). Each part (tests, setup, entry point,
+solution, prompt) is looked for by itself, so that formats may be mixed. Not covered: how tests are read
+(ares/data/code_tests.py), tests in pytest's style, a row's own limits of memory, whether the tests are any good
 (`ares data check` runs the reference solutions).
+
+    set             problem            tests                                             solution
+    HumanEval       prompt             test, entry_point                                 canonical_solution
+    MBPP            text or prompt     test_list, test_setup_code or test_imports        code
+    APPS, TACO      question           input_output                                      solutions
+    CodeContests    description        public_tests, private_tests, generated_tests      solutions
+    LiveCodeBench   question_content   public_test_cases, private_test_cases, metadata
+    BigCodeBench    instruct_prompt    test, entry_point, code_prompt, libs              canonical_solution
+    AceCode         question           test_cases
+    DeepCoder       problem            tests                                             solutions
+    verl            prompt             reward_model.ground_truth
 """
 
 import ast
@@ -41,8 +51,7 @@ _FENCE = "Answer with the whole program in one ```python block."
 
 
 PROMPTS = ("text", "question", "instruct_prompt", "question_content", "problem", "description")
-"""Columns that hold the problem where data.prompt_key's does not: MBPP; APPS, TACO; BigCodeBench; LiveCodeBench;
-DeepCoder; CodeContests."""
+"""Columns that hold the problem where data.prompt_key's does not."""
 _OPTIONAL: dict[str, Any] = {
     "packages": (), "before": "", "after": "", "stdin_compare": "lines", "checker": "", "time_limit": None,
 }  # fmt: skip

@@ -31,8 +31,7 @@ COLUMNS = (
     ("public_test_cases", "private_test_cases"),
     ("tests",),
 )
-"""Columns that hold tests where data.tests_key's does not: HumanEval and BigCodeBench, MBPP, APPS and TACO, verl,
-CodeContests, LiveCodeBench, DeepCoder."""
+"""Columns that hold tests where data.tests_key's does not (ares/data/code.py says whose)."""
 LARGE = (*(name for names in COLUMNS for name in names), "solutions", "incorrect_solutions")
 """What a normalised row does without."""
 
