@@ -1,10 +1,10 @@
-"""The flow `ares-ablate`: every child of an ablation trained once, as many at a time as cores or GPUs allow.
+"""What the flow `ares-ablate` does: every child of an ablation trained once, as many at a time as cores or GPUs allow.
 
 Covered: which children run, when, whose bootstrap they take, and what happens when one fails or this process ends. Not
-covered: the file (ares/ablations/definition.py), a child's training (flows/train.py), the comparison
-(ares/ablations/report.py). A child is `ares train` in a process of its own, because a run is a context variable and Ray
-one per process. Its run directory says whether it is finished; so nothing that is finished is done again, and what was
-stopped resumes from its last commit.
+covered: the flow's form (flows/deployed.py), the file (ares/ablations/definition.py), a child's training
+(flows/train.py), the comparison (ares/ablations/report.py). A child is `ares train` in a process of its own, because a
+run is a context variable and Ray one per process. Its run directory says whether it is finished; so nothing that is
+finished is done again, and what was stopped resumes from its last commit.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, tags, task
+from prefect import tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.settings import PREFECT_API_URL
 
@@ -110,18 +110,10 @@ class ChildrenFailed(UserError, RuntimeError):
         self.result = result
 
 
-@flow(name="ares-ablate", persist_result=False, flow_run_name="{ablation}")
-async def ares_ablate(
-    ablation: str, overrides: list[str] | None = None, name: str | None = None, parallel: int | None = None
+async def as_asked(
+    ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None
 ) -> dict[str, Any]:
-    """Train every child that is not finished, then write the report. Retry does no finished child again.
-
-    Args:
-        ablation: Its name (a file in profiles/ablations), or the path of its YAML file.
-        overrides: Settings of every child, dotted: train.steps=40
-        name: Another name for it, as other settings need.
-        parallel: Children at a time; left open, as many as cores or the GPU allow.
-    """
+    """What the flow of flows/deployed.py does. Raises ChildrenFailed, and what `prepare` raises."""
     with run_log():
         result = await ablate(prepare(ablation, overrides, name, parallel))
         logger.info("%s; report: %s", result["conclusion"], result["report"])

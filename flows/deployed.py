@@ -1,13 +1,15 @@
-"""The flows `ares-train` and `ares-bootstrap` as a worker finds them: forms. What they do is loaded when they run.
+"""The flows as a worker finds them: forms. What they do is loaded when they run.
 
 A worker loads the flow of a run whose process has died, or is cancelled, to look for hooks, and keeps what was loaded:
-with torch, transformers and Ray half a gigabyte. Not covered: what the flows do (flows/train.py).
+with torch, transformers and Ray half a gigabyte. Not covered: what the flows do (flows/train.py, flows/evaluate.py,
+flows/ablate.py).
 """
 
 from typing import Any
 
 from prefect import flow
 
+from ares.evaluation import EvaluationRequest
 from flows.loading import loading
 from flows.parameters import RUNS_OWN, Profile, Settings, flow_run_title
 
@@ -50,3 +52,28 @@ async def ares_bootstrap(
     with loading():
         from flows.train import as_asked
     return await as_asked(profile, run, settings, overrides, last=0)
+
+
+@flow(name="ares-eval", persist_result=False, flow_run_name="evaluation of {request.target}")
+async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
+    """pass@k of a run or a model on problems; the same request resumes an interrupted one."""
+    with loading():
+        from flows.evaluate import as_asked
+    return await as_asked(request)
+
+
+@flow(name="ares-ablate", persist_result=False, flow_run_name="{ablation}")
+async def ares_ablate(
+    ablation: str, overrides: list[str] | None = None, name: str | None = None, parallel: int | None = None
+) -> dict[str, Any]:
+    """Train every child that is not finished, then write the report. Retry does no finished child again.
+
+    Args:
+        ablation: Its name (a file in profiles/ablations), or the path of its YAML file.
+        overrides: Settings of every child, dotted: train.steps=40
+        name: Another name for it, as other settings need.
+        parallel: Children at a time; left open, as many as cores or the GPU allow.
+    """
+    with loading():
+        from flows.ablate import as_asked
+    return await as_asked(ablation, overrides, name, parallel)

@@ -1,14 +1,12 @@
-"""The flow `ares-eval`: sample every problem n times, grade, and report pass@k.
+"""What the flow `ares-eval` does: sample every problem n times, grade, and report pass@k.
 
 Covered: the order of work; a shard that was sampled or graded before an interruption is not done again. Not covered:
-what is evaluated and its estimates (ares/evaluation).
+the flow's form (flows/deployed.py), what is evaluated and its estimates (ares/evaluation).
 """
 
 import asyncio
 import logging
 from typing import Any
-
-from prefect import flow
 
 from ares.evaluation import Evaluation, EvaluationRequest, finish
 from flows.run_log import run_log
@@ -27,9 +25,8 @@ def prepare(request: EvaluationRequest) -> Evaluation:
     return evaluation
 
 
-@flow(name="ares-eval", persist_result=False, flow_run_name="evaluation of {request.target}")
-async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
-    """pass@k of a run or a model on problems; the same request resumes an interrupted one."""
+async def as_asked(request: EvaluationRequest) -> dict[str, Any]:
+    """What the flow of flows/deployed.py does."""
     with run_log():
         if (name := request.model_dump_json()) not in _prepared:
             prepare(request)

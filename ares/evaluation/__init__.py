@@ -4,11 +4,16 @@ Covered: held-out sets, published suites, estimates with intervals, paired compa
 grading, which are the phases of training (tasks/), their order (flows/evaluate.py).
 """
 
-from ares.evaluation.estimates import finish
-from ares.evaluation.evaluation import Evaluation
-from ares.evaluation.paired import CHUNK, DRAWS, LEVEL, Estimate, estimate, p_of_draws, p_of_t, t_quantile
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suites import SUITES
+
+if TYPE_CHECKING:
+    from ares.evaluation.estimates import finish
+    from ares.evaluation.evaluation import Evaluation
+    from ares.evaluation.paired import CHUNK, DRAWS, LEVEL, Estimate, estimate, p_of_draws, p_of_t, t_quantile
 
 __all__ = [
     "CHUNK",
@@ -24,3 +29,11 @@ __all__ = [
     "p_of_t",
     "t_quantile",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs torch or scipy: a worker that looks at the form of `ares-eval` loads neither."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = {"finish": "estimates", "Evaluation": "evaluation"}.get(name, "paired")
+    return getattr(import_module(f"{__name__}.{module}"), name)

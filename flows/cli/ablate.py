@@ -24,7 +24,8 @@ def ablate(
         _list_children(ablation, overrides, name, parallel)
         return
     with starting() as server:
-        from flows.ablate import ChildrenFailed, ares_ablate, prepare
+        from flows.ablate import ChildrenFailed, prepare
+        from flows.deployed import ares_ablate
 
         plan = prepare(ablation, overrides, name, parallel)
         prepared = plan.ablation.name

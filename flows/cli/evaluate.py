@@ -51,7 +51,8 @@ def evaluate(
         from ares.config import ConfigError
         from ares.evaluation import EvaluationRequest
         from ares.reports import Parts, bars
-        from flows.evaluate import ares_eval, prepare
+        from flows.deployed import ares_eval
+        from flows.evaluate import prepare
 
         try:
             request = EvaluationRequest(

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import yaml
@@ -17,10 +18,11 @@ print(flow.name, *sorted({"torch", "transformers", "ray", "mlflow"} & set(sys.mo
 """
 
 
-@pytest.mark.parametrize("name", ["ares-train", "ares-bootstrap"])
-def test_a_worker_that_looks_for_hooks_loads_no_library_of_training(name: str) -> None:
-    deployments = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text())["deployments"]
-    (entrypoint,) = [each["entrypoint"] for each in deployments if each["name"] == name]
-    command = [sys.executable, "-c", LOADED, entrypoint]
+DEPLOYMENTS = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text())["deployments"]
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=[each["name"] for each in DEPLOYMENTS])
+def test_a_worker_that_looks_for_hooks_loads_no_library_of_training(deployment: dict[str, Any]) -> None:
+    command = [sys.executable, "-c", LOADED, deployment["entrypoint"]]
     ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert ended.stdout.split() == [name]
+    assert ended.stdout.split() == [deployment["name"]]

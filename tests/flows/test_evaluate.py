@@ -12,7 +12,8 @@ from algorithms.protocol import DataProto
 from ares.engines.engine import Request, SamplingSettings
 from ares.evaluation import EvaluationRequest
 from ares.workers.actors import EngineActor
-from flows.evaluate import ares_eval, prepare
+from flows.deployed import ares_eval
+from flows.evaluate import prepare
 from tests.ares.builders import MODEL, config
 
 pytestmark = pytest.mark.usefixtures("prefect")

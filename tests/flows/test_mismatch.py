@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import flows.deployed
 import flows.evaluate
 import flows.train
 from ares.evaluation import EvaluationRequest
@@ -73,7 +74,7 @@ def evaluated(out: Path, **settings: Any) -> dict[str, Any]:
         overrides=["rollout.shard_prompts=3"], **settings,
     )  # fmt: skip
     flows.evaluate.prepare(request)
-    return dict(asyncio.run(flows.evaluate.ares_eval(request)))
+    return dict(asyncio.run(flows.deployed.ares_eval(request)))
 
 
 def test_wrong_weights_in_the_engine_stop_an_evaluation_by_itself(
