@@ -60,11 +60,13 @@ def see(
         except DataError as error:
             seen.wrong[row] = str(error).removeprefix(": ")
     rows = _to_measure(texts, config.max_prompt_length)
-    token_ids = tokenizer([texts[row] for row in rows], add_special_tokens=False)["input_ids"] if rows else []
+    token_ids = (
+        tokenizer([texts[row] for row in rows], add_special_tokens=False, verbose=False)["input_ids"] if rows else []
+    )
     seen.lengths = [len(ids) for ids in token_ids]
     seen.overlong = {row for row, length in zip(rows, seen.lengths, strict=True) if length > config.max_prompt_length}
     for row in _examples({row: text for row, text in texts.items() if row not in seen.overlong}):
-        ids = tokenizer(texts[row], add_special_tokens=False)["input_ids"]
+        ids = tokenizer(texts[row], add_special_tokens=False, verbose=False)["input_ids"]
         special = {
             str(tokenizer.added_tokens_decoder[token]) for token in ids if token in tokenizer.added_tokens_decoder
         }

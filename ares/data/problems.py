@@ -195,7 +195,7 @@ def load_problems(
         rendered(tokenizer, messages, line, config.chat_template_kwargs)
         for line, messages in zip(lines, conversations, strict=True)
     ]
-    token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    token_ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
     if vision is not None and media is not None:
         with _naming():
             token_ids = vision.expanded(token_ids, media, pd.Index(lines))

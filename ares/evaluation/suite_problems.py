@@ -91,7 +91,9 @@ def load_suite(
         id=ids,
         answer=[problem.solution or "" for problem in problems],
         # A chat template writes the token with which texts begin; here the tokenizer does, where it has one.
-        prompt_token_ids=tokenizer(prompts["prompt"].tolist(), add_special_tokens=form == "completion")["input_ids"],
+        prompt_token_ids=tokenizer(prompts["prompt"].tolist(), add_special_tokens=form == "completion", verbose=False)[
+            "input_ids"
+        ],
     )
     if any(base_tests):
         frame[BASE_TESTS] = [len(tests) for tests in base_tests]

@@ -328,3 +328,15 @@ def test_epochs_and_seeds_differ_in_order() -> None:
 def test_a_skip_set_that_leaves_nothing_is_an_error() -> None:
     with pytest.raises(DataError, match="nothing is left to train on"):
         Cursor(0, 3).take(1, {0, 1, 2}.__contains__)
+
+
+def test_a_prompt_beyond_the_tokenizers_length_is_ours_to_tell(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """transformers would warn of indexing errors; what is too long is left out, and counted."""
+    source = tmp_path / "long.jsonl"
+    source.write_text(json.dumps({"prompt": "1 + " * 40 + "1 =", "answer": "41"}) + "\n")
+    short = copy.copy(tokenizer())
+    short.model_max_length = 8
+    load_problems(str(source), "train", DataConfig(train=str(source)), short)
+    assert "longer than" not in capfd.readouterr().err
