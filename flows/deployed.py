@@ -2,7 +2,7 @@
 
 A worker loads the flow of a run whose process has died, or is cancelled, to look for hooks, and keeps what was loaded:
 with torch, transformers and Ray half a gigabyte. Not covered: what the flows do (flows/train.py, flows/evaluate.py,
-flows/ablate.py).
+flows/ablate.py, flows/retention.py).
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ from prefect import flow
 from ares.evaluation import EvaluationRequest
 from flows.loading import loading
 from flows.parameters import RUNS_OWN, Profile, Settings, flow_run_title
+from flows.run_log import run_log
 
 
 @flow(name="ares-train", persist_result=False, flow_run_name=flow_run_title)
@@ -77,3 +78,28 @@ async def ares_ablate(
     with loading():
         from flows.ablate import as_asked
     return await as_asked(ablation, overrides, name, parallel)
+
+
+@flow(name="ares-gc", persist_result=False, flow_run_name="gc")
+def ares_gc(
+    older_than: float | None = None,
+    max_size: float | None = None,
+    keep_best: int = 0,
+    entries: float | None = None,
+    working_files: bool = False,
+) -> int:
+    """Delete what is no longer needed. All left open, that is what was deleted in MLflow thirty days ago, no run.
+
+    Args:
+        older_than: Whole runs whose last step is so many days old.
+        max_size: The oldest runs, until all take no more than so many GB.
+        keep_best: But not so many runs with the highest held-out accuracies.
+        entries: MLflow entries of so many days ago whose run is gone; its page restores them for thirty days.
+        working_files: What no run needs to resume; no fork starts before the oldest kept checkpoint then.
+    """
+    with loading():
+        from ares.runs import Policy
+        from flows.retention import collect
+    with run_log():
+        max_bytes = None if max_size is None else int(max_size * 1e9)
+        return collect(Policy(older_than, max_bytes, keep_best, entries, working_files))

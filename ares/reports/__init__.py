@@ -3,6 +3,7 @@
 Not covered: comparisons over several runs (ares/ablations).
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ares.reports.pages import VIEW, mlflow_page
@@ -12,6 +13,7 @@ from ares.reports.terminal import Display, Parts, bars, console, held_out_line, 
 from ares.reports.tracker import Tracker, load_tracker
 
 if TYPE_CHECKING:
+    from ares.reports.entries import abandoned, purge, trash
     from ares.reports.evaluation_entry import log_evaluation
     from ares.reports.mlflow import PROBLEMS, Tracking, open_experiment
 
@@ -22,6 +24,7 @@ __all__ = [
     "Parts",
     "Tracker",
     "Tracking",
+    "abandoned",
     "bars",
     "console",
     "held_out_line",
@@ -29,21 +32,22 @@ __all__ = [
     "log_evaluation",
     "mlflow_page",
     "open_experiment",
+    "purge",
     "sample_report",
     "samples_table",
     "step_line",
+    "trash",
     "write_samples",
 ]
+
+_WITH_MLFLOW = {
+    "PROBLEMS": "mlflow", "Tracking": "mlflow", "open_experiment": "mlflow", "log_evaluation": "evaluation_entry",
+    "abandoned": "entries", "purge": "entries", "trash": "entries",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """What needs MLflow, which takes as long to load as torch: a run begins without it."""
-    if name == "log_evaluation":
-        from ares.reports.evaluation_entry import log_evaluation
-
-        return log_evaluation
-    if name not in ("PROBLEMS", "Tracking", "open_experiment"):
+    if name not in _WITH_MLFLOW:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ares.reports import mlflow
-
-    return getattr(mlflow, name)
+    return getattr(import_module(f"{__name__}.{_WITH_MLFLOW[name]}"), name)

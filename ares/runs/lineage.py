@@ -209,7 +209,7 @@ def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) 
     That is: leftovers of interrupted writes, and of the steps before the oldest intact checkpoint everything but the
     commits and the tables that people read (samples, evaluation). Files that a fork shares stay with the fork.
     unlinked: links of each file (by inode) that dry runs before this one would have deleted; it is counted on.
-    Raises StoreError when the run is being trained.
+    Raises RunHeld when the run is being trained.
     """
     with store.lock():
         prunable = sorted(_prunable(store))

@@ -1,7 +1,7 @@
-"""Which runs a directory keeps: by age, by size, and the best ones whatever their age.
+"""What may be deleted, and which runs that gives up: by age, by size, and the best ones whatever their age.
 
-Covered: choosing and deleting whole runs. Not covered: what a kept run no longer needs (ares/runs/lineage.py, `prune`),
-Prefect's database (flows/environment.py says how long it keeps what), MLflow's entries, which stay.
+Covered: the policy, choosing whole runs. Not covered: what a kept run no longer needs (ares/runs/lineage.py, `prune`),
+MLflow's entries (ares/reports/entries.py), Prefect's database (flows/environment.py says how long it keeps what).
 """
 
 import time
@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from ares.store import Commit, RunStore
 
 DAY = 24 * 3600.0
+TRASH_DAYS = 30
+"""What was deleted in MLflow stays in its trash so long, from where its page restores it."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What may go. Of runs that are deleted the oldest go first; a run is as old as its last commit."""
+    """What may go; as it stands, nothing of a run.
+
+    Of runs that are deleted the oldest go first; a run is as old as its last commit.
+    """
 
     older_than: float | None = None
     """Days."""
@@ -22,6 +27,10 @@ class Policy:
     """What all runs may take together."""
     keep_best: int = 0
     """Runs with the highest held-out accuracies, which stay."""
+    entries_older_than: float | None = None
+    """Days since MLflow's entry of a run was last written, where the run is gone."""
+    working_files: bool = False
+    """What no run needs to resume; no fork starts before the oldest kept checkpoint then."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ Covered: artifacts with hashes, commits, locks, upload and download. Not covered
 """
 
 from ares.store.commits import Commit, Fork, Ref, sealed_text, unsealed_text
-from ares.store.errors import DamagedArtifact, StoreError
-from ares.store.locations import run_store, runs_directory, tracking_uri
+from ares.store.errors import DamagedArtifact, RunHeld, StoreError
+from ares.store.locations import run_store, runs_directory, runs_in, tracking_uri
 from ares.store.mirror import path_of
 from ares.store.names import RULE, checked_name, is_name, name_after
 from ares.store.store import RunStore
@@ -16,6 +16,7 @@ __all__ = [
     "DamagedArtifact",
     "Fork",
     "Ref",
+    "RunHeld",
     "RunStore",
     "StoreError",
     "checked_name",
@@ -24,6 +25,7 @@ __all__ = [
     "path_of",
     "run_store",
     "runs_directory",
+    "runs_in",
     "sealed_text",
     "tracking_uri",
     "unsealed_text",

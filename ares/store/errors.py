@@ -10,6 +10,10 @@ class StoreError(UserError, RuntimeError):
     """The run directory cannot be used; the message names the file and what to do."""
 
 
+class RunHeld(StoreError):
+    """Another process trains the run."""
+
+
 class DamagedArtifact(StoreError):
     """An artifact's content is not what was written."""
 

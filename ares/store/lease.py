@@ -26,7 +26,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 
 from ares.store.conditional import S3Objects
-from ares.store.errors import ObjectChanged, StoreError
+from ares.store.errors import ObjectChanged, RunHeld, StoreError
 
 logger = logging.getLogger(__name__)
 LEASE = "LEASE.json"
@@ -183,9 +183,9 @@ class Lease:
     def _content(self) -> bytes:
         return self._mine.model_dump_json().encode()
 
-    def _refused(self, lease: tuple[Holder, str] | None) -> StoreError:
+    def _refused(self, lease: tuple[Holder, str] | None) -> RunHeld:
         who = lease[0] if lease else "its lease was deleted meanwhile"
-        return StoreError(f"Run {self._name!r} is being trained by another process ({who})")
+        return RunHeld(f"Run {self._name!r} is being trained by another process ({who})")
 
     def _lost(self, lease: tuple[Holder, str] | None) -> LeaseLost:
         who = f"{lease[0]}" if lease else "nobody: the lease was deleted"

@@ -18,6 +18,13 @@ def run_store(name: str, runs: Path | None = None) -> RunStore:
     return RunStore((runs or runs_directory()) / checked_name(name))
 
 
+def runs_in(directory: Path) -> list[RunStore]:
+    """The runs of a directory, by name; of a URL's those that are only there too."""
+    paths = sorted(RunStore(directory).children(""))
+    stores = [RunStore(path) for path in paths if path.name[0] != "." and not path.is_file()]
+    return [store for store in stores if store.exists()]
+
+
 def tracking_uri(configured: str | None, runs: Path) -> str:
     """Where metrics go: the profile's server, MLFLOW_TRACKING_URI, else a database beside the runs."""
     return configured or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute() / 'mlflow.db'}"

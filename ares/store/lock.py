@@ -13,21 +13,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ares.store.errors import StoreError
+from ares.store.errors import RunHeld
 
 LOCK = "lock"
 
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Hold a directory, which is made where there is none. Raises StoreError where another has it, and OSError."""
+    """Hold a directory, which is made where there is none. Raises RunHeld where another has it, and OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("a+") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             handle.seek(0)
-            raise StoreError(f"Run {directory.name!r} is being trained by another process ({handle.read()})") from error
+            raise RunHeld(f"Run {directory.name!r} is being trained by another process ({handle.read()})") from error
         # A lock that others can ask for without taking one.
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
         handle.truncate(0)

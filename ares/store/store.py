@@ -141,7 +141,7 @@ class RunStore:
         return sum(file.stat().st_size for file in self.directory.rglob("*") if file.is_file())
 
     def delete(self) -> None:
-        """Delete the run. Raises StoreError when it is being trained."""
+        """Delete the run. Raises RunHeld when it is being trained."""
         with self.lock():
             self.remove(self.directory)
 
@@ -376,7 +376,7 @@ class RunStore:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run directory. Raises StoreError when another process has it; a killed one's lock is gone."""
+        """Hold the run directory. Raises RunHeld when another process has it; a killed one's lock is gone."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(held(self.directory))

@@ -1,7 +1,7 @@
 """`ares fork`, `diff`, `verify` and `gc`: shared pasts, where two runs differ, what is whole, what is not needed."""
 
 import time
-from collections import Counter
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -80,37 +80,20 @@ def gc(
     keep_best: Annotated[
         int, typer.Option(min=0, help="But not those with the highest held-out accuracies: so many.")
     ] = 0,
+    entries: Annotated[
+        float | None, typer.Option(help="MLflow entries of so many days ago whose run is gone: into MLflow's trash.")
+    ] = None,
 ) -> None:
     """Delete what no run needs: leftovers, and working files of steps before the oldest kept checkpoint.
 
-    With --older-than or --max-size whole runs too, but none that is being trained.
+    With --older-than or --max-size whole runs too, but none that is being trained. Unless runs are named, also what was
+    deleted in MLflow thirty days ago.
     """
-    from ares.config import ConfigError
-    from ares.runs import Policy, known_run, prune, to_delete
-    from ares.store import RunStore, run_store, runs_directory
+    from ares.runs import Policy
+    from flows.retention import collect
 
-    paths = sorted(RunStore(runs_directory()).children(""))
-    folders = [path for path in paths if path.name[0] != "." and not path.is_file()]  # of a URL some are not here
-    names = list(runs) if runs else [path.name for path in folders if RunStore(path).exists()]
-    total = 0
-    unlinked: Counter[int] = Counter()
-    policy = Policy(older_than, None if max_size is None else int(max_size * 1e9), keep_best)
-    if keep_best and older_than is None and max_size is None:
-        raise ConfigError("--keep-best says what stays; --older-than or --max-size say what goes")
-    if older_than is not None or max_size is not None:
-        for run, why in to_delete([known_run(run_store(name)) for name in names], policy):
-            if not dry_run:
-                run.store.delete()
-            names.remove(run.store.name)
-            total += run.bytes
-            console.print(f"{run.store.name}: the run, {run.bytes:,d} bytes ({why})", markup=False)
-    for name in names:
-        store = run_store(name)
-        store.read_run()
-        pruned = prune(store, dry_run, unlinked if dry_run else None)
-        freed = sum(one.bytes for one in pruned)
-        total += freed
-        for one in pruned if dry_run else []:
-            console.print(f"{one.bytes:12,d}  {one.path}", markup=False)
-        console.print(f"{name}: {len(pruned)} files and folders, {freed:,d} bytes", markup=False)
+    policy = Policy(
+        older_than, None if max_size is None else int(max_size * 1e9), keep_best, entries, working_files=True
+    )
+    total = collect(policy, runs, dry_run, partial(console.print, markup=False))
     console.print(f"{'would free' if dry_run else 'freed'} {total:,d} bytes")

@@ -70,12 +70,19 @@ def main() -> None:
 
 
 def _register_pool(concurrent_runs: int) -> None:
+    """A queue for runs, and one for what is done beside them: a run of weeks must not hold up the daily `ares-gc`."""
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(POOL)
-            client.update_work_pool(POOL, WorkPoolUpdate(concurrency_limit=concurrent_runs))
+            client.update_work_pool(POOL, WorkPoolUpdate(concurrency_limit=None))
         except ObjectNotFound:
-            client.create_work_pool(WorkPoolCreate(name=POOL, type="process", concurrency_limit=concurrent_runs))
+            client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
+        for name, limit in (("default", concurrent_runs), ("gc", 1)):
+            try:
+                queue = client.read_work_queue_by_name(name, work_pool_name=POOL)
+                client.update_work_queue(queue.id, concurrency_limit=limit)
+            except ObjectNotFound:
+                client.create_work_queue(name, concurrency_limit=limit, work_pool_name=POOL)
 
 
 def _register_automation() -> None:

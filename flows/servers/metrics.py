@@ -7,6 +7,7 @@ at Prefect's server, whether the servers answer. Not covered: curves (MLflow), a
 import threading
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -93,7 +94,9 @@ class RunCollector:
     def _queued(self) -> float | None:
         if self.api is None:
             return None
-        waiting = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED", "PENDING"]}}}}
+        now = datetime.now(UTC).isoformat()  # a schedule's next days are there already
+        states, due = {"type": {"any_": ["SCHEDULED", "PENDING"]}}, {"before_": now}
+        waiting = {"flow_runs": {"state": states, "expected_start_time": due}}
         try:
             url = f"{self.api}/flow_runs/count"
             return float(httpx.post(url, json=waiting, timeout=ANSWER_SECONDS, **as_client(url)).json())

@@ -20,7 +20,7 @@ BLOCK = "ares-notify"
 ENDS = ("Failed", "Crashed")
 SUBJECT = "{{ flow_run.name }}: {{ flow_run.state.name }}"
 BODY = "{{ flow_run.state.message }} {{ flow_run | ui_url }}"
-FLOWS = ["ares-train", "ares-bootstrap", "ares-eval", "ares-ablate"]
+FLOWS = ["ares-train", "ares-bootstrap", "ares-eval", "ares-ablate", "ares-gc"]
 """Steps are flow runs too, and fail with their run."""
 
 

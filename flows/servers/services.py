@@ -191,7 +191,11 @@ class Services:
 def name_queued(api: str) -> None:
     """Call the flow runs that wait by the run they will train. Prefect names them when they start; a server that is
     away has its names the next time."""
-    waiting = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED", "PENDING"]}}}, "limit": 200}
+    waiting = {
+        "flows": {"name": {"any_": ["ares-train", "ares-bootstrap"]}},
+        "flow_runs": {"state": {"type": {"any_": ["SCHEDULED", "PENDING"]}}},
+        "limit": 200,
+    }
     with suppress(httpx.HTTPError):
         known = as_client(api)
         answer = httpx.post(f"{api}/flow_runs/filter", json=waiting, timeout=5, **known)

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.ares.runs.test_retention import a_run
 from tests.deployed import Deployment
 from tests.short_runs import assert_same, told
 
@@ -26,11 +27,15 @@ def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: P
     assert deployed.up is not None
     try:
         deployments = {f"{one['name']}": one for one in deployed.post("deployments/filter", {})}
-        assert deployments.keys() == {"ares-train", "ares-bootstrap", "ares-eval", "ares-ablate"}
+        assert deployments.keys() == {"ares-train", "ares-bootstrap", "ares-eval", "ares-ablate", "ares-gc"}
+        (schedule,) = deployments["ares-gc"]["schedules"]
+        assert (schedule["active"], schedule["schedule"]["cron"]) == (True, "0 4 * * *")
+        assert deployments["ares-gc"]["parameters"] == {}  # nothing of a run
         form = deployments["ares-train"]["parameter_openapi_schema"]
         assert {"tiny-math", "math"} <= set(form["definitions"]["Profile"]["enum"])
         assert form["definitions"]["TrainConfig"]["properties"]["steps"]["minimum"] == 1
-        assert deployed.get("work_pools/ares")["concurrency_limit"] == 1
+        queues = deployed.post("work_pools/ares/queues/filter", {})
+        assert {queue["name"]: queue["concurrency_limit"] for queue in queues} == {"default": 1, "gc": 1}
         assert [one["enabled"] for one in deployed.post("automations/filter", {})] == [True]
 
         below = psutil.Process(deployed.up.pid).children(recursive=True)
@@ -154,6 +159,24 @@ def test_a_second_start_of_a_running_run_is_refused(deployed: Deployment) -> Non
     assert "is being trained by another process" in deployed.message(second)
     deployed.release()
     ended_like_uninterrupted(deployed, first, "twice")
+
+
+@pytest.mark.slow
+def test_retention_waits_for_no_run_and_touches_none_in_training(deployed: Deployment) -> None:
+    """The queue of runs is full meanwhile."""
+    flow_runs = {"beside": held(deployed, "beside"), "beside-too": deployed.run("beside-too")}
+    deployed.wait_for(flow_runs["beside-too"], "Running")
+    a_run(deployed.runs, "old", 50, None, now=time.time())
+    collecting = deployed.get("deployments/name/ares-gc/ares-gc")["id"]
+    parameters = {"older_than": 30, "working_files": True, "entries": 0}
+    body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+    collected = str(deployed.post(f"deployments/{collecting}/create_flow_run", body)["id"])
+    assert deployed.wait_for(collected, *ENDED) == "Completed", deployed.message(collected)
+    assert [deployed.state(each) for each in flow_runs.values()] == ["Running", "Running"]
+    assert not (deployed.runs / "old").exists()
+    deployed.release()
+    for name, flow_run in flow_runs.items():
+        ended_like_uninterrupted(deployed, flow_run, name)
 
 
 @pytest.mark.slow

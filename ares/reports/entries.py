@@ -1,0 +1,99 @@
+"""MLflow's entries that go: those of runs that are gone, and what was deleted there.
+
+Covered: the database beside the runs, which is also that of `ares up`'s server. Not covered: an MLflow elsewhere, whose
+database only an `mlflow gc` beside it reaches; when this is done (flows/retention.py).
+
+An entry goes in two steps: into MLflow's trash, from where its page restores it, and for good thirty days later.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Run as MlflowRun
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
+
+from ares.errors import UserError
+from ares.runs import TRASH_DAYS
+from ares.store import RunStore, runs_in
+
+DAY = 24 * 3600.0
+
+
+class EntriesError(UserError, RuntimeError):
+    """`mlflow gc` failed."""
+
+
+def abandoned(uri: str, runs: Path, older_than: float, now: float | None = None) -> list[MlflowRun]:
+    """The entries of runs, evaluations and ablations of a directory that are not there any more.
+
+    older_than: days since they were last written. One that a run names that lies elsewhere now stays, as does what is
+    above or below an entry that stays. Raises StoreError.
+    """
+    client = MlflowClient(tracking_uri=uri)
+    entries = _entries(client)
+    named = {store.read_run().get("mlflow_run_id") for store in runs_in(runs)}
+    gone = [entry for entry in entries if _is_gone(entry, runs) and not {entry.info.run_id, _parent(entry)} & named]
+    ids = {entry.info.run_id for entry in gone}
+    above = {_parent(entry) for entry in entries if entry.info.run_id not in ids}
+    before = 1000 * ((time.time() if now is None else now) - older_than * DAY)
+    return [entry for entry in gone if entry.info.run_id not in above and _written(client, entry) < before]
+
+
+def trash(uri: str, entries: list[MlflowRun]) -> None:
+    """Put entries into MLflow's trash."""
+    client = MlflowClient(tracking_uri=uri)
+    for entry in entries:
+        client.delete_run(entry.info.run_id)
+
+
+def purge(uri: str, page: str | None) -> int:
+    """Delete for good, with their files, the entries that lie in the trash for TRASH_DAYS; how many they were.
+
+    page: MLflow's own, where a server has one: entries that were made through it have their files there. Raises
+    EntriesError.
+    """
+    command = [sys.executable, "-m", "mlflow", "gc", "--older-than", f"{TRASH_DAYS}d", "--backend-store-uri", uri,
+               "--tracking-uri", page or uri]  # fmt: skip
+    ended = subprocess.run(command, capture_output=True, text=True)
+    if ended.returncode:
+        errors = re.findall(r"^[\w.]+(?:Error|Exception)\b.*", ended.stderr, re.M) or ended.stderr.splitlines()
+        raise EntriesError(f"mlflow gc failed (exit code {ended.returncode}): {''.join(errors[-1:])}")
+    return ended.stdout.count("Run with ID")
+
+
+def _entries(client: MlflowClient) -> list[MlflowRun]:
+    """Every entry that is not in the trash."""
+    experiments = [each.experiment_id for each in _all(lambda token: client.search_experiments(page_token=token))]
+    return _all(lambda token: client.search_runs(experiments, page_token=token)) if experiments else []
+
+
+def _all(search: Callable[[str | None], Any]) -> list[Any]:
+    found, token = [], None
+    while True:
+        page = search(token)
+        found += page
+        if not (token := page.token):
+            return found
+
+
+def _parent(entry: MlflowRun) -> str | None:
+    parent: str | None = entry.data.tags.get(MLFLOW_PARENT_RUN_ID)
+    return parent
+
+
+def _is_gone(entry: MlflowRun, runs: Path) -> bool:
+    """Whether what an entry is of was in this directory, and is not: neither here nor at the directory's URL."""
+    directory = Path(entry.data.tags.get("ares.directory", ""))
+    return directory.is_relative_to(runs.absolute()) and not RunStore(directory).children("")
+
+
+def _written(client: MlflowClient, entry: MlflowRun) -> int:
+    """When an entry was last written (ms); one whose run was killed never said that it ended."""
+    rows = [row for name in list(entry.data.metrics)[:1] for row in client.get_metric_history(entry.info.run_id, name)]
+    return max(entry.info.start_time, entry.info.end_time or 0, *(row.timestamp for row in rows))

@@ -1,0 +1,92 @@
+"""What `ares gc` and the flow `ares-gc` do: delete whole runs, working files and MLflow's entries, by a policy.
+
+Covered: all runs of a directory or those that are named; a run that is being trained is left alone. Not covered: the
+policy and which runs it gives up (ares/runs/retention.py), what no kept run needs (ares/runs/lineage.py), which entries
+go (ares/reports/entries.py). Prefect's server cleans its database by itself (flows/environment.py).
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from ares.config import ConfigError
+from ares.reports import mlflow_page
+from ares.runs import TRASH_DAYS, Policy, known_run, prune, to_delete
+from ares.store import RunHeld, RunStore, run_store, runs_directory, runs_in, tracking_uri
+
+logger = logging.getLogger(__name__)
+Say = Callable[[str], None]
+
+
+def collect(policy: Policy, names: list[str] | None = None, dry_run: bool = False, say: Say = logger.info) -> int:
+    """Delete what a policy gives up, of all runs and in MLflow, or of the runs that are named; bytes of their files.
+
+    A run that is being trained is left alone. Raises ConfigError, StoreError, EntriesError, and RunHeld where it is
+    named.
+    """
+    by_age_or_size = policy.older_than is not None or policy.max_bytes is not None
+    if policy.keep_best and not by_age_or_size:
+        raise ConfigError("--keep-best says what stays; --older-than or --max-size say what goes")
+    stores = [run_store(name) for name in names] if names else runs_in(runs_directory())
+    total, deleted = 0, set()
+    for run, why in to_delete([known_run(store) for store in stores], policy) if by_age_or_size else []:
+        try:
+            if not dry_run:
+                run.store.delete()
+        except RunHeld as error:  # since it was looked at, or by another machine
+            _leave(error, names, say)
+            continue
+        deleted.add(run.store.name)
+        total += run.bytes
+        say(f"{run.store.name}: the run, {run.bytes:,d} bytes ({why})")
+    if policy.working_files:
+        total += _prune([store for store in stores if store.name not in deleted], names, dry_run, say)
+    if not names:
+        _clean_mlflow(policy, runs_directory(), dry_run, say)
+    return total
+
+
+def _leave(error: RunHeld, names: list[str] | None, say: Say) -> None:
+    if names:
+        raise error
+    say(f"left alone: {error}")
+
+
+def _prune(stores: list[RunStore], names: list[str] | None, dry_run: bool, say: Say) -> int:
+    total = 0
+    unlinked: Counter[int] = Counter()
+    for store in stores:
+        store.read_run()
+        try:
+            pruned = prune(store, dry_run, unlinked if dry_run else None)
+        except RunHeld as error:
+            _leave(error, names, say)
+            continue
+        freed = sum(one.bytes for one in pruned)
+        total += freed
+        for one in pruned if dry_run else []:
+            say(f"{one.bytes:12,d}  {one.path}")
+        say(f"{store.name}: {len(pruned)} files and folders, {freed:,d} bytes")
+    return total
+
+
+def _clean_mlflow(policy: Policy, runs: Path, dry_run: bool, say: Say) -> None:
+    uri = tracking_uri(None, runs)
+    if not uri.startswith("sqlite:"):
+        say(f"MLflow's database is elsewhere, and is cleaned there: mlflow gc --older-than {TRASH_DAYS}d")
+        return
+    if not Path(uri.removeprefix("sqlite:///")).exists():
+        return
+    from ares.reports import abandoned, purge, trash  # these need MLflow
+
+    if policy.entries_older_than is not None:
+        entries = abandoned(uri, runs, policy.entries_older_than)
+        for entry in entries:
+            say(f"{entry.info.run_name}: MLflow's entry {entry.info.run_id}, to its trash")
+        if not dry_run:
+            trash(uri, entries)
+    if dry_run:  # `mlflow gc` has none
+        say(f"MLflow: and what was deleted there {TRASH_DAYS} days ago")
+    elif count := purge(uri, mlflow_page(uri, runs)):
+        say(f"MLflow: {count} entries that were deleted there {TRASH_DAYS} days ago")
