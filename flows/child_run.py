@@ -1,72 +1,163 @@
-"""A part of a run as a flow run of its own, under the run's flow run.
+"""The parts of a run as flow runs of their own, under the run's flow run; Prefect is told of them behind the work.
 
-Covered: the name and identity of a step's flow run, leaving when the run was suspended, working on while Prefect's
-server is away. Not covered: what a step does (flows/train.py).
+Covered: the name and identity of a step's flow run, its states, sent in order by one thread, leaving when the run was
+suspended, working on while Prefect's server is away. Not covered: what a step does (flows/train.py).
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from types import FunctionType
-from uuid import UUID, uuid4
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from functools import cache, cached_property
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
+from uuid import uuid4
 
 import httpx
-from prefect import Flow, get_client, runtime
+from prefect import Flow, Task
+from prefect._internal.control_listener import get_intent
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.responses import SetStateStatus
+from prefect.context import FlowRunContext, TagsContext
 from prefect.exceptions import Pause, PrefectHTTPStatusError
+from prefect.flow_engine import AsyncFlowRunEngine, _send_heartbeats
+from prefect.logging.loggers import flow_run_logger
 from prefect.settings import PREFECT_API_URL
+from prefect.states import (
+    Cancelled,
+    Completed,
+    Pending,
+    Running,
+    exception_to_crashed_state,
+    exception_to_failed_state,
+)
 
 from flows.prefect_http import as_client
 
 logger = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
+Part = Callable[..., Awaitable[None]]
 ANSWER_SECONDS = 5.0
+END_SECONDS = 20.0
+"""What the end of a run waits for its last states to be sent."""
 
 
-async def conducted(part: Callable[..., Awaitable[None]], title: str, *arguments: int) -> None:
-    """Run `part(*arguments)` as a child flow run called `title`; as a plain call while the server is away.
+class ChildRuns:
+    """The flow runs of a run's parts. To be made inside the run's flow.
 
-    `part` may be called a second time, when the server is lost on the way: its finished phases are kept. Raises Pause
-    when the run was suspended.
+    What Prefect is told of them is a record: a part does not wait for it, and a request that fails is a warning.
     """
-    if await _server_answers():
+
+    def __init__(self) -> None:
+        context = FlowRunContext.get()
+        assert context is not None
+        assert context.flow_run is not None
+        self._context, self._run = context, context.flow_run
+        self._thread = ThreadPoolExecutor(1, "prefect-records")
+        self._last: Future[Any] | None = None
+
+    async def conducted(self, part: Part, title: str, *arguments: int) -> None:
+        """Run `part(*arguments)` as a child flow run called `title`; as a plain call while the server is away.
+
+        Raises Pause when the run was suspended.
+        """
         try:
-            await _leave_when_suspended()
-            await _child(part, title)(*arguments)
-            return
+            child = await asyncio.wrap_future(self._later(self._create, part, title, arguments))
         except (httpx.TransportError, PrefectHTTPStatusError) as error:
             lost = str(error) or type(error).__name__
-    else:
-        lost = "no answer"
-    logger.warning("%s: Prefect's server is away (%s); the run continues without it", title, lost)
-    await part(*arguments)
+            logger.warning("%s: Prefect's server is away (%s); the run continues without it", title, lost)
+            await part(*arguments)
+            return
+        self._tell(child, Running())
+        own = {"flow": _flow(part), "flow_run": child, "parameters": child.parameters}
+        heartbeats = _send_heartbeats(AsyncFlowRunEngine(flow=_flow(part), flow_run=child), join_on_exit=False)
+        with self._context.model_copy(update=own | {"run_results": {}, "task_run_dynamic_keys": {}}), heartbeats:
+            try:
+                await part(*arguments)
+            except BaseException as error:
+                if isinstance(error, Exception):
+                    flow_run_logger(child, _flow(part)).exception("Encountered exception during execution: %r", error)
+                self._tell(child, await _state_after(error))
+                raise
+            self._tell(child, Completed())
 
+    def end(self) -> None:
+        """Wait until everything is sent, but not long for a server that is away."""
+        if self._last is not None and wait([self._last], END_SECONDS).not_done:
+            logger.warning("Prefect was not told how the last step of %s ended: no answer", self._run.name)
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
-def _child(part: Callable[..., Awaitable[None]], title: str) -> Flow[..., Awaitable[None]]:
-    """A flow with an identity of its own.
+    def _tell(self, child: FlowRun, state: State[Any]) -> None:
+        child.state = state
+        self._later(self._set_state, child, state)
 
-    Prefect recognises a child by its function's name and its position, and on a Retry hands back the result of the
-    finished child in that position without running anything; but a retried run starts at another step than before.
-    """
-    assert isinstance(part, FunctionType)
-    own = FunctionType(part.__code__, part.__globals__, part.__name__, part.__defaults__, part.__closure__)
-    own.__qualname__ = f"{part.__name__}-{uuid4().hex}"
-    own.__doc__, own.__annotations__, own.__module__ = part.__doc__, part.__annotations__, part.__module__
-    return Flow(own, name=f"ares-{part.__name__.replace('_', '-')}", flow_run_name=title, persist_result=False)
+    def _later(self, request: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Future[T]:
+        """Make a request after those that are waiting, with the settings and the logs of who asks for it."""
+        context = copy_context()
+        self._last = future = self._thread.submit(lambda: context.run(request, *arguments, **named))
+        return future
 
+    # ---- in the thread ---------------------------------------------------------------------------------------------
 
-async def _leave_when_suspended() -> None:
-    """Prefect tells a flow of its suspension by an event or a question every ten seconds: some short steps too late."""
-    if PREFECT_API_URL.value() and runtime.flow_run.id:
-        async with get_client() as client:
-            state = (await client.read_flow_run(UUID(str(runtime.flow_run.id)))).state
+    @cached_property
+    def _client(self) -> SyncPrefectClient:
+        return get_client(sync_client=True)
+
+    def _create(self, part: Part, title: str, arguments: tuple[int, ...]) -> FlowRun:
+        """Create a flow run, below a task run that stands for it in the run. Raises Pause when the run was suspended.
+
+        The key of the task run is used once. Prefect's own are places, and on a Retry the finished child of a place is
+        handed back without running anything; but a retried run starts at another step than before.
+        """
+        _check_reachable()
+        # Prefect tells a flow of its suspension by an event or a question every ten seconds: some short steps too late.
+        state = self._client.read_flow_run(self._run.id).state
         if state and state.is_paused():
             raise Pause(state=state)
+        flow, task = _flow(part), _task(part)
+        place = self._client.create_task_run(task, self._run.id, dynamic_key=uuid4().hex, name=title, state=Pending())
+        return self._client.create_flow_run(
+            flow, name=title, parameters=dict(zip(signature(part).parameters, arguments, strict=True)),
+            parent_task_run_id=place.id, state=Pending(), tags=TagsContext.get().current_tags,
+        )  # fmt: skip
+
+    def _set_state(self, child: FlowRun, state: State[Any]) -> None:
+        try:
+            _check_reachable()
+            answer = self._client.set_flow_run_state(child.id, state)
+            refused = None if answer.status == SetStateStatus.ACCEPT else getattr(answer.details, "reason", answer)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is said, and the run directory has what counts
+            refused = str(error) or type(error).__name__
+        if refused is not None:
+            logger.warning("%s: Prefect does not know that it is %s: %s", child.name, state.name, refused)
 
 
-async def _server_answers() -> bool:
+@cache
+def _flow(part: Part) -> Flow[..., Any]:
+    return Flow(part, name=f"ares-{part.__name__.replace('_', '-')}", persist_result=False)
+
+
+@cache
+def _task(part: Part) -> Task[..., Any]:
+    return Task(part, name=_flow(part).name)
+
+
+async def _state_after(error: BaseException) -> State[Any]:
+    """How a part ended that raised: by itself, with its run, or with its process."""
+    if isinstance(error, Exception):
+        return await exception_to_failed_state(error, message="Flow run encountered an exception:")
+    if isinstance(error, Pause):
+        return Cancelled(message="The run was suspended. Resumed, it makes another flow run of this part.")
+    if get_intent() == "cancel":
+        return Cancelled(message="The run was cancelled.")
+    return await exception_to_crashed_state(error)
+
+
+def _check_reachable() -> None:
+    """Raise httpx.TransportError when nobody is there: Prefect's client would try again for minutes."""
     url = PREFECT_API_URL.value()
-    if not url:
-        return True
-    try:
-        async with httpx.AsyncClient(**as_client(url)) as client:
-            return (await client.get(f"{url}/health", timeout=ANSWER_SECONDS)).status_code == 200
-    except httpx.TransportError:
-        return False
+    if url and httpx.get(f"{url}/health", timeout=ANSWER_SECONDS, **as_client(url)).status_code != 200:
+        raise httpx.ConnectError("no answer")

@@ -20,7 +20,7 @@ from ares.store import Ref
 from flows import ownership
 from flows.alarms import Alarms
 from flows.artifacts import RunArtifacts
-from flows.child_run import conducted
+from flows.child_run import ChildRuns
 from flows.deployed import ares_train
 from flows.opening import is_prepared, prepare, taken
 from flows.parameters import RUNS_OWN, Settings, as_overrides
@@ -84,13 +84,14 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
         display = Display(run)
         artifacts = RunArtifacts(run)
         alarms = Alarms(name)
+        children = ChildRuns()
         try:
             await asyncio.to_thread(run.cluster.warm_up)
             tracking = asyncio.create_task(asyncio.to_thread(load_tracker, run.config, run.store))
             reporting = asyncio.create_task(_catch_up(tracking))
             with display:
                 if run.commit is None:
-                    await conducted(bootstrap, f"{name} bootstrap")
+                    await children.conducted(bootstrap, f"{name} bootstrap")
                     display.committed()
                     artifacts.committed()
                 while run.state.step < last and not run.config.train.ends(run.state.step, run.state.counters.tokens):
@@ -98,7 +99,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                         await reporting
                         reporting = asyncio.create_task(_catch_up(tracking))
                     number = run.state.step + 1
-                    await conducted(train_step, f"{name} step-{number:06d}", number)
+                    await children.conducted(train_step, f"{name} step-{number:06d}", number)
                     assert run.commit is not None
                     display.committed()
                     artifacts.committed()
@@ -110,6 +111,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
             alarms.end()
             run.close()
             run.cluster.disconnect()  # before Prefect calls the run ended: Retry needs the process gone
+            children.end()
     logger.info("%s ended after step %d of %d", name, run.state.step, run.config.train.steps, extra=_about(run))
     return display.summary()
 
@@ -131,8 +133,6 @@ async def _catch_up(tracking: asyncio.Task[Tracker]) -> None:
 async def bootstrap() -> None:
     """One pass over the train set: buckets, targets, τ and alpha before the first step; the first evaluation."""
     step = RUN.get().step(0)
-    if step.run.commit is not None:
-        return
     run, config = step.run, step.config
     ids = run.train_set.first(config.bootstrap.max_prompts).frame["id"].tolist()
     run.progress.begin("experience", math.ceil(len(ids) / config.rollout.shard_prompts))
@@ -178,8 +178,6 @@ async def _measured(step: Step, rollout: Ref, shard: int) -> Batch:
 async def train_step(number: int) -> None:
     """One training step: sample and filter, experience, shape, update, evaluate, commit."""
     step = RUN.get().step(number)
-    if step.run.state.step >= number:
-        return  # Prefect's server was lost after the commit, and the step asked for again
     run, config = step.run, step.config
     samples, measured, state, sampled_metrics = await training_samples(step)
     shaped = await shape_batch(step, samples, measured, state)

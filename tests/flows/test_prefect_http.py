@@ -1,6 +1,5 @@
 """A Prefect server with a password, behind a proxy with TLS and a certificate of its own, as parts of ares ask it."""
 
-import asyncio
 import base64
 import http.server
 import json
@@ -8,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from prefect.settings import (
     PREFECT_API_AUTH_STRING,
@@ -17,7 +17,7 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from flows.child_run import _server_answers
+from flows.child_run import _check_reachable
 from flows.servers.local_server import ServerError, _check_answers
 from flows.servers.metrics import RunCollector
 from flows.servers.services import name_queued
@@ -97,12 +97,13 @@ def test_queued_runs_are_named_and_counted_where_there_is_a_password(
 def test_a_run_finds_a_server_whose_certificate_only_prefects_settings_name(guarded: tuple[str, Path]) -> None:
     url, certificate = guarded
     with temporary_settings({PREFECT_API_URL: url}):
-        assert not asyncio.run(_server_answers())
+        with pytest.raises(httpx.ConnectError, match="certificate"):
+            _check_reachable()
         with pytest.raises(ServerError, match="certificate"):
             _check_answers(url)
     for trusting in ({PREFECT_API_SSL_CERT_FILE: str(certificate)}, {PREFECT_API_TLS_INSECURE_SKIP_VERIFY: True}):
         with temporary_settings({PREFECT_API_URL: url, **trusting}):
-            assert asyncio.run(_server_answers())
+            _check_reachable()
             with pytest.raises(ServerError, match="PREFECT_API_AUTH_STRING=user:password"):
                 _check_answers(url)
         with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: PASSWORD, **trusting}):

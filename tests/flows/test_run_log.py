@@ -12,7 +12,7 @@ from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.logging.handlers import APILogHandler
 from prefect.settings import PREFECT_API_URL
 
-from flows.child_run import conducted
+from flows.child_run import ChildRuns
 from flows.cli import main as command_line
 from flows.run_log import FORMAT, run_log
 
@@ -39,7 +39,9 @@ async def a_run() -> None:
     with run_log():
         told["run"] = UUID(str(runtime.flow_run.id))
         LOGGER.info("resumed after step 6 of 8")
-        await conducted(a_step, "first step-000007", 7)
+        children = ChildRuns()
+        await children.conducted(a_step, "first step-000007", 7)
+        children.end()
     LOGGER.info("after it")
 
 
