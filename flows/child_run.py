@@ -1,7 +1,8 @@
 """The parts of a run as flow runs of their own, under the run's flow run; Prefect is told of them behind the work.
 
-Covered: the name and identity of a step's flow run, its states, sent in order by one thread, leaving when the run was
-suspended, working on while Prefect's server is away. Not covered: what a step does (flows/train.py).
+Covered: the name and identity of a step's flow run, created during the step before it, its states, sent in order by one
+thread, leaving when the run was suspended, working on while Prefect's server is away. Not covered: what a step does
+(flows/train.py).
 """
 
 import asyncio
@@ -58,14 +59,21 @@ class ChildRuns:
         self._context, self._run = context, context.flow_run
         self._thread = ThreadPoolExecutor(1, "prefect-records")
         self._last: Future[Any] | None = None
+        self._expected: dict[str, Future[FlowRun]] = {}
+
+    def expect(self, part: Part, title: str, *arguments: int) -> None:
+        """Have the flow run of a part that comes next created meanwhile."""
+        if title not in self._expected:
+            self._expected[title] = self._later(self._create, part, title, arguments)
 
     async def conducted(self, part: Part, title: str, *arguments: int) -> None:
         """Run `part(*arguments)` as a child flow run called `title`; as a plain call while the server is away.
 
         Raises Pause when the run was suspended.
         """
+        self.expect(part, title, *arguments)
         try:
-            child = await asyncio.wrap_future(self._later(self._create, part, title, arguments))
+            child = await asyncio.wrap_future(self._expected.pop(title))
         except (httpx.TransportError, PrefectHTTPStatusError) as error:
             lost = str(error) or type(error).__name__
             logger.warning("%s: Prefect's server is away (%s); the run continues without it", title, lost)
@@ -86,6 +94,8 @@ class ChildRuns:
 
     def end(self) -> None:
         """Wait until everything is sent, but not long for a server that is away."""
+        for created in self._expected.values():
+            self._later(self._cancel, created)
         if self._last is not None and wait([self._last], END_SECONDS).not_done:
             logger.warning("Prefect was not told how the last step of %s ended: no answer", self._run.name)
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -116,6 +126,7 @@ class ChildRuns:
         # Prefect tells a flow of its suspension by an event or a question every ten seconds: some short steps too late.
         state = self._client.read_flow_run(self._run.id).state
         if state and state.is_paused():
+            self._context.flow_run_suspension_request.mark_requested(state)  # the step in flight leaves at a phase
             raise Pause(state=state)
         flow, task = _flow(part), _task(part)
         place = self._client.create_task_run(task, self._run.id, dynamic_key=uuid4().hex, name=title, state=Pending())
@@ -133,6 +144,10 @@ class ChildRuns:
             refused = str(error) or type(error).__name__
         if refused is not None:
             logger.warning("%s: Prefect does not know that it is %s: %s", child.name, state.name, refused)
+
+    def _cancel(self, created: Future[FlowRun]) -> None:
+        if created.exception() is None:
+            self._set_state(created.result(), Cancelled(message="The run ended before this part began."))
 
 
 @cache

@@ -27,7 +27,7 @@ LOST = "Its process ended without saying how; this was found when the same was s
 
 
 async def claim(tag: str) -> None:
-    """Tag this flow run, and mark as crashed what else has the tag and says that it is running.
+    """Tag this flow run, and mark as crashed what else has the tag and says that it is running or about to.
 
     To be called by who holds the run or the ablation: whatever ran it before is dead.
     """
@@ -35,7 +35,7 @@ async def claim(tag: str) -> None:
         return
     own = UUID(str(runtime.flow_run.id))
     tagged: dict[str, Any] = {"tags": {"all_": [tag]}}
-    running: dict[str, Any] = {"state": {"type": {"any_": [StateType.RUNNING]}, "name": None}}
+    running: dict[str, Any] = {"state": {"type": {"any_": [StateType.RUNNING, StateType.PENDING]}, "name": None}}
     try:
         async with get_client() as client:
             for task in await client.read_task_runs(

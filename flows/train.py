@@ -99,6 +99,8 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                         await reporting
                         reporting = asyncio.create_task(_catch_up(tracking))
                     number = run.state.step + 1
+                    for each in range(number, min(number + 1, last) + 1):
+                        children.expect(train_step, f"{name} step-{each:06d}", each)
                     await children.conducted(train_step, f"{name} step-{number:06d}", number)
                     assert run.commit is not None
                     display.committed()

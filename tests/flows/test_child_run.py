@@ -54,6 +54,12 @@ async def a_part_with_a_phase(number: int) -> None:
     await a_phase()
 
 
+async def a_part_of_phases(number: int) -> None:
+    for _ in range(1000):
+        await a_phase()
+        await asyncio.sleep(0.05)
+
+
 async def an_endless_part(number: int) -> None:
     calls.append(number)
     await asyncio.sleep(60)
@@ -158,6 +164,42 @@ def test_a_suspended_run_leaves_before_its_next_part() -> None:
     with pytest.raises(Pause):
         within_a_flow(body)
     assert calls == []
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_run_that_is_suspended_during_a_part_leaves_at_a_phase_of_it() -> None:
+    async def body(children: ChildRuns) -> None:
+        children.expect(a_part_of_phases, "step-000001", 1)
+        while not children._expected["step-000001"].done():
+            await asyncio.sleep(0.01)
+        async with get_client() as client:
+            await client.set_flow_run_state(UUID(str(runtime.flow_run.id)), Suspended(timeout_seconds=60), force=True)
+        children.expect(a_part, "step-000002", 2)
+        await children.conducted(a_part_of_phases, "step-000001", 1)
+
+    with pytest.raises(Pause):
+        within_a_flow(body)
+    assert 0 < len(told) < 1000
+
+
+@pytest.mark.usefixtures("prefect")
+def test_the_flow_run_of_the_next_part_is_there_before_it_begins_and_is_cancelled_if_it_never_does() -> None:
+    async def body(children: ChildRuns) -> None:
+        for number in (1, 2):
+            children.expect(a_part, f"step-00000{number}", number)
+        await children.conducted(a_part, "step-000001", 1)
+        while not children._expected["step-000002"].done():
+            await asyncio.sleep(0.01)
+        told.append(str(children._expected["step-000002"].result().id))
+        children.expect(a_part, "step-000003", 3)
+        await children.conducted(a_part, "step-000002", 2)
+
+    parts = below(within_a_flow(body))
+    assert calls == [1, 2]
+    assert [(child.name, child.state and child.state.name) for child in parts] == [
+        ("step-000001", "Completed"), ("step-000002", "Completed"), ("step-000003", "Cancelled")
+    ]  # fmt: skip
+    assert str(parts[1].id) == told[0]
 
 
 @pytest.mark.usefixtures("prefect")

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 from prefect import flow, get_client, runtime, tags, task
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.settings import PREFECT_API_URL
-from prefect.states import Running
+from prefect.states import Pending, Running
 
 from flows import ownership
 
@@ -40,16 +40,18 @@ def read(flow_run: str) -> FlowRun:
 
 
 def test_what_a_killed_process_left_running_is_marked_and_nothing_else() -> None:
-    async def left(tag: str) -> str:
+    async def left(tag: str, state: State) -> str:
         async with get_client() as client:
             with tags(tag):
-                made = await client.create_flow_run(a_step, state=Running(), tags=[tag])
+                made = await client.create_flow_run(a_step, state=state, tags=[tag])
         return str(made.id)
 
-    lost, others = (asyncio.run(left(tag)) for tag in ("run:killed", "run:another"))
+    lost, others = (asyncio.run(left(tag, Running())) for tag in ("run:killed", "run:another"))
+    next_of_lost = asyncio.run(left("run:killed", Pending()))
     own = asyncio.run(a_run("killed"))
-    states = [flow_run.state.name if (flow_run := read(each)).state else None for each in (lost, others, own)]
-    assert states == ["Crashed", "Running", "Completed"]
+    found = [flow_run.state.name if (flow_run := read(each)).state else None
+             for each in (lost, next_of_lost, others, own)]  # fmt: skip
+    assert found == ["Crashed", "Crashed", "Running", "Completed"]
     assert "run:killed" in read(own).tags
 
 
