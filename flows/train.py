@@ -73,7 +73,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
     """Take a run from its last commit to its last step (or to step `last`); returns its summary."""
     last = run.config.train.steps if last is None else last
     name, tag = run.store.name, f"run:{run.store.name}"
-    with run.store.lock(), tags(tag):
+    with run.store.lock(), run.store.synced_behind(), tags(tag):
         run.restore()
         await ownership.claim(tag)
         begins = "begins" if run.commit is None else f"resumed after step {run.state.step} of {run.config.train.steps}"

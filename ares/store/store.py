@@ -1,9 +1,10 @@
 """The run directory: artifacts that are whole or absent, and the chain of commits.
 
 Covered: atomic writes (temporary name, fsync, rename), content hashes, rows as parquet, folders that a caller fills,
-`run.json`, `COMMIT.json`, the lock that keeps a second process out; where the directory is a copy of one at a URL, that
-what is written is there first. Not covered: how it gets there (ares/store/mirror.py), what artifacts mean (tasks/), and
-whether a phase has to run (Prefect's keyed results decide; `kept` tells whether their files can be trusted).
+`run.json`, `COMMIT.json`, syncing behind the work, the lock that keeps a second process out; where the directory is a
+copy of one at a URL, that what is written is there first. Not covered: how it gets there (ares/store/mirror.py), what
+artifacts mean (tasks/), and whether a phase has to run (Prefect's keyed results decide; `kept` tells whether their
+files can be trusted).
 
     runs/<run>/run.json                    resolved configuration, fingerprint, code version, MLflow run
     runs/<run>/bootstrap/…                 the pass over the train set
@@ -26,7 +27,7 @@ from safetensors import SafetensorError
 
 from ares.store.commits import Commit, Fork, Ref, sealed, unsealed, unsealed_text
 from ares.store.errors import DamagedArtifact, StoreError
-from ares.store.files import files_in, folders_in, fsync, remedy_for, remove_tree, tree_hash
+from ares.store.files import Syncing, files_in, folders_in, fsync, remedy_for, remove_tree, tree_hash
 from ares.store.lease import new_writer
 from ares.store.lock import held, is_held
 from ares.store.mirror import mirror_of
@@ -47,6 +48,7 @@ class RunStore:
         self._format: int | None = None
         self._whole: set[Ref] = set()
         """Checkpoints whose content was checked, and is what was written."""
+        self._syncing: Syncing | None = None
 
     @property
     def address(self) -> str:
@@ -65,10 +67,10 @@ class RunStore:
 
     # ---- artifacts -------------------------------------------------------------------------------------------------
 
-    def write_json(self, path: str, value: Any) -> Ref:
-        """Write a JSON file."""
+    def write_json(self, path: str, value: Any, at_once: bool = False) -> Ref:
+        """Write a JSON file; `at_once`: on disk when this returns, also inside `synced_behind`."""
         text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
-        return self._write(path, lambda target: _write_bytes(target, text.encode()))
+        return self._write(path, lambda target: _write_bytes(target, text.encode()), at_once)
 
     def write_rows(self, path: str, rows: pd.DataFrame) -> Ref:
         """Write a table as parquet."""
@@ -179,7 +181,20 @@ class RunStore:
             raise DamagedArtifact(f"{path} {what} (expected sha256 {ref.sha256[:12]}…)")
         return path
 
-    def _write(self, path: str, make: Callable[[Path], None]) -> Ref:
+    @contextmanager
+    def synced_behind(self) -> Iterator[None]:
+        """Inside, writing an artifact does not wait for the disk; a commit waits for all that was written before it.
+
+        A machine that loses power may leave artifacts half written under their own names: their hashes tell.
+        """
+        try:
+            with Syncing() as self._syncing:
+                yield
+        finally:
+            self._syncing = None
+
+    def _write(self, path: str, make: Callable[[Path], None], at_once: bool = False) -> Ref:
+        behind = None if at_once else self._syncing
         target = self.directory / path
         temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
@@ -190,14 +205,19 @@ class RunStore:
             digest = tree_hash(temporary)
             assert digest is not None
             size = sum(file.stat().st_size for file in files_in(temporary))
-            for each in [*files_in(temporary), *folders_in(temporary)]:
-                fsync(each)
+            if behind is None:
+                for each in [*files_in(temporary), *folders_in(temporary)]:
+                    fsync(each)
             self._upload(path, temporary)
             if temporary.is_dir():
                 remove_tree(target)
             os.replace(temporary, target)
-            for folder in dict.fromkeys([target.parent, *(new.parent for new in made)]):
-                fsync(folder)
+            folders = list(dict.fromkeys([target.parent, *(new.parent for new in made)]))
+            if behind is None:
+                for folder in folders:
+                    fsync(folder)
+            else:
+                behind.add([*files_in(target), *folders_in(target), *folders])
         except (OSError, SafetensorError) as error:
             remove_tree(temporary)
             raise StoreError(f"{target}: cannot be written: {error}. {remedy_for(error, self.directory)}") from error
@@ -213,7 +233,7 @@ class RunStore:
 
     def write_run(self, description: dict[str, Any]) -> None:
         """Write run.json."""
-        self.write_json("run.json", sealed(description))
+        self.write_json("run.json", sealed(description), at_once=True)
         self._format = None
 
     def read_run(self) -> dict[str, Any]:
@@ -278,7 +298,14 @@ class RunStore:
 
     def write_commit(self, commit: Commit) -> None:
         """Finish a step. Nothing of it counts before this file is there."""
-        self.write_json(f"{self.step_path(commit.step)}/COMMIT.json", sealed(commit.model_dump(mode="json")))
+        if self._syncing is not None:
+            try:
+                self._syncing.wait()
+            except OSError as error:
+                remedy = remedy_for(error, self.directory)
+                raise StoreError(f"{self.directory}: not on disk: {error}. {remedy}") from error
+        body = sealed(commit.model_dump(mode="json"))
+        self.write_json(f"{self.step_path(commit.step)}/COMMIT.json", body, at_once=True)
 
     def read_commit(self, step: int) -> Commit:
         """The commit of a step. Raises DamagedArtifact."""

@@ -4,6 +4,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +16,10 @@ from pyarrow import ArrowNotImplementedError
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from ares.store.files import fsync
 from ares.store.store import DamagedArtifact, Ref, RunStore, StoreError
 from tests.ares.builders import REPOSITORY
-from tests.ares.store_builders import KINDS, READERS, ROWS, WRITERS, everything, fill
+from tests.ares.store_builders import KINDS, READERS, ROWS, WRITERS, chain, everything, fill
 
 
 def test_what_was_written_is_read_back(store: RunStore) -> None:
@@ -180,3 +182,43 @@ def test_everything_on_the_way_to_an_artifact_is_synced(store: RunStore, monkeyp
     wanted = [*place.rglob("*"), place, *list(place.parents)[:4]]
     assert store.directory.parent in wanted
     assert [path for path in wanted if path.stat().st_ino not in synced] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_commit_waits_for_the_disk_and_an_artifact_does_not(
+    kind: str, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, held = [], threading.Event()
+
+    def slowly(path: Path) -> None:
+        assert held.wait(60)
+        fsync(path)
+        synced.append(path)
+
+    monkeypatch.setattr("ares.store.files.fsync", slowly)
+    with store.synced_behind():
+        ref = WRITERS[kind](store, "steps/000000/x")
+        discarded = WRITERS[kind](store, "steps/000000/y")
+        assert synced == []
+        assert store.intact([ref])
+        store.discard(discarded)
+        held.set()
+        monkeypatch.setattr("ares.store.store.fsync", lambda path: synced.append(path))
+        chain(store, 1)
+    (committed,) = [place for place, path in enumerate(synced) if "COMMIT.json" in path.name]
+    place = store.directory / ref.path
+    wanted = [*place.rglob("*"), place, *list(place.parents)[:4]]
+    assert store.directory.parent in wanted
+    assert set(wanted) <= set(synced[:committed])
+
+
+def test_nothing_is_committed_that_the_disk_has_refused(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ares.store.files.fsync", refused)
+    with store.synced_behind():
+        store.write_json("steps/000000/x", 1)
+        with pytest.raises(StoreError, match=r"not on disk: .*The disk is full"):
+            chain(store, 1)
+    assert store.last_commit() is None
