@@ -8,7 +8,9 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints
 
 from prefect.context import TagsContext
@@ -22,6 +24,8 @@ from ares.store import Ref, sealed_text, unsealed_text
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R", bound=BaseModel)
+TITLE: ContextVar[str] = ContextVar("title")
+"""Name of the task run that is begun."""
 
 
 class SealedJSON(JSONSerializer):
@@ -47,6 +51,8 @@ class Phase(Generic[P, R]):
         self.name = name
         self.function = function
         self.result_type: type[R] = get_type_hints(function)["return"]
+        self._configured: dict[Path, Task[Any, Any]] = {}
+        """By the folder of a run's results. A task takes milliseconds to make."""
         self.task: Task[Any, Any] = Task(
             function,
             name=name,
@@ -58,14 +64,16 @@ class Phase(Generic[P, R]):
             result_serializer=SealedJSON(),
             cache_key_fn=lambda _, arguments: arguments["step"].key(name, _inputs(arguments)),
             cache_expiration=timedelta(days=3650),
+            task_run_name=_title,
         )
 
     async def __call__(self, step: Step, *inputs: Any, label: str = "") -> R:
         """Run the phase, or take its kept result when the files it names are intact."""
-        configured = self.task.with_options(
-            result_storage=step.run.store.results.absolute(),
-            task_run_name=f"{self.name}{f' {label}' if label else ''}",
-        )
+        results = step.run.store.results.absolute()
+        if results not in self._configured:
+            self._configured[results] = self.task.with_options(result_storage=results)
+        configured = self._configured[results]
+        TITLE.set(f"{self.name}{f' {label}' if label else ''}")
         started = time.perf_counter()
         with untagged():
             state = await configured(step, *inputs, return_state=True)
@@ -93,6 +101,10 @@ class Phase(Generic[P, R]):
 def phase(name: str, retries: int = 0) -> Callable[[Callable[..., Awaitable[R]]], Phase[Any, R]]:
     """Make a function a phase. `retries`: how often Prefect tries it again after an error."""
     return lambda function: Phase(name, function, retries)
+
+
+def _title() -> str:
+    return TITLE.get()
 
 
 def untagged() -> TagsContext:
