@@ -8,6 +8,7 @@ phases of the step in flight whose results are kept are not done again.
 import asyncio
 import logging
 import math
+import time
 from contextvars import ContextVar
 from typing import Any
 
@@ -40,6 +41,8 @@ from tasks.training import (
 )
 
 logger = logging.getLogger(__name__)
+REPORT_SECONDS = 5.0
+"""Between two reports of what was committed."""
 RUN: ContextVar[Run] = ContextVar("run")
 """The run that the step flows of this process belong to: a flow's parameters must be JSON, a run is not."""
 
@@ -88,16 +91,17 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
         try:
             await asyncio.to_thread(run.cluster.warm_up)
             tracking = asyncio.create_task(asyncio.to_thread(load_tracker, run.config, run.store))
-            reporting = asyncio.create_task(_catch_up(tracking))
+            reporting, reported = asyncio.create_task(_catch_up(tracking)), time.monotonic()
             with display:
                 if run.commit is None:
                     await children.conducted(bootstrap, f"{name} bootstrap")
                     display.committed()
                     artifacts.committed()
                 while run.state.step < last and not run.config.train.ends(run.state.step, run.state.counters.tokens):
-                    if reporting.done():  # an MLflow that is slow or away keeps no step waiting
+                    # An MLflow that is slow or away keeps no step waiting, and several short steps take one call.
+                    if reporting.done() and time.monotonic() - reported > REPORT_SECONDS:
                         await reporting
-                        reporting = asyncio.create_task(_catch_up(tracking))
+                        reporting, reported = asyncio.create_task(_catch_up(tracking)), time.monotonic()
                     number = run.state.step + 1
                     for each in range(number, min(number + 1, last) + 1):
                         children.expect(train_step, f"{name} step-{each:06d}", each)

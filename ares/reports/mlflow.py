@@ -35,6 +35,7 @@ from ares.store import Commit, RunStore, tracking_uri
 logger = logging.getLogger(__name__)
 # It logs the errors that it raises, with their traces; they are told here, in a line.
 logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+STEPS_PER_CALL = 50
 METRICS_PER_CALL = 1000
 PARAMETERS_PER_CALL = 100
 PROBLEMS = "problems"
@@ -66,9 +67,9 @@ class Tracking(Tracker):
         """
         try:
             client = self._client or self._connect()
-            for step in self.store.committed_steps()[self._logged + 1 :]:
-                self._log(client, self.store.read_commit(step))
-                self._logged = step
+            while steps := self.store.committed_steps()[self._logged + 1 :][:STEPS_PER_CALL]:
+                self._log(client, [self.store.read_commit(step) for step in steps])
+                self._logged = steps[-1]
         except (MlflowException, OSError) as error:
             self._client = None  # the next call looks whether the entry is still there
             logger.warning("MLflow at %s is away, training continues: %s", self.uri, str(error).splitlines()[0])
@@ -134,19 +135,26 @@ class Tracking(Tracker):
         named = (("train", data.train, "training"), ("validation", held_out, "validation"))
         return [data_set(str(source), digests[name], context) for name, source, context in named if digests.get(name)]
 
-    def _log(self, client: MlflowClient, commit: Commit) -> None:
-        values = commit.metrics | commit.timings
-        rows = [Metric(name, value, commit.timestamp, commit.step) for name, value in sorted(values.items())]
+    def _log(self, client: MlflowClient, commits: list[Commit]) -> None:
+        rows = [
+            Metric(name, value, commit.timestamp, commit.step)
+            for commit in commits
+            for name, value in sorted((commit.metrics | commit.timings).items())
+        ]
         for start in range(0, len(rows), METRICS_PER_CALL):
             client.log_batch(self._id, metrics=rows[start : start + METRICS_PER_CALL])
-        if "evaluation" in commit.artifacts:
-            scored = self.store.read_rows(commit.artifacts["evaluation"]).dropna(subset="accuracy")
-            accuracies = scored["accuracy"].astype(float).groupby(scored["id"]).mean().to_dict()
-            client.log_dict(self._id, accuracies, f"{PROBLEMS}/{commit.step:06d}.json")
-            if self.config.tracking.samples:
-                self._log_samples(client, commit)
-        # Last of a commit: where it is set, everything before it has arrived.
-        client.log_batch(self._id, tags=[RunTag("ares.logged_step", str(commit.step))])
+        for commit in commits:
+            if "evaluation" in commit.artifacts:
+                self._log_evaluation(client, commit)
+        # Last of the commits: where it is set, everything before it has arrived.
+        client.log_batch(self._id, tags=[RunTag("ares.logged_step", str(commits[-1].step))])
+
+    def _log_evaluation(self, client: MlflowClient, commit: Commit) -> None:
+        scored = self.store.read_rows(commit.artifacts["evaluation"]).dropna(subset="accuracy")
+        accuracies = scored["accuracy"].astype(float).groupby(scored["id"]).mean().to_dict()
+        client.log_dict(self._id, accuracies, f"{PROBLEMS}/{commit.step:06d}.json")
+        if self.config.tracking.samples:
+            self._log_samples(client, commit)
 
     def _log_samples(self, client: MlflowClient, commit: Commit) -> None:
         """A table of held-out samples and one of training samples with every part of their reward."""

@@ -1,11 +1,14 @@
 """What reaches MLflow when it is only half there, or has lost a run."""
 
 import json
+from collections.abc import Sequence
 from getpass import getuser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from mlflow.entities import Metric
 
 from ares.reports.mlflow import Tracking
 from ares.store.store import RunStore
@@ -54,6 +57,36 @@ def test_an_entry_that_is_gone_is_made_anew_from_the_commits(
     assert second != first
     assert [row.step for row in client.get_metric_history(second, "m")] == [0, 1, 2, 3]
     assert "it is made anew" in caplog.text
+
+
+def test_several_steps_take_one_call_and_each_keeps_its_own_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    settings = config("tracking.experiment=several", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
+    store = RunStore(tmp_path / "run")
+    store.write_run({"code_version": "1", "mlflow_run_id": None})
+    last = None
+    for step in range(120):
+        last = commit(step, last, metrics={"m": float(step)}, timestamp=1000 + step)
+        store.write_commit(last)
+    calls: list[int] = []
+    log_batch = MlflowClient.log_batch
+
+    def counted(self: MlflowClient, run_id: str, metrics: Sequence[Metric] = (), **named: Any) -> Any:
+        calls.extend([len(metrics)] if metrics else [])
+        return log_batch(self, run_id, metrics, **named)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", counted)
+    Tracking(settings.tracking, settings, store).catch_up()
+    entry = str(store.read_run()["mlflow_run_id"])
+    history = client.get_metric_history(entry, "m")
+    assert [(row.step, row.value, row.timestamp) for row in history] == [
+        (step, float(step), 1000 + step) for step in range(120)
+    ]
+    assert client.get_run(entry).data.metrics["m"] == 119.0
+    assert client.get_run(entry).data.tags["ares.logged_step"] == "119"
+    assert calls == [100, 100, 40]  # two metrics a step
 
 
 def test_an_entry_says_who_ran_what_on_which_data(tmp_path: Path) -> None:
