@@ -1,13 +1,15 @@
 """What orchestration, persistence and tracking cost a step: the same steps with and without them.
 
 With: the flow as users run it (Prefect API, phases, run directory, MLflow). Without: the same actors and the same plain
-functions called one after the other, nothing written. Both train the same steps and must end in the same weights.
+functions called one after the other, nothing written. Both train the same steps and must end in the same weights. What
+Prefect's database grows by is the whole run's, with its bootstrap, by the number of steps.
 
     python -m benchmarks.orchestration [STEPS]
 """
 
 import asyncio
 import os
+import sqlite3
 import sys
 import tempfile
 import time
@@ -53,18 +55,28 @@ class BareLearner(LearnerActor):
         return self.learner.update(batch)
 
 
-def conducted(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
-    """Seconds of each step of the real flow, and the weights it ends with."""
+def database_bytes() -> int:
+    """What is in Prefect's database."""
+    with sqlite3.connect(f"{HOME}/prefect/prefect.db") as database:
+        pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, "
+        return int(database.execute(f"{pages} pragma_page_size").fetchone()[0])
+
+
+def conducted(steps: int) -> tuple[list[float], dict[str, torch.Tensor], float]:
+    """Seconds of each step of the real flow, the weights it ends with, and bytes of Prefect's database a step."""
     name = prepare("tiny-math", [*SETTINGS, f"train.steps={steps}"], "conducted")
     with local_api() as server:
         assert server is not None
         with server.connected():
+            before = database_bytes()
             asyncio.run(ares_train(run=name))
+            time.sleep(5)  # what is written in batches
+            grown = database_bytes() - before
     store = RunStore(Path(HOME) / name)
     commits = [store.read_commit(step) for step in store.committed_steps()]
     stamps = [commit.timestamp / 1000 for commit in commits]
     weights = load_file(store.folder(commits[-1].artifacts["checkpoint"]) / "policy.safetensors")
-    return list(np.diff(stamps)), weights
+    return list(np.diff(stamps)), weights, grown / steps
 
 
 def bare(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
@@ -105,13 +117,14 @@ def bare(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
 
 def main() -> None:
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    with_all, weights = conducted(steps)
+    with_all, weights, grown = conducted(steps)
     without, expected = bare(steps)
     assert all(torch.equal(weights[name], expected[name]) for name in expected), "the two did not train the same"
     table = pd.DataFrame({"with": with_all[1:], "without": without[1:]}) * 1000
     print((table.describe(percentiles=[0.5, 0.9]).loc[["mean", "50%", "90%"]]).round(0).to_string())
     print(
-        f"orchestration, persistence and tracking: {table['with'].median() - table['without'].median():.0f} ms a step"
+        f"orchestration, persistence and tracking: {table['with'].median() - table['without'].median():.0f} ms a step, "
+        f"{grown / 1000:.0f} kB of Prefect's database"
     )
 
 

@@ -21,12 +21,12 @@ DEFAULTS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     # A run that died with its worker is marked crashed when its heartbeats stop; 30 s is the shortest Prefect has.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    # Of 2.3 GB that 10,000 steps leave in Prefect's database three quarters are events. It throws out, every hour, what
-    # is older: events after a day, flow runs with their tasks, logs and artifacts after thirty.
-    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+    # Runs have their states without the events about them, of which three quarters of Prefect's database would consist.
+    # Automations are told of events that are not kept, too.
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
+    # It throws out, every hour, flow runs with their tasks, logs and artifacts that are older than thirty days.
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "flow_runs",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(30 * 24 * 3600),
-    "PREFECT_SERVER_SERVICES_DB_VACUUM_EVENT_RETENTION_OVERRIDES": '{"prefect.flow-run.heartbeat": 3600}',
-    "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": "P1D",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     # It goes where all logs go (flows/cli/logs.py).
     "MLFLOW_CONFIGURE_LOGGING": "false",

@@ -74,6 +74,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServers
     environment = os.environ | {
         "PREFECT_HOME": str(directory / "server"), "PREFECT_SERVER_API_AUTH_STRING": f"{USER}:{PASSWORD}",
         "PREFECT_API_AUTH_STRING": f"{USER}:{PASSWORD}", "PREFECT_UI_API_URL": "/api",
+        "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "true",
         "MLFLOW_AUTH_CONFIG_PATH": str(directory / "auth.ini"), "MLFLOW_AUTH_ADMIN_USERNAME": USER,
         "MLFLOW_AUTH_ADMIN_PASSWORD": PASSWORD, "MLFLOW_FLASK_SERVER_SECRET_KEY": "a secret of the tests",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",

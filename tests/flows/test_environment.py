@@ -28,8 +28,8 @@ def test_a_process_ends_without_looking_for_circles_and_says_its_errors() -> Non
     assert (ended["flows.environment"].returncode, ended["flows.environment"].stderr) == (3, "an error\n")
 
 
-def test_prefects_database_keeps_events_for_a_day_and_flow_runs_for_thirty() -> None:
-    server = get_current_settings().server
-    assert server.services.db_vacuum.enabled_vacuum_types == {"events", "flow_runs"}
-    assert server.services.db_vacuum.retention_period == timedelta(days=30)
-    assert server.events.retention_period == timedelta(days=1)
+def test_prefects_database_keeps_no_events_and_flow_runs_for_thirty_days() -> None:
+    services = get_current_settings().server.services
+    assert not services.event_persister.enabled
+    assert services.db_vacuum.enabled_vacuum_types == {"flow_runs"}
+    assert services.db_vacuum.retention_period == timedelta(days=30)
