@@ -263,7 +263,7 @@ def test_gc_of_all_runs_passes_by_the_files_that_lie_beside_their_copies(world: 
     world.monkeypatch.setenv("ARES_RUNS", world.url)
     told = CliRunner().invoke(app, ["gc", "--dry-run"], catch_exceptions=False).stdout.splitlines()
     assert told[-1].startswith("would free ")
-    assert told[-2].startswith("run: ")
+    assert [line for line in told if line.startswith("run: ")]
 
 
 def test_a_run_that_was_put_together_here_is_published_whole(world: World) -> None:
