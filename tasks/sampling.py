@@ -9,10 +9,11 @@ from functools import partial
 import pandas as pd
 from pydantic import BaseModel
 
+from ares.engines import Request, SamplingSettings
 from ares.grading import ID_COLUMNS, RewardError, answered, check_grades, check_scored
 from ares.runs import Step, exec_times_name, read_exec_times
 from ares.step import PROMPT, Refill, engine_calls, requested_rows, second_turn_rows
-from ares.store import Ref
+from ares.store import Journal, Ref
 from tasks.phase import phase
 
 ANSWER = ["response", "token_ids", "log_probs", "finish_reason"]
@@ -52,17 +53,60 @@ class Rows(BaseModel):
 async def rollout(step: Step, draw: Draw) -> Rows:
     """Sample `draw.n` responses to each problem; rows are sorted by slot and sample."""
     rows = requested(step, draw)
-    parts = []
+    journal, parts = _journal(step, draw), []
     for part, requests, how in engine_calls(rows, draw.temperature, step.config.rollout):
-        finished = partial(_anticipate, step, draw.purpose, part.reset_index(drop=True))
-        answers = await step.run.cluster.generate(draw.version, requests, how, finished)
+        answers = await _answers(step, draw, part.reset_index(drop=True), requests, how, journal)
         kept = [*ID_COLUMNS, *(PROMPT if draw.continues else [])]  # a problem's own prompt is in the data set
         parts.append(part[kept].reset_index(drop=True).join(answers))
     if not parts:  # nothing failed, so nothing is continued
         parts = [rows.reindex(columns=[*ID_COLUMNS, *PROMPT, *ANSWER])]
     sampled_rows = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
     ref = step.run.store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), sampled_rows)
+    if journal is not None:
+        journal.end()
     return Rows(rows=ref, tokens=int(sampled_rows["token_ids"].map(len).sum()))
+
+
+def _journal(step: Step, draw: Draw) -> Journal | None:
+    """Where a shard's responses are kept as they end; None where a shard is redone whole, for its bits' sake."""
+    if not step.run.cluster.answers_parts:
+        return None
+    path = step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.journal")
+    return Journal(step.run.store.directory / path, step.key("rollout", draw.model_dump_json()))
+
+
+async def _answers(
+    step: Step, draw: Draw, asked: pd.DataFrame, requests: list[Request], how: SamplingSettings, journal: Journal | None
+) -> pd.DataFrame:
+    """One row a request, indexed by its place; a killed process's responses are not asked for again."""
+    finished, generate = partial(_anticipate, step, draw.purpose, asked), step.run.cluster.generate
+    if journal is None:
+        return await generate(draw.version, requests, how, finished)
+    known = _known(journal, asked)
+    if len(known):
+        finished(known)
+    missing = asked.index.difference(known.index)
+
+    def keep(answers: pd.DataFrame) -> None:
+        answers = answers.set_axis(missing[answers.index])
+        journal.add(asked.loc[answers.index, ["slot", "sample"]].join(answers))
+        finished(answers)
+
+    if missing.empty:
+        return known
+    new = await generate(draw.version, [requests[place] for place in missing], how, keep)
+    return pd.concat([known, new.set_axis(missing)]).sort_index()
+
+
+def _known(journal: Journal, asked: pd.DataFrame) -> pd.DataFrame:
+    """The journalled responses to rows, indexed by their places; those of a dead engine may be there twice."""
+    rows = journal.rows()
+    if rows is None:
+        return pd.DataFrame()
+    latest = rows.drop_duplicates(["slot", "sample"], keep="last").set_index(["slot", "sample"])
+    places = pd.MultiIndex.from_frame(asked[["slot", "sample"]])
+    is_known = places.isin(latest.index)
+    return latest.loc[places[is_known]].set_axis(asked.index[is_known])
 
 
 def begin(step: Step, draw: Draw) -> None:

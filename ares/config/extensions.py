@@ -200,14 +200,15 @@ ENGINES = Kind(
     what="rollout engine",
     field="engine",
     methods=("create", "load_weights", "sleep", "stream"),
-    facts={"families": ("causal", "vision_language")},
+    facts={"families": ("causal", "vision_language"), "independent": False},
     builtin={
         "transformers": Builtin("ares.engines.vision:reference_engine"),
         "vllm": Builtin("ares.engines.vllm:VllmEngine"),
         "diffusion": Builtin("ares.engines.diffusion:DiffusionEngine", {"families": ("masked_diffusion",)}),
     },
 )
-"""families: values of model.family that it can sample from."""
+"""families: values of model.family that it can sample from; independent: a response has the same bits whatever others
+it is generated beside."""
 
 TRACKERS = Kind(
     what="tracker",

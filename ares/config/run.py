@@ -141,8 +141,9 @@ class RolloutConfig(Strict):
     top_p: float = Field(1.0, gt=0, le=1)
     """Nucleus sampling. Below 1 the sampled distribution differs from the learner's."""
     shard_prompts: int = Field(64, ge=1, le=MOST)
-    """Prompts generated together. The unit of recomputation: batch composition changes rounding. A small one loses
-    little with a kill, but every shard ends in a tail of its longest responses, in which an engine is nearly idle."""
+    """Prompts generated together. On a CPU the unit of recomputation: batch composition changes rounding. A small one
+    loses little with a kill, but every shard ends in a tail of its longest responses, in which an engine is nearly
+    idle."""
     max_staleness: int = Field(0, ge=0, le=1)
     """1: a step's first responses are sampled while the step before it updates, from the policy before that update, and
     truncated importance weights make up for it (algorithm.policy.importance_cap). 0: from the newest policy."""

@@ -5,6 +5,7 @@ Covered: artifacts with hashes, commits, locks, upload and download. Not covered
 
 from ares.store.commits import Commit, Fork, Ref, sealed_text, unsealed_text
 from ares.store.errors import DamagedArtifact, RunHeld, StoreError
+from ares.store.journal import Journal
 from ares.store.locations import run_store, runs_directory, runs_in, tracking_uri
 from ares.store.mirror import path_of
 from ares.store.names import RULE, checked_name, is_name, name_after
@@ -15,6 +16,7 @@ __all__ = [
     "Commit",
     "DamagedArtifact",
     "Fork",
+    "Journal",
     "Ref",
     "RunHeld",
     "RunStore",

@@ -20,7 +20,7 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from algorithms.protocol import DataProto
-from ares.config import Config
+from ares.config import ENGINES, Config
 from ares.engines import Request, SamplingSettings
 from ares.learner import UpdateResult
 from ares.store import DamagedArtifact, Ref, RunStore, StoreError
@@ -272,6 +272,14 @@ class Cluster:
     def takes_turns(self) -> bool:
         """Whether learner and engine share GPUs: the one sleeps while the other works. Known once they were started."""
         return self._placement is not None and self.config.rollout.placement == "colocate"
+
+    @property
+    def answers_parts(self) -> bool:
+        """Whether some of a call's requests may be asked for without the others, those being known.
+
+        Elsewhere than on a GPU, where no bits are promised, the last ones depend on what is generated together.
+        """
+        return self._placement is not None or bool(ENGINES.fact(self.config.rollout.engine, "independent"))
 
     async def _engine_sleeps(self) -> None:
         """Where learner and engine take turns on a GPU, it is the learner's: the engine needs weights afterwards."""
