@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ares.runs import Step
-from ares.step import Refill, RunState
+from ares.step import Refill
 from ares.store import Ref
 from tasks.sampling import Draw, Rows, begin, check_graded, program_seconds, rollout, score
 from tasks.training import Batch, Samples, choose, experience
@@ -20,9 +20,12 @@ from tasks.training import Batch, Samples, choose, experience
 T = TypeVar("T")
 
 
-async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, Any], dict[str, float]]:
+async def training_samples(
+    step: Step, drawn: Awaitable[tuple[Samples, dict[str, float]]] | None = None
+) -> tuple[Samples, list[Batch], dict[str, Any], dict[str, float]]:
     """Draw prompts until rollout.prompts groups are worth training on. Raises FilterExhausted.
 
+    drawn: the first draw and its seconds, where it was made ahead; those after it are from the newest policy.
     Returns them, the learner's measures of them, the state with cursor and counters moved on, and metrics.
     """
     run, config = step.run, step.config
@@ -31,11 +34,17 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
     samples = Samples(rollouts=[], scores=[], slots=[])
     batches: list[Batch] = []
     while not refill.is_full:
-        ids = run.next_prompts(state, refill.ask())
+        asked, is_first = refill.ask(), refill.drawn == 0
+        ids = state.planned.pop(0) if is_first and state.planned else run.next_prompts(state, asked)
         beside = partial(_experience, step, batches) if config.measures_all else None
-        version, n, before = step.sampled_version, config.rollout.n, samples.scores
-        slots = (refill.shards, refill.drawn)
-        part = await sample(step, "rollout", ids, version, n, *slots, beside=beside, before=before)
+        version, n, before = step.sampled_version if is_first else step.number - 1, config.rollout.n, samples.scores
+        if is_first and drawn is not None:
+            part, step.timings = await drawn
+            if beside is not None:
+                await beside(part.rollouts)
+        else:
+            slots = (refill.shards, refill.drawn)
+            part = await sample(step, "rollout", ids, version, n, *slots, beside=beside, before=before)
         choose(step, part, refill, state)
         samples.rollouts += part.rollouts
         samples.scores += part.scores
@@ -45,15 +54,6 @@ async def training_samples(step: Step) -> tuple[Samples, list[Batch], dict[str, 
     if not config.measures_all:
         batches.append(await experience(step, samples.rollouts, samples.slots, "experience"))
     return samples, batches, state.state_dict(), refill.metrics()
-
-
-async def sample_ahead(step: Step, state: RunState) -> None:
-    """Roll out and grade what a step will draw first, while the one before updates; it will find the kept results.
-
-    state: as the step before leaves it; its cursor is moved on.
-    """
-    ids = step.run.next_prompts(state, step.config.rollout.prompts)
-    await sample(step, "rollout", ids, step.sampled_version, step.config.rollout.n)
 
 
 def begin_sampling(step: Step) -> None:

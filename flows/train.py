@@ -19,19 +19,19 @@ from ares.runs import Run, Step
 from ares.step import finished_state, with_evaluation
 from ares.store import Ref
 from flows import ownership
+from flows.ahead import Ahead
 from flows.alarms import Alarms
 from flows.artifacts import RunArtifacts
 from flows.child_run import ChildRuns
 from flows.deployed import ares_train
 from flows.opening import is_prepared, prepare, taken
 from flows.parameters import RUNS_OWN, Settings, as_overrides
-from flows.refill import begin_sampling, begun, sample, sample_ahead, training_samples
+from flows.refill import begin_sampling, begun, sample, training_samples
 from flows.run_log import run_log
 from tasks.mismatch import check_draw, check_mismatch
 from tasks.training import (
     Batch,
     EvaluationResult,
-    PolicyUpdate,
     checkpoint,
     evaluate,
     experience,
@@ -45,6 +45,8 @@ REPORT_SECONDS = 5.0
 """Between two reports of what was committed."""
 RUN: ContextVar[Run] = ContextVar("run")
 """The run that the step flows of this process belong to: a flow's parameters must be JSON, a run is not."""
+AHEAD: ContextVar[Ahead] = ContextVar("ahead")
+"""What was drawn ahead for them."""
 
 
 async def started(run: str) -> dict[str, Any]:
@@ -81,9 +83,12 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
         await ownership.claim(tag)
         begins = "begins" if run.commit is None else f"resumed after step {run.state.step} of {run.config.train.steps}"
         logger.info("%s %s", name, begins, extra=_about(run))
-        for step in (run.state.step + 1, run.state.step + 2):  # the one in flight, and samples of the one after it
+        ahead = Ahead(run, last)
+        # The step in flight, and samples of those after it.
+        for step in range(run.state.step + 1, run.state.step + 3 + run.config.rollout.max_staleness):
             run.store.discard_unreadable_results(step)
         RUN.set(run)
+        AHEAD.set(ahead)
         display = Display(run)
         artifacts = RunArtifacts(run)
         alarms = Alarms(name)
@@ -102,6 +107,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                     if reporting.done() and time.monotonic() - reported > REPORT_SECONDS:
                         await reporting
                         reporting, reported = asyncio.create_task(_catch_up(tracking)), time.monotonic()
+                    ahead.begin()
                     number = run.state.step + 1
                     for each in range(number, min(number + 1, last) + 1):
                         children.expect(train_step, f"{name} step-{each:06d}", each)
@@ -115,6 +121,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                 await artifacts.finish()
         finally:
             alarms.end()
+            ahead.end()
             run.close()
             run.cluster.disconnect()  # before Prefect calls the run ended: Retry needs the process gone
             children.end()
@@ -168,7 +175,7 @@ async def bootstrap() -> None:
     finally:
         for task in [*measuring, *([evaluating] if evaluating else [])]:
             task.cancel()
-    state = _with_evaluation(run.store.read_json(shaped.state), evaluated)
+    state = _with_evaluation(run.with_plan(run.store.read_json(shaped.state)), evaluated)
     metrics = shaped.metrics | compared | (evaluated.metrics if evaluated else {})
     artifacts = {"samples": shaped.samples} | ({"evaluation": evaluated.rows} if evaluated else {})
     step.commit(artifacts, state, metrics)
@@ -185,15 +192,15 @@ async def train_step(number: int) -> None:
     """One training step: sample and filter, experience, shape, update, evaluate, commit."""
     step = RUN.get().step(number)
     run, config = step.run, step.config
-    samples, measured, state, sampled_metrics = await training_samples(step)
+    samples, measured, state, sampled_metrics = await training_samples(step, AHEAD.get().take(number))
     shaped = await shape_batch(step, samples, measured, state)
     at_once = config.algorithm.policy.old_log_probs == "learner"
     if at_once:
         check_mismatch(step, samples.rollouts, shaped.metrics)
-    after_shaping = run.store.read_json(shaped.state)
+    after_shaping = run.with_plan(run.store.read_json(shaped.state))
     is_last = config.train.ends(number, after_shaping["counters"]["tokens"])
     run.cluster.announce_update(number, shaped.batch, state["beta"])
-    updated = await _update(step, shaped.batch, after_shaping, is_last)
+    updated = await update(step, shaped.batch)
     if not at_once:
         check_mismatch(step, samples.rollouts, updated.metrics)
 
@@ -204,28 +211,14 @@ async def train_step(number: int) -> None:
     if number % config.train.checkpoint_every == 0 or is_last:
         artifacts["checkpoint"] = (await checkpoint(step)).checkpoint
     metrics = sampled_metrics | shaped.metrics | updated.metrics | (evaluated.metrics if evaluated else {})
+    if config.rollout.max_staleness:
+        metrics["rollout/staleness"] = float(number - 1 - step.sampled_version)
     skipped = int(updated.metrics["actor/skipped_updates"])
     state = finished_state(after_shaping, number, updated.beta, skipped)
     step.commit(artifacts, _with_evaluation(state, evaluated), metrics)
     _say_committed(run)
-    following = run.step(number + 1)
-    if not is_last and not following.is_stale:
-        begin_sampling(following)
-
-
-async def _update(step: Step, batch: Ref, state: dict[str, Any], is_last: bool) -> PolicyUpdate:
-    """The update; where samples may be stale, the next step's are drawn meanwhile, from the policy before it."""
-    run, following = step.run, step.run.step(step.number + 1)
-    if is_last or not following.is_stale:
-        return await update(step, batch)
-    await run.cluster.engine_at(following.sampled_version)  # before the learner has other weights
-    ahead = asyncio.create_task(sample_ahead(following, run.restored(state)))
-    try:
-        updated = await update(step, batch)
-        await ahead
-        return updated
-    finally:
-        ahead.cancel()
+    if not is_last and not config.rollout.max_staleness:
+        begin_sampling(run.step(number + 1))
 
 
 async def _evaluation(step: Step) -> EvaluationResult | None:

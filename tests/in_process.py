@@ -28,7 +28,7 @@ class InProcessLearner:
         return result
 
     def weights(self) -> Any:
-        return self.actor.weights()
+        return {name: array.copy() for name, array in self.actor.weights().items()}  # as one that Ray hands over
 
     def kill(self) -> None:
         pass

@@ -144,9 +144,10 @@ class RolloutConfig(Strict):
     """Prompts generated together. On a CPU the unit of recomputation: batch composition changes rounding. A small one
     loses little with a kill, but every shard ends in a tail of its longest responses, in which an engine is nearly
     idle."""
-    max_staleness: int = Field(0, ge=0, le=1)
-    """1: a step's first responses are sampled while the step before it updates, from the policy before that update, and
-    truncated importance weights make up for it (algorithm.policy.importance_cap). 0: from the newest policy."""
+    max_staleness: int = Field(0, ge=0, le=16)
+    """k: a step's first responses are sampled and graded while the k steps before it are under way, from the policy
+    before those, and importance weights make up for it (algorithm.policy.importance_cap). Memory holds the weights of
+    k + 1 policies. A response is one policy's from its first token to its last. 0: from the newest policy."""
     second_turn: SecondTurnConfig = SecondTurnConfig()
     threads: int = Field(1, ge=1, le=MOST_PROCESSES)
     """CPU threads of each engine. Part of the fingerprint: another count gives other bits."""
@@ -245,7 +246,7 @@ class TrainConfig(Strict):
     checkpoint_every: int = Field(10, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
     """Steps between weight checkpoints; in between, a resume replays the committed batches."""
     keep_checkpoints: int = Field(2, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
-    """Older checkpoints are deleted, except the last so many."""
+    """Older checkpoints are deleted, except the last so many, and those that rollout.max_staleness needs."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random draw of the run is derived from it."""
 
@@ -345,12 +346,8 @@ class Config(Strict):
 
     @model_validator(mode="after")
     def _stale_samples_are_corrected(self) -> "Config":
-        if self.rollout.max_staleness:
-            if self.algorithm.policy.importance_cap is None:
-                raise ValueError("rollout.max_staleness=1 needs algorithm.policy.importance_cap: it corrects for it")
-            if self.train.keep_checkpoints < 2:
-                raise ValueError("rollout.max_staleness=1 needs train.keep_checkpoints of 2 or more: a resumed step "
-                                 "samples from the policy before the last one")  # fmt: skip
+        if self.rollout.max_staleness and self.algorithm.policy.importance_cap is None:
+            raise ValueError("rollout.max_staleness needs algorithm.policy.importance_cap: it corrects for it")
         return self
 
     @model_validator(mode="after")

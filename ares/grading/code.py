@@ -90,7 +90,8 @@ class CodeGrader(Grader):
 
     def forget(self) -> None:
         """Drop the verdicts that were kept for equal programs; what is being judged continues."""
-        self._verdicts = {key: verdict for key, verdict in self._verdicts.items() if not verdict.done()}
+        # A copy: samples of a coming step may be graded meanwhile, in another thread.
+        self._verdicts = {key: verdict for key, verdict in list(self._verdicts.items()) if not verdict.done()}
 
     def close(self) -> None:
         """End the sandbox, if it was started."""

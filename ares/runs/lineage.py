@@ -78,7 +78,7 @@ def _forked_version(parent: RunStore, before: Config, config: Config, at: int, p
     if target.exists() or RunStore(target).exists():
         raise StoreError(f"There is a run {target.name!r} already; give the fork another name with --run")
     if before.rollout.max_staleness or config.rollout.max_staleness:
-        raise ConfigError("A run with rollout.max_staleness=1 samples from weights that a fork does not have")
+        raise ConfigError("A run with rollout.max_staleness samples from older weights, which a fork does not have")
     version = at if phase is None else at - 1
     if not (0 <= version < len(parent.committed_steps())) or (phase and not parent.results_of(at)):
         raise StoreError(
@@ -224,7 +224,8 @@ def _prunable(store: RunStore) -> set[Path]:
     leftovers = set(store.directory.rglob(".*.partial"))
     leftovers |= {path for path in store.children("") if path.match(".fork-*") or path.match(".*.partial")}
     kept = [step for step in store.committed_steps() if _has_checkpoint(store, step)]
-    for step in range(1, kept[0] if kept else 0):
+    is_enough = kept and kept[0] <= _oldest_needed(store)
+    for step in range(1, kept[0] if is_enough else 0):
         commit = store.read_commit(step)
         named = {commit.artifacts[name].path for name in ("samples", "evaluation") if name in commit.artifacts}
         folder = store.step_path(step)
@@ -232,6 +233,13 @@ def _prunable(store: RunStore) -> set[Path]:
         leftovers |= store.children(folder) - stay
         leftovers |= set(store.results_of(step))
     return leftovers
+
+
+def _oldest_needed(store: RunStore) -> int:
+    """The oldest policy that a step of those that are planned samples from (rollout.max_staleness)."""
+    last = store.last_commit()
+    assert last is not None
+    return last.step - max(len(last.state.get("planned", [])) - 1, 0)
 
 
 def _has_checkpoint(store: RunStore, step: int) -> bool:

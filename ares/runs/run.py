@@ -174,8 +174,7 @@ class Run:
         A step whose batch is missing or damaged is done again, and so are those after it, from what is intact.
         """
         self.commit = self.store.last_commit()
-        damaged = self.cluster.first_unreplayable(self.commit.step) if self.commit else None
-        if damaged is not None:
+        while self.commit and (damaged := self._first_unreplayable(self.commit.step)) is not None:
             logger.warning("%s: the batch of step %d is damaged; done again from there", self.store.name, damaged)
             self.commit = self.store.read_commit(damaged - 1)
         # What is known per prompt is in the commits of all steps, each with what its step added.
@@ -188,6 +187,12 @@ class Run:
             except DamagedArtifact as error:
                 logger.warning("%s: %s; done again from there", self.store.name, error)
                 break
+
+    def _first_unreplayable(self, last: int) -> int | None:
+        """The first step whose batch is damaged or missing, of those that the policies of later steps are made of."""
+        oldest = self.step(last + 1).sampled_version
+        found = (self.cluster.first_unreplayable(version) for version in range(oldest, last + 1))
+        return next((step for step in found if step is not None), None)
 
     def restored(self, state: dict[str, Any]) -> RunState:
         """A state of the step that follows the last commit, or of that commit. Raises ValueError."""
@@ -202,6 +207,19 @@ class Run:
         names, skipped = self.train_set.frame["id"], state.difficulty.skip_gid_set
         rows = state.cursor.take(count, lambda row: names.iat[row] in skipped)
         return names.iloc[rows].tolist()
+
+    def with_plan(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The state after a step, with what is drawn first by each step that samples from a policy up to this one.
+
+        Where no samples are stale (rollout.max_staleness), a step decides it when it begins.
+        """
+        stale = self.config.rollout.max_staleness
+        if not stale:
+            return state
+        after = self.restored(state)
+        while len(after.planned) <= stale:
+            after.planned.append(self.next_prompts(after, self.config.rollout.prompts))
+        return after.state_dict()
 
     def close(self) -> None:
         """Let actors and sandbox go."""
@@ -241,7 +259,7 @@ class Step:
 
     @property
     def sampled_version(self) -> int:
-        """Steps behind the policy that this step's responses are drawn from."""
+        """Steps behind the policy that this step's first responses are drawn from."""
         return max(self.number - 1 - self.config.rollout.max_staleness, 0)
 
     @property
@@ -284,7 +302,8 @@ class Step:
         )
         run.store.write_commit(commit)
         run.advance(commit)
-        run.store.prune_checkpoints(commit, run.config.train.keep_checkpoints)
+        needed = run.step(self.number + 1).sampled_version
+        run.store.prune_checkpoints(commit, run.config.train.keep_checkpoints, needed)
 
 
 def identity_of(config: Config, digests: dict[str, Any]) -> str:

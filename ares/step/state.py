@@ -56,6 +56,8 @@ class RunState:
     beta: KLController | None
     cursor: Cursor
     tests: RunningPassRates | None = None
+    planned: list[list[str]] = field(default_factory=list)
+    """What the steps after this one draw first, as far as that is decided (rollout.max_staleness)."""
     counters: Counters = field(default_factory=Counters)
     evaluations: list[Evaluation] = field(default_factory=list)
 
@@ -104,6 +106,7 @@ class RunState:
             run.tests.load_state_dict(state["tests"])
         run.counters = Counters(**state["counters"])
         run.evaluations = [Evaluation(**evaluation) for evaluation in state["evaluations"]]
+        run.planned = [list(ids) for ids in state.get("planned", [])]  # only a run with stale samples has one
         return run
 
     def state_dict(self) -> dict[str, Any]:
@@ -118,7 +121,7 @@ class RunState:
             "tests": self.tests.state_dict() if self.tests is not None else None,
             "counters": vars(self.counters).copy(),
             "evaluations": [vars(evaluation).copy() for evaluation in self.evaluations],
-        }
+        } | ({"planned": [list(ids) for ids in self.planned]} if self.planned else {})
 
     def settled(self) -> "RunState":
         """The same, once it is committed: what its step added per prompt is not written again."""

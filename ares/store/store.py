@@ -348,19 +348,21 @@ class RunStore:
         steps = self.committed_steps()
         return self.read_commit(steps[-1]) if steps else None
 
-    def prune_checkpoints(self, last: Commit, keep: int) -> None:
+    def prune_checkpoints(self, last: Commit, keep: int, needed: int | None = None) -> None:
         """Delete the checkpoints before the newest `keep` whole ones up to the commit that was just written.
 
+        needed: the oldest version whose weights may be asked for; one of those that stay is no newer.
         Those of steps after it are of a past that is being done again: they count for nothing.
         """
-        whole = 0
+        whole, oldest = 0, last.step
+        needed = last.step if needed is None else needed
         folders = {int(path.name): path for path in self.children("checkpoints") if path.name.isdigit()}
         for step in sorted((step for step in folders if step <= last.step), reverse=True):
             ref = self.checkpoint_of(last if step == last.step else step)
-            if whole >= keep or ref is None:
+            if (whole >= keep and oldest <= needed) or ref is None:
                 self.remove(folders[step])
             elif step == last.step or self._is_whole(ref):
-                whole += 1
+                whole, oldest = whole + 1, step
 
     def checkpoint_of(self, commit: Commit | int) -> Ref | None:
         """The weights after a step, where its commit or the run's fork names them."""

@@ -78,6 +78,8 @@ class Cluster:
         """References to the weights of versions that engines may yet need (rollout.max_staleness)."""
         self._learning = asyncio.Lock()
         """Held while the learner works: it has one version at a time."""
+        self._sampling = asyncio.Lock()
+        """Held while the engines work, likewise."""
         self._leaving = asyncio.Lock()
 
     # ---- what phases ask for ---------------------------------------------------------------------------------------
@@ -118,18 +120,11 @@ class Cluster:
         finished: Callable[[pd.DataFrame], None] | None,
     ) -> pd.DataFrame:
         async def work() -> pd.DataFrame:
-            engine = await self._engine_at(version)
-            return await engine.generate(requests, settings, finished)
+            async with self._sampling:
+                engine = await self._engine_at(version)
+                return await engine.generate(requests, settings, finished)
 
         return await self._persistently("engine", work)
-
-    async def engine_at(self, version: int) -> None:
-        """Bring the engine to a version, so that it can sample from it while the learner works."""
-
-        async def work() -> None:
-            await self._engine_at(version)
-
-        await self._persistently("engine", work)
 
     async def experience(self, version: int, batch: Ref, target: str) -> Ref:
         """Log-probs, entropies and values of a batch under the policy of a version."""
@@ -166,6 +161,8 @@ class Cluster:
         async def work() -> UpdateResult:
             async with self._learning:
                 learner = await self._learner_at(step - 1)
+                if self.config.rollout.max_staleness:
+                    self._held(step - 1, learner)
                 await self._engine_sleeps()
                 inputs = self._update_inputs(step)
                 try:
@@ -261,12 +258,18 @@ class Cluster:
         if version in self._weights:
             return self._weights[version]
         async with self._learning:
-            learner = await self._learner_at(version)
-            reference = learner.weights()
+            return self._held(version, await self._learner_at(version))
+
+    def _held(self, version: int, learner: LearnerGroup) -> Any:
+        """A reference to the weights of a version, which are the learner's now; where it may go on before an engine has
+        sampled from them, they stay."""
         stale = self.config.rollout.max_staleness
-        kept = {held: weights for held, weights in self._weights.items() if held >= version - stale}
-        self._weights = kept | {version: reference} if stale else {}
-        return reference
+        if not stale:
+            return learner.weights()
+        if version not in self._weights:
+            kept = {held: weights for held, weights in self._weights.items() if held >= version - stale}
+            self._weights = kept | {version: learner.weights()}
+        return self._weights[version]
 
     @property
     def takes_turns(self) -> bool:
@@ -309,6 +312,8 @@ class Cluster:
                 await learner.call("load", checkpoint)
             held = checkpoint_version
         for step in range(held + 1, version + 1):
+            if step - 1 >= version - self.config.rollout.max_staleness:  # a resumed run is about to sample from them
+                self._held(step - 1, learner)
             inputs = self._update_inputs(step)
             await learner.update(inputs.batch, inputs.beta)
         if version > held:

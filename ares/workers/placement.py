@@ -44,7 +44,7 @@ def check_gpus(config: Config, available: int, where: str) -> None:
     wanted = demand(config)
     if config.rollout.max_staleness and config.rollout.placement == "colocate":
         raise ConfigError(
-            "rollout.max_staleness=1 samples while the learner works, and on a shared GPU they take turns: "
+            "rollout.max_staleness samples while the learner works, and on a shared GPU they take turns: "
             "set rollout.placement=split, or learner.device=cpu"
         )
     if wanted.gpus > available:
@@ -123,9 +123,10 @@ def actor_options(config: Config, role: str, number: int, group: Any) -> dict[st
 def runs_that_fit(configs: list[Config]) -> int:
     """How many runs fit side by side: cores over the threads one keeps busy; one where they would share a GPU.
 
-    Learner and engine take turns, so a run keeps as many cores busy as the larger of the two.
+    Learner and engine take turns, so a run keeps as many cores busy as the larger of the two; unless it samples ahead.
     """
     if "RAY_ADDRESS" not in os.environ and torch.cuda.is_available():
         return 1
-    threads = max(max(config.learner.threads, config.rollout.threads) for config in configs)
+    both = [(config, (config.learner.threads, config.rollout.threads)) for config in configs]
+    threads = max(sum(of) if config.rollout.max_staleness else max(of) for config, of in both)
     return max(1, len(os.sched_getaffinity(0)) // threads)

@@ -37,17 +37,19 @@ def test_two_ranks_killed_in_an_update_go_on_to_the_same_bits(sharded: bool, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill_at", ["2:update:inside", "3:rollout:after"])
-def test_samples_drawn_during_an_update_are_corrected_and_a_killed_run_draws_the_same(
-    kill_at: str, tmp_path: Path
+@pytest.mark.parametrize("stale", [1, 2])
+def test_samples_drawn_ahead_are_corrected_and_a_run_killed_again_and_again_draws_the_same(
+    stale: int, tmp_path: Path
 ) -> None:
-    """Step 3 samples from the policy after step 1, while step 2 updates: the second moment comes before its commit."""
-    overlapping = ["train.steps=3", *SHORT[1:], "rollout.max_staleness=1"]
+    """Step 3 samples beside step 2: the kill after one of its phases comes before the commit of step 2."""
+    overlapping = ["train.steps=4", *SHORT[1:], f"rollout.max_staleness={stale}", "train.keep_checkpoints=1"]
     assert train(tmp_path, "whole", *overlapping) == 0
-    assert train(tmp_path, "killed", *overlapping, kill_at=kill_at) == -9
-    assert RunStore(tmp_path / "killed").committed_steps() == [0, 1]
-    if kill_at == "3:rollout:after":
-        assert list((tmp_path / "killed" / "steps" / "000003").glob("rollout-*"))
+    killed = tmp_path / "killed"
+    assert train(tmp_path, "killed", *overlapping, kill_at="3:rollout:after") == -9
+    assert RunStore(killed).committed_steps() in ([0], [0, 1])
+    assert list((killed / "steps" / "000003").glob("rollout-*"))
+    for kill_at in ("2:update:inside", "3:score:before", "3:update:0.05", "4:commit:before"):
+        assert train(tmp_path, "killed", *overlapping, kill_at=kill_at) == -9, kill_at
     assert train(tmp_path, "killed", *overlapping) == 0
     assert_same(tmp_path, "whole", "killed")
     of_step = [commit.metrics["mismatch/logprob_diff_mean"] for commit in commits(tmp_path, "whole")[1:]]

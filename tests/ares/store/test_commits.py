@@ -113,6 +113,15 @@ def test_pruning_keeps_the_newest_checkpoints(store: RunStore) -> None:
     assert checkpoints(store) == [6, 8]
 
 
+@pytest.mark.parametrize(
+    ("needed", "kept"), [(8, [8]), (7, [6, 8]), (6, [6, 8]), (3, [2, 4, 6, 8]), (-1, [0, 2, 4, 6, 8])]
+)
+def test_the_checkpoint_that_an_old_policy_is_made_of_stays(needed: int, kept: list[int], store: RunStore) -> None:
+    commits = with_checkpoints(store, 9, every=2)
+    store.prune_checkpoints(commits[-1], 1, needed)
+    assert checkpoints(store) == kept
+
+
 def test_a_damaged_checkpoint_is_not_counted_among_those_that_are_kept(store: RunStore) -> None:
     commits = with_checkpoints(store, 4)
     (store.directory / "checkpoints/000002/b.txt").write_text("damage")

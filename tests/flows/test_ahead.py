@@ -1,0 +1,226 @@
+"""Steps whose first responses are drawn ahead (rollout.max_staleness): by which policy, and what a kill leaves of it.
+
+Learner and engine work in this process; a kill is an error that nothing catches. Killed by the kernel: tests/e2e.
+"""
+
+import asyncio
+import hashlib
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flows.train
+from ares.config import ConfigError, load
+from ares.runs import fork, prune, read_config
+from ares.runs.run import Run
+from ares.store import RunStore
+from tasks.phase import Phase
+from tests.in_process import InProcessEngine, InProcessLearner, run_in_this_process
+from tests.shared_run import SMALL
+
+STEPS = 5
+FEW = [*SMALL, f"train.steps={STEPS}", "train.checkpoint_every=2", "train.keep_checkpoints=1",
+       "validation.max_prompts=2"]  # fmt: skip
+"""With filtering: a step draws more than what was drawn ahead for it."""
+
+
+class Killed(Exception):
+    """What a killed process leaves behind, without the process."""
+
+
+class Watched:
+    """What engines sample from, by step; the weights that a version had, wherever it was met."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: dict[tuple[int, str], list[int]] = defaultdict(list)
+        """Versions that draws of a step and purpose ask for, in their order."""
+        self.weights: dict[int, set[str]] = defaultdict(set)
+        self.kill_at: tuple[int, str, str] | None = None
+        self.is_dead = False
+        call, load, update = Phase.__call__, InProcessEngine.load_weights, InProcessLearner.update
+
+        async def watched_call(phase: Phase[Any, Any], step: Any, *inputs: Any, label: str = "") -> Any:
+            if phase.name == "rollout":
+                self.asked[step.number, inputs[0].purpose].append(inputs[0].version)
+            self._die(step.number, phase.name, "before")
+            result = await call(phase, step, *inputs, label=label)
+            self._die(step.number, phase.name, "after")
+            return result
+
+        async def watched_load(engine: InProcessEngine, version: int, weights: Any) -> None:
+            self._met(version, weights)
+            await load(engine, version, weights)
+
+        async def watched_update(learner: InProcessLearner, *what: Any) -> Any:
+            result = await update(learner, *what)
+            self._met(learner.actor.version(), learner.weights())
+            return result
+
+        monkeypatch.setattr(Phase, "__call__", watched_call)
+        monkeypatch.setattr(InProcessEngine, "load_weights", watched_load)
+        monkeypatch.setattr(InProcessLearner, "update", watched_update)
+
+    def _met(self, version: int, weights: dict[str, Any]) -> None:
+        whole = hashlib.sha256(b"".join(weights[name].tobytes() for name in sorted(weights)))
+        self.weights[version].add(whole.hexdigest())
+
+    def _die(self, *where: Any) -> None:
+        self.is_dead = self.is_dead or where == self.kill_at
+        if self.is_dead:  # what else is under way ends with its next phase
+            raise Killed
+
+
+def trained(runs: Path, name: str, *settings: str) -> RunStore:
+    flows.train.prepare("tiny-math", [*FEW, *settings], name)
+    asyncio.run(flows.train.ares_train(run=name))
+    return RunStore(runs / name)
+
+
+def killed(runs: Path, name: str, watched: Watched, moments: list[tuple[int, str, str]], *settings: str) -> RunStore:
+    for moment in moments:
+        watched.kill_at = moment
+        with pytest.raises(Killed):
+            trained(runs, name, *settings)
+        watched.kill_at, watched.is_dead = None, False
+    return trained(runs, name, *settings)
+
+
+def assert_same(one: RunStore, other: RunStore) -> None:
+    assert one.committed_steps() == other.committed_steps() == list(range(STEPS + 1))
+    for step in one.committed_steps():
+        expected, found = one.read_commit(step), other.read_commit(step)
+        assert found.state == expected.state
+        assert found.metrics == expected.metrics
+        assert found.digest() == expected.digest()
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect: None) -> Watched:
+    run_in_this_process(tmp_path, monkeypatch)
+    return Watched(monkeypatch)
+
+
+MOMENTS = [
+    (1, "rollout", "after"), (1, "shape", "before"), (2, "update", "before"), (4, "rollout", "after"),
+    (3, "experience", "before"), (3, "update", "after"), (4, "shape", "after"), (4, "checkpoint", "before"),
+    (5, "score", "before"), (5, "update", "before"), (5, "checkpoint", "after"),
+]  # fmt: skip
+"""In an order in which they come: step 4 is drawn while step 3 is under way, or before."""
+
+
+@pytest.mark.parametrize("stale", [1, 2])
+def test_killed_again_and_again_it_ends_in_the_same_bits_and_no_version_ever_has_other_weights(
+    stale: int, tmp_path: Path, watched: Watched
+) -> None:
+    settings = f"rollout.max_staleness={stale}"
+    whole = trained(tmp_path, "whole", settings)
+    for step in range(1, STEPS + 1):
+        first, *others = watched.asked[step, "rollout"]
+        assert first == max(step - 1 - stale, 0)
+        assert set(others) <= {first, step - 1}  # a second shard; what is drawn besides
+        commit = whole.read_commit(step)
+        assert commit.metrics["rollout/staleness"] == step - 1 - first
+        assert len(commit.state["planned"]) == stale + 1
+        assert (commit.metrics["mismatch/logprob_diff_mean"] > 1e-4) == (step > 1)
+    evaluated = {step: set(asked) for (step, purpose), asked in watched.asked.items() if purpose == "validation"}
+    assert evaluated == {step: {step} for step in (0, 2, 4, 5)}
+    assert not list((whole.directory / "steps").glob(f"{STEPS + 1:06d}"))
+
+    again = killed(tmp_path, "killed", watched, MOMENTS, settings)
+    assert_same(whole, again)
+    assert sorted(watched.weights) == list(range(STEPS + 1))
+    assert [len(met) for met in watched.weights.values()] == [1] * (STEPS + 1)
+
+
+def test_without_stale_samples_weights_are_one_and_nothing_is_planned(tmp_path: Path, watched: Watched) -> None:
+    store = trained(tmp_path, "fresh")
+    for step in range(1, STEPS + 1):
+        commit = store.read_commit(step)
+        assert "planned" not in commit.state
+        assert "rollout/staleness" not in commit.metrics
+        assert set(watched.asked[step, "rollout"]) == {step - 1}
+        assert commit.metrics["mismatch/ratio_max"] == pytest.approx(1.0, abs=1e-3)
+        assert commit.metrics["mismatch/ratio_min"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(tmp_path: Path, watched: Watched) -> None:
+    """What its last steps would have drawn ahead is drawn then, from policies of before its end."""
+    settings = ["rollout.max_staleness=2", "train.steps=4", "validation.every=4"]
+    whole = trained(tmp_path, "whole", *settings)
+    shorter = trained(tmp_path, "longer", *settings, "train.steps=2")
+    assert not list((shorter.directory / "steps").glob("000003"))
+    trained(tmp_path, "longer", *settings)
+    last = [RunStore(tmp_path / name).read_commit(4) for name in ("whole", "longer")]
+    assert last[0].state["planned"] == last[1].state["planned"]
+    assert last[0].artifacts["checkpoint"].sha256 == last[1].artifacts["checkpoint"].sha256
+    assert last[0].artifacts["batch"].sha256 == last[1].artifacts["batch"].sha256
+    assert whole.committed_steps() == [0, 1, 2, 3, 4]
+
+
+def test_a_run_of_before_plans_were_kept_goes_on(tmp_path: Path, watched: Watched) -> None:
+    settings = "rollout.max_staleness=1"
+    trained(tmp_path, "old", settings, "train.steps=2")
+    store = RunStore(tmp_path / "old")
+    commit = store.read_commit(2)
+    state = {name: value for name, value in commit.state.items() if name != "planned"}
+    store.write_commit(commit.model_copy(update={"state": state}))
+    assert trained(tmp_path, "old", settings).committed_steps() == list(range(STEPS + 1))
+    assert watched.asked[3, "rollout"][0] == 1
+
+
+def test_what_an_old_policy_is_made_of_is_damaged_and_made_again(tmp_path: Path, watched: Watched) -> None:
+    """The checkpoint of step 4 needs no batch; step 3's policy, of which step 6 samples, needs that of step 3."""
+    settings = "rollout.max_staleness=2"
+    store = trained(tmp_path, "run", settings, "train.steps=4")
+    batch = store.directory / store.read_commit(3).artifacts["batch"].path
+    whole = {file: file.read_bytes() for file in batch.iterdir()}
+    for file in whole:
+        file.write_bytes(b"")
+    run = Run.open(read_config(store), "run", tmp_path)
+    assert run.state.step == 2
+    run.close()
+    assert trained(tmp_path, "run", settings).committed_steps() == list(range(STEPS + 1))
+    assert {file: file.read_bytes() for file in whole} == whole
+
+
+def test_what_an_old_policy_is_made_of_stays(tmp_path: Path, watched: Watched) -> None:
+    """One checkpoint is kept, and the one that the next step's policy is made of; `ares gc` deletes what is before."""
+    settings = "rollout.max_staleness=2"
+    whole = trained(tmp_path, "whole", settings)
+    store = trained(tmp_path, "run", settings, "train.steps=4")
+    assert sorted(path.name for path in (store.directory / "checkpoints").iterdir()) == ["000002", "000004"]
+    gone = store.directory / "checkpoints" / "000002"
+    gone.rename(store.directory / "away")
+    assert prune(store, dry_run=True) == []
+    (store.directory / "away").rename(gone)
+    assert {deleted.path.parent.name for deleted in prune(store, dry_run=False)} == {"000001", "results"}
+    trained(tmp_path, "run", settings)
+    last = [each.read_commit(STEPS).artifacts["checkpoint"].sha256 for each in (whole, store)]
+    assert last[0] == last[1]
+
+
+def test_a_fork_is_refused_in_a_line(tmp_path: Path, watched: Watched) -> None:
+    trained(tmp_path, "run", "rollout.max_staleness=1", "train.steps=1")
+    for overrides in ([], ["rollout.max_staleness=0"]):
+        with pytest.raises(ConfigError, match=r"^A run with rollout\.max_staleness samples from older weights.*$"):
+            fork("run", 1, None, overrides, "forked", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["rollout.max_staleness=-1"], "greater than or equal to 0"),
+        (["rollout.max_staleness=17"], "less than or equal to 16"),
+        (["rollout.max_staleness=two"], "valid integer"),
+        (["rollout.max_staleness=2", "algorithm.policy.importance_cap=null"], "needs algorithm.policy.importance_cap"),
+        (["rollout.max_staleness=1", "algorithm.policy.old_log_probs=engine", "algorithm.aepo.enabled=false",
+          "algorithm.kl.placement=none"], "and rollout.max_staleness need"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_in_a_line(settings: list[str], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load("tiny-math", settings)
+    (line,) = [line for line in str(refused.value).splitlines() if said in line]
+    assert line
