@@ -14,6 +14,7 @@ from ares.runs.run import Run
 from ares.store.store import RunStore, StoreError
 from flows import ablate
 from sandbox import PackageMissing, packages
+from tests.ares import builders
 from tests.sandbox.package_environment import make_wheel
 
 
@@ -118,3 +119,20 @@ def test_an_evaluation_has_one_sandbox(
     request = EvaluationRequest(target=code_config().model.path, profile="tiny-code", max_problems=2)
     Evaluation.open(request).run.close()
     assert [sandbox.is_open for sandbox in sandboxes] == [False]
+
+
+def test_a_plan_is_made_by_the_state_that_later_steps_sample_with_and_changes_nothing_else(tmp_path: Path) -> None:
+    fresh, _ = Run.check(builders.config(), "fresh", tmp_path)
+    assert "planned" not in fresh.with_plan(fresh.state.state_dict())
+    run, _ = Run.check(builders.config("rollout.max_staleness=2"), "stale", tmp_path)
+    state = run.state.state_dict()
+    planned = run.with_plan(state)
+    asked = run.next_prompts(run.restored(state), 6)
+    assert planned["planned"] == [asked[:2], asked[2:4], asked[4:]]
+    assert planned["cursor"] == {"epoch": 0, "position": 6}
+    assert {name: planned[name] for name in state if name != "cursor"} == {
+        name: value for name, value in state.items() if name != "cursor"
+    }
+    assert run.with_plan(planned) == planned
+    planned["planned"].pop(0)
+    assert run.with_plan(planned)["planned"] == [asked[2:4], asked[4:], run.next_prompts(run.restored(planned), 2)]
