@@ -17,7 +17,7 @@ from ares.runs import fork, prune, read_config
 from ares.runs.run import Run
 from ares.store import RunStore
 from tasks.phase import Phase
-from tests.in_process import InProcessEngine, InProcessLearner, run_in_this_process
+from tests.in_process import InProcessCluster, InProcessEngine, InProcessLearner, run_in_this_process
 from tests.shared_run import SMALL
 
 STEPS = 5
@@ -110,9 +110,16 @@ MOMENTS = [
 """In an order in which they come: step 4 is drawn while step 3 is under way, or before."""
 
 
-@pytest.mark.parametrize("stale", [1, 2])
+@pytest.mark.parametrize(
+    ("stale", "moments"),
+    [
+        (2, [MOMENTS[3], MOMENTS[5]]),
+        pytest.param(1, MOMENTS, marks=pytest.mark.slow),
+        pytest.param(2, MOMENTS, marks=pytest.mark.slow),
+    ],
+)
 def test_killed_again_and_again_it_ends_in_the_same_bits_and_no_version_ever_has_other_weights(
-    stale: int, tmp_path: Path, watched: Watched
+    stale: int, moments: list[tuple[int, str, str]], tmp_path: Path, watched: Watched
 ) -> None:
     settings = f"rollout.max_staleness={stale}"
     whole = trained(tmp_path, "whole", settings)
@@ -128,7 +135,7 @@ def test_killed_again_and_again_it_ends_in_the_same_bits_and_no_version_ever_has
     assert evaluated == {step: {step} for step in (0, 2, 4, 5)}
     assert not list((whole.directory / "steps").glob(f"{STEPS + 1:06d}"))
 
-    again = killed(tmp_path, "killed", watched, MOMENTS, settings)
+    again = killed(tmp_path, "killed", watched, moments, settings)
     assert_same(whole, again)
     assert sorted(watched.weights) == list(range(STEPS + 1))
     assert [len(met) for met in watched.weights.values()] == [1] * (STEPS + 1)
@@ -143,6 +150,31 @@ def test_without_stale_samples_weights_are_one_and_nothing_is_planned(tmp_path: 
         assert set(watched.asked[step, "rollout"]) == {step - 1}
         assert commit.metrics["mismatch/ratio_max"] == pytest.approx(1.0, abs=1e-3)
         assert commit.metrics["mismatch/ratio_min"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_an_engine_that_lags_is_given_old_weights_at_once_and_none_amid_a_call(
+    tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The learner is a step further when step 4 samples; rewound, it would have to replay it."""
+    generate, has_changed = InProcessEngine.generate, list[bool]()
+    rewind, rewound = InProcessCluster._rewind, list[int]()
+
+    async def slow(engine: InProcessEngine, *asked: Any) -> Any:
+        version = engine.actor.engine.version
+        await asyncio.sleep(0.1)
+        has_changed.append(engine.actor.engine.version != version)
+        return await generate(engine, *asked)
+
+    async def counted(cluster: InProcessCluster, learner: Any, version: int, held: int | None) -> None:
+        rewound.append(version)
+        await rewind(cluster, learner, version, held)
+
+    monkeypatch.setattr(InProcessEngine, "generate", slow)
+    monkeypatch.setattr(InProcessCluster, "_rewind", counted)
+    trained(tmp_path, "run", "rollout.max_staleness=2", "algorithm.filter.enabled=false")
+    assert len(has_changed) > 2 * STEPS
+    assert not any(has_changed)
+    assert rewound == []
 
 
 def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(tmp_path: Path, watched: Watched) -> None:
