@@ -31,7 +31,7 @@ class Ahead:
                 self._drawing[number] = begun(_drawn(self.run.step(number), ids, before))
 
     def take(self, number: int) -> Drawing | None:
-        """The draw of a step, which is no longer kept here: asked again, the step draws it itself."""
+        """The draw of a step, which is no longer kept here: a step without one draws it itself."""
         return self._drawing.pop(number, None)
 
     def end(self) -> None:
