@@ -14,12 +14,11 @@ from typing import Any
 import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Run as Entry
-from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.ablations.definition import Ablation
 from ares.ablations.tracking import DEFINITION, TrackingError
-from ares.reports import PROBLEMS
+from ares.reports import AWAY, PROBLEMS
 
 TOKENS = "perf/total_num_tokens"
 """Sampled tokens of a step."""
@@ -99,7 +98,7 @@ def read_rows(experiment: str, uri: str) -> AblationRows:
         newest = {(entry.data.tags["ares.variant"], int(entry.data.tags["ares.seed"])): entry for entry in mine[::-1]}
         wanted = [(variant, seed) for variant in definition.variants for seed in sorted(definition.seeds)]
         children = [_child(client, newest[key], *key) for key in wanted if key in newest]
-    except (MlflowException, OSError) as error:
+    except AWAY as error:
         raise TrackingError(f"MLflow at {uri}: {str(error).splitlines()[0]}") from error
     counts = Counter(str(entry.info.run_name) for entry in mine)
     return AblationRows(

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import yaml
 from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
 
 from ares.ablations.definition import Ablation
 from ares.config import Config, ConfigError, Override
 from ares.errors import UserError
-from ares.reports import Tracking, mlflow_page, open_experiment
+from ares.reports import AWAY, Tracking, mlflow_page, open_experiment
 from ares.store import RunStore, tracking_uri
 
 DEFINITION = "ares.ablation.definition"
@@ -66,7 +65,7 @@ class ParentRun:
             for key, value in tags.items():
                 self.client.set_tag(self.id, key, value)
             self.client.set_terminated(self.id, "RUNNING")
-        except (MlflowException, OSError) as error:
+        except AWAY as error:
             raise TrackingError(f"MLflow at {self.uri}: {str(error).splitlines()[0]}") from error
 
     @property
@@ -92,7 +91,7 @@ class ParentRun:
             for file in files:
                 self.client.log_artifact(self.id, str(file))
             self.client.set_terminated(self.id, status)
-        except (MlflowException, OSError) as error:
+        except AWAY as error:
             raise TrackingError(f"MLflow at {self.uri}: {str(error).splitlines()[0]}") from error
 
 

@@ -15,9 +15,10 @@ from ares.reports.tracker import Tracker, load_tracker
 if TYPE_CHECKING:
     from ares.reports.entries import abandoned, purge, trash
     from ares.reports.evaluation_entry import log_evaluation
-    from ares.reports.mlflow import PROBLEMS, Tracking, open_experiment
+    from ares.reports.mlflow import AWAY, PROBLEMS, Tracking, open_experiment
 
 __all__ = [
+    "AWAY",
     "PROBLEMS",
     "VIEW",
     "Display",
@@ -41,8 +42,8 @@ __all__ = [
 ]
 
 _WITH_MLFLOW = {
-    "PROBLEMS": "mlflow", "Tracking": "mlflow", "open_experiment": "mlflow", "log_evaluation": "evaluation_entry",
-    "abandoned": "entries", "purge": "entries", "trash": "entries",
+    "AWAY": "mlflow", "PROBLEMS": "mlflow", "Tracking": "mlflow", "open_experiment": "mlflow",
+    "log_evaluation": "evaluation_entry", "abandoned": "entries", "purge": "entries", "trash": "entries",
 }  # fmt: skip
 
 

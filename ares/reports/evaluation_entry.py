@@ -14,11 +14,10 @@ from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric
-from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.evaluation import Evaluation
-from ares.reports.mlflow import data_set, is_gone, log_settings, open_experiment, origin
+from ares.reports.mlflow import AWAY, data_set, is_gone, log_settings, open_experiment, origin
 from ares.runs import code_version
 from ares.store import RunStore, runs_directory, tracking_uri
 
@@ -52,7 +51,7 @@ def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
         _log(client, entry["run_id"], evaluation, summary)
         client.set_terminated(entry["run_id"])
         store.write_json(ENTRY, entry | {"logged": digest})
-    except (MlflowException, OSError) as error:
+    except AWAY as error:
         logger.warning(
             "MLflow at %s is away, the evaluation is not there (the same command logs it): %s",
             uri,

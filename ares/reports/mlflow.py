@@ -24,6 +24,7 @@ from mlflow.utils.mlflow_tags import (
     MLFLOW_SOURCE_TYPE,
     MLFLOW_USER,
 )
+from sqlalchemy.exc import SQLAlchemyError
 
 from algorithms.buckets import BUCKETS
 from ares.config import Config, TrackingConfig, fingerprint, result_settings
@@ -35,6 +36,8 @@ from ares.store import Commit, RunStore, tracking_uri
 logger = logging.getLogger(__name__)
 # It logs the errors that it raises, with their traces; they are told here, in a line.
 logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+AWAY = (MlflowException, OSError, SQLAlchemyError)
+"""What an MLflow raises that cannot be reached or asked; the last where its database is locked before it has tables."""
 STEPS_PER_CALL = 50
 METRICS_PER_CALL = 1000
 PARAMETERS_PER_CALL = 100
@@ -70,7 +73,7 @@ class Tracking(Tracker):
             while steps := self.store.committed_steps()[self._logged + 1 :][:STEPS_PER_CALL]:
                 self._log(client, [self.store.read_commit(step) for step in steps])
                 self._logged = steps[-1]
-        except (MlflowException, OSError) as error:
+        except AWAY as error:
             self._client = None  # the next call looks whether the entry is still there
             logger.warning("MLflow at %s is away, training continues: %s", self.uri, str(error).splitlines()[0])
 
@@ -85,7 +88,7 @@ class Tracking(Tracker):
         try:
             self._client.log_artifact(self._id, str(self.store.directory / "progress.png"))
             self._client.set_terminated(self._id)
-        except (MlflowException, OSError) as error:
+        except AWAY as error:
             logger.warning("MLflow at %s is away, the plot was not logged: %s", self.uri, str(error).splitlines()[0])
 
     @property

@@ -1,6 +1,7 @@
 """What reaches MLflow when it is only half there, or has lost a run."""
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from getpass import getuser
 from pathlib import Path
@@ -29,6 +30,26 @@ def test_an_mlflow_that_takes_entries_but_no_files_gets_one_entry_of_a_run(tmp_p
     assert store.read_run()["mlflow_run_id"] == entry.info.run_id
     assert "ares.logged_step" not in entry.data.tags
     assert entry.data.params["rollout.n"] == "4"
+
+
+def test_a_database_that_is_locked_before_it_has_tables_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ended the run: MLflow lets the database's own error through."""
+    settings, store = config("tracking.experiment=locked", "tracking.samples=0"), RunStore(tmp_path / "run")
+    store.write_run({"code_version": "1", "mlflow_run_id": None})
+    chain(store, 3)
+    holder = sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    tracking = Tracking(settings.tracking, settings, store)
+    tracking.catch_up()
+    assert "is away, training continues: (sqlite3.OperationalError) database is locked" in caplog.text
+    holder.execute("ROLLBACK")
+    holder.close()
+    tracking.catch_up()
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    history = client.get_metric_history(store.read_run()["mlflow_run_id"], "m")
+    assert [row.step for row in history] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
