@@ -177,6 +177,7 @@ def test_an_engine_that_lags_is_given_old_weights_at_once_and_none_amid_a_call(
     assert rewound == []
 
 
+@pytest.mark.slow
 def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(tmp_path: Path, watched: Watched) -> None:
     """What its last steps would have drawn ahead is drawn then, from policies of before its end."""
     settings = ["rollout.max_staleness=2", "train.steps=4", "validation.every=4"]
@@ -191,6 +192,7 @@ def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(tmp_path: Pa
     assert whole.committed_steps() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_run_of_before_plans_were_kept_goes_on(tmp_path: Path, watched: Watched) -> None:
     settings = "rollout.max_staleness=1"
     trained(tmp_path, "old", settings, "train.steps=2")
@@ -202,6 +204,7 @@ def test_a_run_of_before_plans_were_kept_goes_on(tmp_path: Path, watched: Watche
     assert watched.asked[3, "rollout"][0] == 1
 
 
+@pytest.mark.slow
 def test_what_an_old_policy_is_made_of_is_damaged_and_made_again(tmp_path: Path, watched: Watched) -> None:
     """The checkpoint of step 4 needs no batch; step 3's policy, of which step 6 samples, needs that of step 3."""
     settings = "rollout.max_staleness=2"

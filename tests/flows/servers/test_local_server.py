@@ -22,6 +22,7 @@ input()
 """
 
 
+@pytest.mark.slow
 def test_it_serves_loopback_while_it_is_needed_and_is_gone_afterwards() -> None:
     with local_api() as server:
         assert server is not None
