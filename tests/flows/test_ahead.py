@@ -220,6 +220,7 @@ def test_what_an_old_policy_is_made_of_is_damaged_and_made_again(tmp_path: Path,
     assert {file: file.read_bytes() for file in whole} == whole
 
 
+@pytest.mark.slow
 def test_what_an_old_policy_is_made_of_stays(tmp_path: Path, watched: Watched) -> None:
     """One checkpoint is kept, and the one that the next step's policy is made of; `ares gc` deletes what is before."""
     settings = "rollout.max_staleness=2"
