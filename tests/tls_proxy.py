@@ -90,7 +90,7 @@ def tls_proxy(port: int, certificate: Path, key: Path, outside: int = 0) -> Iter
     try:
         yield int(server.sockets[0].getsockname()[1])
     finally:
-        server.close()
+        loop.call_soon_threadsafe(server.close)  # from here it would race with a connection that ends
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
 
