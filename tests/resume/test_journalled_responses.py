@@ -8,6 +8,7 @@ import pytest
 from tests.short_runs import assert_same, train
 
 ENGINE = """
+import time
 from pathlib import Path
 
 from ares.engines import TransformersEngine
@@ -18,9 +19,13 @@ class OneByOne(TransformersEngine):
     independent = True
 
     def stream(self, requests, settings):
-        with Path(__file__).with_suffix(".asked").open("a") as asked:
-            asked.write(f"{len(requests)}\\n")
+        asked = Path(__file__).with_suffix(".asked")
+        with asked.open("a") as file:
+            file.write(f"{len(requests)}\\n")
+        stalls = asked.with_suffix(".stalls").exists() and asked.read_text().splitlines().count("16") == 2
         for index, request in enumerate(requests):
+            if stalls and index == 5:
+                time.sleep(600)
             for some in super().stream([request], settings):
                 yield [(index, completion) for _, completion in some]
 """
@@ -33,12 +38,16 @@ def test_a_kill_amid_a_shard_that_is_the_whole_batch_loses_the_unfinished_respon
                 "validation.every=4", "algorithm.filter.enabled=false"]  # fmt: skip
     asked = tmp_path / "one_by_one.asked"
     assert train(tmp_path, "whole", *settings) == 0
+    assert asked.read_text().splitlines().count("16") == 2  # of steps 1 and 2: in the second it stalls
     asked.unlink()
-    assert train(tmp_path, "killed", *settings, kill_at="2:rollout:0.3") == -signal.SIGKILL
+    stalls = asked.with_suffix(".stalls")
+    stalls.touch()
+    assert train(tmp_path, "killed", *settings, kill_at="2:rollout:5") == -signal.SIGKILL
+    stalls.unlink()
     (journal,) = (tmp_path / "killed" / "steps" / "000002").glob("*.journal")
     ended = len(journal.read_bytes().splitlines()) - 1  # the first line is the key
     asked.unlink()
     assert train(tmp_path, "killed", *settings) == 0
-    assert 0 < ended < 16
-    assert asked.read_text().splitlines()[0] == str(16 - ended)
+    assert ended == 5
+    assert asked.read_text().splitlines()[0] == "11"
     assert_same(tmp_path, "whole", "killed")
