@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
+from mlflow.entities import LifecycleStage, ViewType
 from mlflow.entities import Run as MlflowRun
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.errors import UserError
+from ares.reports.mlflow import AWAY
 from ares.runs import TRASH_DAYS
 from ares.store import RunStore, runs_in
 
@@ -26,7 +28,7 @@ DAY = 24 * 3600.0
 
 
 class EntriesError(UserError, RuntimeError):
-    """`mlflow gc` failed."""
+    """MLflow's trash cannot be emptied."""
 
 
 def abandoned(uri: str, runs: Path, older_than: float, now: float | None = None) -> list[MlflowRun]:
@@ -58,6 +60,11 @@ def purge(uri: str, page: str | None) -> int:
     page: MLflow's own, where a server has one: entries that were made through it have their files there. Raises
     EntriesError.
     """
+    try:
+        if _trash_is_empty(uri):
+            return 0  # `mlflow gc` needs seconds to find nothing
+    except AWAY as error:
+        raise EntriesError(f"MLflow's database cannot be read: {str(error).splitlines()[0]}") from error
     command = [sys.executable, "-m", "mlflow", "gc", "--older-than", f"{TRASH_DAYS}d", "--backend-store-uri", uri,
                "--tracking-uri", page or uri]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True)
@@ -65,6 +72,16 @@ def purge(uri: str, page: str | None) -> int:
         errors = re.findall(r"^[\w.]+(?:Error|Exception)\b.*", ended.stderr, re.M) or ended.stderr.splitlines()
         raise EntriesError(f"mlflow gc failed (exit code {ended.returncode}): {''.join(errors[-1:])}")
     return ended.stdout.count("Run with ID")
+
+
+def _trash_is_empty(uri: str) -> bool:
+    """Whether no experiment and no entry lies there, for however long: MLflow's client does not say when one came."""
+    client = MlflowClient(tracking_uri=uri)
+    experiments = _all(lambda token: client.search_experiments(ViewType.ALL, page_token=token))
+    if any(each.lifecycle_stage == LifecycleStage.DELETED for each in experiments):
+        return False
+    ids = [each.experiment_id for each in experiments]
+    return not client.search_runs(ids, run_view_type=ViewType.DELETED_ONLY, max_results=1)
 
 
 def _entries(client: MlflowClient) -> list[MlflowRun]:

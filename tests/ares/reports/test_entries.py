@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+import subprocess
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from ares.reports.entries import DAY, EntriesError, abandoned, purge, trash
 from ares.reports.mlflow import Tracking
 from ares.store.store import RunStore
+from tests import mlflow_database
 from tests.ares.builders import config
 from tests.ares.store_builders import chain
 
@@ -22,7 +24,7 @@ class Database:
     def __init__(self, runs: Path) -> None:
         self.runs = runs
         self.file = runs / "mlflow.db"
-        self.uri = f"sqlite:///{self.file}"
+        self.uri = mlflow_database.beside(runs)
         self.client = MlflowClient(tracking_uri=self.uri)
 
     def run(self, name: str, folder: Path | None = None) -> str:
@@ -103,7 +105,31 @@ def test_mlflow_gc_deletes_what_lies_in_the_trash_for_thirty_days_with_its_files
     assert rows.keys() == left
 
 
-def test_an_mlflow_gc_that_fails_says_why(tmp_path: Path) -> None:
+def test_an_mlflow_gc_that_fails_says_why(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.deleted(database.run("gone"), 1)
+    monkeypatch.setattr("ares.reports.entries.TRASH_DAYS", "some-")
+    with pytest.raises(EntriesError, match=r"mlflow gc failed .*Could not parse any time information from 'some-d'"):
+        purge(database.uri, None)
+
+
+def test_where_nothing_lies_in_the_trash_mlflow_gc_is_not_started(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was, and took four seconds of processor time to find that out."""
+    started: list[str] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        started.append(command[3])
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("ares.reports.entries.subprocess.run", run)
+    database.run("kept")
+    assert (purge(database.uri, None), started) == (0, [])
+    database.client.delete_experiment(database.client.create_experiment("emptied by hand"))
+    assert (purge(database.uri, None), started) == (0, ["gc"])
+
+
+def test_a_file_that_is_no_database_is_told_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("no database")
-    with pytest.raises(EntriesError, match=r"mlflow gc failed .*not a database"):
+    with pytest.raises(EntriesError, match=r"^MLflow's database cannot be read: .*not a database.*$"):
         purge(f"sqlite:///{tmp_path / 'mlflow.db'}", None)
