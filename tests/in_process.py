@@ -10,6 +10,7 @@ import pytest
 import flows.train
 from ares.workers.actors import EngineActor, LearnerActor
 from ares.workers.cluster import Cluster
+from tests import mlflow_database
 
 
 class InProcessLearner:
@@ -79,8 +80,9 @@ class NoTracking:
 
 
 def run_in_this_process(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of a test lie in `runs`, and `flows.train` trains them without Ray and without MLflow."""
+    """Runs lie in `runs`: `flows.train` trains them without Ray and without MLflow, which evaluations have there."""
     monkeypatch.setenv("ARES_RUNS", str(runs))
+    mlflow_database.beside(runs)
     for module in ("ares.runs.run", "ares.runs.lineage", "ares.evaluation.evaluation"):
         monkeypatch.setattr(f"{module}.Cluster", InProcessCluster)
     monkeypatch.setattr(flows.train, "load_tracker", lambda *_: NoTracking())

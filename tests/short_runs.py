@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 
 from ares.store.store import Commit, RunStore
 from flows.cli.main import main
-from tests import prefect_server
+from tests import mlflow_database, prefect_server
 from tests.fork_server import run_forked
 from tests.shared_run import REPOSITORY, SMALL, as_a_user
 
@@ -30,6 +30,8 @@ def ares(
     environment = os.environ | as_a_user(runs) | ({"KILL_AT": kill_at} if kill_at else {})
     if arguments[0] in WITH_A_FLOW and not own_server:
         environment["PREFECT_API_URL"] = prefect_server.url()
+        if isinstance(runs, Path):  # and no URL
+            mlflow_database.beside(runs)
     if not own_server:
         return run_forked(list(arguments), environment, seconds)
     command = [sys.executable, "-m", "tests.killed_cli", *arguments]

@@ -1,6 +1,9 @@
 """The flow `ares-eval` with its engine in this process: what an interrupted one keeps, and the same samples twice."""
 
 import asyncio
+import functools
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,31 @@ from ares.evaluation import EvaluationRequest
 from ares.workers.actors import EngineActor
 from flows.deployed import ares_eval
 from flows.evaluate import prepare
+from tests import mlflow_database, prefect_server
 from tests.ares.builders import MODEL, config
 
 pytestmark = pytest.mark.usefixtures("prefect")
 FEEDBACK = MODEL.parent / "code-feedback"
 FILES = ("samples.parquet", "problems.parquet", "summary.json")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is evaluated is logged to one beside the runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        runs = tmp_path_factory.mktemp("runs")
+        mlflow_database.beside(runs)
+        patch.setenv("ARES_RUNS", str(runs))
+        yield
+
+
+@functools.cache
+def engine(model: Path) -> EngineActor:
+    """A tiny model that samples in this process."""
+    actor = EngineActor(config(f"model.path={model}").model_dump(mode="json"))
+    weights = AutoModelForCausalLM.from_pretrained(model).named_parameters()
+    actor.load_weights(0, {name: tensor.detach().numpy() for name, tensor in weights})
+    return actor
 
 
 class Here:
@@ -28,9 +51,7 @@ class Here:
 
     def __init__(self, calls: int, model: Path = MODEL) -> None:
         self.left = calls
-        self.actor = EngineActor(config(f"model.path={model}").model_dump(mode="json"))
-        weights = AutoModelForCausalLM.from_pretrained(model).named_parameters()
-        self.actor.load_weights(0, {name: tensor.detach().numpy() for name, tensor in weights})
+        self.actor = engine(model)
 
     async def generate(
         self, version: int, requests: list[Request], settings: SamplingSettings, finished: Any
@@ -57,26 +78,38 @@ def evaluated(out: Path, calls: int, **settings: Any) -> dict[str, Any]:
     return dict(asyncio.run(ares_eval(request)))
 
 
-def test_an_interrupted_evaluation_samples_only_what_is_missing_and_ends_the_same(tmp_path: Path) -> None:
-    expected = evaluated(tmp_path / "whole", calls=3, n=2)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder of a finished evaluation, which is to stay as it is, and the summary."""
+    folder = tmp_path_factory.mktemp("evaluated") / "whole"
+    with prefect_server.connected():
+        return folder, evaluated(folder, calls=3, n=2)
+
+
+def test_an_interrupted_evaluation_samples_only_what_is_missing_and_ends_the_same(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    folder, expected = whole
     with pytest.raises(RuntimeError, match="the power failed"):
         evaluated(tmp_path / "again", calls=2, n=2)
     assert not (tmp_path / "again" / "summary.json").exists()
     assert evaluated(tmp_path / "again", calls=1, n=2) == expected
     for name in FILES:
-        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
     assert len(pd.read_parquet(tmp_path / "again" / "samples.parquet")) == 14
     assert evaluated(tmp_path / "again", calls=0, n=2, k=[2])["estimates"]["pass@2"] is not None
 
 
-def test_a_damaged_shard_is_sampled_again(tmp_path: Path) -> None:
-    expected = evaluated(tmp_path, calls=3, n=2)
+def test_a_damaged_shard_is_sampled_again(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    folder, expected = whole
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / "rollout-validation-0001.parquet").write_bytes(b"damaged")
     assert evaluated(tmp_path, calls=1, n=2) == expected
 
 
-def test_a_half_written_result_is_made_again(tmp_path: Path) -> None:
-    expected = evaluated(tmp_path, calls=3, n=2)
+def test_a_half_written_result_is_made_again(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    folder, expected = whole
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     for result in (tmp_path / "results").iterdir():
         result.write_bytes(result.read_bytes()[:-20])
     assert evaluated(tmp_path, calls=3, n=2) == expected

@@ -12,6 +12,7 @@ from ares.reports.mlflow import Tracking
 from ares.runs.retention import DAY
 from ares.store.store import RunStore
 from flows.deployed import ares_gc
+from tests import mlflow_database
 from tests.ares.builders import config
 from tests.ares.store_builders import commit
 from tests.short_runs import told
@@ -24,6 +25,7 @@ EVERYTHING: dict[str, Any] = {"older_than": 0.0, "entries": 0.0, "working_files"
 def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The MLflow entries, by run, of runs that ended long ago; one of them is gone, and each has a leftover."""
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    mlflow_database.beside(tmp_path)
     settings = config("tracking.experiment=runs", "tracking.samples=0")
     found = {}
     for name in ("live", "stopped", "gone"):
@@ -81,7 +83,10 @@ def test_a_run_in_training_holds_up_the_others_only_where_it_is_named(tmp_path: 
     assert "is being trained by another process" in named.stderr
 
 
-def test_a_dry_run_lists_entries_and_leaves_them(tmp_path: Path, entries: dict[str, str]) -> None:
+def test_a_dry_run_lists_entries_and_leaves_them(
+    tmp_path: Path, entries: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ares.reports.entries.purge", lambda *_: 0)  # what is in the trash: test_entries.py
     listed = told(tmp_path, "gc", "--dry-run", "--entries", "0")
     assert f"gone: MLflow's entry {entries['gone']}, to its trash" in listed.stdout
     assert set(stages(tmp_path, entries).values()) == {"active"}

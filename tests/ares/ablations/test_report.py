@@ -29,6 +29,7 @@ from ares.ablations.statistics import estimate
 from ares.ablations.tables import read_csv, rows_csv
 from ares.ablations.tracking import DEFINITION, TrackingError, check_fixed
 from ares.config import ConfigError
+from tests import mlflow_database
 
 ABLATION = Ablation(name="leash", profile="tiny-math", variants={"loose": [], "tight": []}, seeds=[0, 1, 2])
 FINAL = {"loose": [0.60, 0.62, 0.64], "tight": [0.80, 0.83, 0.81]}
@@ -57,6 +58,16 @@ def ablation(code: bool = False, **changes: object) -> AblationRows:
     children = [child(variant, seed, FINAL[variant][seed], code=code) for variant in FINAL for seed in (0, 1, 2)]
     found = AblationRows("sqlite:///x", "leash", "7", "parent", ABLATION, "", children, [])
     return replace(found, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def _pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn in tests of the whole file alone: they take most of the time that a report takes."""
+    drawn = (test_the_page_is_made_again_of_its_rows, test_the_file_needs_nothing_from_outside,
+             test_the_same_rows_give_the_same_file, test_one_seed_or_none_makes_a_report_without_a_claim)  # fmt: skip
+    if request.function not in drawn:
+        for draw in ("curves", "verdict_areas"):
+            monkeypatch.setattr(f"ares.ablations.report.{draw}", lambda *_, **__: "<svg/>")
 
 
 class Page(HTMLParser):
@@ -387,7 +398,7 @@ def test_numbers_are_written_plainly(value: float, digits: int, text: str) -> No
 
 
 def test_rows_are_read_from_mlflow_newest_entry_and_last_row_first(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = mlflow_database.beside(tmp_path)
     client = MlflowClient(tracking_uri=uri)
     experiment = client.create_experiment("leash", artifact_location=(tmp_path / "artifacts").as_uri())
     with pytest.raises(TrackingError, match="has no experiment 'lash'"):

@@ -1,7 +1,6 @@
 """An evaluation in MLflow: found again, never logged twice, under the run whose weights it measured."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,16 @@ from ares.evaluation.estimates import summarise
 from ares.reports import log_evaluation
 from ares.runs.digests import model_digests
 from ares.store import RunStore
+from tests import mlflow_database
 from tests.ares.builders import MODEL, config
 from tests.ares.evaluation.suite_rows import MBPP, jsonl
 from tests.ares.store_builders import chain
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MLflow's, empty: making one takes seconds."""
-    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
-    return file
-
-
 @pytest.fixture(autouse=True)
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Path) -> Path:
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ARES_RUNS", str(tmp_path / "runs"))
-    (tmp_path / "runs").mkdir()
-    shutil.copy(database, tmp_path / "runs")
+    mlflow_database.beside(tmp_path / "runs")
     return tmp_path / "runs"
 
 

@@ -13,12 +13,13 @@ from mlflow.entities import Metric
 
 from ares.reports.mlflow import Tracking
 from ares.store.store import RunStore
+from tests import mlflow_database
 from tests.ares.builders import config
 from tests.ares.store_builders import chain, commit
 
 
 def test_an_mlflow_that_takes_entries_but_no_files_gets_one_entry_of_a_run(tmp_path: Path) -> None:
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
     settings = config("tracking.experiment=half", f"tracking.uri={client.tracking_uri}")
     # Only through its server can files be put there.
     experiment = client.create_experiment("half", artifact_location="mlflow-artifacts:/half")
@@ -36,7 +37,8 @@ def test_a_database_that_is_locked_before_it_has_tables_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It ended the run: MLflow lets the database's own error through."""
-    settings, store = config("tracking.experiment=locked", "tracking.samples=0"), RunStore(tmp_path / "run")
+    impatient = f"tracking.uri=sqlite:///{tmp_path / 'mlflow.db'}?timeout=0.1"
+    settings, store = config("tracking.experiment=locked", "tracking.samples=0", impatient), RunStore(tmp_path / "run")
     store.write_run({"code_version": "1", "mlflow_run_id": None})
     chain(store, 3)
     holder = sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
@@ -57,7 +59,7 @@ def test_a_database_that_is_locked_before_it_has_tables_is_a_warning(
 def test_an_entry_that_is_gone_is_made_anew_from_the_commits(
     lost: str, restarted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
     settings = config("tracking.experiment=lost", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
     store = RunStore(tmp_path / "run")
     store.write_run({"code_version": "1", "mlflow_run_id": None})
@@ -83,7 +85,7 @@ def test_an_entry_that_is_gone_is_made_anew_from_the_commits(
 def test_several_steps_take_one_call_and_each_keeps_its_own_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
     settings = config("tracking.experiment=several", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
     store = RunStore(tmp_path / "run")
     store.write_run({"code_version": "1", "mlflow_run_id": None})
@@ -111,7 +113,7 @@ def test_several_steps_take_one_call_and_each_keeps_its_own_values(
 
 
 def test_an_entry_says_who_ran_what_on_which_data(tmp_path: Path) -> None:
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
     settings = config("tracking.experiment=told", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
     store = RunStore(tmp_path / "run")
     digests = {"train": "a" * 64, "validation": None}
