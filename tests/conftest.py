@@ -6,6 +6,9 @@ import shutil
 import signal
 import sys
 import tempfile
+from pathlib import Path
+
+import certifi
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -13,11 +16,14 @@ _home = tempfile.mkdtemp(prefix="ares-tests-")
 atexit.register(shutil.rmtree, _home, ignore_errors=True)
 os.environ["PREFECT_HOME"] = os.path.join(_home, "prefect")
 os.environ["ARES_RUNS"] = os.path.join(_home, "runs")
+# Prefect's client loads every certificate there is, 50 ms, several times a flow run: one will do where none is asked.
+_last = "-----END CERTIFICATE-----\n"
+os.environ["PREFECT_API_SSL_CERT_FILE"] = os.path.join(_home, "certificate.pem")
+Path(os.environ["PREFECT_API_SSL_CERT_FILE"]).write_text(certifi.contents().partition(_last)[0] + _last)
 for _name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
     os.environ.pop(_name, None)
 
 from collections.abc import Callable, Iterator  # noqa: E402
-from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 import pytest  # noqa: E402
@@ -33,8 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
         # Prefect's, which ends by a SIGINT to itself, would never end.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
-        from tests import fork_server, prefect_server, shared_run
+        from tests import fork_server, mlflow_database, prefect_server, shared_run
 
+        mlflow_database.folder()
         if config.args_source is config.ArgsSource.TESTPATHS:  # all tests
             shared_run.start()
         prefect_server.start()
