@@ -1,6 +1,7 @@
 """vLLM samples from exactly the learner's policy, also after its weights were replaced in place.
 
-One engine actor serves the whole module (its start takes about fifteen seconds). Skipped where vLLM is not installed.
+One engine actor serves the whole module, a run that trains included: its start takes about fifteen seconds. Skipped
+where vLLM is not installed.
 """
 
 import asyncio
@@ -16,15 +17,20 @@ import pytest
 import ray
 import torch
 
+import flows.train
 from ares.config import ConfigError, load
 from ares.engines.engine import Request, SamplingSettings
 from ares.learner.learner import Learner
 from ares.runs.run import Run
 from ares.store.store import RunStore
 from ares.workers.actors import EngineActor
+from ares.workers.cluster import Cluster
+from ares.workers.connection import connect
 from tests.ares.builders import END, config, requests, tokenizer
 from tests.ares.workers.test_cluster import assert_same_samples
-from tests.short_runs import ares, metric_history, train
+from tests.in_process import InProcessCluster, run_in_this_process
+from tests.shared_run import SMALL
+from tests.short_runs import ares, train
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
 CONFIG = config("rollout.engine=vllm", "data.max_prompt_length=300", "rollout.max_response_length=24")
@@ -61,10 +67,12 @@ def careless() -> type[EngineActor]:
 class Sampler:
     """The actor with the learner's weights in it."""
 
-    def __init__(self) -> None:
-        # One CPU for this engine, two for the run of a test.
-        ray.init(address="local", num_cpus=3, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
-        self.actor = ray.remote(careless()).options(num_cpus=1).remote(CONFIG.model_dump(mode="json"))
+    def __init__(self, directory: Path) -> None:
+        connect(cpus=3)  # one for this engine, two for the run of a test
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ares.workers.cluster.EngineActor", careless())
+            self.engine = Cluster(CONFIG, RunStore(directory))._start_engine()
+        (self.actor,) = self.engine.actors
         self.learner = Learner(CONFIG)
         self.version = 0
         self.hand_over()
@@ -103,8 +111,8 @@ class Sampler:
 
 
 @pytest.fixture(scope="module")
-def vllm(forked_workers: None) -> Iterator[Sampler]:
-    sampler = Sampler()
+def vllm(forked_workers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sampler]:
+    sampler = Sampler(tmp_path_factory.mktemp("vllm"))
     yield sampler
     ray.kill(sampler.actor)
     ray.shutdown()
@@ -223,12 +231,22 @@ def test_top_p_is_refused_where_its_log_probs_would_be_incomparable() -> None:
         config("rollout.engine=vllm", "rollout.top_p=0.9")
 
 
-def test_a_profile_trains_with_vllm(tmp_path: Path) -> None:
-    settings = ["rollout.engine=vllm", "train.steps=2", "validation.every=4", "validation.max_prompts=2"]
-    assert train(tmp_path, "run", *settings, "learner.lr=1e-3") == 0
-    differences = [metric_history(tmp_path, "run")["mismatch/logprob_diff_max", step] for step in (1, 2)]
-    assert all(0 < value < 1e-4 for (value,) in differences)
-    assert RunStore(tmp_path / "run").committed_steps() == [0, 1, 2]
+@pytest.mark.usefixtures("prefect")
+def test_a_profile_trains_with_vllm(vllm: Sampler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this module's engine; with one of its own, by the command line: the slow test below."""
+    run_in_this_process(tmp_path, monkeypatch)
+    monkeypatch.setattr(InProcessCluster, "_start_engine", lambda cluster: vllm.engine)
+    monkeypatch.setattr(InProcessCluster, "disconnect", InProcessCluster.shut_down)  # and leave Ray
+    monkeypatch.setattr(vllm.engine, "kill", lambda: None)
+    settings = [*SMALL, "rollout.engine=vllm", "data.max_prompt_length=300", "rollout.max_response_length=24",
+                "train.steps=2", "validation.every=4", "validation.max_prompts=2", "learner.lr=1e-3"]  # fmt: skip
+    flows.train.prepare("tiny-math", settings, "run")
+    asyncio.run(flows.train.ares_train(run="run"))
+    vllm.hand_over()
+    store = RunStore(tmp_path / "run")
+    assert store.committed_steps() == [0, 1, 2]
+    differences = [store.read_commit(step).metrics["mismatch/logprob_diff_max"] for step in (1, 2)]
+    assert all(0 < value < 1e-4 for value in differences)
 
 
 @pytest.mark.slow
