@@ -7,22 +7,37 @@ from pathlib import Path
 
 import pytest
 
+from tests.short_runs import told
+
 CALL = "import sys; sys.argv[0] = 'ares'; from flows.cli.main import main; main()"
 
 
-def offered(*words: str) -> list[str]:
-    """The candidates for the last word, asked for as typer's script for bash does."""
-    asked = {"_ARES_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(["ares", *words]), "COMP_CWORD": str(len(words))}
-    done = subprocess.run(
-        [sys.executable, "-c", CALL], env=os.environ | asked, capture_output=True, text=True, check=True
-    )
+def asked(*words: str) -> dict[str, str]:
+    """The environment in which typer's script for bash asks for the candidates for the last word."""
+    return {"_ARES_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(["ares", *words]), "COMP_CWORD": str(len(words))}
+
+
+def offered(runs: Path, *words: str) -> list[str]:
+    """The candidates for the last word."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in asked(*words).items():
+            patch.setenv(name, value)
+        done = told(runs)
+    assert done.returncode == 0, done.stderr
     return done.stdout.split()
+
+
+def test_a_shell_asks_a_process_of_its_own() -> None:
+    command = [sys.executable, "-c", CALL]
+    done = subprocess.run(
+        command, env=os.environ | asked("train", "tiny-m"), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["tiny-math"]
 
 
 @pytest.mark.parametrize(
     ("words", "offers"),
     [
-        (["train", "tiny-m"], {"tiny-math"}),
         (["new", "mine", "--from", "tiny-v"], {"tiny-vision"}),
         (["train", "tiny-math", "algorithm.kl.ki"],
          {f"algorithm.kl.kind={kind}" for kind in ("fixed", "adaptive", "token_adaptive", "bucket_beta")}),
@@ -33,15 +48,14 @@ def offered(*words: str) -> list[str]:
         (["settings", "data.vid"], {"data.videos_key=videos", "data.video_fps=2.0"}),
     ],
 )  # fmt: skip
-def test_tab_offers(words: list[str], offers: set[str]) -> None:
-    assert set(offered(*words)) == offers
+def test_tab_offers(words: list[str], offers: set[str], tmp_path: Path) -> None:
+    assert set(offered(tmp_path, *words)) == offers
 
 
-def test_tab_offers_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tab_offers_runs(tmp_path: Path) -> None:
     for name in ("first", "fourth", "second"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text("{}")
     (tmp_path / "evals").mkdir()
-    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
-    assert offered("resume", "f") == ["first", "fourth"]
-    assert offered("diff", "first", "s") == ["second"]
+    assert offered(tmp_path, "resume", "f") == ["first", "fourth"]
+    assert offered(tmp_path, "diff", "first", "s") == ["second"]
