@@ -1,6 +1,6 @@
 """The sandbox's own packages: building the environment, and programs and tests that use it."""
 
-from collections.abc import Iterator
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,28 +12,49 @@ from sandbox import BuildError, PackageMissing, Program, SandboxPool, packages
 from tests.sandbox.package_environment import make_wheel
 
 
-@pytest.fixture
-def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of wheels, the only place where pip looks; the environment is empty."""
-    folder = tmp_path / "wheels"
+def offered(root: Path, patch: pytest.MonkeyPatch) -> Path:
+    """A folder of wheels, the only place where pip looks, and beside it an environment, which is empty."""
+    folder = root / "wheels"
     folder.mkdir()
-    monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "environment"))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    patch.setenv(packages.VARIABLE, str(root / "environment"))
+    patch.setenv("PIP_NO_INDEX", "1")
+    patch.setenv("PIP_FIND_LINKS", str(folder))
+    patch.setenv("PIP_CONFIG_FILE", "/dev/null")
     make_wheel(folder, "upper", "1.0", "import lower\n\ndef answer():\n    return lower.ONE + 1\n", ("lower>=1",))
     make_wheel(folder, "lower", "1.0", "ONE = 1\n")
     make_wheel(folder, "apart", "2.0", "TWO = 2\n")
     return folder
 
 
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of wheels; the environment is empty."""
+    return offered(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an environment to which `upper` was added, three times half a second of pip, and of the wheels."""
+    root = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        offered(root, patch)
+        packages.add(["upper"])
+    return root
+
+
+@pytest.fixture
+def upper(wheels: Path, built: Path, tmp_path: Path) -> Path:
+    """The folder of wheels; `upper` was added to the environment."""
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)  # wheels too: others would have other hashes
+    return wheels
+
+
 def names() -> list[str]:
     return [f"{each.name} {each.version}" for each in packages.installed()]
 
 
-def test_packages_are_added_with_what_they_require_and_removed_with_it(wheels: Path) -> None:
-    assert names() == []
-    packages.add(["upper"])
+def test_packages_are_added_with_what_they_require_and_removed_with_it(upper: Path) -> None:
+    assert names() == ["lower 1.0", "upper 1.0"]
     packages.add(["apart"])
     assert names() == ["apart 2.0", "lower 1.0", "upper 1.0"]
     lock = (packages.folder() / packages.LOCK).read_text()
@@ -48,16 +69,15 @@ def test_packages_are_added_with_what_they_require_and_removed_with_it(wheels: P
     assert [path.name for path in (packages.folder() / "lib").iterdir()] == ["apart-2.0"]
 
 
-def test_what_another_requires_is_not_removed_alone(wheels: Path) -> None:
-    packages.add(["lower", "upper"])
+def test_what_another_requires_is_not_removed_alone(upper: Path) -> None:
+    packages.add(["lower"])
     with pytest.raises(BuildError, match="lower is required by upper"):
         packages.remove(["lower"])
-    assert (names(), packages.asked_for()) == (["lower 1.0", "upper 1.0"], ["lower", "upper"])
+    assert (names(), packages.asked_for()) == (["lower 1.0", "upper 1.0"], ["upper", "lower"])
     assert packages.remove(["lower", "upper"]) == []
 
 
-def test_an_environment_that_was_emptied_is_filled_and_emptied_again(wheels: Path) -> None:
-    packages.add(["upper"])
+def test_an_environment_that_was_emptied_is_filled_and_emptied_again(upper: Path) -> None:
     packages.remove(["upper"])
     assert packages.asked_for() == []
     packages.add(["lower"])
@@ -81,39 +101,36 @@ def test_changes_at_the_same_time_follow_one_another(wheels: Path) -> None:
     assert sorted(packages.asked_for()) == ["apart", "lower", "upper"]
 
 
-def test_what_is_there_keeps_its_version_until_another_is_asked_for(wheels: Path) -> None:
-    packages.add(["lower"])
-    make_wheel(wheels, "lower", "1.5", "ONE = 1\n")
-    packages.add(["upper"])
+def test_what_is_there_keeps_its_version_until_another_is_asked_for(upper: Path) -> None:
+    make_wheel(upper, "lower", "1.5", "ONE = 1\n")
+    packages.add(["apart"])
     before = packages.find(["lower"]).digest
-    assert names() == ["lower 1.0", "upper 1.0"]
+    assert names() == ["apart 2.0", "lower 1.0", "upper 1.0"]
     packages.add(["lower==1.5"])
-    assert names() == ["lower 1.5", "upper 1.0"]
+    assert names() == ["apart 2.0", "lower 1.5", "upper 1.0"]
     assert packages.find(["lower"]).digest != before
 
 
 def test_another_machine_builds_the_same_from_the_lock_and_from_nothing_else(
-    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    upper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packages.add(["upper"])
     lock, digest = packages.folder() / packages.LOCK, packages.find(["upper"]).digest
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "other"))
     packages.add_locked(lock)
     assert packages.find(["upper"]).digest == digest
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "third"))
-    make_wheel(wheels, "lower", "1.0", "ONE = 7\n")  # the same version, but other bytes
+    make_wheel(upper, "lower", "1.0", "ONE = 7\n")  # the same version, but other bytes
     with pytest.raises(BuildError, match="DO NOT MATCH THE HASHES"):
         packages.add_locked(lock)
     assert packages.installed() == []
 
 
-def test_a_build_that_fails_leaves_the_environment_as_it_was(wheels: Path) -> None:
-    packages.add(["lower"])
+def test_a_build_that_fails_leaves_the_environment_as_it_was(upper: Path) -> None:
     with pytest.raises(BuildError, match="No matching distribution found for nosuch"):
         packages.add(["nosuch"])
     with pytest.raises(BuildError, match="no names of packages"):
         packages.add(["--index-url=x"])
-    assert names() == ["lower 1.0"]
+    assert names() == ["lower 1.0", "upper 1.0"]
 
 
 def test_missing_packages_are_one_error_with_the_command_before_anything_starts(
@@ -126,8 +143,8 @@ def test_missing_packages_are_one_error_with_the_command_before_anything_starts(
         SandboxPool(packages=["scikit-learn"])
 
 
-def test_programs_and_tests_have_what_was_asked_for_and_what_it_requires_and_nothing_else(wheels: Path) -> None:
-    packages.add(["upper", "apart"])
+def test_programs_and_tests_have_what_was_asked_for_and_what_it_requires_and_nothing_else(upper: Path) -> None:
+    packages.add(["apart"])
     source = "import upper\ndef f():\n    return upper.answer()\ndef g():\n    import apart"
     program = Program(source=source, tests=["assert f() == 2", "import upper\nassert upper.answer() == f()", "g()"])
     with SandboxPool(packages=["upper"]) as pool:
@@ -149,13 +166,13 @@ def test_the_command_adds_lists_and_removes(wheels: Path) -> None:
     assert CliRunner().invoke(app, ["packages", "add"]).exit_code == 2
 
 
-def test_run_takes_packages(wheels: Path, tmp_path: Path) -> None:
+def test_run_takes_packages(upper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, tests = tmp_path / "program.py", tmp_path / "tests.py"
     program.write_text("import upper\ndef f():\n    return upper.answer()\n")
     tests.write_text("assert f() == 2\n")
     command = ["run", str(program), "--tests", str(tests), "--package", "upper"]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 2
-    packages.add(["upper"])
+    with monkeypatch.context() as patch:
+        patch.setenv(packages.VARIABLE, str(tmp_path / "empty"))
+        assert CliRunner().invoke(app, command).exit_code == 2
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output

@@ -66,10 +66,11 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_missing_packages_are_named_by_the_check_with_the_command(
-    environment: Path, sandboxes: list[RecordedSandbox]
+    tmp_path: Path, sandboxes: list[RecordedSandbox], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "environment"))
     with pytest.raises(PackageMissing, match=r"have no numpy\. Add: ares sandbox packages add numpy"):
-        Run.check(load("tiny-code", ['reward.code.packages=["numpy"]']), "none", environment / "runs")
+        Run.check(load("tiny-code", ['reward.code.packages=["numpy"]']), "none", tmp_path / "runs")
     assert sandboxes == []
     with pytest.raises(ConfigError, match="named as they are imported"):
         load("tiny-code", ['reward.code.packages=["scikit-learn"]'])
