@@ -22,7 +22,7 @@ from tests.shared_run import SMALL
 
 STEPS = 5
 FEW = [*SMALL, f"train.steps={STEPS}", "train.checkpoint_every=2", "train.keep_checkpoints=1",
-       "validation.max_prompts=2"]  # fmt: skip
+       "bootstrap.max_prompts=6", "validation.max_prompts=2"]  # fmt: skip
 """With filtering: a step draws more than what was drawn ahead for it."""
 
 
@@ -142,8 +142,9 @@ def test_killed_again_and_again_it_ends_in_the_same_bits_and_no_version_ever_has
 
 
 def test_without_stale_samples_weights_are_one_and_nothing_is_planned(tmp_path: Path, watched: Watched) -> None:
-    store = trained(tmp_path, "fresh")
-    for step in range(1, STEPS + 1):
+    store = trained(tmp_path, "fresh", "train.steps=2")
+    assert store.committed_steps() == [0, 1, 2]
+    for step in (1, 2):
         commit = store.read_commit(step)
         assert "planned" not in commit.state
         assert "rollout/staleness" not in commit.metrics

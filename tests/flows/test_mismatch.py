@@ -50,7 +50,8 @@ def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_fro
     version: int, settings: list[str], where: str, committed: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_in_this_process(tmp_path, monkeypatch)
-    small = [*SMALL, "train.steps=1", "rollout.prompts=2", "algorithm.filter.enabled=false", *settings]
+    small = [*SMALL, "train.steps=1", "rollout.prompts=2", "bootstrap.max_prompts=4", "validation.max_prompts=4",
+             "algorithm.filter.enabled=false", *settings]  # fmt: skip
     load_weights = InProcessEngine.load_weights
     load_wrong_weights(version, monkeypatch)
     flows.train.prepare("tiny-math", small, "run")

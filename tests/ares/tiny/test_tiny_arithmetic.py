@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_split(split: Split[Problem]) -> None:
 
 def test_more_distinct_prompts_than_there_are_is_an_error() -> None:
     with pytest.raises(ValueError, match="level 1 has only about 54 different prompts"):
-        split_problems(random.Random(0), examples=4, train=4, heldout=4000)
+        split_problems(random.Random(0), examples=4, train=4, heldout=400)
 
 
 def test_examples_err_at_the_nominal_rates() -> None:

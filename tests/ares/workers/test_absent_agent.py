@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,7 @@ def test_it_tells_of_no_ports_and_ends_with_who_started_it(agent: str, ports: tu
     agent_process = psutil.Process(int(raylet.stdout.readline()))
     while not {f"{name}_abc" for name in ports} <= {path.name for path in tmp_path.iterdir()}:
         assert agent_process.is_running()
+        time.sleep(0.01)
     assert {path.read_text() for path in tmp_path.iterdir()} == {"-1"}
     raylet.kill()
     raylet.communicate()
