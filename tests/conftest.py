@@ -1,6 +1,7 @@
 """What every test shares: no telemetry, no hub, one thread, and no trace in the user's own Prefect, MLflow or runs."""
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -23,7 +24,7 @@ Path(os.environ["PREFECT_API_SSL_CERT_FILE"]).write_text(certifi.contents().part
 for _name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
     os.environ.pop(_name, None)
 
-from collections.abc import Callable, Iterator  # noqa: E402
+from collections.abc import Callable, Generator, Iterator  # noqa: E402
 from typing import Any  # noqa: E402
 
 import pytest  # noqa: E402
@@ -47,6 +48,16 @@ def pytest_configure(config: pytest.Config) -> None:
         prefect_server.start()
         fork_server.start()
         config.option.tx = [f"popen//python={fork_server.python()}"] * len(config.option.tx)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays: Python need not look through it for circles meanwhile."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

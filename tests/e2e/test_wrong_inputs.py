@@ -4,6 +4,7 @@ Covered: the command line in this process, for what is found out before anything
 noticed only when a run is under way (tests/resume), and what changes results (tests/e2e/test_command_line.py).
 """
 
+import functools
 import json
 import os
 from collections.abc import Iterator
@@ -12,9 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 from flows.cli.main import main
 from tests.e2e.wrong_inputs import FOLDER, WRONG, Content
+
+made_once = functools.cache(typer.main.get_command)
+"""The command line's commands, which typer would make again whenever it is called."""
 
 
 @contextmanager
@@ -54,6 +59,7 @@ def _nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*arguments: Any, **named: Any) -> None:
         raise AssertionError("something was started")
 
+    monkeypatch.setattr("typer.main.get_command", made_once)
     monkeypatch.setattr("flows.cli.command.local_api", none)
     for module in ("main", "ablate", "evaluate"):
         monkeypatch.setattr(f"flows.cli.{module}.completed", started)

@@ -1,6 +1,7 @@
 """Suites: where their files are looked for, how they ask, which tests are base ones, what a completion's program is."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +217,9 @@ def test_an_own_file_is_a_suite(nothing_at_hand: Path) -> None:
 # ---- an evaluation of a suite --------------------------------------------------------------------------------------
 
 
-def opened(**settings: Any) -> Evaluation:
-    return Evaluation.open(EvaluationRequest(target="ares/tiny/checkpoints/code", n=1, **settings))
+def opened(overrides: Sequence[str] = (), **settings: Any) -> Evaluation:
+    small = ["reward.code.workers=1", *overrides]
+    return Evaluation.open(EvaluationRequest(target="ares/tiny/checkpoints/code", n=1, overrides=small, **settings))
 
 
 def test_an_evaluation_has_the_suites_limits_and_a_given_one_counts_more(nothing_at_hand: Path) -> None:
