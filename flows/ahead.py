@@ -1,49 +1,63 @@
 """What coming steps draw first, rolled out and graded beside the steps before them (rollout.max_staleness=k).
 
 Covered: which draws are under way, and their order. Not covered: what is drawn (ares/runs/run.py, `with_plan`), what a
-step draws besides (flows/refill.py). Step n samples from the policy after step n − 1 − k, whenever it does: what a
-killed process has finished is kept, and the rest is drawn again from that policy. The phases belong to the run's own
-flow run, since they may outlast the step that is under way.
+step draws besides (flows/refill.py). Draw n is from the policy after step n − 1 − k, whenever it is made: what a killed
+process has finished is kept, and the rest is drawn again from that policy. It is the first of the p parts
+(rollout.parts) of step n's responses and the last of step n − p + 1's, which takes it; what it leaves under way is in
+that step's commit, and draw n + 1 goes on with it. The phases belong to the run's own flow run, since they may outlast
+the step that is under way.
 """
 
 import asyncio
 
-from ares.runs import Run, Step
-from flows.refill import begun, sample
-from tasks.training import Samples
+from ares.runs import Run, under_way
+from ares.store import Ref
+from flows.refill import Drawn, begun, sample, sample_part
 
-Drawing = asyncio.Task[tuple[Samples, dict[str, float]]]
+Drawing = asyncio.Task[Drawn]
 
 
 class Ahead:
-    """Draws that are under way or done, by the step that will take them; none for steps after `last`."""
+    """Draws that are under way or done, by number; none that steps after `last` alone would take."""
 
     def __init__(self, run: Run, last: int) -> None:
         self.run = run
         self.last = last
+        self.parts = run.config.rollout.parts
         self._drawing: dict[int, Drawing] = {}
 
     def begin(self) -> None:
         """Begin on what the last commit has planned, one draw after the other."""
-        for number, ids in enumerate(self.run.state.planned, self.run.state.step + 1):
-            if number <= self.last and number not in self._drawing:
+        assert self.run.commit is not None
+        done, left = self.run.state.step, under_way(self.run.commit)
+        planned = dict(enumerate(self.run.state.planned, done + 1))
+        for number in planned:
+            is_new = done == 0 or number >= done + self.parts  # that commit has those before
+            if is_new and number < self.last + self.parts and number not in self._drawing:
                 before = self._drawing.get(number - 1)
-                self._drawing[number] = begun(_drawn(self.run.step(number), ids, before))
+                self._drawing[number] = begun(self._drawn(number, planned, before, left))
+
+    async def _drawn(
+        self, number: int, planned: dict[int, list[str]], before: Drawing | None, left: list[Ref]
+    ) -> Drawn:
+        """A draw. left: what is under way, where `before` is none."""
+        if before is not None:
+            await asyncio.wait([before])  # what it raises is told to the step that takes it
+        step, ready = (self.run.step(each) for each in (number, number + 1 - self.parts))
+        if self.parts == 1:
+            samples = await sample(step, "rollout", planned[number], step.sampled_version, step.config.rollout.n)
+        else:
+            left = left if before is None else before.result().under_way
+            samples, left = await sample_part(step, planned[number], left, ready, planned.get(ready.number, []))
+        timings = step.timings | ready.timings
+        timings.pop("timing_s/scoring_wait", None)  # nobody waits
+        return Drawn(samples, timings, left)
 
     def take(self, number: int) -> Drawing | None:
         """The draw of a step, which is no longer kept here: a step without one draws it itself."""
-        return self._drawing.pop(number, None)
+        return self._drawing.pop(number + self.parts - 1, None)
 
     def end(self) -> None:
         """Leave what is not done."""
         for drawing in self._drawing.values():
             drawing.cancel()
-
-
-async def _drawn(step: Step, ids: list[str], before: Drawing | None) -> tuple[Samples, dict[str, float]]:
-    """The samples, and the seconds of their phases."""
-    if before is not None:
-        await asyncio.wait([before])  # what it raises is told to the step that takes it
-    samples = await sample(step, "rollout", ids, step.sampled_version, step.config.rollout.n)
-    del step.timings["timing_s/scoring_wait"]  # nobody waits
-    return samples, step.timings

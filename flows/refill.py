@@ -9,23 +9,33 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ares.runs import Step
 from ares.step import Refill
 from ares.store import Ref
-from tasks.sampling import Draw, Rows, begin, check_graded, program_seconds, rollout, score
+from tasks.sampling import Draw, Rows, begin, check_graded, program_seconds, rollout, rollout_part, score
 from tasks.training import Batch, Samples, choose, experience
 
 T = TypeVar("T")
 
 
+class Drawn(NamedTuple):
+    """What was drawn ahead for a step."""
+
+    samples: Samples
+    timings: dict[str, float]
+    """Seconds of their phases."""
+    under_way: list[Ref]
+    """The responses of later steps that were drawn with them (rollout.parts), shard by shard."""
+
+
 async def training_samples(
-    step: Step, drawn: Awaitable[tuple[Samples, dict[str, float]]] | None = None
+    step: Step, drawn: Awaitable[Drawn] | None = None
 ) -> tuple[Samples, list[Batch], dict[str, Any], dict[str, float]]:
     """Draw prompts until rollout.prompts groups are worth training on. Raises FilterExhausted.
 
-    drawn: the first draw and its seconds, where it was made ahead; those after it are from the newest policy.
+    drawn: the first draw, where it was made ahead; those after it are from the newest policy.
     Returns them, the learner's measures of them, the state with cursor and counters moved on, and metrics.
     """
     run, config = step.run, step.config
@@ -39,7 +49,7 @@ async def training_samples(
         beside = partial(_experience, step, batches) if config.measures_all else None
         version, n, before = step.sampled_version if is_first else step.number - 1, config.rollout.n, samples.scores
         if is_first and drawn is not None:
-            part, step.timings = await drawn
+            part, step.timings, _ = await drawn
             if beside is not None:
                 await beside(part.rollouts)
         else:
@@ -78,11 +88,12 @@ async def sample(
     step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
     temperature: float | None = None, beside: Callable[[list[Ref]], Awaitable[None]] | None = None,
     before: Sequence[Ref] = (), rolled_out: Callable[[Ref], None] | None = None,
+    roll_out: Callable[[Draw], Awaitable[Rows]] | None = None,
 ) -> Samples:  # fmt: skip
     """Roll out shard after shard; each is graded while the next one is generated, the last while `beside` runs.
 
-    before: scores of what the step drew before. rolled_out: is told of each shard. Raises RewardError where too much of
-    it all has no score.
+    before: scores of what the step drew before. rolled_out: is told of each shard. roll_out: samples a shard, where it
+    is not asked for whole. Raises RewardError where too much of it all has no score.
     """
     config = step.config
     draws: list[Draw] = []
@@ -90,7 +101,7 @@ async def sample(
     grading: list[asyncio.Task[Rows]] = []
 
     async def shard_of(draw: Draw) -> None:
-        rows = await rollout(step, draw, label=f"{draw.purpose} {draw.shard}")
+        rows = await (roll_out(draw) if roll_out else rollout(step, draw, label=f"{draw.purpose} {draw.shard}"))
         draws.append(draw)
         sampled.append(rows)
         if rolled_out is not None:
@@ -123,6 +134,34 @@ async def sample(
             step.timings.get("timing_s/scoring_wait", 0.0) + time.perf_counter() - generated
         )
     return Samples(rollouts=rollouts, scores=[rows.rows for rows in scored], slots=[])
+
+
+async def sample_part(
+    step: Step, ids: list[str], under_way: list[Ref], ready: Step, ready_ids: list[str]
+) -> tuple[Samples, list[Ref]]:
+    """Sample one part (rollout.parts), shard by shard: the first of a step's responses, the last of those of `ready`,
+    which are graded; nothing is ready before step 1. Returns these, and what stays under way.
+    """
+    left: list[Ref] = []
+    n = step.config.rollout.n
+    draws = _draws(step, "rollout", ids, step.sampled_version, n)
+
+    async def roll_out(of_ready: Draw) -> Rows:
+        whole = await shard_of(draws[of_ready.shard])
+        assert whole is not None
+        return whole
+
+    async def shard_of(draw: Draw) -> Rows | None:
+        before = under_way[draw.shard] if under_way else None
+        part = await rollout_part(step, draw, before, label=f"{draw.purpose} {draw.shard}")
+        left.append(part.under_way)
+        return part.whole
+
+    if ready.number > 0:
+        return await sample(ready, "rollout", ready_ids, ready.sampled_version, n, roll_out=roll_out), left
+    for draw in draws:
+        await shard_of(draw)
+    return Samples(rollouts=[], scores=[], slots=[]), left
 
 
 def _draws(

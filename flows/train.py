@@ -192,7 +192,8 @@ async def train_step(number: int) -> None:
     """One training step: sample and filter, experience, shape, update, evaluate, commit."""
     step = RUN.get().step(number)
     run, config = step.run, step.config
-    samples, measured, state, sampled_metrics = await training_samples(step, AHEAD.get().take(number))
+    drawn = AHEAD.get().take(number)
+    samples, measured, state, sampled_metrics = await training_samples(step, drawn)
     shaped = await shape_batch(step, samples, measured, state)
     at_once = config.algorithm.policy.old_log_probs == "learner"
     if at_once:
@@ -205,7 +206,9 @@ async def train_step(number: int) -> None:
         check_mismatch(step, samples.rollouts, updated.metrics)
 
     evaluated = await _evaluation(step) if number % config.validation.every == 0 or is_last else None
+    under_way = [] if drawn is None else (await drawn).under_way
     artifacts = {"batch": shaped.batch, "samples": shaped.samples}
+    artifacts |= {f"under-way-{shard:04d}": ref for shard, ref in enumerate(under_way)}
     if evaluated:
         artifacts["evaluation"] = evaluated.rows
     if number % config.train.checkpoint_every == 0 or is_last:

@@ -12,7 +12,16 @@ from pydantic import BaseModel
 from ares.engines import Request, SamplingSettings
 from ares.grading import ID_COLUMNS, RewardError, answered, check_grades, check_scored
 from ares.runs import Step, exec_times_name, read_exec_times
-from ares.step import PROMPT, Refill, engine_calls, requested_rows, second_turn_rows
+from ares.step import (
+    PROMPT,
+    Refill,
+    asked_rows,
+    begun_rows,
+    drawn_on,
+    engine_calls,
+    requested_rows,
+    second_turn_rows,
+)
 from ares.store import Journal, Ref
 from tasks.phase import phase
 
@@ -49,6 +58,14 @@ class Rows(BaseModel):
     tokens: int = 0
 
 
+class Part(BaseModel):
+    """What a part leaves (rollout.parts): the responses that are whole, those of steps to come."""
+
+    whole: Rows | None
+    """None: the steps that have parts are all to come."""
+    under_way: Ref
+
+
 @phase("rollout")
 async def rollout(step: Step, draw: Draw) -> Rows:
     """Sample `draw.n` responses to each problem; rows are sorted by slot and sample."""
@@ -65,6 +82,31 @@ async def rollout(step: Step, draw: Draw) -> Rows:
     if journal is not None:
         journal.end()
     return Rows(rows=ref, tokens=int(sampled_rows["token_ids"].map(len).sum()))
+
+
+@phase("rollout")
+async def rollout_part(step: Step, draw: Draw, under_way: Ref | None) -> Part:
+    """Sample the first part of `draw`'s responses, and one part more of those under way: an earlier step's are whole.
+
+    What is generated together is the same whatever the machine does, and so are its bits.
+    """
+    store, settings, problems = step.run.store, step.config.rollout, step.run.problems(draw.purpose)
+    rows = begun_rows(requested(step, draw), step.number)
+    if under_way is not None:
+        rows = pd.concat([store.read_rows(under_way), rows]).sort_values(["slot", "step", "sample"], ignore_index=True)
+    asked = asked_rows(rows, problems.rows(rows["id"].tolist()))
+    for part, requests, how in engine_calls(asked, draw.temperature, settings):
+        rows = drawn_on(rows, part.index, await step.run.cluster.generate(draw.version, requests, how))
+    ready = step.number + 1 - settings.parts
+    is_ready = rows["step"] == ready
+    left = store.write_rows(step.path(f"under-way-{draw.shard:04d}.parquet"), rows[~is_ready].reset_index(drop=True))
+    if ready < 1:
+        return Part(whole=None, under_way=left)
+    whole = rows[is_ready].reset_index(drop=True)
+    texts = step.run.tokenizer.batch_decode([ids.tolist() for ids in whole["token_ids"]], skip_special_tokens=True)
+    path = step.run.step(ready).path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet")
+    ref = store.write_rows(path, whole.assign(response=texts)[[*ID_COLUMNS, *ANSWER]])
+    return Part(whole=Rows(rows=ref, tokens=int(whole["token_ids"].map(len).sum())), under_way=left)
 
 
 def _journal(step: Step, draw: Draw) -> Journal | None:

@@ -24,6 +24,7 @@ from ares.step import (
     graded,
     in_training_order,
     joined_rows,
+    lag_metrics,
     readable_rows,
     rewarded,
     sampled_rows,
@@ -105,10 +106,12 @@ async def shape_batch(step: Step, samples: Samples, found: list[Batch], state: d
     after = run.restored(state)
     rows = in_training_order(_rewarded(step, samples))
     batch = graded(gathered([DataProto.load(run.store.folder(part.batch)) for part in found], rows, run.pad_id), rows)
-    metrics = await asyncio.to_thread(shape, batch, after, step.config, run.is_trigger)
+    metrics, table = await asyncio.to_thread(shape, batch, after, step.config, run.is_trigger), readable_rows(batch)
+    if step.config.rollout.parts > 1:
+        metrics |= lag_metrics(table, step.number, step.config.rollout)
     return ShapedBatch(
         batch=run.store.write_folder(step.path("batch"), batch.save),
-        samples=run.store.write_rows(step.path("samples.parquet"), readable_rows(batch)),
+        samples=run.store.write_rows(step.path("samples.parquet"), table),
         state=run.store.write_json(step.path("state.json"), after.state_dict()),
         metrics=metrics,
     )

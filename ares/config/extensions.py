@@ -200,15 +200,15 @@ ENGINES = Kind(
     what="rollout engine",
     field="engine",
     methods=("create", "load_weights", "sleep", "stream"),
-    facts={"families": ("causal", "vision_language"), "independent": False},
+    facts={"families": ("causal", "vision_language"), "independent": False, "continues": False},
     builtin={
-        "transformers": Builtin("ares.engines.vision:reference_engine"),
-        "vllm": Builtin("ares.engines.vllm:VllmEngine"),
+        "transformers": Builtin("ares.engines.vision:reference_engine", {"continues": True}),
+        "vllm": Builtin("ares.engines.vllm:VllmEngine", {"continues": True}),
         "diffusion": Builtin("ares.engines.diffusion:DiffusionEngine", {"families": ("masked_diffusion",)}),
     },
 )
 """families: values of model.family that it can sample from; independent: a response has the same bits whatever others
-it is generated beside."""
+it is generated beside; continues: it draws other noise behind a request's `begun` tokens than it drew for them."""
 
 TRACKERS = Kind(
     what="tracker",

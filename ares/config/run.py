@@ -147,7 +147,12 @@ class RolloutConfig(Strict):
     max_staleness: int = Field(0, ge=0, le=16)
     """k: a step's first responses are sampled and graded while the k steps before it are under way, from the policy
     before those, and importance weights make up for it (algorithm.policy.importance_cap). Memory holds the weights of
-    k + 1 policies. A response is one policy's from its first token to its last. 0: from the newest policy."""
+    k + 1 policies. 0: from the newest policy."""
+    parts: int = Field(1, ge=1, le=17)
+    """p: these responses are drawn in p parts of max_response_length / p tokens at most, each from the policy a step
+    newer than the one before, together with the parts that other steps' responses are at: no step waits for more
+    tokens than a part's, however long a response. Needs max_staleness ≥ p − 1; at p − 1 the last part is the newest
+    policy's, and the step waits for it. 1: a response is one policy's from its first token to its last."""
     second_turn: SecondTurnConfig = SecondTurnConfig()
     threads: int = Field(1, ge=1, le=MOST_PROCESSES)
     """CPU threads of each engine. Part of the fingerprint: another count gives other bits."""
@@ -348,6 +353,25 @@ class Config(Strict):
     def _stale_samples_are_corrected(self) -> "Config":
         if self.rollout.max_staleness and self.algorithm.policy.importance_cap is None:
             raise ValueError("rollout.max_staleness needs algorithm.policy.importance_cap: it corrects for it")
+        return self
+
+    @model_validator(mode="after")
+    def _parts_have_policies(self, info: ValidationInfo) -> "Config":
+        rollout = self.rollout
+        if rollout.parts == 1 or info.context == UNOPENED:
+            return self
+        stale, length = rollout.max_staleness, rollout.max_response_length
+        if rollout.parts > stale + 1 or length % rollout.parts:
+            raise ValueError(
+                f"rollout.parts ({rollout.parts}) must be at most rollout.max_staleness ({stale}) + 1, since every "
+                f"part has a policy, and divide rollout.max_response_length ({length})"
+            )
+        continues = ENGINES.fact(rollout.engine, "continues")
+        if self.model.family != "causal" or rollout.second_turn.enabled or not continues:
+            raise ValueError(
+                "rollout.parts above 1 is for causal models without rollout.second_turn, and engines that go on with "
+                "a response: transformers, vllm, or one with continues = True"
+            )
         return self
 
     @model_validator(mode="after")

@@ -29,6 +29,9 @@ class Request:
     """What the prompt shows, in its order (ares/data/media.py)."""
     stops: tuple[str, ...] = ()
     """Texts at which the response may end: what follows one is cut off whoever generates it."""
+    begun: int = 0
+    """Tokens at the end of the prompt that are the response's own, drawn by calls before: what is asked for goes on
+    behind them, with other draws than theirs."""
 
 
 @dataclass(frozen=True)

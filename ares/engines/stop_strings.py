@@ -12,13 +12,17 @@ from transformers import PreTrainedTokenizerBase
 
 
 class StopStrings:
-    """The stop strings of the requests of a call."""
+    """The stop strings of the requests of a call. begun: what their responses had before it."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[tuple[str, ...]]) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[tuple[str, ...]], begun: Sequence[list[int]]
+    ) -> None:
         self._tokenizer = tokenizer
         self._stops = stops
+        self._begun = begun
         # A token has a byte of the text at least; one more for a blank that a decoder leaves out at the beginning.
         self._window = 1 + max(len(stop.encode()) for each in stops for stop in each)
+        self._last_begun = [tokens[-self._window :] for tokens in begun]
 
     def reached(self, rows: Tensor, tokens: Tensor, place: int, going: Tensor) -> Tensor:
         """Which of the rows [R] that are going have come to a stop string with the token at `place`: bool [R].
@@ -27,17 +31,18 @@ class StopStrings:
         """
         looked_at = going.nonzero()[:, 0].tolist()
         of_call = rows[going].tolist()
-        ends = tokens[rows[going], max(0, place + 1 - self._window) : place + 1]
+        latest = tokens[rows[going], max(0, place + 1 - self._window) : place + 1].tolist()
+        ends = [[*self._last_begun[row], *ids][-self._window :] for row, ids in zip(of_call, latest, strict=True)]
         near = [self._has_stop(row, text) for row, text in zip(of_call, self._texts(ends), strict=True)]
         ended = torch.zeros_like(going)
         for index, row, is_near in zip(looked_at, of_call, near, strict=True):
             if is_near:  # the whole text decides
-                (text,) = self._texts(tokens[row : row + 1, : place + 1])
+                (text,) = self._texts([[*self._begun[row], *tokens[row, : place + 1].tolist()]])
                 ended[index] = self._has_stop(row, text)
         return ended
 
     def _has_stop(self, row: int, text: str) -> bool:
         return any(stop in text for stop in self._stops[row])
 
-    def _texts(self, tokens: Tensor) -> list[str]:
-        return self._tokenizer.batch_decode(tokens.tolist(), skip_special_tokens=True)  # as responses are decoded
+    def _texts(self, tokens: list[list[int]]) -> list[str]:
+        return self._tokenizer.batch_decode(tokens, skip_special_tokens=True)  # as responses are decoded

@@ -1,8 +1,8 @@
 """The reference engine: transformers' own model with a key-value cache, one forward pass per token.
 
-Covered: any causal LM, left-padded batches, keyed draws, one pass over a prompt that several rows have, stop strings,
-removal of finished rows from the batch. Not covered: speed on large models (that is what vLLM is for) and models whose
-cache is not a DynamicCache.
+Covered: any causal LM, left-padded batches, draws keyed by a token's place in its response, whichever call draws it,
+one pass over a prompt that several rows have, stop strings, removal of finished rows from the batch. Not covered: speed
+on large models (that is what vLLM is for) and models whose cache is not a DynamicCache.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ class TransformersEngine(ModelEngine):
         batch = len(requests)
         prompts, prompt_of = self._distinct_prompts(requests)
         ids, mask = self.padded([request.prompt_token_ids for request in prompts])
-        seeds = torch.tensor([request.seed for request in requests], device=self.device)
+        seeds, begun = torch.tensor([(request.seed, request.begun) for request in requests], device=self.device).T
         responses = _Responses(batch, settings.max_tokens, self.end_ids, self.pad_id)
         stops = self._stop_strings(requests)
         rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
@@ -72,7 +72,7 @@ class TransformersEngine(ModelEngine):
         for place in range(settings.max_tokens):
             logits = logits if self.never is None else logits + self.never
             drawn, drawn_log_probs = sample_tokens(
-                logits, keyed_uniform(seeds[rows], place), settings.temperature, settings.top_p
+                logits, keyed_uniform(seeds[rows], begun[rows] + place), settings.temperature, settings.top_p
             )
             going &= ~responses.add(rows, place, drawn, drawn_log_probs, going)
             if stops is not None:
@@ -108,7 +108,8 @@ class TransformersEngine(ModelEngine):
         if not any(request.stops for request in requests):
             return None
         assert self.tokenizer is not None, "stop strings are looked for in text"
-        return StopStrings(self.tokenizer, [request.stops for request in requests])
+        begun = [request.prompt_token_ids[len(request.prompt_token_ids) - request.begun :] for request in requests]
+        return StopStrings(self.tokenizer, [request.stops for request in requests], begun)
 
     def _distinct_prompts(self, requests: list[Request]) -> tuple[list[Request], torch.Tensor]:
         """One request for each prompt with what it shows, and for each request [B] which of them has its prompt."""

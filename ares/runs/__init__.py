@@ -10,7 +10,7 @@ from ares.runs.exec_times import exec_times_name, read_exec_times
 from ares.runs.export import export
 from ares.runs.lineage import fork, prune, share_bootstrap
 from ares.runs.retention import TRASH_DAYS, Policy, known_run, to_delete
-from ares.runs.run import Run, Step, code_version, drawn_identity, identity_of, read_config
+from ares.runs.run import Run, Step, code_version, drawn_identity, identity_of, read_config, under_way
 from ares.runs.status import run_status
 from ares.runs.verification import verify
 
@@ -39,5 +39,6 @@ __all__ = [
     "settings_difference",
     "share_bootstrap",
     "to_delete",
+    "under_way",
     "verify",
 ]

@@ -34,7 +34,7 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
         "data.min_pixels", "data.max_pixels", "data.video_fps",
         "rollout.engine", "rollout.settings", "rollout.diffusion.steps", "rollout.diffusion.alg",
         "rollout.diffusion.alg_temp", "rollout.n", "rollout.prompts", "rollout.max_response_length",
-        "rollout.temperature", "rollout.top_p", "rollout.shard_prompts", "rollout.max_staleness",
+        "rollout.temperature", "rollout.top_p", "rollout.shard_prompts", "rollout.max_staleness", "rollout.parts",
         "rollout.second_turn.enabled", "rollout.second_turn.children", "rollout.second_turn.max_feedback_length",
     ),
     "score": (

@@ -174,8 +174,8 @@ class Run:
         A step whose batch is missing or damaged is done again, and so are those after it, from what is intact.
         """
         self.commit = self.store.last_commit()
-        while self.commit and (damaged := self._first_unreplayable(self.commit.step)) is not None:
-            logger.warning("%s: the batch of step %d is damaged; done again from there", self.store.name, damaged)
+        while self.commit and (damaged := self._first_unreplayable(self.commit)) is not None:
+            logger.warning("%s: what step %d left is damaged; done again from there", self.store.name, damaged)
             self.commit = self.store.read_commit(damaged - 1)
         # What is known per prompt is in the commits of all steps, each with what its step added.
         self.state = RunState.initial(self.config, len(self.train_set))
@@ -188,11 +188,14 @@ class Run:
                 logger.warning("%s: %s; done again from there", self.store.name, error)
                 break
 
-    def _first_unreplayable(self, last: int) -> int | None:
-        """The first step whose batch is damaged or missing, of those that the policies of later steps are made of."""
-        oldest = self.step(last + 1).sampled_version
-        found = (self.cluster.first_unreplayable(version) for version in range(oldest, last + 1))
-        return next((step for step in found if step is not None), None)
+    def _first_unreplayable(self, last: Commit) -> int | None:
+        """The first step whose batch is damaged or missing, of those that the policies of later steps are made of; the
+        last where it is so of the responses that it left under way."""
+        oldest = self.step(last.step + 1).sampled_version
+        found = (self.cluster.first_unreplayable(version) for version in range(oldest, last.step + 1))
+        if (damaged := next((step for step in found if step is not None), None)) is not None:
+            return damaged
+        return None if self.store.intact(under_way(last)) else last.step
 
     def restored(self, state: dict[str, Any]) -> RunState:
         """A state of the step that follows the last commit, or of that commit. Raises ValueError."""
@@ -304,6 +307,11 @@ class Step:
         run.advance(commit)
         needed = run.step(self.number + 1).sampled_version
         run.store.prune_checkpoints(commit, run.config.train.keep_checkpoints, needed)
+
+
+def under_way(commit: Commit) -> list[Ref]:
+    """The responses that a step left to be drawn on (rollout.parts), shard by shard."""
+    return [commit.artifacts[name] for name in sorted(commit.artifacts) if name.startswith("under-way-")]
 
 
 def identity_of(config: Config, digests: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from ares.workers import Cluster
 CONSEQUENCES = {
     "batch": "a resume or fork from before it does the step again",
     "checkpoint": "counts for nothing; the weights are replayed from an earlier one",
+    "under-way": "of the last step: a resume does the step again",
     "samples": "training does not read it again",
     "evaluation": "training does not read it again",
 }
@@ -63,7 +64,7 @@ def verify(store: RunStore) -> Verification:
 def _damage(store: RunStore, commit: Commit, name: str) -> Damage:
     path = commit.artifacts[name].path
     what = "has changed since it was written" if (store.directory / path).exists() else "is missing"
-    return Damage(path, what, CONSEQUENCES.get(name, "whatever reads it says so"))
+    return Damage(path, what, CONSEQUENCES.get(_kind(name), "whatever reads it says so"))
 
 
 def _deleted(store: RunStore, commit: Commit, name: str, whole: dict[tuple[int, str], bool]) -> bool:
@@ -71,7 +72,12 @@ def _deleted(store: RunStore, commit: Commit, name: str, whole: dict[tuple[int, 
     if (store.directory / commit.artifacts[name].path).exists():
         return False
     later = [step for (step, artifact), intact in whole.items() if artifact == "checkpoint" and intact]
-    return name in ("checkpoint", "batch") and any(step > commit.step for step in later)
+    return _kind(name) in ("checkpoint", "batch", "under-way") and any(step > commit.step for step in later)
+
+
+def _kind(name: str) -> str:
+    """The name of an artifact without the number of a shard."""
+    return name.rstrip("-0123456789")
 
 
 def _commits_after(store: RunStore, first: int) -> Iterator[Damage]:

@@ -6,9 +6,17 @@ state. Not covered: when (flows/), what is stored where (tasks/).
 
 from ares.step.bootstrap import bootstrapped
 from ares.step.collate import as_sampled, gathered, graded, readable_rows, token_batch
-from ares.step.metrics import evaluation_metrics, evaluation_table
+from ares.step.metrics import evaluation_metrics, evaluation_table, lag_metrics
 from ares.step.refill import FilterExhausted, Refill, keep_groups
-from ares.step.requests import PROMPT, engine_calls, requested_rows, second_turn_rows
+from ares.step.requests import (
+    PROMPT,
+    asked_rows,
+    begun_rows,
+    drawn_on,
+    engine_calls,
+    requested_rows,
+    second_turn_rows,
+)
 from ares.step.rewards import PART, rewarded
 from ares.step.rows import in_training_order, joined_rows, sampled_rows, with_scores
 from ares.step.shape import shape
@@ -23,7 +31,10 @@ __all__ = [
     "Refill",
     "RunState",
     "as_sampled",
+    "asked_rows",
+    "begun_rows",
     "bootstrapped",
+    "drawn_on",
     "engine_calls",
     "evaluation_metrics",
     "evaluation_table",
@@ -34,6 +45,7 @@ __all__ = [
     "is_second_turn",
     "joined_rows",
     "keep_groups",
+    "lag_metrics",
     "readable_rows",
     "requested_rows",
     "rewarded",

@@ -13,6 +13,7 @@ import torch
 from algorithms.buckets import BUCKETS
 from algorithms.difficulty import difficulty_codes
 from algorithms.protocol import DataProto
+from ares.config import RolloutConfig
 from ares.grading import SCORE
 from ares.step.code_metrics import ending_shares
 from ares.step.function_metrics import function_columns, function_metrics
@@ -58,6 +59,23 @@ def batch_metrics(
                 used = batch.tensor("kl_coefs")[rows][mask[rows].bool()]
                 metrics[f"bucket/{bucket}/kl_coef"] = float(used.mean())
     return metrics
+
+
+def lag_metrics(rows: pd.DataFrame, step: int, settings: RolloutConfig) -> dict[str, float]:
+    """`rollout/staleness_mean` and `rollout/staleness_share/{0…max_staleness}`: updates between the policy that a token
+    was drawn from and the one that is trained on it, and the share of the tokens by that number.
+
+    rows: slot and tokens of what is trained on; slots from `prompts` on are what filtering drew besides.
+    """
+    lags, stale = np.zeros(settings.max_staleness + 1), settings.max_staleness
+    size = settings.max_response_length // settings.parts
+    first = rows["slot"] < settings.prompts
+    for part in range(settings.parts):
+        lags[min(stale - part, step - 1)] += (rows.loc[first, "tokens"] - part * size).clip(0, size).sum()
+    lags[0] += rows.loc[~first, "tokens"].sum()
+    shares = lags / lags.sum()
+    metrics = {"rollout/staleness_mean": float(shares @ np.arange(len(shares)))}
+    return metrics | {f"rollout/staleness_share/{lag}": float(share) for lag, share in enumerate(shares)}
 
 
 def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = ()) -> dict[str, float]:

@@ -1,12 +1,14 @@
 """What an engine is asked: one row per response, with the key of its draws; second turns with prompts of their own.
 
-Covered: rows of a draw, and the calls that they make. Not covered: sampling (ares/engines), what second turns are told
-(ares/step/second_turn.py).
+Covered: rows of a draw, and the calls that they make; the table of responses that are drawn in parts (rollout.parts),
+of several steps, each one row until its step takes it. Not covered: which policy draws which part (flows/ahead.py),
+sampling (ares/engines), what second turns are told (ares/step/second_turn.py).
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
@@ -63,13 +65,48 @@ def second_turn_rows(
     return turns.assign(seed=[derive_seed(*key, *name) for name in names])
 
 
+def begun_rows(requested: pd.DataFrame, step: int) -> pd.DataFrame:
+    """Responses of a step that have no token yet: id, slot, sample, seed, step, finish_reason, token_ids, log_probs."""
+    rows = requested[[*ID_COLUMNS, "seed"]].assign(step=step, finish_reason="length")
+    nothing: dict[str, Any] = {"token_ids": np.empty(0, np.int32), "log_probs": np.empty(0, np.float32)}
+    return rows.assign(**{name: [empty] * len(rows) for name, empty in nothing.items()})
+
+
+def asked_rows(under_way: pd.DataFrame, problems: pd.DataFrame) -> pd.DataFrame:
+    """Those that have not ended, as what is asked: each prompt ends in the `begun` tokens that its response has.
+
+    problems: theirs, row by row.
+    """
+    asked = under_way.assign(begun=under_way["token_ids"].map(len))
+    prompts = zip(problems["prompt_token_ids"], under_way["token_ids"], strict=True)
+    asked["prompt_token_ids"] = [[*prompt, *own.tolist()] for prompt, own in prompts]
+    if "stops" in problems:
+        asked["stops"] = problems["stops"].tolist()
+    return asked[asked["finish_reason"] != "stop"]
+
+
+def drawn_on(under_way: pd.DataFrame, places: pd.Index, answers: pd.DataFrame) -> pd.DataFrame:
+    """The table with answers (token_ids, log_probs, finish_reason) behind what the rows at `places` had."""
+    columns = {name: under_way[name].tolist() for name in ("token_ids", "log_probs", "finish_reason")}
+    for place, answer in zip(places, answers.to_dict("records"), strict=True):
+        for name in ("token_ids", "log_probs"):
+            columns[name][place] = np.concatenate([columns[name][place], answer[name]])
+        columns["finish_reason"][place] = answer["finish_reason"]
+    return under_way.assign(**columns)
+
+
 def engine_calls(
     rows: pd.DataFrame, temperature: float, config: RolloutConfig
 ) -> Iterator[tuple[pd.DataFrame, list[Request], SamplingSettings]]:
-    """The calls that rows make: sampled ones and greedy ones apart, each with its rows, requests and settings."""
+    """The calls that rows make: sampled ones and greedy ones apart, each with its rows, requests and settings.
+
+    Rows with a column `begun` are asked for one part more.
+    """
     for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
         media, stops = (part.get(name, [()] * len(part)) for name in ("media_references", "stops"))
-        asked = zip(part["prompt_token_ids"], part["seed"], media, stops, strict=True)
-        requests = [Request(prompt, seed, tuple(shown), tuple(stops_at)) for prompt, seed, shown, stops_at in asked]
+        begun = part.get("begun", [0] * len(part))
+        asked = zip(part["prompt_token_ids"], part["seed"], media, stops, begun, strict=True)
+        requests = [Request(prompt, seed, tuple(shown), tuple(stop), had) for prompt, seed, shown, stop, had in asked]
         drawn_at, top_p = (temperature, config.top_p) if sampled else (0.0, 1.0)
-        yield part, requests, SamplingSettings(drawn_at, top_p, config.max_response_length)
+        limit = config.max_response_length // (config.parts if "begun" in part else 1)
+        yield part, requests, SamplingSettings(drawn_at, top_p, limit)

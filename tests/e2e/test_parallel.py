@@ -37,18 +37,19 @@ def test_two_ranks_killed_in_an_update_go_on_to_the_same_bits(sharded: bool, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stale", [1, 2])
+@pytest.mark.parametrize(("stale", "parts"), [(1, 1), (2, 1), (2, 2)])
 def test_samples_drawn_ahead_are_corrected_and_a_run_killed_again_and_again_draws_the_same(
-    stale: int, tmp_path: Path
+    stale: int, parts: int, tmp_path: Path
 ) -> None:
     """Step 3 samples beside step 2, whose commit comes before or after that."""
-    overlapping = ["train.steps=4", *SHORT[1:], f"rollout.max_staleness={stale}", "train.keep_checkpoints=1"]
+    ahead = [f"rollout.max_staleness={stale}", f"rollout.parts={parts}"]
+    overlapping = ["train.steps=4", *SHORT[1:], *ahead, "train.keep_checkpoints=1"]
     assert train(tmp_path, "whole", *overlapping) == 0
     killed = tmp_path / "killed"
     for kill_at in ("2:update:inside", "3:rollout:after", "3:score:before", "3:update:0.05", "4:commit:before"):
         assert train(tmp_path, "killed", *overlapping, kill_at=kill_at) == -9, kill_at
         if kill_at == "3:rollout:after":
-            assert list((killed / "steps" / "000003").glob("rollout-*"))
+            assert list((killed / "steps" / "000003").glob("rollout-*" if parts == 1 else "under-way-*"))
     assert train(tmp_path, "killed", *overlapping) == 0
     assert_same(tmp_path, "whole", "killed")
     of_step = [commit.metrics["mismatch/logprob_diff_mean"] for commit in commits(tmp_path, "whole")[1:]]

@@ -5,15 +5,19 @@ Learner and engine work in this process; a kill is an error that nothing catches
 
 import asyncio
 import hashlib
+import math
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import flows.train
+from algorithms.keys import derive_seed
 from ares.config import ConfigError, load
-from ares.runs import fork, prune, read_config
+from ares.runs import fork, prune, read_config, verify
 from ares.runs.run import Run
 from ares.store import RunStore
 from tasks.phase import Phase
@@ -37,9 +41,12 @@ class Watched:
         self.asked: dict[tuple[int, str], list[int]] = defaultdict(list)
         """Versions that draws of a step and purpose ask for, in their order."""
         self.weights: dict[int, set[str]] = defaultdict(set)
+        self.drawn: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        """By the seed of a response: at which places calls for it began, and the version that answered."""
         self.kill_at: tuple[int, str, str] | None = None
         self.is_dead = False
         call, load, update = Phase.__call__, InProcessEngine.load_weights, InProcessLearner.update
+        generate = InProcessEngine.generate
 
         async def watched_call(phase: Phase[Any, Any], step: Any, *inputs: Any, label: str = "") -> Any:
             if phase.name == "rollout":
@@ -58,7 +65,13 @@ class Watched:
             self._met(learner.actor.version(), learner.weights())
             return result
 
+        async def watched_generate(engine: InProcessEngine, requests: Any, *more: Any) -> Any:
+            for request in requests:
+                self.drawn[request.seed].append((request.begun, engine.actor.engine.version))
+            return await generate(engine, requests, *more)
+
         monkeypatch.setattr(Phase, "__call__", watched_call)
+        monkeypatch.setattr(InProcessEngine, "generate", watched_generate)
         monkeypatch.setattr(InProcessEngine, "load_weights", watched_load)
         monkeypatch.setattr(InProcessLearner, "update", watched_update)
 
@@ -141,6 +154,88 @@ def test_killed_again_and_again_it_ends_in_the_same_bits_and_no_version_ever_has
     assert [len(met) for met in watched.weights.values()] == [1] * (STEPS + 1)
 
 
+def parts_of(stale: int, parts: int) -> list[str]:
+    return [f"rollout.max_staleness={stale}", f"rollout.parts={parts}", "rollout.max_response_length=36"]
+
+
+def first_draw(store: RunStore, step: int) -> pd.DataFrame:
+    shards = sorted((store.directory / store.step_path(step)).glob("rollout-rollout-*.parquet"))[:2]  # of 3 and 1
+    return pd.concat(map(pd.read_parquet, shards), ignore_index=True)
+
+
+@pytest.mark.parametrize(
+    ("stale", "parts", "moments"),
+    [
+        (2, 3, [MOMENTS[1], MOMENTS[3], MOMENTS[5]]),
+        pytest.param(1, 2, MOMENTS, marks=pytest.mark.slow),
+        pytest.param(2, 2, MOMENTS, marks=pytest.mark.slow),
+        pytest.param(3, 4, [*MOMENTS[:3], *MOMENTS[4:]], marks=pytest.mark.slow),
+    ],
+)
+def test_each_part_of_a_response_is_of_its_policy_and_a_killed_run_ends_in_the_same_bits(
+    stale: int, parts: int, moments: list[tuple[int, str, str]], tmp_path: Path, watched: Watched
+) -> None:
+    settings, size = parts_of(stale, parts), 36 // parts
+    whole = trained(tmp_path, "whole", *settings)
+    seen = corrected = 0
+    for step in range(1, STEPS + 1):
+        rows = first_draw(whole, step)
+        assert len(rows) == 4 * 4
+        versions = [max(step - 1 - stale + part, 0) for part in range(parts)]
+        for row in rows.itertuples():
+            drawn = math.ceil(len(row.token_ids) / size)
+            expected = [(part * size, versions[part]) for part in range(drawn)]
+            assert watched.drawn[derive_seed(0, "rollout", step, row.slot, row.id, row.sample)] == expected
+            assert len(row.log_probs) == len(row.token_ids) == 36 or row.finish_reason == "stop"
+            seen += drawn == parts
+        metrics = whole.read_commit(step).metrics
+        shares = [metrics[f"rollout/staleness_share/{lag}"] for lag in range(stale + 1)]
+        assert sum(shares) == pytest.approx(1.0)
+        assert (metrics["mismatch/logprob_diff_mean"] > 1e-4) == (shares[0] < 1)
+        corrected += shares[0] < 1
+        under_way = [name for name in whole.read_commit(step).artifacts if name.startswith("under-way")]
+        assert len(under_way) == 2
+    assert seen > 4
+    assert corrected > 1
+
+    again = killed(tmp_path, "killed", watched, moments, *settings)
+    assert_same(whole, again)
+    assert [len(met) for met in watched.weights.values()] == [1] * (STEPS + 1)
+
+
+def test_where_policies_do_not_differ_responses_in_parts_are_those_in_one(tmp_path: Path, watched: Watched) -> None:
+    """The greedy ones too; log-probs differ by rounding."""
+    still = ["learner.lr=1e-30", "algorithm.filter.enabled=false", "algorithm.advantage.estimator=remax",
+             "train.steps=3"]  # fmt: skip
+    whole = trained(tmp_path, "whole", *parts_of(2, 1), *still)
+    in_parts = trained(tmp_path, "parts", *parts_of(2, 3), *still)
+    for step in range(1, 4):
+        one, other = first_draw(whole, step), first_draw(in_parts, step)
+        pd.testing.assert_frame_equal(one.drop(columns="log_probs"), other.drop(columns="log_probs"))
+        for expected, found in zip(one["log_probs"], other["log_probs"], strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-4)
+        assert "rollout/staleness_mean" not in whole.read_commit(step).metrics
+        assert set(one["sample"]) == {-1, 0, 1, 2, 3}
+
+
+@pytest.mark.slow
+def test_a_step_whose_responses_under_way_are_damaged_is_done_again(tmp_path: Path, watched: Watched) -> None:
+    whole = trained(tmp_path, "whole", *parts_of(2, 3))
+    store = trained(tmp_path, "run", *parts_of(2, 3), "train.steps=3")
+    under_way = store.directory / store.read_commit(3).artifacts["under-way-0001"].path
+    content = under_way.read_bytes()
+    under_way.write_bytes(b"")
+    (damage,) = verify(store).damages
+    assert damage.path.endswith("under-way-0001.parquet")
+    assert "does the step again" in damage.consequence
+    run = Run.open(read_config(store), "run", tmp_path)
+    assert run.state.step == 2
+    run.close()
+    trained(tmp_path, "run", *parts_of(2, 3))
+    assert under_way.read_bytes() == content
+    assert whole.read_commit(STEPS).artifacts["batch"].sha256 == store.read_commit(STEPS).artifacts["batch"].sha256
+
+
 def test_without_stale_samples_weights_are_one_and_nothing_is_planned(tmp_path: Path, watched: Watched) -> None:
     store = trained(tmp_path, "fresh", "train.steps=2")
     assert store.committed_steps() == [0, 1, 2]
@@ -179,12 +274,16 @@ def test_an_engine_that_lags_is_given_old_weights_at_once_and_none_amid_a_call(
 
 
 @pytest.mark.slow
-def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(tmp_path: Path, watched: Watched) -> None:
-    """What its last steps would have drawn ahead is drawn then, from policies of before its end."""
-    settings = ["rollout.max_staleness=2", "train.steps=4", "validation.every=4"]
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(
+    parts: int, tmp_path: Path, watched: Watched
+) -> None:
+    """What its last steps would have drawn ahead is drawn then, from policies of before its end; first parts that
+    others are drawn with are there already."""
+    settings = [*parts_of(2, parts), "train.steps=4", "validation.every=4"]
     whole = trained(tmp_path, "whole", *settings)
     shorter = trained(tmp_path, "longer", *settings, "train.steps=2")
-    assert not list((shorter.directory / "steps").glob("000003"))
+    assert not list((shorter.directory / "steps").glob(f"{2 + parts:06d}"))
     trained(tmp_path, "longer", *settings)
     last = [RunStore(tmp_path / name).read_commit(4) for name in ("whole", "longer")]
     assert last[0].state["planned"] == last[1].state["planned"]
@@ -252,6 +351,12 @@ def test_a_fork_is_refused_in_a_line(tmp_path: Path, watched: Watched) -> None:
         (["rollout.max_staleness=17"], "less than or equal to 16"),
         (["rollout.max_staleness=two"], "valid integer"),
         (["rollout.max_staleness=2", "algorithm.policy.importance_cap=null"], "needs algorithm.policy.importance_cap"),
+        (["rollout.parts=2"], "must be at most rollout.max_staleness (0) + 1"),
+        (["rollout.parts=5", "rollout.max_staleness=4"], "divide rollout.max_response_length (72)"),
+        (["rollout.parts=0"], "greater than or equal to 1"),
+        (["rollout.parts=2", "rollout.max_staleness=1", "model.family=vision_language"], "parts above 1 is for causal"),
+        (["rollout.parts=2", "rollout.max_staleness=1", "reward.kind=code", "rollout.second_turn.enabled=true"],
+         "parts above 1 is for causal models without rollout.second_turn"),
         (["rollout.max_staleness=1", "algorithm.policy.old_log_probs=engine", "algorithm.aepo.enabled=false",
           "algorithm.kl.placement=none"], "and rollout.max_staleness need"),
     ],
@@ -261,3 +366,13 @@ def test_what_cannot_be_is_refused_in_a_line(settings: list[str], said: str) -> 
         load("tiny-math", settings)
     (line,) = [line for line in str(refused.value).splitlines() if said in line]
     assert line
+
+
+def test_an_engine_of_the_users_says_that_it_goes_on_with_a_response(tmp_path: Path) -> None:
+    own = "from ares.engines import TransformersEngine\n\n\nclass Own(TransformersEngine):\n    "
+    (tmp_path / "silent.py").write_text(f"{own}pass\n")
+    (tmp_path / "says.py").write_text(f"{own}continues = True\n")
+    settings = ["rollout.parts=2", "rollout.max_staleness=1"]
+    assert load("tiny-math", [*settings, f"rollout.engine={tmp_path}/says.py:Own"]).rollout.parts == 2
+    with pytest.raises(ConfigError, match="engines that go on with a response: transformers, vllm, or one with contin"):
+        load("tiny-math", [*settings, f"rollout.engine={tmp_path}/silent.py:Own"])

@@ -200,6 +200,47 @@ def test_stop_strings_are_a_requests_own(reference: TransformersEngine) -> None:
     assert stopped.token_ids.tolist() == whole.token_ids[: len(stopped.token_ids)].tolist()
 
 
+def begun(request: Request, answer: Completion, tokens: int) -> Request:
+    """What is asked to go on with an answer behind its first tokens."""
+    own = answer.token_ids[:tokens].tolist()
+    return replace(request, prompt_token_ids=[*request.prompt_token_ids, *own], begun=tokens)
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (1.3, 0.9), (0.0, 1.0)])
+def test_a_response_that_was_interrupted_anywhere_goes_on_as_it_would_have(
+    reference: TransformersEngine, temperature: float, top_p: float
+) -> None:
+    """Beside others that begin. The log-probs differ by rounding: what a response has is read in one pass."""
+    asked, settings = requests(24), SamplingSettings(temperature, top_p, 24)
+    whole = reference.generate(asked, settings)
+    for place in (1, 2, 7, 16):
+        cut_off = [index for index, answer in enumerate(whole) if len(answer.token_ids) > place]
+        going = [begun(asked[index], whole[index], place) for index in cut_off]
+        found = reference.generate([*going, *asked[:5]], replace(settings, max_tokens=24 - place))
+        assert len(cut_off) > 2
+        for index, rest in zip(cut_off, found, strict=False):
+            assert rest.token_ids.tolist() == whole[index].token_ids[place:].tolist()
+            np.testing.assert_allclose(rest.log_probs, whole[index].log_probs[place:], atol=1e-4)
+            assert rest.finish_reason == whole[index].finish_reason
+
+
+def test_a_stop_string_that_began_in_another_call_ends_a_response(reference: TransformersEngine) -> None:
+    settings = SamplingSettings(1.0, 1.0, 40)
+    asked = [replace(request, stops=("oxed{1", "xed{2")) for request in requests(40)]
+    stopped = [
+        (request, answer)
+        for request, answer in zip(asked, reference.generate(asked, settings), strict=True)
+        if answer.finish_reason == "stop" and END not in answer.token_ids
+    ]
+    assert len(stopped) > 3
+    for left in (1, 2):
+        going = [begun(request, answer, len(answer.token_ids) - left) for request, answer in stopped]
+        for rest, (_, answer) in zip(reference.generate(going, settings), stopped, strict=True):
+            assert rest.token_ids.tolist() == answer.token_ids[-left:].tolist()
+            assert rest.finish_reason == "stop"
+            assert "ed{" not in tokenizer().decode(rest.token_ids[-1:].tolist())
+
+
 def cut(text: str, stops: tuple[str, ...]) -> str:
     ends = [text.find(stop) for stop in stops if stop in text]
     return text[: min(ends, default=None)]

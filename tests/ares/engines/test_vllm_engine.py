@@ -183,6 +183,25 @@ def test_a_response_ends_with_the_token_that_completes_a_stop_string(vllm: Sampl
             assert answer.token_ids.tolist() == before.token_ids.tolist()
 
 
+def test_a_response_goes_on_where_it_was_interrupted_with_other_noise(vllm: Sampler) -> None:
+    most_probable = SamplingSettings(0.0, 1.0, 24)
+    asked = requests(12)
+    whole = vllm.sample(asked, most_probable)["token_ids"].tolist()
+    going = [
+        replace(request, prompt_token_ids=[*request.prompt_token_ids, *own[:4].tolist()], begun=4)
+        for request, own in zip(asked, whole, strict=True)
+        if len(own) > 4
+    ]
+    rest = vllm.sample(going, most_probable)["token_ids"].tolist()
+    expected = [own[4:].tolist() for own in whole if len(own) > 4]
+    assert [ids[: len(own)].tolist() for ids, own in zip(rest, expected, strict=True)] == expected
+    assert_same_samples(vllm.sample(going), vllm.sample(going))
+    hot = SamplingSettings(2.0, 1.0, 8)
+    anew = [replace(request, begun=0) for request in going]
+    first, more = (vllm.sample(each, hot)["token_ids"].tolist() for each in (anew, going))
+    assert sum(map(np.array_equal, first, more)) < len(going) / 2
+
+
 def test_responses_come_as_they_finish(vllm: Sampler) -> None:
     handfuls = [ray.get(part) for part in vllm.actor.generate.remote(requests(40), SETTINGS)]
     assert len(handfuls) > 3
