@@ -48,7 +48,7 @@ def test_fields_of_an_accepted_verdict(pool: SandboxPool) -> None:
         ("def f(): return [0] * 10**9", "assert f() == 2", "memory"),
         ("def f(): return 'x' * (40 << 20)", "assert f() == 2", "wrong_answer"),
         ("def f(): return 'x' * (80 << 20)", "assert f() == 2", "runtime_error"),
-        ("def f(): return [[]] * (8 << 20)", "assert f() == 2", "memory"),
+        ("def f(): return [[]] * (2 << 20)", "assert f() == 2", "memory"),
         ("import os\ndef f(): os.abort()", "assert f() == 2", "runtime_error"),
         ("import ctypes\ndef f(): ctypes.string_at(0)", "assert f() == 2", "runtime_error"),
         ("def g(): return 1", "assert f() == 2", "runtime_error"),
