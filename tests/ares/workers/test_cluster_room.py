@@ -14,7 +14,7 @@ def test_a_cluster_without_room_is_named_with_the_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be about to grow, or another run about to end: the run waits, and says for what."""
-    machines = Machines(initialize_head=True, head_node_args={"num_cpus": 1})
+    machines = Machines(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:
         monkeypatch.setenv("RAY_ADDRESS", machines.address)
         cluster = Cluster(config("learner.ranks=2"), RunStore(tmp_path / "run"))
