@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from ares.runs import Step
 from ares.step import Refill
 from ares.store import Ref
-from tasks.sampling import Draw, Rows, begin, check_graded, program_seconds, rollout, rollout_part, score
+from tasks.sampling import Draw, Rows, begin, check_graded, expect, program_seconds, rollout, rollout_part, score
 from tasks.training import Batch, Samples, choose, experience
 
 T = TypeVar("T")
@@ -114,7 +114,10 @@ async def sample(
     planned = _draws(step, purpose, ids, version, n, first_shard, first_slot, temperature)
     done, progress = 0, step.run.progress
     progress.begin(purpose, sum(draw.responses for draw in planned))
-    for draw in planned:
+    for draw, following in zip(planned, [*planned[1:], None], strict=True):
+        # Greedy answers are a second call; beside stale samples, other draws may come between.
+        goes_on = following is not None and not (following.greedy or config.rollout.max_staleness)
+        expect(step, following if goes_on else None)
         await shard_of(draw)
         done += draw.responses  # a shard that was kept had nobody who counted its responses
         progress.reach(purpose, done)

@@ -153,8 +153,17 @@ def _known(journal: Journal, asked: pd.DataFrame) -> pd.DataFrame:
 
 def begin(step: Step, draw: Draw) -> None:
     """Have the engine start on a draw that is its next, before the phase that asks for it."""
+    step.run.cluster.begin(*_first_call(step, draw))
+
+
+def expect(step: Step, following: Draw | None) -> None:
+    """Have the engine go on with a draw after the one that it is asked for next, while that is still being written."""
+    step.run.cluster.expect(None if following is None else partial(_first_call, step, following))
+
+
+def _first_call(step: Step, draw: Draw) -> tuple[int, list[Request], SamplingSettings]:
     _, requests, how = next(engine_calls(requested(step, draw), draw.temperature, step.config.rollout))
-    step.run.cluster.begin(draw.version, requests, how)
+    return draw.version, requests, how
 
 
 def _anticipate(step: Step, purpose: str, asked: pd.DataFrame, answers: pd.DataFrame) -> None:

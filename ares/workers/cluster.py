@@ -30,6 +30,7 @@ from ares.workers.failures import WorkerError, failure
 from ares.workers.groups import EngineGroup, LearnerGroup
 from ares.workers.patience import ActorHung, Patience
 from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
+from ares.workers.prefetch import Asked, Finished, Prefetch
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -44,17 +45,6 @@ class UpdateInputs:
 
     batch: Ref
     beta: dict[str, Any] | None
-
-
-class Prefetch:
-    """Sampling that nobody has asked for yet; what finishes is kept until somebody does."""
-
-    def __init__(self, asked: tuple[int, list[Request], SamplingSettings]) -> None:
-        self.asked = asked
-        self.early: list[pd.DataFrame] = []
-        self.finished: Callable[[pd.DataFrame], None] = self.early.append
-        self.rows: asyncio.Task[pd.DataFrame]
-        """Set as soon as it runs."""
 
 
 class Cluster:
@@ -73,6 +63,9 @@ class Cluster:
         self._disconnected = threading.Event()
         self._patience = Patience()
         self._prefetch: Prefetch | None = None
+        self._following: Callable[[], Asked] | None = None
+        self.answered = asyncio.Event()
+        """Set with the first responses."""
         self._announced: dict[int, UpdateInputs] = {}
         self._weights: dict[int, Any] = {}
         """References to the weights of versions that engines may yet need (rollout.max_staleness)."""
@@ -89,40 +82,44 @@ class Cluster:
         version: int,
         requests: list[Request],
         settings: SamplingSettings,
-        finished: Callable[[pd.DataFrame], None] | None = None,
+        finished: Finished | None = None,
     ) -> pd.DataFrame:
         """Sample from the policy of a version, one row a request, in order.
 
         `finished` is given the rows as they finish, indexed by request; after an actor's death some come twice.
         """
+        asked = (version, requests, settings)
         prefetch, self._prefetch = self._prefetch, None
-        if prefetch is None or prefetch.asked != (version, requests, settings):
+        following, self._following = self._following, None
+        if prefetch is None or prefetch.asked != asked:
             if prefetch is not None:
                 prefetch.rows.cancel()
-            return await self._generate(version, requests, settings, finished)
+            prefetch = Prefetch(asked, self._generate)
+        if following is not None:
+            self._prefetch = Prefetch(following(), self._generate)
         if finished is not None:
-            for rows in prefetch.early:
-                finished(rows)
-            prefetch.finished = finished
+            prefetch.tell(finished)
         return await prefetch.rows
 
     def begin(self, version: int, requests: list[Request], settings: SamplingSettings) -> None:
         """Start on what `generate` will be asked for next; until then, what finishes is kept."""
-        self._prefetch = prefetch = Prefetch((version, requests, settings))
-        sampling = self._generate(version, requests, settings, lambda rows: prefetch.finished(rows))
-        prefetch.rows = asyncio.create_task(sampling)
+        self._prefetch = Prefetch((version, requests, settings), self._generate)
 
-    async def _generate(
-        self,
-        version: int,
-        requests: list[Request],
-        settings: SamplingSettings,
-        finished: Callable[[pd.DataFrame], None] | None,
-    ) -> pd.DataFrame:
+    def expect(self, following: Callable[[], Asked] | None) -> None:
+        """What `generate` will be asked for after its next call: the engines go on with it without waiting for that."""
+        self._following = following
+
+    async def _generate(self, asked: Asked, finished: Finished) -> pd.DataFrame:
+        version, requests, settings = asked
+
+        def answered(rows: pd.DataFrame) -> None:
+            self.answered.set()
+            finished(rows)
+
         async def work() -> pd.DataFrame:
             async with self._sampling:
                 engine = await self._engine_at(version)
-                return await engine.generate(requests, settings, finished)
+                return await engine.generate(requests, settings, answered)
 
         return await self._persistently("engine", work)
 

@@ -29,8 +29,28 @@ def test_a_reward_that_raises_ends_a_draw_at_the_next_shard_and_not_after_the_la
 
     monkeypatch.setattr(flows.refill, "rollout", rollout)
     monkeypatch.setattr(flows.refill, "score", score)
-    run = SimpleNamespace(progress=MagicMock())
+    run = SimpleNamespace(progress=MagicMock(), cluster=MagicMock())
     step: Any = SimpleNamespace(config=config("rollout.shard_prompts=1"), timings={}, run=run)
     with pytest.raises(RewardError, match="KeyError: 'solution'"):
         asyncio.run(flows.refill.sample(step, "bootstrap", [str(name) for name in range(9)], version=0, n=1))
     assert shards == [0, 1]
+
+
+@pytest.mark.parametrize(("more", "expected"), [([], [1, 2, None]), (["rollout.max_staleness=1"], [None] * 3)])
+def test_the_engine_is_told_of_the_shard_that_follows_each(
+    more: list[str], expected: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside stale samples, draws of another step may come between."""
+    told: list[int | None] = []
+
+    async def done(step: Any, draw: Draw, *rows: Rows, label: str) -> Rows:
+        return Rows(rows=Ref(path="", sha256="", bytes=0))
+
+    for name in ("rollout", "score"):
+        monkeypatch.setattr(flows.refill, name, done)
+    monkeypatch.setattr(flows.refill, "check_graded", lambda *_: None)
+    monkeypatch.setattr(flows.refill, "expect", lambda _, draw: told.append(draw and draw.shard))
+    run = SimpleNamespace(progress=MagicMock())
+    step: Any = SimpleNamespace(config=config("rollout.shard_prompts=1", *more), timings={}, run=run)
+    asyncio.run(flows.refill.sample(step, "bootstrap", ["0", "1", "2"], version=0, n=1))
+    assert told == expected

@@ -157,6 +157,26 @@ def test_sampling_that_was_begun_is_handed_out_and_not_done_again(
     assert sorted(pd.concat(finished).index) == list(range(len(requests)))
 
 
+def test_the_engines_go_on_with_what_is_expected_before_anybody_asks(
+    run_at_2: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests, answered = first_shard(run_at_2, 3)
+    calls = counted(monkeypatch)
+    # One that was waited for belongs to this test's event loop.
+    monkeypatch.setattr(run_at_2.cluster, "_sampling", asyncio.Lock())
+
+    async def expected() -> pd.DataFrame:
+        run_at_2.cluster.expect(lambda: (2, requests, settings(run_at_2)))
+        await run_at_2.cluster.generate(2, requests[:2], settings(run_at_2))
+        assert run_at_2.cluster._prefetch is not None
+        while not run_at_2.cluster._prefetch.early:
+            await asyncio.sleep(0.01)
+        return await run_at_2.cluster.generate(2, requests, settings(run_at_2))
+
+    assert_same_samples(asyncio.run(expected()), answered)
+    assert calls == [2, len(requests)]
+
+
 def test_sampling_that_was_begun_in_vain_changes_nothing(run_at_2: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     requests, answered = first_shard(run_at_2, 3)
     calls = counted(monkeypatch)
