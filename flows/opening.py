@@ -32,11 +32,6 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
     return name
 
 
-def is_prepared(name: str) -> bool:
-    """Whether a run of this name was opened and not taken yet."""
-    return name in _prepared
-
-
 def taken(name: str) -> Run:
     """The run that was opened under this name, for the flow that trains it."""
     return _prepared.pop(name)

@@ -10,9 +10,9 @@ import logging
 import math
 import time
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from prefect import runtime, tags
+from prefect import flow, runtime, tags
 
 from ares.reports import Display, Tracker, held_out_line, load_tracker, step_line
 from ares.runs import Run, Step
@@ -23,9 +23,8 @@ from flows.ahead import Ahead
 from flows.alarms import Alarms
 from flows.artifacts import RunArtifacts
 from flows.child_run import ChildRuns
-from flows.deployed import ares_train
-from flows.opening import is_prepared, prepare, taken
-from flows.parameters import RUNS_OWN, Settings, as_overrides
+from flows.loading import loading
+from flows.opening import prepare, taken
 from flows.refill import begin_sampling, begun, sample, training_samples
 from flows.run_log import run_log
 from tasks.mismatch import check_draw, check_mismatch
@@ -40,6 +39,9 @@ from tasks.training import (
     update,
 )
 
+if TYPE_CHECKING:
+    from flows.parameters import Settings
+
 logger = logging.getLogger(__name__)
 REPORT_SECONDS = 5.0
 """Between two reports of what was committed."""
@@ -49,29 +51,35 @@ AHEAD: ContextVar[Ahead] = ContextVar("ahead")
 """What was drawn ahead for them."""
 
 
+@flow(name="ares-train", persist_result=False)
+async def ares_train(run: str) -> dict[str, Any]:
+    """Train a run that was prepared, by its name: a deployment's flow without its form, which takes time to make."""
+    with run_log():
+        return await train(taken(run))
+
+
 async def started(run: str) -> dict[str, Any]:
-    """The flow of a run that was prepared, by its name."""
+    """The flow of a run that was prepared, under its name."""
     summary: dict[str, Any] = await ownership.started(ares_train, run, run=run)
     return summary
 
 
 async def as_asked(
-    profile: str, run: str, settings: Settings, overrides: list[str], last: int | None = None
+    profile: str, run: str, settings: "Settings", overrides: list[str], last: int | None = None
 ) -> dict[str, Any]:
     """What the flows of flows/deployed.py do."""
     with run_log():
         return await train(_opened(profile, run, settings, overrides), last)
 
 
-def _opened(profile: str, run: str, settings: Settings, overrides: list[str]) -> Run:
-    """The run that the command line has opened, else opened now; a flow run's Retry finds the same name again."""
-    if not is_prepared(run):
-        changed = [*as_overrides(settings), *overrides]
-        if profile == RUNS_OWN:
-            run = prepare(None, changed, run or None)
-        else:
-            run = prepare(str(profile), changed, run or str(runtime.flow_run.name))
-    return taken(str(run))
+def _opened(profile: str, run: str, settings: "Settings", overrides: list[str]) -> Run:
+    """The run that a flow run asks for; its Retry finds the same name again."""
+    from flows.parameters import RUNS_OWN, as_overrides
+
+    changed = [*as_overrides(settings), *overrides]
+    if profile == RUNS_OWN:
+        return taken(prepare(None, changed, run or None))
+    return taken(prepare(str(profile), changed, run or str(runtime.flow_run.name)))
 
 
 async def train(run: Run, last: int | None = None) -> dict[str, Any]:
@@ -95,7 +103,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
         children = ChildRuns()
         try:
             await asyncio.to_thread(run.cluster.warm_up)
-            tracking = asyncio.create_task(asyncio.to_thread(load_tracker, run.config, run.store))
+            tracking = asyncio.create_task(_loaded_tracker(run))
             reporting, reported = asyncio.create_task(_catch_up(tracking)), time.monotonic()
             with display:
                 if run.commit is None:
@@ -116,6 +124,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                     display.committed()
                     artifacts.committed()
                     alarms.committed(run.commit)
+                run.cluster.answered.set()  # a run that was at its end has asked nothing
                 await reporting
                 await asyncio.to_thread((await tracking).finish)
                 await artifacts.finish()
@@ -138,6 +147,17 @@ def _say_committed(run: Run) -> None:
     logger.info("%s", f"{step_line(run)}{held_out_line(run)}", extra=_about(run))
 
 
+async def _loaded_tracker(run: Run) -> Tracker:
+    """The tracker. MLflow takes this process two seconds to load, in which the engines would wait for their work."""
+
+    def load() -> Tracker:
+        with loading():
+            return load_tracker(run.config, run.store)
+
+    await run.cluster.answered.wait()
+    return await asyncio.to_thread(load)
+
+
 async def _catch_up(tracking: asyncio.Task[Tracker]) -> None:
     """Report what was committed, once the tracker's library is loaded."""
     await asyncio.to_thread((await tracking).catch_up)
@@ -151,6 +171,7 @@ async def bootstrap() -> None:
     run.progress.begin("experience", math.ceil(len(ids) / config.rollout.shard_prompts))
     measuring: list[asyncio.Task[Batch]] = []
     evaluating: asyncio.Task[EvaluationResult | None] | None = None
+    compared: dict[str, float] = {}
 
     def measure(rollout: Ref) -> None:
         for task in measuring:
@@ -159,6 +180,10 @@ async def bootstrap() -> None:
         measuring.append(begun(_measured(step, rollout, len(measuring))))
 
     async def beside(rollouts: list[Ref]) -> None:
+        nonlocal compared, evaluating
+        compared = await check_draw(step, rollouts, "bootstrap", config.rollout.temperature)
+        if at_once is not None:
+            evaluating = begun(_evaluation(step))
         for rollout in rollouts[len(measuring) :]:
             measure(rollout)
             await measuring[-1]
@@ -168,8 +193,7 @@ async def bootstrap() -> None:
     at_once = None if run.cluster.takes_turns else measure  # the learner works while the engine samples the next shard
     try:
         samples = await sample(step, "bootstrap", ids, 0, config.bootstrap.n, beside=beside, rolled_out=at_once)
-        compared = await check_draw(step, samples.rollouts, "bootstrap", config.rollout.temperature)
-        evaluating = begun(_evaluation(step))
+        evaluating = evaluating or begun(_evaluation(step))
         shaped = await summarise_bootstrap(step, samples, [task.result() for task in measuring])
         evaluated = await evaluating
     finally:

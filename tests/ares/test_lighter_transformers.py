@@ -6,7 +6,7 @@ import sys
 from tests.fork_server import modules_of_a_run
 
 UNUSED = {"sklearn", "scipy", "mlflow", "peft", "matplotlib.pyplot", "vllm",
-          "torch.distributed.checkpoint"}  # fmt: skip
+          "torch.distributed.checkpoint", "flows.parameters"}  # fmt: skip
 
 
 def test_a_process_loads_nothing_that_only_other_runs_need() -> None:

@@ -3,13 +3,14 @@
 import asyncio
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 import flows.train
 from ares.reports import terminal
-from tests.in_process import run_in_this_process
+from tests.in_process import InProcessEngine, NoTracking, run_in_this_process
 from tests.shared_run import SMALL
 
 
@@ -35,6 +36,29 @@ def test_every_part_is_told_until_it_is_done(tmp_path: Path, monkeypatch: pytest
         assert counts == sorted(counts)
         assert counts[0] == 0
         assert len(set(counts)) > len(told[part][0:1]) + 1  # in between, too
+
+
+@pytest.mark.usefixtures("prefect")
+def test_mlflow_is_loaded_when_the_engines_have_their_work_and_for_a_run_that_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loaded at once, it would keep this process from giving them any for two seconds."""
+    run_in_this_process(tmp_path, monkeypatch)
+    order: list[str] = []
+    generate = InProcessEngine.generate
+
+    async def generating(*how: Any) -> Any:
+        order.append("engine")
+        return await generate(*how)
+
+    monkeypatch.setattr(InProcessEngine, "generate", generating)
+    monkeypatch.setattr(flows.train, "load_tracker", lambda *_: order.append("tracker") or NoTracking())
+    for expected in ("engine", "tracker"):
+        order.clear()
+        flows.train.prepare("tiny-math", [*SMALL, "train.steps=1", "algorithm.filter.enabled=false"], "run")
+        asyncio.run(flows.train.ares_train(run="run"))
+        assert order[0] == expected
+        assert order.count("tracker") == 1
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[str]:
