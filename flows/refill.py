@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from ares.config import Config
 from ares.runs import Step
 from ares.step import Refill
 from ares.store import Ref
@@ -121,11 +122,9 @@ async def sample(
         await shard_of(draw)
         done += draw.responses  # a shard that was kept had nobody who counted its responses
         progress.reach(purpose, done)
-    if purpose == "rollout" and config.rollout.second_turn.enabled:
-        for draw, rows, scores in list(zip(draws, sampled, grading, strict=True)):
-            continues = (rows.rows, (await scores).rows)
-            children = config.rollout.second_turn.children
-            await shard_of(draw.model_copy(update={"purpose": "second-turn", "n": children, "continues": continues}))
+    for draw, rows, scores in list(zip(draws, sampled, grading, strict=True)):
+        if (second := _second_turn(draw, len(planned), config)) is not None:
+            await shard_of(second.model_copy(update={"continues": (rows.rows, (await scores).rows)}))
     rollouts = [rows.rows for rows in sampled]
     if beside is not None:
         await beside(rollouts)
@@ -165,6 +164,15 @@ async def sample_part(
     for draw in draws:
         await shard_of(draw)
     return Samples(rollouts=[], scores=[], slots=[]), left
+
+
+def _second_turn(draw: Draw, shards: int, config: Config) -> Draw | None:
+    """The draw that continues one's failed programs; None where none does. shards: of first turns."""
+    if draw.purpose == "rollout" and config.rollout.second_turn.enabled:
+        return draw.model_copy(update={"purpose": "second-turn", "n": config.rollout.second_turn.children})
+    if draw.purpose == "validation" and config.validation.turns > 1:  # the purpose names the data set: it stays
+        return draw.model_copy(update={"n": 1, "shard": draw.shard + shards})
+    return None
 
 
 def _draws(

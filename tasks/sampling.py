@@ -183,6 +183,8 @@ def requested(step: Step, draw: Draw) -> pd.DataFrame:
         return requested_rows(problems.rows(draw.ids), draw.first_slot, draw.n, draw.greedy, key)
     rows, scores = (step.run.store.read_rows(ref) for ref in draw.continues)
     of_rows, settings = problems.rows(rows["id"].tolist()), step.config.rollout.second_turn
+    if draw.purpose == "validation":  # measured alike, however a run was trained
+        settings = settings.model_copy(update={"children": 1, "shuffled": False})
     chat = step.config.data.chat_template_kwargs
     return second_turn_rows(rows, scores, of_rows, step.run.tokenizer, settings, key, chat)
 

@@ -130,7 +130,7 @@ async def update(step: Step, batch: Ref) -> PolicyUpdate:
 async def evaluate(step: Step, samples: Samples) -> EvaluationResult:
     """Accuracy and length on the held-out problems, over all, per named set and per bucket of their own accuracy."""
     rows = in_training_order(_joined(step, samples, "validation"))
-    metrics = evaluation_metrics(rows, step.config.data.held_out_names)
+    metrics = evaluation_metrics(rows, step.config.data.held_out_names, step.config.validation.turns)
     return EvaluationResult(
         rows=step.run.store.write_rows(step.path("evaluation.parquet"), evaluation_table(rows)),
         accuracy=metrics["val/accuracy"],

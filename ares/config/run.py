@@ -101,6 +101,8 @@ class SecondTurnConfig(Strict):
     """A first turn's reward rises towards the maximum, or the mean, of its second turns', where that is higher."""
     credit_share: float = Field(1.0, ge=0, le=1)
     """How far it rises. At 1 a repaired failure is worth what a right program is, and such groups teach nothing."""
+    shuffled: bool = False
+    """A placebo, for ablations: each failed program is shown the verdict on one of another problem of its shard."""
 
 
 class DiffusionConfig(Strict):
@@ -239,6 +241,8 @@ class ValidationConfig(Strict):
     """Sampling temperature."""
     max_prompts: int | None = Field(None, ge=1, le=MOST)
     """The first so many problems; None: all."""
+    turns: int = Field(1, ge=1, le=2)
+    """2: a program that failed gets a second attempt, with its verdict in the prompt: val/second_turn/accuracy."""
 
 
 class TrainConfig(Strict):
@@ -297,8 +301,13 @@ class Config(Strict):
     def longest_sequence(self) -> int:
         """Tokens of the longest prompt and response together that may be sampled."""
         second, answer = self.rollout.second_turn, self.rollout.max_response_length
-        continued = second.max_feedback_length + answer if second.enabled else 0
+        continued = second.max_feedback_length + answer if self.has_second_turns else 0
         return self.data.max_prompt_length + answer + continued
+
+    @property
+    def has_second_turns(self) -> bool:
+        """Whether programs that failed are told their verdict, in training or on held-out problems."""
+        return self.rollout.second_turn.enabled or self.validation.turns > 1
 
     @property
     def optimizer_steps(self) -> int:
@@ -339,10 +348,11 @@ class Config(Strict):
 
     @model_validator(mode="after")
     def _second_turns_have_a_verdict_and_a_group(self, info: ValidationInfo) -> "Config":
-        if info.context != UNOPENED and self.rollout.second_turn.enabled:
+        if info.context != UNOPENED and self.has_second_turns:
             if not self.reward.judges_programs:
-                raise ValueError("rollout.second_turn.enabled tells a program its verdict: it needs reward.kind=code")
-            if not self.algorithm.advantage.within_group:
+                setting = "rollout.second_turn.enabled" if self.rollout.second_turn.enabled else "validation.turns=2"
+                raise ValueError(f"{setting} tells a program its verdict: it needs reward.kind=code")
+            if self.rollout.second_turn.enabled and not self.algorithm.advantage.within_group:
                 raise ValueError(
                     "rollout.second_turn.enabled needs an algorithm.advantage.estimator that compares within a group: "
                     "grpo, rloo, or one with within_group = True"
@@ -429,10 +439,11 @@ class Config(Strict):
         if self.model.family != "vision_language":
             if self.model.train_vision:
                 raise ValueError("model.train_vision needs model.family=vision_language")
-        elif self.algorithm.advantage.needs_values or self.rollout.second_turn.enabled or self.learner.sharded:
+        elif self.algorithm.advantage.needs_values or self.has_second_turns or self.learner.sharded:
             # A rank whose rows show nothing makes no pass through the tower, which sharded weights would wait for.
             raise ValueError(
-                "vision-language models have no critic (estimator=gae), no rollout.second_turn and no learner.sharded"
+                "vision-language models have no critic (estimator=gae), no second turns (rollout.second_turn, "
+                "validation.turns) and no learner.sharded"
             )
         return self
 

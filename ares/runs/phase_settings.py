@@ -36,6 +36,7 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
         "rollout.diffusion.alg_temp", "rollout.n", "rollout.prompts", "rollout.max_response_length",
         "rollout.temperature", "rollout.top_p", "rollout.shard_prompts", "rollout.max_staleness", "rollout.parts",
         "rollout.second_turn.enabled", "rollout.second_turn.children", "rollout.second_turn.max_feedback_length",
+        "rollout.second_turn.shuffled",
     ),
     "score": (
         "reward.kind", "reward.weights", "reward.accuracy", "reward.settings", "reward.timeout", "reward.max_unscored",
@@ -75,7 +76,7 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
         "learner.lr", "learner.warmup_steps", "learner.betas", "learner.weight_decay", "learner.max_grad_norm",
         "learner.global_batch_prompts", "learner.critic_lr", "learner.critic_clip",
         "data.validation", "data.validation_split",
-        "validation.every", "validation.n", "validation.temperature", "validation.max_prompts",
+        "validation.every", "validation.n", "validation.temperature", "validation.max_prompts", "validation.turns",
     ),
     ALIKE: (
         "model.path", "data.train",  # what lies there is compared

@@ -18,6 +18,7 @@ from ares.grading import SCORE
 from ares.step.code_metrics import ending_shares
 from ares.step.function_metrics import function_columns, function_metrics
 from ares.step.rows import scored_rows
+from ares.step.slots import is_second_turn
 
 OF_EVALUATIONS = (
     "id", "sample", "prompt", "media_references", "response", "accuracy", SCORE, "finish_reason", "pass_ratio",
@@ -78,21 +79,32 @@ def lag_metrics(rows: pd.DataFrame, step: int, settings: RolloutConfig) -> dict[
     return metrics | {f"rollout/staleness_share/{lag}": float(share) for lag, share in enumerate(shares)}
 
 
-def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = ()) -> dict[str, float]:
+def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = (), turns: int = 1) -> dict[str, float]:
     """`val/…`: accuracy and length on the held-out problems, over all and by bucket of their own accuracy, and what
-    functions scored.
+    functions scored; of two turns, `val/second_turn/accuracy` of each sample's last one.
 
-    rows: held-out samples with scores. Lengths are of all of them, the rest of those that were graded. names: of
-    several sets, whose problems are called `set/problem`: of each that was graded the same as `val/SET/…`. Raises
-    RewardError when none was.
+    rows: held-out samples with scores, in training order. Lengths are of all of them, the rest of those that were
+    graded. names: of several sets, whose problems are called `set/problem`: of each that was graded the same as
+    `val/SET/…`. Raises RewardError when none was.
     """
-    metrics = {f"val/{name}": value for name, value in _evaluated(rows).items()}
-    of = rows["id"].str.partition("/")[0]
+    first = _first_attempts(rows)
+    metrics = {f"val/{name}": value for name, value in _evaluated(first).items()}
+    of = first["id"].str.partition("/")[0]
     for name in names:
-        part = rows[of == name]
+        part = first[of == name]
         if part["accuracy"].notna().any():
             metrics |= {f"val/{name}/{measure}": value for measure, value in _evaluated(part).items()}
+    if turns > 1:
+        metrics["val/second_turn/accuracy"] = _accuracy(rows.drop_duplicates(["id", "sample"], keep="last"))
     return metrics
+
+
+def _first_attempts(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[~is_second_turn(rows)]
+
+
+def _accuracy(rows: pd.DataFrame) -> float:
+    return float(scored_rows(rows)["accuracy"].astype(float).mean())
 
 
 def _evaluated(rows: pd.DataFrame) -> dict[str, float]:
@@ -117,7 +129,8 @@ def _evaluated(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def evaluation_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """What is kept of held-out samples."""
+    """What is kept of held-out samples: first attempts."""
+    rows = _first_attempts(rows)
     return rows[[*(name for name in OF_EVALUATIONS if name in rows), *function_columns(rows)]]
 
 

@@ -58,7 +58,7 @@ def second_turn_rows(
 
     rollout, scores: the first turns; problems: theirs, row by row. template_settings: data.chat_template_kwargs.
     """
-    turns = second_turns(with_scores(rollout, scores), problems, tokenizer, settings, template_settings)
+    turns = second_turns(with_scores(rollout, scores), problems, tokenizer, settings, template_settings, key)
     if turns.empty:
         return turns.reindex(columns=[*ID_COLUMNS, *PROMPT, "seed"])
     names = zip(turns["slot"], turns["id"], turns["sample"], strict=True)

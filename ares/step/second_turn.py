@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
+from algorithms.keys import derive_seed
 from ares.config import ConfigError, SecondTurnConfig
 from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
 from rewards.feedback import execution_feedback, first_turn_credit
@@ -20,19 +21,22 @@ _MARK = "\x00"
 
 def second_turns(
     rows: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: SecondTurnConfig,
-    template_settings: Mapping[str, Any] | None = None,
+    template_settings: Mapping[str, Any] | None = None, key: tuple[int | str, ...] = (),
 ) -> pd.DataFrame:  # fmt: skip
     """One row per second turn: id, slot, sample, prompt, prompt_token_ids.
 
     rows: judged first turns (id, slot, sample, response, token_ids, finish_reason, pass_ratio, test_outcomes);
-    problems: theirs, row by row; template_settings: data.chat_template_kwargs. A first turn that passed, was cut off or
-    was not judged gets no second one; nor does one whose verdict is longer than engines have room for.
+    problems: theirs, row by row; template_settings: data.chat_template_kwargs; key: of the draw that shuffles verdicts.
+    A first turn that passed, was cut off or was not judged gets no second one; nor does one whose verdict is longer
+    than engines have room for.
     """
     chosen = np.flatnonzero(_may_go_on(rows))
     failed, theirs = rows.iloc[chosen].to_dict("records"), problems.iloc[chosen].to_dict("records")
     told = [
         execution_feedback(_tests(problem), row["test_outcomes"]) for row, problem in zip(failed, theirs, strict=True)
     ]
+    if settings.shuffled:
+        told = _of_another_problem(told, np.array([row["slot"] for row in failed]), key)
     ends = [int(row["token_ids"][-1]) for row in failed]
     followed = _following_turns(tokenizer, told, ends, template_settings or {})
     return pd.DataFrame(
@@ -53,6 +57,17 @@ def _may_go_on(rows: pd.DataFrame) -> np.ndarray:
     """Which first turns [B] failed and ended by themselves."""
     failed = rows["pass_ratio"].notna() & (rows["pass_ratio"].fillna(1.0).astype(float) < 1.0)
     return failed.to_numpy() & (rows["finish_reason"] == "stop").to_numpy()
+
+
+def _of_another_problem(told: list[str], slots: np.ndarray, key: tuple[int | str, ...]) -> list[str]:
+    """For each row one of another slot's texts: slots [B] stand in a ring that is drawn anew for each key.
+
+    Where one problem alone has failed there is no other: its texts are dealt among its rows.
+    """
+    rng = np.random.default_rng(derive_seed("shuffled verdicts", *key))
+    ring = rng.permutation(np.unique(slots))
+    next_of = dict(zip(ring, np.roll(ring, 1), strict=True))
+    return [told[rng.choice(np.flatnonzero(slots == next_of[slot]))] for slot in slots]
 
 
 def second_turn_credit(rows: pd.DataFrame, rewards: np.ndarray, settings: SecondTurnConfig) -> np.ndarray:

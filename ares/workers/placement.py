@@ -74,7 +74,7 @@ def check_engine(config: Config) -> str:
         longest = config.longest_sequence
         positions = getattr(AutoConfig.from_pretrained(config.model.location), "max_position_embeddings", longest)
         if longest > positions:
-            also = " + rollout.second_turn's verdict and answer" if rollout.second_turn.enabled else ""
+            also = " + rollout.second_turn's verdict and answer" if config.has_second_turns else ""
             raise ConfigError(
                 f"data.max_prompt_length + rollout.max_response_length{also} = {longest} tokens, and "
                 f"{config.model.path} has {positions} positions (max_position_embeddings): vLLM refuses that"

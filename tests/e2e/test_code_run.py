@@ -19,7 +19,7 @@ from tests.short_runs import ares, assert_same, commits, told
 CODE = MODEL.parent / "code"
 SETTINGS = [
     *SMALL, "train.steps=2", "reward.code.design=dense_weighted", "rollout.second_turn.enabled=true",
-    "rollout.second_turn.children=2", "algorithm.aepo.enabled=true",
+    "rollout.second_turn.children=2", "algorithm.aepo.enabled=true", "validation.turns=2",
 ]  # fmt: skip
 
 
@@ -59,6 +59,10 @@ def test_figures_of_programs_cost_and_second_turns_are_in_the_commit(code_runs: 
     assert {"code/pass_at_1", "code/pass_ratio", "code/tests/pass_rate", "second_turn/solved", "val/pass_ratio"} <= set(
         found.metrics
     )
+    for commit in (all_found[0], found):
+        assert 0.0 < commit.metrics["val/accuracy"] <= commit.metrics["val/second_turn/accuracy"] <= 1.0
+        first = RunStore(code_runs / "code").read_rows(commit.artifacts["evaluation"])
+        assert commit.metrics["val/accuracy"] == first["accuracy"].astype(float).mean()
     assert 0.0 <= found.timings["perf/scoring_wait_share"] < 1.0
     # Twelve problems of six tests were seen in the bootstrap; a step's commit holds those that it drew.
     assert len(all_found[0].state["tests"]["problems"]) >= 12

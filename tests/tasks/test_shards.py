@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ares.config.profiles import load
 from ares.grading import RewardError
 from ares.runs.exec_times import exec_times_name
 from ares.runs.run import Run
@@ -67,6 +68,31 @@ def test_seeds_follow_the_runs_seed_and_the_purpose(run: Run, tmp_path: Path) ->
         for purpose in ("rollout", "bootstrap")
     ]
     assert len(set.union(*seeds)) == sum(map(len, seeds))
+
+
+def test_on_held_out_programs_the_verdict_is_their_own_and_told_once(tmp_path: Path) -> None:
+    told = ["rollout.second_turn.children=2", "rollout.second_turn.shuffled=true", "validation.turns=2"]
+    run, _ = Run.check(load("tiny-code-feedback", told), "r", tmp_path)
+    assert run.validation_set is not None
+    asked = {}
+    for purpose, problems in (("second-turn", run.train_set), ("validation", run.validation_set)):
+        frame, ids = problems.frame.iloc[:2], [5, run.tokenizer.eos_token_id]
+        rows = pd.DataFrame(
+            {"id": frame["id"], "slot": range(2), "sample": 0, "response": "…", "token_ids": [ids, ids],
+             "finish_reason": "stop"}
+        )  # fmt: skip
+        scores = rows[["id", "slot", "sample"]].assign(
+            pass_ratio=0.0, test_outcomes=[["wrong_answer"] * len(tests) for tests in frame["test_cases"]]
+        )
+        refs = [run.store.write_rows(f"{purpose}-{name}.parquet", table) for name, table in
+                (("rollout", rows), ("score", scores))]  # fmt: skip
+        continued = draw([], purpose=purpose).model_copy(update={"continues": tuple(refs)})
+        prompts = requested(run.step(1), continued).groupby("id")["prompt"].agg(list)
+        asked[purpose] = [
+            [tests[0] in prompt for prompt in prompts[name]]
+            for name, tests in zip(frame["id"], frame["test_cases"], strict=True)
+        ]
+    assert asked == {"second-turn": [[False] * 2] * 2, "validation": [[True]] * 2}
 
 
 def sampled(run: Run, problems: pd.DataFrame, responses: list[str]) -> Rows:

@@ -194,8 +194,8 @@ def test_an_evaluation_measures_what_was_graded_and_the_lengths_of_all(run: Run)
 def test_held_out_sets_with_names_are_measured_together_and_each() -> None:
     def rows(name: str, accuracies: list[float | None], tokens: int) -> pd.DataFrame:
         return pd.DataFrame({
-            "id": name, "sample": range(len(accuracies)), "tokens": tokens, "format": 1.0, "truncated": False,
-            "accuracy": pd.array(accuracies, dtype="Float64"),
+            "id": name, "slot": 0, "sample": range(len(accuracies)), "tokens": tokens, "format": 1.0,
+            "truncated": False, "accuracy": pd.array(accuracies, dtype="Float64"),
         })  # fmt: skip
 
     answers = evaluation_metrics(

@@ -55,6 +55,7 @@ def test_every_setting_that_changes_results_is_assigned_once() -> None:
         ("tiny-code", [], ["reward.code.accuracy=pass_ratio"], "score"),
         ("tiny-code", [], ["reward.kind=math"], "score"),
         ("tiny-code-feedback", [], ["rollout.second_turn.credit=mean"], "shape"),
+        ("tiny-code-feedback", [], ["rollout.second_turn.shuffled=true"], "rollout"),
         ("tiny-math", [], ["rollout.temperature=0.9"], "rollout"),
         ("tiny-math", [], ["algorithm.policy.epochs=2"], None),
         ("tiny-diffusion", [], ["algorithm.policy.epochs=1"], "experience"),

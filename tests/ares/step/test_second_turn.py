@@ -8,6 +8,7 @@ import pytest
 from transformers import PreTrainedTokenizerBase
 
 from ares.config import ConfigError, SecondTurnConfig
+from ares.step.metrics import evaluation_metrics, evaluation_table
 from ares.step.rewards import rewarded, total_reward
 from ares.step.second_turn import second_turn_metrics, second_turns
 from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
@@ -46,6 +47,42 @@ def test_only_judged_failures_that_ended_their_turn_are_continued_with_their_ver
     assert tokens.decode(ids[len(first) :]) == prompt.removeprefix("<ask>b")
 
 
+def two_failures(tokens: PreTrainedTokenizerBase, other: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The two failures that are continued of one problem, and of another whose tests are the other's."""
+    rows, problems = first_turns(tokens)
+    rows = rows.assign(finish_reason="stop").iloc[1:3]
+    theirs = problems.iloc[1:3].assign(test_cases=[[f"assert {other}(1) == 1", f"assert {other}(2) == 2"]] * 2)
+    both = pd.concat([rows, rows.assign(slot=8, id="q")], ignore_index=True)
+    return both, pd.concat([problems.iloc[1:3], theirs], ignore_index=True)
+
+
+@pytest.mark.parametrize("key", [(0, "second-turn", 1), (0, "second-turn", 2), (3, "second-turn", 1)])
+def test_shuffled_verdicts_are_those_on_another_problem_dealt_by_key(key: tuple[int | str, ...]) -> None:
+    tokens = tokenizer()
+    rows, problems = two_failures(tokens, "other")
+    shuffled = SecondTurnConfig(shuffled=True)
+    own = second_turns(rows, problems, tokens, SecondTurnConfig(), key=key)
+    dealt = second_turns(rows, problems, tokens, shuffled, key=key)
+    pd.testing.assert_frame_equal(dealt, second_turns(rows, problems, tokens, shuffled, key=key))
+    assert [" other(" in prompt for prompt in own["prompt"]] == [False, False, True, True]
+    assert [" other(" in prompt for prompt in dealt["prompt"]] == [True, True, False, False]
+    pd.testing.assert_frame_equal(dealt[["id", "slot", "sample"]], own[["id", "slot", "sample"]])
+    texts = {prompt.partition("user\n")[2] for prompt in own["prompt"]}
+    assert {prompt.partition("user\n")[2] for prompt in dealt["prompt"]} <= texts
+
+
+def test_other_keys_deal_other_verdicts() -> None:
+    tokens = tokenizer()
+    rows, problems = two_failures(tokens, "other")
+    dealt = {
+        tuple(second_turns(rows, problems, tokens, SecondTurnConfig(shuffled=True), key=(key,))["prompt"])
+        for key in range(8)
+    }
+    assert len(dealt) > 1
+    alone = second_turns(rows[:2], problems[:2], tokens, SecondTurnConfig(shuffled=True))
+    assert len(alone) == 2  # there is no other problem: its own verdicts
+
+
 def test_the_second_turn_is_written_with_the_chat_templates_settings() -> None:
     tokens = copy.deepcopy(tokenizer())
     tokens.chat_template += "{% if enable_thinking is defined and not enable_thinking %}<no>{% endif %}"
@@ -77,7 +114,8 @@ def test_the_longest_sequence_has_room_for_both_tries_and_the_verdict() -> None:
         "rollout.second_turn.max_feedback_length=100",
     ]
     assert config(*lengths).longest_sequence == 48 + 64
-    assert config(*SETTINGS, *lengths).longest_sequence == 48 + 64 + 100 + 64
+    for setting in ("rollout.second_turn.enabled=true", "validation.turns=2"):
+        assert config("reward.kind=code", setting, *lengths).longest_sequence == 48 + 64 + 100 + 64
 
 
 def test_a_response_that_ended_with_another_end_token_than_the_tokenizers_does_not_end_twice() -> None:
@@ -142,3 +180,25 @@ def test_without_second_turns_there_is_no_share_of_them_that_solved() -> None:
 def test_second_turns_need_a_verdict_and_a_group(setting: str) -> None:
     with pytest.raises(ConfigError, match="second_turn"):
         config(*SETTINGS, setting)
+
+
+def test_held_out_second_attempts_need_a_verdict_but_no_group() -> None:
+    with pytest.raises(ConfigError, match=r"validation\.turns=2 tells a program its verdict"):
+        config("validation.turns=2")
+    assert config("reward.kind=code", "validation.turns=2", "algorithm.advantage.estimator=gae").has_second_turns
+
+
+def test_the_last_attempt_at_each_held_out_sample_counts() -> None:
+    rows = pd.DataFrame(
+        {
+            "id": ["p", "p", "p", "q", "q"], "slot": [0, 0, SECOND_TURN_SLOT, 1, SECOND_TURN_SLOT + 1],
+            "sample": [0, 1, 1, 0, 0], "accuracy": pd.array([1.0, 0.0, 1.0, 0.0, 0.0], dtype="Float64"),
+            "tokens": [2, 2, 8, 2, 8], "format": 1.0, "truncated": False,
+        }
+    )  # fmt: skip
+    found = evaluation_metrics(rows, turns=2)
+    assert (found["val/accuracy"], found["val/second_turn/accuracy"]) == pytest.approx((1 / 3, 2 / 3))
+    assert found["val/response_length"] == 2.0  # of first attempts, as all else is
+    assert len(evaluation_table(rows)) == 3
+    assert evaluation_metrics(rows[:1], turns=2)["val/second_turn/accuracy"] == 1.0  # nothing failed
+    assert "val/second_turn/accuracy" not in evaluation_metrics(rows[:1])
