@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ares.config import Config
 from ares.runs import Step
-from ares.step import Refill
+from ares.step import FEW_STEPS_SLOT, Refill
 from ares.store import Ref
 from tasks.sampling import Draw, Rows, begin, check_graded, expect, program_seconds, rollout, rollout_part, score
 from tasks.training import Batch, Samples, choose, experience
@@ -170,7 +170,8 @@ def _second_turn(draw: Draw, shards: int, config: Config) -> Draw | None:
     """The draw that continues one's failed programs; None where none does. shards: of first turns."""
     if draw.purpose == "rollout" and config.rollout.second_turn.enabled:
         return draw.model_copy(update={"purpose": "second-turn", "n": config.rollout.second_turn.children})
-    if draw.purpose == "validation" and config.validation.turns > 1:  # the purpose names the data set: it stays
+    asked_twice = draw.purpose == "validation" and config.validation.turns > 1 and draw.denoising_steps is None
+    if asked_twice:  # the purpose names the data set: it stays
         return draw.model_copy(update={"n": 1, "shard": draw.shard + shards})
     return None
 
@@ -181,7 +182,7 @@ def _draws(
 ) -> list[Draw]:  # fmt: skip
     config = step.config
     size = config.rollout.shard_prompts
-    return [
+    draws = [
         Draw(
             version=version,
             purpose=purpose,
@@ -194,3 +195,10 @@ def _draws(
         )
         for shard in range(math.ceil(len(ids) / size))
     ]
+    if purpose == "validation" and config.validation.few_steps is not None:
+        few = {"denoising_steps": config.validation.few_steps}
+        draws += [
+            draw.model_copy(update={"shard": shard, "first_slot": FEW_STEPS_SLOT + draw.first_slot, **few})
+            for shard, draw in enumerate(draws, len(draws))
+        ]
+    return draws

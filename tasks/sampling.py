@@ -44,6 +44,8 @@ class Draw(BaseModel):
     """One greedy answer more per problem (ReMax's baseline)."""
     continues: tuple[Ref, Ref] | None = None
     """Rollout and scores of the first turns that are continued."""
+    denoising_steps: int | None = None
+    """Passes, where not rollout.diffusion.steps."""
 
     @property
     def responses(self) -> int:
@@ -71,7 +73,7 @@ async def rollout(step: Step, draw: Draw) -> Rows:
     """Sample `draw.n` responses to each problem; rows are sorted by slot and sample."""
     rows = requested(step, draw)
     journal, parts = _journal(step, draw), []
-    for part, requests, how in engine_calls(rows, draw.temperature, step.config.rollout):
+    for part, requests, how in engine_calls(rows, draw.temperature, step.config.rollout, draw.denoising_steps):
         answers = await _answers(step, draw, part.reset_index(drop=True), requests, how, journal)
         kept = [*ID_COLUMNS, *(PROMPT if draw.continues else [])]  # a problem's own prompt is in the data set
         parts.append(part[kept].reset_index(drop=True).join(answers))

@@ -47,8 +47,6 @@ OWN = ("train.seed", "train.tokens", "tracking.experiment", "tracking.parent_run
 """Settings that the ablation itself gives every child."""
 AREA = "area/"
 """Prefix of a metric's mean over the tokens sampled on the way."""
-SECOND_TURN = "val/second_turn/accuracy"
-"""Measured where held-out programs that failed are tried again."""
 COMMON_ONLY = ("train.steps", "tracking.", "validation.")
 """Settings in which variants may not differ: they would be compared at different steps, or by different measures."""
 
@@ -193,9 +191,16 @@ def _refuse_unmeasured(metric: str, config: Config, source: Path) -> None:
         raise ConfigError(f"{source}: metric {metric!r} needs held-out problems: set data.validation")
     name, of_a_set, _ = rest.partition("/")
     names = config.data.held_out_names
-    if metric == SECOND_TURN and config.validation.turns == 1:
-        raise ConfigError(f"{source}: metric {metric!r} needs second attempts: set validation.turns=2")
-    if of_a_set and metric != SECOND_TURN and name not in (*names, "error"):
+    asked_for = {
+        "val/second_turn/accuracy": ("validation.turns=2", config.validation.turns > 1),
+        "val/few_steps/accuracy": ("validation.few_steps=…", config.validation.few_steps is not None),
+    }
+    if metric in asked_for:
+        setting, is_measured = asked_for[metric]
+        if not is_measured:
+            raise ConfigError(f"{source}: metric {metric!r} is measured with {setting}")
+        return
+    if of_a_set and name not in (*names, "error"):
         known = f"those of data.validation are {', '.join(names)}" if names else "data.validation names none"
         raise ConfigError(f"{source}: metric {metric!r} needs a held-out set called {name!r}: {known}")
 

@@ -243,6 +243,8 @@ class ValidationConfig(Strict):
     """The first so many problems; None: all."""
     turns: int = Field(1, ge=1, le=2)
     """2: a program that failed gets a second attempt, with its verdict in the prompt: val/second_turn/accuracy."""
+    few_steps: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    """Masked diffusion: every problem is also answered in so many passes, val/few_steps/accuracy. None: it is not."""
 
 
 class TrainConfig(Strict):
@@ -421,6 +423,8 @@ class Config(Strict):
                 f"it samples from {' and '.join(families)} models, and masked_diffusion models need engine diffusion"
             )
         if not masked:
+            if self.validation.few_steps is not None:
+                raise ValueError("validation.few_steps is for masked-diffusion models: others take a pass a token")
             return self
         policy = self.algorithm.policy
         if policy.importance_cap is not None or self.rollout.max_mismatch is not None:

@@ -52,9 +52,8 @@ class DiffusionEngine(ModelEngine):
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
         """Sample; a batch comes out when its last step is done."""
         assert self.version is not None, "no weights were loaded"
-        denoising = DenoisingSettings(
-            self.how.steps, settings.temperature, settings.top_p, self.how.alg, self.how.alg_temp
-        )
+        steps = settings.denoising_steps or self.how.steps
+        denoising = DenoisingSettings(steps, settings.temperature, settings.top_p, self.how.alg, self.how.alg_temp)
         for start in range(0, len(requests), self.how.batch):
             batch = requests[start : start + self.how.batch]
             prompts, seen = self.padded([request.prompt_token_ids for request in batch])

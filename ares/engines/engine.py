@@ -42,6 +42,8 @@ class SamplingSettings:
     """0 takes the most probable token."""
     top_p: float
     max_tokens: int
+    denoising_steps: int | None = None
+    """Masked-diffusion models: passes, where not rollout.diffusion.steps."""
 
 
 @dataclass(frozen=True)

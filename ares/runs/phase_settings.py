@@ -77,6 +77,7 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
         "learner.global_batch_prompts", "learner.critic_lr", "learner.critic_clip",
         "data.validation", "data.validation_split",
         "validation.every", "validation.n", "validation.temperature", "validation.max_prompts", "validation.turns",
+        "validation.few_steps",
     ),
     ALIKE: (
         "model.path", "data.train",  # what lies there is compared

@@ -20,10 +20,11 @@ from ares.step.requests import (
 from ares.step.rewards import PART, rewarded
 from ares.step.rows import in_training_order, joined_rows, sampled_rows, with_scores
 from ares.step.shape import shape
-from ares.step.slots import GREEDY, is_second_turn
+from ares.step.slots import FEW_STEPS_SLOT, GREEDY, is_second_turn
 from ares.step.state import RunState, finished_state, with_evaluation
 
 __all__ = [
+    "FEW_STEPS_SLOT",
     "GREEDY",
     "PART",
     "PROMPT",

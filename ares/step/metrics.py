@@ -18,7 +18,7 @@ from ares.grading import SCORE
 from ares.step.code_metrics import ending_shares
 from ares.step.function_metrics import function_columns, function_metrics
 from ares.step.rows import scored_rows
-from ares.step.slots import is_second_turn
+from ares.step.slots import FEW_STEPS_SLOT, SECOND_TURN_SLOT
 
 OF_EVALUATIONS = (
     "id", "sample", "prompt", "media_references", "response", "accuracy", SCORE, "finish_reason", "pass_ratio",
@@ -81,7 +81,8 @@ def lag_metrics(rows: pd.DataFrame, step: int, settings: RolloutConfig) -> dict[
 
 def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = (), turns: int = 1) -> dict[str, float]:
     """`val/…`: accuracy and length on the held-out problems, over all and by bucket of their own accuracy, and what
-    functions scored; of two turns, `val/second_turn/accuracy` of each sample's last one.
+    functions scored; of two turns, `val/second_turn/accuracy` of each sample's last one; `val/few_steps/accuracy` of
+    those that were drawn in few passes.
 
     rows: held-out samples with scores, in training order. Lengths are of all of them, the rest of those that were
     graded. names: of several sets, whose problems are called `set/problem`: of each that was graded the same as
@@ -94,13 +95,16 @@ def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = (), turns: int
         part = first[of == name]
         if part["accuracy"].notna().any():
             metrics |= {f"val/{name}/{measure}": value for measure, value in _evaluated(part).items()}
+    few = rows["slot"] % SECOND_TURN_SLOT >= FEW_STEPS_SLOT
     if turns > 1:
-        metrics["val/second_turn/accuracy"] = _accuracy(rows.drop_duplicates(["id", "sample"], keep="last"))
+        metrics["val/second_turn/accuracy"] = _accuracy(rows[~few].drop_duplicates(["id", "sample"], keep="last"))
+    if few.any():
+        metrics["val/few_steps/accuracy"] = _accuracy(rows[few])
     return metrics
 
 
 def _first_attempts(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[~is_second_turn(rows)]
+    return rows[rows["slot"] < FEW_STEPS_SLOT]
 
 
 def _accuracy(rows: pd.DataFrame) -> float:

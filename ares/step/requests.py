@@ -96,7 +96,7 @@ def drawn_on(under_way: pd.DataFrame, places: pd.Index, answers: pd.DataFrame) -
 
 
 def engine_calls(
-    rows: pd.DataFrame, temperature: float, config: RolloutConfig
+    rows: pd.DataFrame, temperature: float, config: RolloutConfig, denoising_steps: int | None = None
 ) -> Iterator[tuple[pd.DataFrame, list[Request], SamplingSettings]]:
     """The calls that rows make: sampled ones and greedy ones apart, each with its rows, requests and settings.
 
@@ -109,4 +109,4 @@ def engine_calls(
         requests = [Request(prompt, seed, tuple(shown), tuple(stop), had) for prompt, seed, shown, stop, had in asked]
         drawn_at, top_p = (temperature, config.top_p) if sampled else (0.0, 1.0)
         limit = config.max_response_length // (config.parts if "begun" in part else 1)
-        yield part, requests, SamplingSettings(drawn_at, top_p, limit)
+        yield part, requests, SamplingSettings(drawn_at, top_p, limit, denoising_steps)

@@ -91,7 +91,8 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"equal_tokens": 0}, "equal_tokens: "),
         ({"overrides": ["data.validation=null"]}, "'val/accuracy' needs held-out problems"),
         ({"metric": "val/aime/accuracy"}, "needs a held-out set called 'aime': data.validation names none"),
-        ({"metric": "val/second_turn/accuracy"}, "'val/second_turn/accuracy' needs second attempts"),
+        ({"metric": "val/second_turn/accuracy"}, "'val/second_turn/accuracy' is measured with validation.turns=2"),
+        ({"metric": "area/val/few_steps/accuracy"}, "'val/few_steps/accuracy' is measured with validation.few_steps"),
         (
             {"metric": "val/aime/accuracy", "overrides": ["data.validation={own: h.jsonl}"]},
             "needs a held-out set called 'aime': those of data.validation are own",

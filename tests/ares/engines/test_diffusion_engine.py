@@ -84,6 +84,13 @@ def test_in_one_step_log_probs_and_entropies_are_those_of_the_masked_canvas() ->
     np.testing.assert_allclose(answer.entropies, -(known.exp() * known).sum(-1)[:length], atol=1e-5)
 
 
+def test_a_call_may_ask_for_other_passes_than_the_engine_was_made_with() -> None:
+    few = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=PLACES, denoising_steps=2)
+    answers = engine(steps=6).generate(requests(6), few)
+    assert same(answers, engine(steps=2).generate(requests(6), SETTINGS))
+    assert not same(answers, engine(steps=6).generate(requests(6), SETTINGS))
+
+
 def test_temperature_zero_takes_the_most_probable_tokens_whatever_the_key() -> None:
     greedy = SamplingSettings(temperature=0.0, top_p=1.0, max_tokens=PLACES)
     sampler = engine()
