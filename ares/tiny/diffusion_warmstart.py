@@ -1,8 +1,9 @@
-"""The warm start of tiny-diffusion: a small masked-diffusion model that writes functions of one line, often wrongly.
+"""The warm starts of tiny-diffusion and tiny-diffusion-hard: a small masked-diffusion model that writes functions of
+one line, often wrongly.
 
 Covers: training tokenizer and model, measuring the result, writing it all as one directory that transformers (once
-ares.models is imported) and `ares train` read. Does not cover: reinforcement. Rebuild the shipped
-checkpoint with `ares warmstart tiny-diffusion`; the same seed is bit-identical on the same machine.
+ares.models is imported) and `ares train` read. Does not cover: reinforcement. Rebuild a shipped checkpoint with
+`ares warmstart tiny-diffusion`; the same seed is bit-identical on the same machine.
 
 Two lessons: right examples only, until the model copies names and constants from the prompt, then examples of which
 many err. Taught from the erring ones alone, it learns the errors' form long before it learns to copy.
@@ -15,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,23 +26,47 @@ from algorithms.denoising import DenoisingSettings, completion_logits, denoise_c
 from ares.engines import left_padded
 from ares.models import MaskedModel, MaskedModelConfig
 from ares.tiny.lessons import Lesson, one_thread, teach
-from ares.tiny.model import INITIALIZER_RANGE, Progress, initialised
-from ares.tiny.problems.one_liners import WHOLE_WORDS, Problem, respond, split_problems, worked_example
+from ares.tiny.model import INITIALIZER_RANGE, Progress, copy_what_is_attended_to, initialised
+from ares.tiny.problems.one_liners import (
+    FAMILIES,
+    PAIRS,
+    WHOLE_WORDS,
+    Family,
+    Problem,
+    respond,
+    split_problems,
+    worked_example,
+)
 from ares.tiny.problems.sets import write_problems
 from ares.tiny.tokenizer import build_tokenizer
 
-NAME, FOLDER = "tiny-diffusion", "diffusion"
 VOCAB_SIZE = 384
 MAX_POSITIONS = 256
-PLACES = 14
-"""Tokens of a canvas; the longest worked example takes eleven and the end."""
 TRAIN_PROBLEMS, HELDOUT_PROBLEMS = 800, 160
 TOKENIZER_PROBLEMS = 2000
 REPORT_NAME = "warmstart.json"
 
 
-COPY_GAIN = 0.3
-LESSONS = (Lesson(500, 4e-3, errs=False), Lesson(300, 2e-3, errs=True))
+@dataclass(frozen=True)
+class MaskedTask:
+    """Which functions are asked for, and how they are taught."""
+
+    name: str
+    folder: str
+    """Folder of the shipped result below ares/tiny/checkpoints."""
+    families: tuple[Family, ...]
+    places: int
+    """Tokens of a canvas: the longest worked example and its end."""
+    lessons: tuple[Lesson, ...]
+
+
+DIFFUSION = MaskedTask(
+    "tiny-diffusion", "diffusion", FAMILIES, 14, (Lesson(500, 4e-3, errs=False), Lesson(300, 2e-3, errs=True))
+)
+DIFFUSION_HARD = MaskedTask(
+    "tiny-diffusion-hard", "diffusion-hard", PAIRS, 18, (Lesson(700, 4e-3, errs=False), Lesson(300, 2e-3, errs=True))
+)
+"""Pairs of operations, which the warm start takes for others more often than not."""
 
 
 @dataclass(frozen=True)
@@ -91,29 +115,19 @@ def build_model(tokenizer: Qwen2Tokenizer, generator: torch.Generator) -> Masked
         dtype="float32",
     )
     model = initialised(MaskedModel, config, generator)
-    with torch.no_grad():
-        for layer in model.model.layers:
-            _copy_what_is_attended_to(layer.self_attn, generator)
+    copy_what_is_attended_to(model, generator)
     return model
-
-
-def _copy_what_is_attended_to(attention: Any, generator: torch.Generator) -> None:
-    """Start with output·value = COPY_GAIN times the identity: with tied embeddings, attending to a token predicts it.
-
-    What is left to be learnt is where to look; from random matrices, copying came hundreds of steps later, or never.
-    """
-    size = attention.o_proj.weight.shape[0]
-    rotation = torch.linalg.qr(torch.randn(size, size, generator=generator)).Q * COPY_GAIN**0.5
-    attention.v_proj.weight.copy_(rotation)
-    attention.o_proj.weight.copy_(rotation.T)
 
 
 class Classroom:
     """Tokenised prompts and canvases of the problems, and training on them."""
 
-    def __init__(self, tokenizer: Qwen2Tokenizer, model: MaskedModel, problems: Sequence[Problem], seed: int) -> None:
+    def __init__(
+        self, tokenizer: Qwen2Tokenizer, model: MaskedModel, problems: Sequence[Problem], seed: int, places: int
+    ) -> None:
         self.tokenizer = tokenizer
         self.model = model
+        self.places = places
         self.rng = random.Random(seed)
         self.generator = torch.Generator().manual_seed(seed)
         self.prompts = dict(zip(problems, encode_prompts(tokenizer, problems), strict=True))
@@ -134,15 +148,15 @@ class Classroom:
         ids, seen = left_padded(prompts, self.tokenizer.pad_token_id)
         ids = torch.cat([ids, canvas.masked_fill(hidden, self.tokenizer.mask_token_id)], 1)
         seen = torch.cat([seen, torch.ones_like(canvas)], 1)
-        logits = completion_logits(self.model, ids, PLACES, seen)
+        logits = completion_logits(self.model, ids, self.places, seen)
         return functional.cross_entropy(logits[hidden], canvas[hidden])
 
     def _canvas(self, text: str) -> list[int]:
         if text not in self._canvases:
             ids = self.tokenizer(text)["input_ids"]
-            if len(ids) >= PLACES:
-                raise ValueError(f"{text!r} has {len(ids)} tokens: with its end it does not fit {PLACES} places")
-            self._canvases[text] = ids + [self.tokenizer.eos_token_id] * (PLACES - len(ids))
+            if len(ids) >= self.places:
+                raise ValueError(f"{text!r} has {len(ids)} tokens: with its end it does not fit {self.places} places")
+            self._canvases[text] = ids + [self.tokenizer.eos_token_id] * (self.places - len(ids))
         return self._canvases[text]
 
     @torch.no_grad()
@@ -150,8 +164,8 @@ class Classroom:
         """Sample every problem `samples` times and once greedily, one place a step."""
         repeated = [problem for problem in problems for _ in range(samples)]
         generator = torch.Generator().manual_seed(seed)
-        right = self._right(repeated, DenoisingSettings(2 * PLACES, 1.0, 1.0), generator)
-        greedy = self._right(problems, DenoisingSettings(2 * PLACES, 0.0, 1.0), generator)
+        right = self._right(repeated, DenoisingSettings(2 * self.places, 1.0, 1.0), generator)
+        greedy = self._right(problems, DenoisingSettings(2 * self.places, 0.0, 1.0), generator)
         levels = Counter(problem.level for problem in repeated)
         hits = Counter(problem.level for problem, good in zip(repeated, right, strict=True) if good)
         return DiffusionMeasurement(
@@ -166,39 +180,39 @@ class Classroom:
         self, problems: Sequence[Problem], settings: DenoisingSettings, generator: torch.Generator
     ) -> list[bool]:
         prompts, seen = left_padded([self.prompts[problem] for problem in problems], self.tokenizer.pad_token_id)
-        shape = (len(problems), PLACES)
+        shape = (len(problems), self.places)
 
         def uniform(purpose: str, step: int) -> Tensor:
             return torch.rand(shape, generator=generator, dtype=torch.float64)
 
         mask_id = self.tokenizer.mask_token_id
-        answered = denoise_completions(self.model, prompts, seen, PLACES, settings, mask_id, uniform)
+        answered = denoise_completions(self.model, prompts, seen, self.places, settings, mask_id, uniform)
         texts = [self.tokenizer.decode(row).partition(self.tokenizer.eos_token)[0] for row in answered.tokens]
         return [text == respond(problem.solution) for problem, text in zip(problems, texts, strict=True)]
 
 
 def warmstart(
     out_dir: Path | str,
+    task: MaskedTask = DIFFUSION,
     *,
     seed: int = 0,
-    lessons: tuple[Lesson, ...] = LESSONS,
     progress: Progress | None = None,
 ) -> Report:
-    """Build tiny-diffusion in `out_dir`: weights, tokenizer, train.jsonl, heldout.jsonl and warmstart.json.
+    """Build a task in `out_dir`: weights, tokenizer, train.jsonl, heldout.jsonl and warmstart.json.
 
     Runs on one thread and leaves the global random generators as they were.
     """
     out = Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)
-    split = split_problems(random.Random(seed), TRAIN_PROBLEMS, HELDOUT_PROBLEMS)
+    split = split_problems(random.Random(seed), TRAIN_PROBLEMS, HELDOUT_PROBLEMS, task.families)
     with one_thread():
         texts = [text for p in split.taught[:TOKENIZER_PROBLEMS] for text in (p.prompt, respond(p.solution))]
         tokenizer = build_tokenizer(texts, VOCAB_SIZE, max_length=MAX_POSITIONS, whole_words=WHOLE_WORDS)
         model = build_model(tokenizer, torch.Generator().manual_seed(seed))
-        room = Classroom(tokenizer, model, split.taught + split.heldout, seed)
-        losses = teach(model, lessons, partial(room.loss, split.taught), progress)
+        room = Classroom(tokenizer, model, split.taught + split.heldout, seed, task.places)
+        losses = teach(model, task.lessons, partial(room.loss, split.taught), progress)
         heldout = room.measure(split.heldout)
-    report = Report(NAME, seed, model.num_parameters(), len(tokenizer), PLACES, lessons, losses, heldout)
+    report = Report(task.name, seed, model.num_parameters(), len(tokenizer), task.places, task.lessons, losses, heldout)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     for name, problems in (("train", split.train), ("heldout", split.heldout)):

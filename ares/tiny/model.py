@@ -21,6 +21,8 @@ MAX_POSITIONS = 512
 INITIALIZER_RANGE = 0.05
 """Wider than usual (0.02), because the matrices are that small."""
 
+COPY_GAIN = 0.3
+
 Progress = Callable[[int, int, float], None]
 """Called after every step with the step, the number of steps and the loss."""
 
@@ -71,6 +73,20 @@ def initialised(kind: Callable[[Any], M], config: PretrainedConfig, generator: t
             if parameter.dim() == 2:
                 parameter.normal_(0.0, INITIALIZER_RANGE, generator=generator)
     return model
+
+
+def copy_what_is_attended_to(model: PreTrainedModel, generator: torch.Generator) -> None:
+    """Start with output·value = COPY_GAIN times the identity: with tied embeddings, attending to a token predicts it.
+
+    What is left to be learnt is where to look; from random matrices, copying came hundreds of steps later, or never.
+    """
+    with torch.no_grad():
+        for layer in model.model.layers:
+            attention = layer.self_attn
+            size = attention.o_proj.weight.shape[0]
+            rotation = torch.linalg.qr(torch.randn(size, size, generator=generator)).Q * COPY_GAIN**0.5
+            attention.v_proj.weight.copy_(rotation)
+            attention.o_proj.weight.copy_(rotation.T)
 
 
 def fit(

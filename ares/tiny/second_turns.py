@@ -1,7 +1,7 @@
 """Worked examples of a second turn: a program that failed, its verdict, and a better one.
 
-Covers: conversations for the warm start of tiny-code-feedback. Does not cover: how a run continues its own failures
-(ares/step/second_turn.py), whose prompts these have the form of.
+Covers: conversations for the warm starts of tiny-code-feedback and tiny-code-secret. Does not cover: how a run
+continues its own failures (ares/step/second_turn.py), whose prompts these have the form of.
 """
 
 import random
@@ -15,8 +15,8 @@ from sandbox import SandboxPool
 Conversation = list[dict[str, str]]
 SHARE = 0.5
 """Share of the examples that are second turns."""
-RIGHT = 0.7
-"""Share of the second turns that are right; the others err as first turns do."""
+GUESSED = 0.8
+"""Of failures with a secret constant, the share that is right but for the guess."""
 ENDINGS = ("wrong answer", "runtime error")
 TOKENIZER_TEXTS = (
     *(f"{passed} of 6 tests passed. {ending}: assert" for passed in range(6) for ending in ENDINGS),
@@ -24,11 +24,16 @@ TOKENIZER_TEXTS = (
 )
 
 
-def with_second_turns(examples: Sequence[tuple[Problem, str]], rng: random.Random) -> list[tuple[Conversation, str]]:
-    """(conversation, response) to imitate: first turns as they are, and second ones whose first really failed so."""
+def with_second_turns(
+    examples: Sequence[tuple[Problem, str]], right: float, rng: random.Random
+) -> list[tuple[Conversation, str]]:
+    """(conversation, response) to imitate: first turns as they are, and second ones whose first really failed so.
+
+    right: share of the second turns that are right; the others err as first turns do.
+    """
     continued = [rng.random() < SHARE for _ in examples]
     problems = [problem for (problem, _), again in zip(examples, continued, strict=True) if again]
-    failures = [respond(erring_program(problem, rng.choice(KINDS[1:]), rng)) for problem in problems]
+    failures = [respond(_failed(problem, rng)) for problem in problems]
     with SandboxPool(1) as pool:
         verdicts = judge(problems, failures, pool)
     second = iter(zip(failures, verdicts, strict=True))
@@ -44,6 +49,13 @@ def with_second_turns(examples: Sequence[tuple[Problem, str]], rng: random.Rando
             conversations.append(([asked], response))
             continue
         told = {"role": "user", "content": execution_feedback(problem.test_cases, outcomes)}
-        answer = respond(problem.solution) if rng.random() < RIGHT else response
+        answer = respond(problem.solution) if rng.random() < right else response
         conversations.append(([asked, {"role": "assistant", "content": failed}, told], answer))
     return conversations
+
+
+def _failed(problem: Problem, rng: random.Random) -> str:
+    """A program that errs or, where the constant is secret, has guessed it."""
+    guess = problem.guessed(rng)
+    kind = "right" if guess is not problem and rng.random() < GUESSED else rng.choice(KINDS[1:])
+    return erring_program(guess, kind, rng)

@@ -1,7 +1,7 @@
 """The tiny tasks, each described once: what its problems are, how examples are drawn, how a model is measured.
 
-Covers: tiny-math, tiny-reason, tiny-code, tiny-code-hard, tiny-code-feedback. Does not cover: training on them
-(ares/tiny/warmstart.py, and profiles).
+Covers: tiny-math, tiny-reason, tiny-code, tiny-code-hard, tiny-code-feedback, tiny-code-secret,
+tiny-code-skills. Does not cover: training on them (ares/tiny/warmstart.py, and profiles).
 """
 
 import random
@@ -14,7 +14,8 @@ from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
 from ares.tiny import second_turns
 from ares.tiny.measurement import Measurement, measure
-from ares.tiny.problems import arithmetic, programs, reasoning
+from ares.tiny.problems import arithmetic, programs, reasoning, skills
+from ares.tiny.problems.families import FAMILIES, SECRET, Family
 from ares.tiny.problems.sets import Split
 from ares.tiny.program_measurement import ProgramMeasurement, measure_programs
 from ares.tiny.reasoning_measurement import ReasoningMeasurement, measure_reasoning
@@ -42,26 +43,29 @@ class TinyTask:
     """Steps of the warm start."""
     batch_size: int = 64
     """Examples of each."""
-    second_turns: bool = False
-    """True where worked examples of second turns are among the examples (ares/tiny/second_turns.py)."""
+    second_turns: float = 0.0
+    """Of worked examples of second turns (ares/tiny/second_turns.py) the share that is right; 0: there are none."""
+    copies: bool = False
+    """True where attention begins by copying what it looks at (ares/tiny/model.py)."""
     writes_problems: bool = True
     """False where the problems are another task's, and its files are read."""
     heldout_by_level: bool = False
     """True where a held-out file a level is written, too: heldout-1.jsonl and so on."""
 
 
-def tokenizer_texts_of_arithmetic(split: Split[Any]) -> list[str]:
+def tokenizer_texts_of_examples(split: Split[Any]) -> list[str]:
     """Prompts and responses of the first examples."""
     return [text for problem, response in split.examples[:4000] for text in (problem.prompt, response)]
 
 
-def tokenizer_texts_of_programs(_: Split[Any]) -> list[str]:
+def tokenizer_texts_of_programs(families: Sequence[Family], verdicts: bool, _: Split[Any]) -> list[str]:
     """Prompts, solutions and slips of every problem: the same tokens whatever the quality of the examples."""
-    return [
+    texts = [
         text
-        for problem in programs.all_problems()
+        for problem in programs.all_problems(families)
         for text in (problem.prompt, programs.respond(problem.solution), programs.respond(problem.slip))
     ]
+    return [*texts, *second_turns.TOKENIZER_TEXTS * 400] if verdicts else texts
 
 
 def _measure_arithmetic(
@@ -85,17 +89,24 @@ def _split_reasoning(rng: random.Random, examples: int, train: int, heldout: int
     return reasoning.split_problems(rng, examples=examples, train=train, heldout=heldout)
 
 
+def _split_skills(rng: random.Random, examples: int, train: int, heldout: int) -> Split[skills.Problem]:
+    return skills.split_problems(rng, examples=examples, train=train, heldout=heldout)
+
+
 def _split_programs(
-    shares: programs.Shares, rng: random.Random, examples: int, train: int, heldout: int
-) -> Split[programs.Problem]:
-    return programs.split_problems(rng, examples=examples, train=train, heldout=heldout, shares=shares)
+    shares: programs.Shares, rng: random.Random, examples: int, train: int, heldout: int,
+    families: Sequence[Family] = FAMILIES,
+) -> Split[programs.Problem]:  # fmt: skip
+    return programs.split_problems(
+        rng, examples=examples, train=train, heldout=heldout, shares=shares, families=families
+    )
 
 
 MATH = TinyTask(
     name="tiny-math",
     folder="math",
     split=_split_arithmetic,
-    tokenizer_texts=tokenizer_texts_of_arithmetic,
+    tokenizer_texts=tokenizer_texts_of_examples,
     measure=_measure_arithmetic,
     whole_words=arithmetic.WHOLE_WORDS,
     vocab_size=320,
@@ -108,7 +119,7 @@ REASON = TinyTask(
     name="tiny-reason",
     folder="reason",
     split=_split_reasoning,
-    tokenizer_texts=tokenizer_texts_of_arithmetic,
+    tokenizer_texts=tokenizer_texts_of_examples,
     measure=measure_reasoning,
     whole_words=reasoning.WHOLE_WORDS,
     vocab_size=300,
@@ -123,7 +134,7 @@ CODE = TinyTask(
     name="tiny-code",
     folder="code",
     split=partial(_split_programs, programs.USUAL),
-    tokenizer_texts=tokenizer_texts_of_programs,
+    tokenizer_texts=partial(tokenizer_texts_of_programs, FAMILIES, False),
     measure=measure_programs,
     whole_words=programs.WHOLE_WORDS,
     vocab_size=512,
@@ -144,11 +155,37 @@ CODE_FEEDBACK = replace(
     CODE,
     name="tiny-code-feedback",
     folder="code-feedback",
-    tokenizer_texts=lambda split: [*tokenizer_texts_of_programs(split), *second_turns.TOKENIZER_TEXTS * 400],
+    tokenizer_texts=partial(tokenizer_texts_of_programs, FAMILIES, True),
     vocab_size=544,
     steps=700,
-    second_turns=True,
+    second_turns=0.7,
     writes_problems=False,
 )
 """The problems of tiny-code for a model that has seen second turns, with the verdict on the first in the prompt."""
-TASKS = {task.name: task for task in (MATH, REASON, CODE, CODE_HARD, CODE_FEEDBACK)}
+CODE_SECRET = replace(
+    CODE_FEEDBACK,
+    name="tiny-code-secret",
+    folder="code-secret",
+    split=partial(_split_programs, programs.GUESSED, families=SECRET),
+    tokenizer_texts=partial(tokenizer_texts_of_programs, SECRET, True),
+    train_problems=640,
+    heldout_problems=128,
+    steps=400,
+    second_turns=0.15,
+    copies=True,
+    writes_problems=True,
+)
+"""Functions whose constant a failing test alone states: what second turns are for. After 700 steps from random matrices
+one constant in five was read off it, where one in eight is a guess."""
+CODE_SKILLS = replace(
+    CODE,
+    name="tiny-code-skills",
+    folder="code-skills",
+    split=_split_skills,
+    tokenizer_texts=tokenizer_texts_of_examples,
+    whole_words=skills.WHOLE_WORDS,
+    train_problems=480,
+    heldout_problems=128,
+)
+"""Functions of four parts, one a test: what a reward for partial passes is for."""
+TASKS = {task.name: task for task in (MATH, REASON, CODE, CODE_HARD, CODE_FEEDBACK, CODE_SECRET, CODE_SKILLS)}

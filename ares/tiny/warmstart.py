@@ -17,7 +17,7 @@ from transformers import Qwen2Tokenizer
 
 from ares.tiny.lessons import one_thread
 from ares.tiny.measurement import Measurement
-from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, Turn, build_model, fit
+from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, Turn, build_model, copy_what_is_attended_to, fit
 from ares.tiny.problems.sets import Split, write_problems
 from ares.tiny.program_measurement import ProgramMeasurement
 from ares.tiny.reasoning_measurement import ReasoningMeasurement
@@ -80,7 +80,10 @@ def _warmstart(
     tokenizer = build_tokenizer(
         task.tokenizer_texts(split), task.vocab_size, max_length=MAX_POSITIONS, whole_words=task.whole_words
     )
-    model = build_model(tokenizer, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    model = build_model(tokenizer, generator)
+    if task.copies:
+        copy_what_is_attended_to(model, generator)
     loss = fit(
         model,
         _turns(tokenizer, task, split.examples, rng),
@@ -128,7 +131,7 @@ def _turns(
 ) -> list[Turn]:
     """Worked examples as token ids of a conversation and of the response to imitate."""
     if task.second_turns:
-        worked = with_second_turns(examples, rng)
+        worked = with_second_turns(examples, task.second_turns, rng)
     else:
         worked = [(_asked(problem.prompt), response) for problem, response in examples]
     prompts = encode_conversations(tokenizer, [conversation for conversation, _ in worked])

@@ -146,7 +146,8 @@ def warmstart(
     task: Annotated[
         str,
         typer.Argument(
-            help="tiny-math, tiny-reason, tiny-code, tiny-code-hard, tiny-code-feedback, tiny-diffusion or tiny-vision"
+            help="tiny-math, tiny-reason, tiny-code, tiny-code-hard, -feedback, -secret or -skills, tiny-diffusion, "
+            "tiny-diffusion-hard or tiny-vision"
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default: the one its profile reads.")] = None,
@@ -163,8 +164,9 @@ def warmstart(
     builders: dict[str, tuple[str, Any]] = {
         name: (each.folder, partial(build, task=each)) for name, each in TASKS.items()
     }
-    for module in (diffusion_warmstart, vision_warmstart):
-        builders[module.NAME] = (module.FOLDER, module.warmstart)
+    for masked in (diffusion_warmstart.DIFFUSION, diffusion_warmstart.DIFFUSION_HARD):
+        builders[masked.name] = (masked.folder, partial(diffusion_warmstart.warmstart, task=masked))
+    builders[vision_warmstart.NAME] = (vision_warmstart.FOLDER, vision_warmstart.warmstart)
     if task not in builders:
         raise ConfigError(f"There is no warm start {task!r} (warm starts: {', '.join(builders)})")
     folder, builder = builders[task]

@@ -16,6 +16,7 @@ SHORTER = [
     "train.steps=2", "train.checkpoint_every=2", "rollout.prompts=4", "rollout.n=4", "learner.global_batch_prompts=4",
     "bootstrap.max_prompts=6", "validation.max_prompts=8", "validation.n=2", "validation.every=2",
     "algorithm.aepo.enabled=true", "algorithm.kl.reference_sync=1",
+    "validation.few_steps=3",
 ]  # fmt: skip
 train = partial(short_runs.train, profile="tiny-diffusion")
 
@@ -39,6 +40,8 @@ def test_a_masked_diffusion_model_goes_through_the_same_steps(diffusion_runs: Pa
     assert metrics["reward/format"] > 0.3  # warm-started: most responses are one fenced block
     assert metrics["actor/optimizer_steps"] == 4  # two steps of two iterations
     assert metrics["entropy/mean"] > 0
+    assert 0 <= metrics["val/few_steps/accuracy"] <= 1
+    assert len(store.read_rows(commit.artifacts["evaluation"])) == 16  # in as many passes as in training
     assert {name for name in metrics if name.startswith("bucket/")} >= {"bucket/hard/target", "bucket/hard/alpha"}
 
 

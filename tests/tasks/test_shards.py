@@ -12,7 +12,9 @@ from ares.runs.exec_times import exec_times_name
 from ares.runs.run import Run
 from ares.step.slots import GREEDY
 from ares.store.store import Ref
+from flows.refill import _draws
 from tasks.sampling import Draw, Rows, check_graded, exec_times, requested, score
+from tests.ares import masked_builders
 from tests.ares.builders import config
 
 
@@ -93,6 +95,21 @@ def test_on_held_out_programs_the_verdict_is_their_own_and_told_once(tmp_path: P
             for name, tests in zip(frame["id"], frame["test_cases"], strict=True)
         ]
     assert asked == {"second-turn": [[False] * 2] * 2, "validation": [[True]] * 2}
+
+
+def test_held_out_problems_are_asked_once_more_in_few_passes_in_slots_of_their_own(tmp_path: Path) -> None:
+    settings = ["validation.few_steps=2", "rollout.shard_prompts=4"]
+    run, _ = Run.check(masked_builders.config(*settings), "r", tmp_path)
+    assert run.validation_set is not None
+    names = run.validation_set.frame["id"].tolist()[:6]
+    draws = _draws(run.step(0), "validation", names, 0, 2)
+    assert [each.shard for each in draws] == [0, 1, 2, 3]
+    assert [each.denoising_steps for each in draws] == [None, None, 2, 2]
+    assert [each.ids for each in draws] == [names[:4], names[4:]] * 2
+    asked = pd.concat([requested(run.step(0), each) for each in draws])
+    assert len(asked) == 2 * 2 * 6
+    assert not asked.duplicated(["slot", "sample"]).any()
+    assert [each.denoising_steps for each in _draws(run.step(1), "rollout", names, 0, 2)] == [None, None]
 
 
 def sampled(run: Run, problems: pd.DataFrame, responses: list[str]) -> Rows:

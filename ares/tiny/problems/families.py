@@ -35,6 +35,9 @@ class Family:
     """What stands in the lines, once, and what a slip writes there: plausible, and right for some inputs only."""
     slipped: Function
     inputs: Inputs
+    tells: tuple[Any, ...] | None = None
+    """Arguments whose value states the constant, of a family whose description keeps it secret: that is the last test.
+    Values for `inputs` are the same whatever the constant, and a slip fails at the first of them."""
 
     @property
     def slipped_lines(self) -> tuple[str, ...]:
@@ -73,6 +76,27 @@ def _few_values(rng: random.Random, k: int) -> tuple[list[int]]:
 def _word(rng: random.Random, k: int) -> tuple[str]:
     half = "".join(rng.choice("ab") for _ in range(rng.randint(1, max(2, k // 2 + 1))))
     return (half + rng.choice((half[::-1], half[-2::-1], rng.choice("abc"))),)
+
+
+def _nothing_times(rng: random.Random, k: int) -> tuple[int, int]:
+    return 0, rng.choice((-1, 1)) * rng.randint(1, 9)
+
+
+def _large_items(rng: random.Random, k: int) -> tuple[list[int]]:
+    return ([rng.randint(11, 19) for _ in range(rng.randint(2, 3))],)
+
+
+def _odd_items(rng: random.Random, k: int) -> tuple[list[int]]:
+    return ([rng.randrange(1, 10, 2) for _ in range(rng.randint(2, 4))],)
+
+
+def _opposites(rng: random.Random, k: int) -> tuple[list[int]]:
+    number = rng.randint(1, 9)
+    return ([-number, number] * rng.randint(1, 2),)
+
+
+def _with_a_zero(rng: random.Random, k: int) -> tuple[list[int]]:
+    return (rng.sample([0, rng.randint(1, 9), rng.randint(1, 9)], 3),)
 
 
 def _best_below(k: int, s: list[int], choose: Function) -> int | None:
@@ -208,3 +232,48 @@ FAMILIES: tuple[Family, ...] = (
         ("i % 2 == 0 and ", ""), lambda k, s: sum(x for x in s if x >= k), _items,
     ),
 )  # fmt: skip
+SECRET: tuple[Family, ...] = (
+    Family(
+        "cap", 1, "x", "limits x to at most a secret number",
+        ("return min(x, {k})",), lambda k, x: min(x, k),
+        ("min(", "max("), lambda k, x: max(x, k), lambda rng, k: (rng.randint(-9, 0),), (20,),
+    ),
+    Family(
+        "floor", 1, "x", "raises x to at least a secret number",
+        ("return max(x, {k})",), lambda k, x: max(x, k),
+        ("max(", "min("), lambda k, x: min(x, k), lambda rng, k: (rng.randint(11, 40),), (0,),
+    ),
+    Family(
+        "affine", 1, "a, b", "returns a secret number times a plus b",
+        ("return {k} * a + b",), lambda k, a, b: k * a + b,
+        ("a + b", "(a + b)"), lambda k, a, b: k * (a + b), _nothing_times, (1, 0),
+    ),
+    Family(
+        "largest", 2, "s", "returns the larger of a secret number and the sum of s",
+        ("return max({k}, sum(s))",), lambda k, s: max(k, sum(s)),
+        ("sum(s)", "*s"), lambda k, s: max(k, *s), _large_items, ([0],),
+    ),
+    Family(
+        "scaled_sum", 3, "s", "returns the sum of the items of s times a secret number",
+        ("t = 0", "for x in s:", "    t += x * {k}", "return t"), lambda k, s: sum(s) * k,
+        ("+=", "="), lambda k, s: s[-1] * k, _opposites, ([1],),
+    ),
+    Family(
+        "product", 3, "s", "returns the product of a secret number and all items of s",
+        ("t = {k}", "for x in s:", "    t *= x", "return t"), _product,
+        ("*=", "+="), lambda k, s: k + sum(s), _with_a_zero, ([1],),
+    ),
+    Family(
+        "maxima", 4, "s", "returns the running maxima of s from a secret number up",
+        ("t = {k}", "r = []", "for x in s:", "    t = max(t, x)", "    r.append(t)", "return r"),
+        lambda k, s: list(accumulate(s, max, initial=k))[1:],
+        ("max(", "min("), lambda k, s: list(accumulate(s, min, initial=k))[1:], _large_items, ([0],),
+    ),
+    Family(
+        "evens", 4, "s", "adds a secret number to the even items of s and drops the others",
+        ("r = []", "for x in s:", "    if x % 2 == 0:", "        r.append(x + {k})", "return r"),
+        lambda k, s: [x + k for x in s if x % 2 == 0],
+        ("== 0", "== 1"), lambda k, s: [x + k for x in s if x % 2 == 1], _odd_items, ([0],),
+    ),
+)  # fmt: skip
+"""Families that do not say their constant: it can be guessed, or read off the one test that a guess fails."""

@@ -6,6 +6,7 @@ judging (sandbox/), rewards for a run (rewards/). Nothing here executes text: ex
 own callables.
 
     Write calc(n) that takes 5 from n.
+    Write calc(n) that limits n to at most 5 and adds 6 to that.
 
 A canvas is uncovered in any order, so what a place needs must be near: the answer has a dozen tokens, each name and
 each constant is one token in prompt and answer alike (`WHOLE_WORDS`). With constants cut into a space and a digit, a
@@ -34,13 +35,20 @@ WHOLE_WORDS = (
 
 ERRORS = ("constant", "operation", "operation", "argument", "name", "syntax")
 """What goes wrong in a worked example that errs, each as often as it stands here."""
-RIGHT = {1: 0.5, 2: 0.4, 3: 0.3}
+ERRORS_OF_PAIRS = (*ERRORS, *("operation",) * 6)
+"""A pair's operation is wrong more often than right: the surest tokens do not solve it."""
+RIGHT = {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.12}
 """Share of right worked examples by level."""
+SUM = 11
+"""Of the two constants of a pair of operations."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """One operation: `{k}` stands for the constant, `{x}` for the argument, in description and expression."""
+    """One operation: `{k}` stands for the constant, `{x}` for the argument, in description and expression.
+
+    Of two operations `{j}` is the other constant.
+    """
 
     name: str
     level: int
@@ -66,6 +74,34 @@ FAMILIES = (
     Family("largest", 3, LISTS, "multiplies the largest of {x} by {k}", "max({x}) * {k}", lambda s, k: max(s) * k),
     Family("smallest", 3, LISTS, "takes {k} from the smallest of {x}", "min({x}) - {k}", lambda s, k: min(s) - k),
 )
+PAIRS = (
+    Family("add_cap", 4, NUMBERS, "adds {k} to {x} and limits that to at most {j}", "min({x} + {k}, {j})",
+           lambda x, k: min(x + k, SUM - k)),
+    Family("cap_add", 4, NUMBERS, "limits {x} to at most {k} and adds {j} to that", "min({x}, {k}) + {j}",
+           lambda x, k: min(x, k) + SUM - k),
+    Family("add_floor", 4, NUMBERS, "adds {k} to {x} and raises that to at least {j}", "max({x} + {k}, {j})",
+           lambda x, k: max(x + k, SUM - k)),
+    Family("floor_add", 4, NUMBERS, "raises {x} to at least {k} and adds {j} to that", "max({x}, {k}) + {j}",
+           lambda x, k: max(x, k) + SUM - k),
+    Family("subtract_cap", 4, NUMBERS, "takes {k} from {x} and limits that to at most {j}", "min({x} - {k}, {j})",
+           lambda x, k: min(x - k, SUM - k)),
+    Family("cap_subtract", 4, NUMBERS, "limits {x} to at most {k} and takes {j} from that", "min({x}, {k}) - {j}",
+           lambda x, k: min(x, k) - SUM + k),
+    Family("subtract_floor", 4, NUMBERS, "takes {k} from {x} and raises that to at least {j}", "max({x} - {k}, {j})",
+           lambda x, k: max(x - k, SUM - k)),
+    Family("floor_subtract", 4, NUMBERS, "raises {x} to at least {k} and takes {j} from that", "max({x}, {k}) - {j}",
+           lambda x, k: max(x, k) - SUM + k),
+    Family("multiply_cap", 4, NUMBERS, "multiplies {x} by {k} and limits that to at most {j}", "min({x} * {k}, {j})",
+           lambda x, k: min(x * k, SUM - k)),
+    Family("cap_multiply", 4, NUMBERS, "limits {x} to at most {k} and multiplies that by {j}", "min({x}, {k}) * {j}",
+           lambda x, k: min(x, k) * (SUM - k)),
+    Family("multiply_floor", 4, NUMBERS, "multiplies {x} by {k} and raises that to at least {j}", "max({x} * {k}, {j})",
+           lambda x, k: max(x * k, SUM - k)),
+    Family("floor_multiply", 4, NUMBERS, "raises {x} to at least {k} and multiplies that by {j}", "max({x}, {k}) * {j}",
+           lambda x, k: max(x, k) * (SUM - k)),
+)  # fmt: skip
+"""Two operations. Each pair stands beside the one it is taken for, of the other order: they differ in several places of
+a canvas, and places that are uncovered together may come from both."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +119,9 @@ class Problem:
 
     @property
     def prompt(self) -> str:
-        filled = self.family.description.format(k=self.constant, x=self.argument)
-        return f"Write {self.name}({self.argument}) that {filled}."
+        return (
+            f"Write {self.name}({self.argument}) that {_filled(self.family.description, self.constant, self.argument)}."
+        )
 
     @property
     def solution(self) -> str:
@@ -120,11 +157,11 @@ class Split:
     heldout: list[Problem]
 
 
-def split_problems(rng: random.Random, train: int, heldout: int) -> Split:
+def split_problems(rng: random.Random, train: int, heldout: int, families: Sequence[Family] = FAMILIES) -> Split:
     """Shuffled problems; the held-out ones are taken away first. Raises ValueError if there are too few."""
     problems = [
         Problem(family, constant, name, argument)
-        for family in FAMILIES
+        for family in families
         for constant in CONSTANTS
         for name in NAMES
         for argument in family.arguments
@@ -138,7 +175,7 @@ def split_problems(rng: random.Random, train: int, heldout: int) -> Split:
 
 def program(name: str, argument: str, family: Family, constant: int) -> str:
     """The function, without fences."""
-    return f"def {name}({argument}):\n    return {family.expression.format(k=constant, x=argument)}"
+    return f"def {name}({argument}):\n    return {_filled(family.expression, constant, argument)}"
 
 
 def respond(source: str) -> str:
@@ -151,11 +188,11 @@ def worked_example(problem: Problem, rng: random.Random) -> str:
     if rng.random() < RIGHT[problem.level]:
         return respond(problem.solution)
     family, constant, name, argument = problem.family, problem.constant, problem.name, problem.argument
-    error = rng.choice(ERRORS)
+    error = rng.choice(ERRORS_OF_PAIRS if family in PAIRS else ERRORS)
     if error == "constant":
         constant = rng.choice([other for other in CONSTANTS if other != constant])
     elif error == "operation":
-        family = rng.choice(_like(family))
+        family = rng.choice(_taken_for(family))
     elif error == "name":
         name = rng.choice([other for other in NAMES if other != name])
     source = program(name, argument, family, constant)
@@ -168,7 +205,17 @@ def worked_example(problem: Problem, rng: random.Random) -> str:
 
 
 def _like(family: Family) -> list[Family]:
-    return [other for other in FAMILIES if other.arguments == family.arguments and other is not family]
+    among = PAIRS if family in PAIRS else FAMILIES
+    return [other for other in among if other.arguments == family.arguments and other is not family]
+
+
+def _taken_for(family: Family) -> list[Family]:
+    """What an erring example computes instead: of a pair its neighbour, more often than what is right."""
+    return [PAIRS[PAIRS.index(family) ^ 1]] if family in PAIRS else _like(family)
+
+
+def _filled(text: str, constant: int, argument: str) -> str:
+    return text.format(k=constant, j=SUM - constant, x=argument)
 
 
 def _input(rng: random.Random, family: Family, constant: int) -> Any:

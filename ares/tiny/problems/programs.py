@@ -10,12 +10,15 @@ What makes the task hard is that the worked examples err: each family has a slip
 tests, and any program may break off, lack a colon or name its argument wrongly. From level 2 on the slip is more
 frequent than the right program, so a model trained on the examples decodes it greedily too; what reinforcement adds is
 a choice among habits, from the tests' verdicts alone.
+
+Of families that keep their constant secret (SECRET) a first try can guess one of eight; a guess in the right place
+fails at the last test only, whose text states the constant, and any other error at the first, which says nothing.
 """
 
 import operator
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -50,6 +53,10 @@ HARD: Shares = {
     4: {"right": 0.02, "slip": 0.36, "misread": 0.06, "runtime": 0.27, "syntax": 0.29},
 }
 """Of few right examples, for comparing rewards where most groups have no solution."""
+GUESSED: Shares = {
+    level: {"right": 0.30, "slip": 0.45, "misread": 0.0, "runtime": 0.12, "syntax": 0.13} for level in LEVELS
+}
+"""Of secret constants: an example with the constant in place is as good as a guess."""
 
 OPEN, CLOSE = "```python", "```"
 WHOLE_WORDS = (OPEN, CLOSE)
@@ -84,15 +91,20 @@ class Problem:
 
     @cached_property
     def test_cases(self) -> tuple[str, ...]:
-        """Asserts of at least two different values. The slip passes some of them; a wrong constant fails some."""
+        """Asserts of at least two different values. The slip passes some of them; a wrong constant fails some.
+
+        Of a secret constant all but the last hold for every constant and fail for the slip.
+        """
+        tells = self.family.tells
         rng = random.Random(derive_seed("program tests", self.family.name, self.constant, self.name))
         for _ in range(TEST_DRAWS):
             drawn = [self.family.inputs(rng, self.constant) for _ in range(TESTS)]
+            drawn[-1] = drawn[-1] if tells is None else tells
             expected = _values(self.family.function, self.constant, drawn)
             agreed = sum(map(operator.eq, _values(self.family.slipped, self.constant, drawn), expected))
             misread = [_values(self.family.function, self.constant + off, drawn) for off in MISREAD_BY]
             varied = len(set(map(repr, drawn))) == TESTS and len(set(map(repr, expected))) > 1
-            if varied and 0 < agreed < TESTS and expected not in misread:
+            if varied and (agreed or tells) and agreed < TESTS and expected not in misread:
                 return tuple(
                     f"assert {self.name}({', '.join(map(repr, arguments))}) == {value!r}"
                     for arguments, value in zip(drawn, expected, strict=True)
@@ -104,15 +116,19 @@ class Problem:
         body = "".join(f"    {self._filled(line, constant)}\n" for line in lines)
         return f"def {self.name}({self.family.arguments}):\n{body}"
 
+    def guessed(self, rng: random.Random) -> "Problem":
+        """The problem as one takes it who was not told its constant; itself where the prompt has it."""
+        return self if self.family.tells is None else replace(self, constant=rng.choice(CONSTANTS))
+
     row = code_row
 
     def _filled(self, text: str, constant: int | None = None) -> str:
         return text.replace("{k}", str(self.constant if constant is None else constant))
 
 
-def all_problems() -> list[Problem]:
+def all_problems(families: Sequence[Family] = FAMILIES) -> list[Problem]:
     """Every (family, constant, name)."""
-    return [Problem(family, constant, name) for family in FAMILIES for constant in CONSTANTS for name in NAMES]
+    return [Problem(family, constant, name) for family in families for constant in CONSTANTS for name in NAMES]
 
 
 def respond(program: str) -> str:
@@ -138,15 +154,20 @@ def erring_program(problem: Problem, kind: str, rng: random.Random) -> str:
 
 
 def split_problems(
-    rng: random.Random, *, examples: int, train: int, heldout: int, shares: Shares = USUAL
-) -> Split[Problem]:
+    rng: random.Random, *, examples: int, train: int, heldout: int, shares: Shares = USUAL,
+    families: Sequence[Family] = FAMILIES,
+) -> Split[Problem]:  # fmt: skip
     """Family-balanced train and held-out sets and examples of all problems that are not held out; counts are totals.
 
+    Problems that differ in a secret constant share their prompt: of each family whole names are held out.
     Raises ValueError if there are fewer problems than asked for.
     """
-    by_family = {family.name: [Problem(family, k, name) for k in CONSTANTS for name in NAMES] for family in FAMILIES}
+    by_family = {family.name: [Problem(family, k, name) for k in CONSTANTS for name in NAMES] for family in families}
     for problems in by_family.values():
         rng.shuffle(problems)
+        if problems[0].family.tells is not None:
+            names = rng.sample(NAMES, len(NAMES))
+            problems.sort(key=lambda problem: names.index(problem.name))
     measured = _in_turns(by_family, heldout)
     reinforced = _in_turns(by_family, train)
     rest = [problem for problems in by_family.values() for problem in problems]
@@ -160,7 +181,7 @@ def split_problems(
 def _in_turns(by_family: dict[str, list[Problem]], count: int) -> list[Problem]:
     """Problems taken from the families by turns."""
     if count > sum(map(len, by_family.values())):
-        raise ValueError(f"there are only {len(FAMILIES) * len(CONSTANTS) * len(NAMES)} problems, more were asked")
+        raise ValueError(f"there are only {len(by_family) * len(CONSTANTS) * len(NAMES)} problems, more were asked")
     taken: list[Problem] = []
     while len(taken) < count:
         for problems in by_family.values():

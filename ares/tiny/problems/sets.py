@@ -1,6 +1,7 @@
 """What generated tasks share: a split of problems into sets, and a problem as a row of a file.
 
-Not covered: the problems themselves (arithmetic.py, reasoning.py, programs.py, one_liners.py, pictures.py).
+Not covered: the problems themselves (arithmetic.py, reasoning.py, programs.py, skills.py, one_liners.py,
+pictures.py).
 """
 
 import json

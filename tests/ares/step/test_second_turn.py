@@ -11,7 +11,7 @@ from ares.config import ConfigError, SecondTurnConfig
 from ares.step.metrics import evaluation_metrics, evaluation_table
 from ares.step.rewards import rewarded, total_reward
 from ares.step.second_turn import second_turn_metrics, second_turns
-from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
+from ares.step.slots import FEW_STEPS_SLOT, SECOND_TURN_SLOT, is_second_turn
 from tests.ares.builders import config, tokenizer
 
 TESTS = ["assert f(1) == 1", "assert f(2) == 2"]
@@ -188,17 +188,19 @@ def test_held_out_second_attempts_need_a_verdict_but_no_group() -> None:
     assert config("reward.kind=code", "validation.turns=2", "algorithm.advantage.estimator=gae").has_second_turns
 
 
-def test_the_last_attempt_at_each_held_out_sample_counts() -> None:
+def test_what_is_measured_beside_first_attempts_leaves_their_metrics_alone() -> None:
     rows = pd.DataFrame(
         {
-            "id": ["p", "p", "p", "q", "q"], "slot": [0, 0, SECOND_TURN_SLOT, 1, SECOND_TURN_SLOT + 1],
-            "sample": [0, 1, 1, 0, 0], "accuracy": pd.array([1.0, 0.0, 1.0, 0.0, 0.0], dtype="Float64"),
-            "tokens": [2, 2, 8, 2, 8], "format": 1.0, "truncated": False,
+            "id": ["p", "p", "p", "q", "q", "q"], "sample": [0, 1, 1, 0, 0, 0],
+            "slot": [0, 0, SECOND_TURN_SLOT, 1, SECOND_TURN_SLOT + 1, FEW_STEPS_SLOT + 1],
+            "accuracy": pd.array([1.0, 0.0, 1.0, 0.0, 0.0, 1.0], dtype="Float64"),
+            "tokens": [2, 2, 8, 2, 8, 8], "format": 1.0, "truncated": False,
         }
     )  # fmt: skip
-    found = evaluation_metrics(rows, turns=2)
-    assert (found["val/accuracy"], found["val/second_turn/accuracy"]) == pytest.approx((1 / 3, 2 / 3))
-    assert found["val/response_length"] == 2.0  # of first attempts, as all else is
+    first = rows[rows["slot"] < FEW_STEPS_SLOT]
+    alone, found = evaluation_metrics(first), evaluation_metrics(rows, turns=2)
+    beside = {"val/second_turn/accuracy": 2 / 3, "val/few_steps/accuracy": 1.0}
+    assert found == alone | beside
+    assert (alone["val/accuracy"], alone["val/response_length"]) == (1 / 3, 2.0)
     assert len(evaluation_table(rows)) == 3
     assert evaluation_metrics(rows[:1], turns=2)["val/second_turn/accuracy"] == 1.0  # nothing failed
-    assert "val/second_turn/accuracy" not in evaluation_metrics(rows[:1])

@@ -8,6 +8,7 @@ import pytest
 from ares.tiny.problems.one_liners import (
     CONSTANTS,
     FAMILIES,
+    PAIRS,
     RIGHT,
     TESTS,
     Problem,
@@ -23,7 +24,8 @@ from sandbox import Program, SandboxPool
 @pytest.fixture(scope="module")
 def one_of_each() -> list[Problem]:
     return [
-        Problem(family, 3 + place % 6, "calc", family.arguments[place % 4]) for place, family in enumerate(FAMILIES)
+        Problem(family, 3 + place % 6, "calc", family.arguments[place % 4])
+        for place, family in enumerate(FAMILIES + PAIRS)
     ]
 
 
@@ -31,7 +33,8 @@ def test_solutions_pass_and_every_usual_error_fails(one_of_each: list[Problem]) 
     """Through the sandbox: what the families' texts say is what their callables compute."""
     programs, right = [], []
     for problem in one_of_each:
-        like = [family for family in FAMILIES if family.arguments == problem.family.arguments]
+        among = PAIRS if problem.family in PAIRS else FAMILIES
+        like = [family for family in among if family.arguments == problem.family.arguments]
         variants = {(family, problem.constant) for family in like} | {(problem.family, k) for k in CONSTANTS}
         for family, constant in sorted(variants, key=lambda pair: (pair[0].name, pair[1])):
             source = program(problem.name, problem.argument, family, constant)
@@ -40,7 +43,7 @@ def test_solutions_pass_and_every_usual_error_fails(one_of_each: list[Problem]) 
     with SandboxPool(num_workers=1) as pool:
         verdicts = pool.run(programs)
     assert [verdict.error_type == "accepted" for verdict in verdicts] == right
-    assert sum(right) == len(FAMILIES)
+    assert sum(right) == len(FAMILIES + PAIRS)
 
 
 def test_tests_are_distinct_and_repeatable(one_of_each: list[Problem]) -> None:
@@ -52,16 +55,26 @@ def test_tests_are_distinct_and_repeatable(one_of_each: list[Problem]) -> None:
 
 def test_worked_examples_are_right_as_often_as_their_level_says() -> None:
     rng = random.Random(0)
-    split = split_problems(rng, 800, 160)
+    split = split_problems(rng, 800, 160, FAMILIES + PAIRS)
     seen: Counter[int] = Counter()
     right: Counter[int] = Counter()
-    for problem in rng.choices(split.taught, k=6000):
+    for problem in rng.choices(split.taught, k=9000):
         example = worked_example(problem, rng)
         seen[problem.level] += 1
         right[problem.level] += example == respond(problem.solution)
         assert code_format_score(example) in (0.5, 1.0)  # in form at least, and often no Python
     for level, share in RIGHT.items():
         assert right[level] / seen[level] == pytest.approx(share, abs=0.03)
+
+
+def test_a_pair_of_operations_is_taken_for_its_neighbour_more_often_than_for_itself() -> None:
+    rng = random.Random(3)
+    for one, other in zip(PAIRS[::2], PAIRS[1::2], strict=True):
+        problem = Problem(one, 5, "calc", "x")
+        assert sorted(one.name.split("_")) == sorted(other.name.split("_"))
+        drawn = Counter(worked_example(problem, rng) for _ in range(600))
+        taken_for = drawn[respond(program("calc", "x", other, 5))]
+        assert taken_for > 300 > 120 > drawn[respond(problem.solution)] > 40
 
 
 def test_held_out_problems_are_taught_nowhere() -> None:

@@ -1,5 +1,6 @@
 """The generated coding task: its table against the sandbox, its split, its examples, and the shipped warm starts."""
 
+import ast
 import json
 import random
 import re
@@ -12,9 +13,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ares.tiny import CHECKPOINTS
 from ares.tiny.model import MAX_POSITIONS
-from ares.tiny.problems.families import FAMILIES, Family
+from ares.tiny.problems.families import FAMILIES, SECRET, Family
 from ares.tiny.problems.programs import (
     CONSTANTS,
+    GUESSED,
     HARD,
     KINDS,
     LEVELS,
@@ -31,13 +33,14 @@ from ares.tiny.problems.programs import (
 )
 from ares.tiny.problems.sets import Split, write_problems
 from ares.tiny.program_measurement import judge, measure_programs
-from ares.tiny.tasks import CODE, CODE_HARD, TinyTask
+from ares.tiny.second_turns import with_second_turns
+from ares.tiny.tasks import CODE, CODE_HARD, CODE_SECRET, TinyTask
 from ares.tiny.tokenizer import build_tokenizer
 from ares.tiny.warmstart import encode_prompts
 from rewards.code import code_format_score
 from sandbox import Program, SandboxPool
 
-SHIPPED, SHIPPED_HARD = CHECKPOINTS / "code", CHECKPOINTS / "code-hard"
+SHIPPED, SHIPPED_HARD, SHIPPED_SECRET = (CHECKPOINTS / name for name in ("code", "code-hard", "code-secret"))
 
 
 @pytest.fixture(scope="module")
@@ -75,18 +78,18 @@ def asserts(problem: Problem, function_of: str) -> list[str]:
 @pytest.mark.parametrize("text", ["solution", "slip"])
 def test_texts_and_callables_of_every_family_agree(pool: SandboxPool, text: str) -> None:
     """The text in the sandbox and the callable beside it are the same function, on inputs of their own."""
-    problems = [Problem(family, constant, NAMES[0]) for family in FAMILIES for constant in (2, 5, 9)]
+    problems = [Problem(family, constant, NAMES[0]) for family in FAMILIES + SECRET for constant in (2, 5, 9)]
     function = {"solution": "function", "slip": "slipped"}[text]
     verdicts = pool.run(Program(source=getattr(each, text), tests=asserts(each, function)) for each in problems)
     wrong = [each.prompt for each, verdict in zip(problems, verdicts, strict=True) if verdict.error_type != "accepted"]
     assert wrong == []
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize("family", FAMILIES + SECRET, ids=lambda family: family.name)
 def test_a_slip_is_one_place_and_every_level_has_families(family: Family) -> None:
     assert sum(line.count(family.slip[0]) for line in family.lines) == 1
     assert family.slipped_lines != family.lines
-    assert "{k}" in family.description
+    assert ("{k}" in family.description) == (family.tells is None)
     assert "{k}" in "".join(family.lines)
     assert family.level in LEVELS
 
@@ -128,7 +131,7 @@ def test_examples_err_as_their_kind_says(pool: SandboxPool, kind: str, error_typ
 
 def test_kinds_come_at_the_nominal_rates() -> None:
     rng = random.Random(1)
-    for shares in (USUAL, HARD):
+    for shares in (USUAL, HARD, GUESSED):
         for level in LEVELS:
             assert sum(shares[level].values()) == pytest.approx(1)
             assert set(shares[level]) == set(KINDS)
@@ -156,6 +159,58 @@ def test_a_response_has_the_format_that_is_rewarded() -> None:
     assert extract_program(response) == problem.solution
     for other in (problem.solution, response.rstrip("\n"), response + "so", response * 2, ""):
         assert extract_program(other) is None
+
+
+# ---- secret constants ---------------------------------------------------------------------------------------------
+
+
+def test_a_secret_constant_shows_in_the_last_test_alone_and_a_slip_does_not_get_there() -> None:
+    for problem in all_problems(SECRET):
+        family, values = problem.family, []
+        for test in problem.test_cases:
+            given = ast.literal_eval(test.removeprefix(f"assert {problem.name}").partition(" == ")[0])
+            arguments = given if isinstance(given, tuple) else (given,)
+            values.append([family.function(constant, *arguments) for constant in range(1, 11)])
+            if len(values) == 1:
+                assert family.slipped(problem.constant, *arguments) not in values[0], problem.prompt
+        assert all(value == told[0] for told in values[:-1] for value in told), problem.prompt
+        assert [str(value).strip("[]") for value in values[-1]] == [str(constant) for constant in range(1, 11)]
+
+
+@pytest.mark.parametrize(("kind", "first_failing"), [("right", TESTS - 1), ("slip", 0), ("runtime", 0), ("syntax", 0)])
+def test_a_guess_in_the_right_place_fails_at_the_test_that_states_the_constant(
+    pool: SandboxPool, kind: str, first_failing: int
+) -> None:
+    rng = random.Random(2)
+    problems = [Problem(family, 4, "run") for family in SECRET]
+    guesses = [Problem(family, 7, "run") for family in SECRET]
+    verdicts = judge(problems, [respond(erring_program(guess, kind, rng)) for guess in guesses], pool)
+    for verdict in verdicts:
+        outcomes = [test.verdict == "accepted" for test in verdict.tests]
+        assert outcomes.index(False) == first_failing
+
+
+def test_held_out_prompts_come_with_every_constant_so_that_one_guess_in_eight_is_right() -> None:
+    split = CODE_SECRET.split(random.Random(0), 10, CODE_SECRET.train_problems, CODE_SECRET.heldout_problems)
+    constants: dict[str, set[int]] = {}
+    for problem in split.heldout:
+        constants.setdefault(problem.prompt, set()).add(problem.constant)
+    assert set(map(frozenset, constants.values())) == {frozenset(CONSTANTS)}
+    assert len(split.heldout) == len(constants) * len(CONSTANTS)
+    assert constants.keys().isdisjoint(problem.prompt for problem in split.train)
+    assert {problem.family.name for problem in split.heldout} == {family.name for family in SECRET}
+
+
+def test_a_failed_worked_example_tells_nothing_of_the_secret_constant() -> None:
+    rng = random.Random(5)
+    chosen = [(problem, respond(problem.solution)) for problem in rng.choices(all_problems(SECRET[:1]), k=300)]
+    worked = with_second_turns(chosen, 1.0, rng)
+    second = [(turns, problem) for (turns, _), (problem, _) in zip(worked, chosen, strict=True) if len(turns) == 3]
+    knew = [str(problem.constant) in turns[1]["content"] for turns, problem in second]  # their only digit
+    told = ["5 of 6 tests" in turns[2]["content"] for turns, _ in second]
+    assert len(second) > 100
+    assert sum(knew) / len(knew) < 0.25
+    assert 0.7 < sum(told) / len(told) < 0.95
 
 
 # ---- the split ----------------------------------------------------------------------------------------------------
@@ -187,7 +242,11 @@ def test_more_problems_than_there_are_is_an_error() -> None:
 # ---- what is shipped ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("task", "folder"), [(CODE, SHIPPED), (CODE_HARD, SHIPPED_HARD)], ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    ("task", "folder"),
+    [(CODE, SHIPPED), (CODE_HARD, SHIPPED_HARD), (CODE_SECRET, SHIPPED_SECRET)],
+    ids=lambda it: it.name,
+)
 def test_the_shipped_data_and_tokenizers_are_what_the_seed_generates(
     task: TinyTask, folder: Path, tmp_path: Path
 ) -> None:
@@ -197,8 +256,9 @@ def test_the_shipped_data_and_tokenizers_are_what_the_seed_generates(
     build_tokenizer(
         task.tokenizer_texts(split), task.vocab_size, max_length=MAX_POSITIONS, whole_words=task.whole_words
     ).save_pretrained(tmp_path)
-    for name in ("train.jsonl", "heldout.jsonl"):  # tiny-code-hard reads those of tiny-code
-        assert (tmp_path / name).read_bytes() == (SHIPPED / name).read_bytes(), name
+    problems = folder if task.writes_problems else SHIPPED  # tiny-code-hard reads those of tiny-code
+    for name in ("train.jsonl", "heldout.jsonl"):
+        assert (tmp_path / name).read_bytes() == (problems / name).read_bytes(), name
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
     assert len(list(folder.glob("*.jsonl"))) == 2 * task.writes_problems
