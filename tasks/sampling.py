@@ -164,7 +164,8 @@ def expect(step: Step, following: Draw | None) -> None:
 
 
 def _first_call(step: Step, draw: Draw) -> tuple[int, list[Request], SamplingSettings]:
-    _, requests, how = next(engine_calls(requested(step, draw), draw.temperature, step.config.rollout))
+    rows, rollout_settings = requested(step, draw), step.config.rollout
+    _, requests, how = next(engine_calls(rows, draw.temperature, rollout_settings, draw.denoising_steps))
     return draw.version, requests, how
 
 

@@ -22,6 +22,7 @@ class Prefetch:
         self.early: list[pd.DataFrame] = []
         self._finished: Finished = self.early.append
         self.rows = asyncio.create_task(sample(asked, lambda rows: self._finished(rows)))
+        self.rows.add_done_callback(lambda rows: rows.cancelled() or rows.exception())  # nobody need ask for it
 
     def tell(self, finished: Finished) -> None:
         """Give `finished` what has finished, and what will."""

@@ -13,7 +13,7 @@ from ares.runs.run import Run
 from ares.step.slots import GREEDY
 from ares.store.store import Ref
 from flows.refill import _draws
-from tasks.sampling import Draw, Rows, check_graded, exec_times, requested, score
+from tasks.sampling import Draw, Rows, _first_call, check_graded, exec_times, requested, score
 from tests.ares import masked_builders
 from tests.ares.builders import config
 
@@ -43,6 +43,11 @@ def test_a_draw_asks_for_n_samples_of_each_problem_in_slots_of_their_own(run: Ru
 def test_a_greedy_draw_asks_for_one_answer_more(run: Run) -> None:
     asked = requested(run.step(1), draw(run.train_set.frame["id"].tolist()[:2], greedy=True))
     assert asked["sample"].tolist() == [GREEDY, 0, 1, 2] * 2
+
+
+def test_what_the_engine_begins_ahead_is_drawn_in_the_passes_that_will_be_asked_for(run: Run) -> None:
+    few = draw(run.train_set.frame["id"].tolist()[:1]).model_copy(update={"denoising_steps": 3})
+    assert _first_call(run.step(1), few)[2].denoising_steps == 3
 
 
 def test_seeds_do_not_depend_on_how_prompts_are_cut_into_shards(run: Run) -> None:
