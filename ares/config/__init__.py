@@ -31,16 +31,13 @@ from ares.config.profiles import (
     result_settings,
 )
 from ares.config.reward import CodeConfig, Needs, part_name
+from ares.config.rollout import DiffusionConfig, RolloutConfig, SecondTurnConfig, VllmConfig
 from ares.config.run import (
     Config,
-    DiffusionConfig,
     LearnerConfig,
     ModelConfig,
     RewardConfig,
-    RolloutConfig,
-    SecondTurnConfig,
     TrackingConfig,
-    VllmConfig,
 )
 from ares.config.strict import ConfigError, PerBucket, Strict, explained, nearest, reason
 from ares.config.yaml_files import read_yaml

@@ -13,6 +13,7 @@ from ares.config.data import DataConfig
 from ares.config.extensions import ENGINES, TRACKERS, UNOPENED
 from ares.config.paths import location
 from ares.config.reward import RewardConfig
+from ares.config.rollout import RolloutConfig
 from ares.config.strict import (
     LEAST_TEMPERATURE,
     MOST,
@@ -71,112 +72,6 @@ class ModelConfig(Strict):
     def location(self) -> str:
         """Where `path` lies, for transformers."""
         return location(self.path)
-
-
-class VllmConfig(Strict):
-    """What vLLM is given (rollout.engine=vllm)."""
-
-    max_sequences: int = Field(256, ge=1, le=MOST_SAMPLES)
-    """Sequences decoded at once."""
-    images: int = Field(4, ge=1, le=MOST_PROCESSES)
-    """Images of a prompt at most, for a vision-language model; vLLM sets memory aside for them."""
-    cpu_cache_gib: int = Field(1, ge=1, le=2**16, json_schema_extra=NO_EFFECT)
-    """Key-value cache on a CPU, GiB."""
-    gpu_memory: float = Field(0.5, gt=0, lt=1, json_schema_extra=NO_EFFECT)
-    """Share of a GPU's memory for weights and cache; the learner needs the rest when it is on the same one."""
-    tensor_parallel: int = Field(1, ge=1, le=MOST_PROCESSES)
-    """GPUs that one engine is spread over."""
-
-
-class SecondTurnConfig(Strict):
-    """Second turns for programs that failed, with their verdict in the prompt (Murphy)."""
-
-    enabled: bool = False
-    """On: every first turn that failed its tests, and was not cut off, is continued once."""
-    children: int = Field(1, ge=1, le=MOST_SAMPLES)
-    """Second turns per failed first turn."""
-    max_feedback_length: int = Field(256, ge=1, le=MOST_TOKENS)
-    """Tokens of the verdict with its turn. A first turn whose verdict is longer gets no second one, and is counted."""
-    credit: Literal["max", "mean"] = "max"
-    """A first turn's reward rises towards the maximum, or the mean, of its second turns', where that is higher."""
-    credit_share: float = Field(1.0, ge=0, le=1)
-    """How far it rises. At 1 a repaired failure is worth what a right program is, and such groups teach nothing."""
-    shuffled: bool = False
-    """A placebo, for ablations: each failed program is shown the verdict on one of another problem of its shard."""
-
-
-class DiffusionConfig(Strict):
-    """How a masked-diffusion model uncovers its canvas of max_response_length places (rollout.engine=diffusion)."""
-
-    steps: int = Field(256, ge=1, le=MOST_TOKENS)
-    """Passes through the model. Fewer than places: several tokens a pass, faster and worse."""
-    alg: Literal["entropy", "maskgit_plus", "topk_margin", "origin"] = "entropy"
-    """Which places are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
-    alg_temp: float = Field(0.0, ge=0)
-    """Above 0 places are drawn by softmax(confidence / alg_temp) instead of taken in order."""
-    batch: int = Field(128, ge=1, le=MOST_SAMPLES)
-    """Rows denoised together. Part of the fingerprint: other companions give other last bits."""
-
-
-class RolloutConfig(Strict):
-    """How responses are sampled."""
-
-    engine: Annotated[str, AfterValidator(ENGINES.known)] = "transformers"
-    """What generates: `transformers` is the deterministic reference, `vllm` the fast one; both on CPU and GPU.
-    `diffusion` denoises: for model.family=masked_diffusion. Or path/to/file.py:Name (docs/extending.md)."""
-    settings: Annotated[dict[str, Any], AfterValidator(ENGINES.settled)] = Field({})
-    """Settings of an engine in a file of yours."""
-    vllm: VllmConfig = VllmConfig()
-    diffusion: DiffusionConfig = DiffusionConfig()
-    max_mismatch: float | None = Field(0.02, gt=0, json_schema_extra=NO_EFFECT)
-    """Mean |log-prob difference| of engine and learner on a step's tokens, or on 64 responses of the bootstrap or an
-    evaluation (nats), beyond which the run stops: the engine samples from other weights than it should. None: a step's
-    is only measured (mismatch/*), and nothing else is compared."""
-    n: int = Field(8, ge=2, le=MOST_SAMPLES)
-    """Samples per prompt. Group estimators compare within the group, so one is not enough."""
-    prompts: int = Field(16, ge=1, le=MOST)
-    """Prompts whose groups make one training batch, counted after online filtering."""
-    max_response_length: int = Field(1024, ge=1, le=MOST_TOKENS)
-    """Tokens. A response that reaches it is truncated."""
-    temperature: float = Field(1.0, ge=LEAST_TEMPERATURE, le=100)
-    """Sampling temperature; log-probs, ratios and entropies are taken at the same temperature."""
-    top_p: float = Field(1.0, gt=0, le=1)
-    """Nucleus sampling. Below 1 the sampled distribution differs from the learner's."""
-    shard_prompts: int = Field(64, ge=1, le=MOST)
-    """Prompts generated together. On a CPU the unit of recomputation: batch composition changes rounding. A small one
-    loses little with a kill, but every shard ends in a tail of its longest responses, in which an engine is nearly
-    idle."""
-    max_staleness: int = Field(0, ge=0, le=16)
-    """k: a step's first responses are sampled and graded while the k steps before it are under way, from the policy
-    before those, and importance weights make up for it (algorithm.policy.importance_cap). Memory holds the weights of
-    k + 1 policies. 0: from the newest policy."""
-    parts: int = Field(1, ge=1, le=17)
-    """p: these responses are drawn in p parts of max_response_length / p tokens at most, each from the policy a step
-    newer than the one before, together with the parts that other steps' responses are at: no step waits for more
-    tokens than a part's, however long a response. Needs max_staleness ≥ p − 1; at p − 1 the last part is the newest
-    policy's, and the step waits for it. 1: a response is one policy's from its first token to its last."""
-    second_turn: SecondTurnConfig = SecondTurnConfig()
-    threads: int = Field(1, ge=1, le=MOST_PROCESSES)
-    """CPU threads of each engine. Part of the fingerprint: another count gives other bits."""
-    placement: Literal["colocate", "split"] = Field("colocate", json_schema_extra=NO_EFFECT)
-    """Where there are GPUs: engines and learner on the same ones in turn, or each on its own."""
-    engines: int = Field(1, ge=1, le=MOST_PROCESSES)
-    """Engine processes that share every shard, one GPU (vLLM: tensor_parallel GPUs) each where there are GPUs. Part of
-    the fingerprint: what is generated together has its bits in common."""
-
-    @model_validator(mode="after")
-    def _vllm_samples_from_the_whole_distribution(self) -> "RolloutConfig":
-        if self.engine == "vllm" and self.top_p < 1:
-            raise ValueError(
-                "engine vllm needs top_p=1: its log-probs are those after top-p, and the learner's are before it"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _a_shared_gpu_is_one_gpu(self) -> "RolloutConfig":
-        if self.engine == "vllm" and self.vllm.tensor_parallel > 1 and self.placement == "colocate":
-            raise ValueError("vllm.tensor_parallel above 1 needs placement=split: an engine shares one GPU at most")
-        return self
 
 
 class BootstrapConfig(Strict):

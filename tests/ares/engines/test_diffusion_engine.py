@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from ares.config.run import DiffusionConfig, ModelConfig
+from ares.config.rollout import DiffusionConfig
+from ares.config.run import ModelConfig
 from ares.engines.diffusion import DiffusionEngine
 from ares.engines.engine import Completion, SamplingSettings
 from ares.models.masked_diffusion import MaskedLanguageModel

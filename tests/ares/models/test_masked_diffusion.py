@@ -207,7 +207,7 @@ def test_saved_and_loaded_again_it_is_the_same_model(tmp_path: Path) -> None:
 def test_what_the_engine_says_in_one_step_is_the_full_mask_log_prob() -> None:
     """With one pass every token is drawn from the fully masked canvas: the first term of the coupled log-prob."""
     words, model = tokenizer(), ModelConfig(path=str(model_directory()), family="masked_diffusion")
-    from ares.config.run import DiffusionConfig
+    from ares.config.rollout import DiffusionConfig
     from tests.ares.masked_builders import requests
 
     engine = DiffusionEngine(model, DiffusionConfig(steps=1), "cpu", {words.eos_token_id}, words.pad_token_id)
