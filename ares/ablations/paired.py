@@ -47,6 +47,8 @@ class Difference:
     over_problems: tuple[float, float] | None = None
     """Percentile interval over draws of seeds and problems."""
     p_problems: float | None = None
+    by_seed: tuple[float, ...] = ()
+    """The differences themselves."""
 
     @property
     def p(self) -> float | None:
@@ -72,10 +74,10 @@ def paired(differences: Sequence[float]) -> Difference:
     """The t interval and the t test of one difference a seed. Raises ValueError without values."""
     interval = estimate(differences)
     if len(differences) < 2:
-        return Difference(interval.mean, None, None, None, 1, None)
+        return Difference(interval.mean, None, None, None, 1, None, by_seed=tuple(differences))
     spread = float(np.std(differences, ddof=1))
     return Difference(interval.mean, interval.low, interval.high, spread, len(differences),
-                      p_of_t(interval.mean, spread, len(differences)))  # fmt: skip
+                      p_of_t(interval.mean, spread, len(differences)), by_seed=tuple(differences))  # fmt: skip
 
 
 def over_problems(difference: Difference, differences: np.ndarray, key: tuple[str | int, ...]) -> Difference:

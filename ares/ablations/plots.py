@@ -1,4 +1,5 @@
-"""The pictures of an ablation's report: learning curves with seed bands, shares of verdicts as stacked areas.
+"""The pictures of an ablation's report: differences from the baseline, learning curves with seed bands, shares of
+verdicts as stacked areas.
 
 Covered: SVG text, whole in itself. A curve is the mean over the seeds of a variant at each step; its band reaches from
 the lowest to the highest seed: a range, not an interval. Not covered: which metrics are shown
@@ -18,7 +19,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ares.ablations.besides import widest
 from ares.ablations.measures import ERRORS
+from ares.ablations.paired import Difference
 from ares.ablations.rows import ChildRows, Row
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6b6b6b", "#8c510a")
@@ -50,6 +53,35 @@ Series = dict[str, list[ChildRows]]
 """The children of each variant, in order."""
 
 
+def differences(baseline: str, order: list[str], panels: list[tuple[str, dict[str, Difference], float | None]]) -> str:
+    """Each variant's difference from the baseline, one panel a metric, given as (title, differences, margin); SVG.
+
+    A small dot a seed, the mean with its 95 % interval, and dashed how far a variant may fall without being worse.
+    `order`: all variants, from the top; a variant keeps the colour that it has in the curves.
+    """
+    shown = [name for name in order if any(name in of for _, of, _ in panels)]
+
+    def draw(axis: Axes, panel: tuple[str, dict[str, Difference], float | None]) -> None:
+        title, of, margin = panel
+        for name, difference in of.items():
+            height, color = -shown.index(name), PALETTE[order.index(name) % len(PALETTE)]
+            axis.plot(difference.by_seed, [height - 0.22] * len(difference.by_seed), "o", color=color, ms=3, alpha=0.45)
+            low, high = widest(difference)
+            if low is not None and high is not None:
+                axis.plot([low, high], [height, height], color=color, lw=2.2, solid_capstyle="butt")
+            axis.plot([difference.mean], [height], "D", color=color, ms=5)
+        axis.axvline(0, color="#8a94a0", lw=1)
+        if margin is not None:
+            axis.axvline(-margin, color="#8a94a0", lw=1, ls="--")
+        axis.set_yticks([-place for place in range(len(shown))], shown)
+        axis.set_ylim(0.5 - len(shown), 0.5)
+        axis.set_title(title)
+        axis.set_xlabel(f"difference from {baseline}")
+        axis.grid(True, axis="x")
+
+    return _svg(_panels(panels, draw, 2, 0.7 + 0.26 * len(shown)))
+
+
 def curves(variants: Series, panels: list[tuple[str, str, int]], columns: int, height: float, legend: bool) -> str:
     """One panel a metric, given as (metric, title, steps of the running mean); returns SVG."""
 
@@ -59,6 +91,7 @@ def curves(variants: Series, panels: list[tuple[str, str, int]], columns: int, h
             _curve(axis, [child.rows[metric] for child in children if metric in child.rows], variant, place, window)
         axis.set_title(title)
         axis.grid(True)
+        _steps_below(axis)
 
     figure = _panels(panels, draw, columns, height)
     if legend:
@@ -82,6 +115,7 @@ def verdict_areas(variants: Series, window: int) -> str:
         axis.set_title(variant)
         axis.set_ylim(0, 1)
         axis.margins(x=0)
+        _steps_below(axis)
 
     figure = _panels(list(variants), draw, 3, 2.4)
     handles, labels = figure.axes[0].get_legend_handles_labels()
@@ -98,11 +132,14 @@ def _panels(panels: list[T], draw: Callable[[Axes, T], None], columns: int, heig
         )  # fmt: skip
         for axis, panel in zip(axes.flat, panels, strict=False):
             draw(axis, panel)
-            axis.set_xlabel("step")
-            axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         for axis in axes.flat[len(panels) :]:
             axis.remove()
     return figure
+
+
+def _steps_below(axis: Axes) -> None:
+    axis.set_xlabel("step")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
 def _curve(axis: Axes, seeds: list[list[Row]], variant: str, place: int, window: int) -> None:

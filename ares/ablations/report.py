@@ -21,12 +21,13 @@ from ares.ablations.comparison import (
     conclusion,
     interactions,
     margins,
+    primary,
     values,
 )
 from ares.ablations.definition import differing_settings
 from ares.ablations.measures import Measure, Value, compared_step, end_of, error_measures, function_titles, measures
 from ares.ablations.paired import PairedDifferences
-from ares.ablations.plots import CURVES, PALETTE, curves, verdict_areas
+from ares.ablations.plots import CURVES, PALETTE, curves, differences, verdict_areas
 from ares.ablations.rows import AblationRows, ChildRows
 from ares.ablations.statistics import Estimate, estimate
 from ares.ablations.tables import problems_csv, problems_path, rows_csv
@@ -54,19 +55,37 @@ class Line:
 
 
 def write_report(ablation: AblationRows, target: Path) -> list[Path]:
-    """Write the report as `target` (.html), its rows beside it (.csv) and, where they are known, the held-out problems
-    of the primary metric (-problems.csv); returns the files."""
+    """Write the report as `target` (.html), its rows beside it (.csv) and, where there are any, the held-out problems
+    of the primary metric (-problems.csv) and the picture of what differs from the baseline (.svg); returns the files.
+    """
     rows = target.with_suffix(".csv")
-    texts = {target: render(ablation, rows.name), rows: rows_csv(ablation), problems_path(rows): problems_csv(ablation)}
+    texts = {rows: rows_csv(ablation), problems_path(rows): problems_csv(ablation)}
+    written = {file: text for file, text in texts.items() if text}
+    for file, text in written.items():
+        _write(file, text)
+    page, *picture = write_page(ablation, target, rows)
+    return [page, *written, *picture]
+
+
+def write_page(ablation: AblationRows, target: Path, rows: Path) -> list[Path]:
+    """Write the report and its picture alone, of rows that were read from a file; returns the files."""
+    texts = {target: render(ablation, rows.name), target.with_suffix(".svg"): difference_picture(ablation)}
     written = {file: text for file, text in texts.items() if text}
     for file, text in written.items():
         _write(file, text)
     return list(written)
 
 
-def write_page(ablation: AblationRows, target: Path, rows: Path) -> None:
-    """Write the report alone, of rows that were read from a file."""
-    _write(target, render(ablation, rows.name))
+def difference_picture(ablation: AblationRows) -> str:
+    """The differences that were named beforehand, as SVG: the primary one and those with a margin; empty without a
+    baseline or anything to compare with it."""
+    baseline, measure = ablation.definition.baseline, primary(ablation)
+    if baseline is None:
+        return ""
+    panels = {measure.title: (against_baseline(ablation, measure).differences, None)}
+    panels |= {margin.metric: (margin.differences, margin.margin) for margin in margins(ablation)}
+    shown = [(title, of, margin) for title, (of, margin) in panels.items() if of]
+    return differences(baseline, list(ablation.definition.variants), shown) if shown else ""
 
 
 def _write(file: Path, text: str) -> None:
@@ -159,6 +178,7 @@ def _pictures(ablation: AblationRows, started: dict[str, list[ChildRows]], with_
     others = [(name, title, 1 if name.startswith("val/") else window) for name, title in titles.items()
               if name in logged and name != metric]  # fmt: skip
     return {
+        "differences": _data_uri(picture) if (picture := difference_picture(ablation)) else None,
         "main_curve": _data_uri(curves(started, main_curve, 1, 3.4, legend=True)) if main_curve and started else None,
         "curves": _data_uri(curves(started, others, 3, 2.3, legend=False)) if others and started else None,
         "areas": _data_uri(verdict_areas(started, window)) if with_areas and started else None,

@@ -101,7 +101,7 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
     made = report.read_bytes()
     assert "val/accuracy" in ended.stdout.splitlines()[-3]  # the conclusion, where the report is, what to do
     artifacts = {artifact.path for artifact in client.list_artifacts(entries["penalty"].info.run_id)}
-    assert artifacts == {"report.html", "report.csv", "report-problems.csv"}
+    assert artifacts == {"report.html", "report.csv", "report-problems.csv", "report.svg"}
     assert "val/accuracy against fixed, paired by seed: token_adaptive" in ended.stdout
     report.unlink()
     assert ares(runs, "report", "penalty").returncode == 0
@@ -109,6 +109,7 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
     again = tmp_path / "again.html"
     assert told(runs, "report", "--from", str(runs / "penalty" / "report.csv"), "--out", str(again)).returncode == 0
     assert again.read_bytes() == made
+    assert again.with_suffix(".svg").read_bytes() == report.with_suffix(".svg").read_bytes()
     rows = pd.read_csv(runs / "penalty" / "report.csv", comment="#")
     for (variant, seed), stored in rows.groupby(["variant", "seed"]):
         for metric in stored.columns[3:]:
