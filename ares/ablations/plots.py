@@ -53,15 +53,15 @@ Series = dict[str, list[ChildRows]]
 """The children of each variant, in order."""
 
 
-def differences(baseline: str, order: list[str], panels: list[tuple[str, dict[str, Difference], float | None]]) -> str:
-    """Each variant's difference from the baseline, one panel a metric, given as (title, differences, margin); SVG.
+def differences(baseline: str, order: list[str], panels: list[tuple[str, dict[str, Difference], float]]) -> str:
+    """Each variant's difference from the baseline, one panel a metric, given as (title, differences, margin or 0); SVG.
 
     A small dot a seed, the mean with its 95 % interval, and dashed how far a variant may fall without being worse.
     `order`: all variants, from the top; a variant keeps the colour that it has in the curves.
     """
     shown = [name for name in order if any(name in of for _, of, _ in panels)]
 
-    def draw(axis: Axes, panel: tuple[str, dict[str, Difference], float | None]) -> None:
+    def draw(axis: Axes, panel: tuple[str, dict[str, Difference], float]) -> None:
         title, of, margin = panel
         for name, difference in of.items():
             height, color = -shown.index(name), PALETTE[order.index(name) % len(PALETTE)]
@@ -71,7 +71,7 @@ def differences(baseline: str, order: list[str], panels: list[tuple[str, dict[st
                 axis.plot([low, high], [height, height], color=color, lw=2.2, solid_capstyle="butt")
             axis.plot([difference.mean], [height], "D", color=color, ms=5)
         axis.axvline(0, color="#8a94a0", lw=1)
-        if margin is not None:
+        if margin:
             axis.axvline(-margin, color="#8a94a0", lw=1, ls="--")
         axis.set_yticks([-place for place in range(len(shown))], shown)
         axis.set_ylim(0.5 - len(shown), 0.5)

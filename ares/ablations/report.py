@@ -82,8 +82,8 @@ def difference_picture(ablation: AblationRows) -> str:
     baseline, measure = ablation.definition.baseline, primary(ablation)
     if baseline is None:
         return ""
-    panels = {measure.title: (against_baseline(ablation, measure).differences, None)}
-    panels |= {margin.metric: (margin.differences, margin.margin) for margin in margins(ablation)}
+    of_margins = {margin.metric: (margin.differences, margin.margin) for margin in margins(ablation)}
+    panels = {measure.title: (against_baseline(ablation, measure).differences, 0.0)} | of_margins
     shown = [(title, of, margin) for title, (of, margin) in panels.items() if of]
     return differences(baseline, list(ablation.definition.variants), shown) if shown else ""
 
