@@ -192,7 +192,7 @@ class FilterConfig(Strict):
     """Online filtering (DAPO): groups that teach nothing are replaced by fresh ones."""
 
     enabled: bool = True
-    """Off: every group is trained on."""
+    """Off: every group is trained on, also those that are all right, which are what AEPO shortens."""
     key: Literal["accuracy", "reward"] = "accuracy"
     """accuracy: kept between `low` and `high`; reward: kept when its rewards differ (dense code rewards)."""
     low: float = Field(0.01, ge=0, le=1)
