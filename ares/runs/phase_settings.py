@@ -118,17 +118,25 @@ EARLIER: dict[str, dict[str, Rule]] = {
     },
 }
 """Settings that decide something before their phase of FIRST_USE, if a rule holds."""
+OF_STEPS = {
+    "rollout.max_staleness",
+    "rollout.second_turn.enabled", "rollout.second_turn.children", "rollout.second_turn.shuffled",
+}  # fmt: skip
+"""Settings of sampling that the bootstrap and its evaluation do not look at: held-out problems get one honest second
+turn however a run is trained."""
 
 
 def bootstrap_settings(config: Config) -> dict[str, Any]:
     """The settings with which the bootstrap's responses, grades and log-probs are computed, and a few more.
 
-    What is left out decides only what is made of them: their shape, and updates.
+    What is left out decides only what is made of them (their shape, and updates), or what steps sample. The longest
+    sequence is what an engine is told of.
     """
     named = {name for part in ("rollout", "experience", WEIGHTS) for name in EARLIER[part]} - set(CHOSEN_GROUPS)
     later = {*FIRST_USE["shape"], *FIRST_USE[UPDATE]} - named
-    of_them = {name for name in later if not name.startswith(("model.", "data.", "validation."))}
-    return {name: value for name, value in result_settings(config).items() if _whole(name) not in of_them}
+    of_them = {name for name in later if not name.startswith(("model.", "data.", "validation."))} | OF_STEPS
+    settings = {name: value for name, value in result_settings(config).items() if _whole(name) not in of_them}
+    return settings | {"longest_sequence": config.longest_sequence}
 
 
 def check_fork(before: Config, after: Config, files: dict[str, str], at: int, phase: str | None) -> None:

@@ -145,6 +145,12 @@ def test_a_fork_shares_the_bootstrap_and_after_a_step_the_weights() -> None:
         ("tiny-math", "algorithm.kl.coef=0.5", True),
         ("tiny-math", "algorithm.filter.high=0.9", True),
         ("tiny-math", "learner.lr=1e-3", True),
+        ("tiny-code-secret", "rollout.second_turn.enabled=false", True),
+        ("tiny-code-secret", "rollout.second_turn.children=2", True),
+        ("tiny-code-secret", "rollout.second_turn.shuffled=true", True),
+        ("tiny-math", "rollout.max_staleness=2", True),
+        ("tiny-code-feedback", "rollout.second_turn.enabled=false", False),  # vLLM is told of shorter sequences
+        ("tiny-code-secret", "rollout.second_turn.max_feedback_length=9", False),  # that of the first evaluation, too
         ("tiny-math", "train.seed=1", False),
         ("tiny-math", "bootstrap.n=2", False),
         ("tiny-math", "rollout.temperature=0.9", False),
