@@ -6,17 +6,21 @@ environments of tasks and actors (`runtime_env`), which need an agent and a clus
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import ray._private.node
 import ray._private.services
+import ray._private.utils
 
 from ares.forks import SCRIPT, SERVER
 from ares.workers import absent_agent
 
 LOOPBACK = "127.0.0.1"
+KNOWN_SECONDS = 30.0
+"""What a raylet is given to be known; Ray says what is wrong with one that is not."""
 
 
 class LocalNode(ray._private.node.Node):
@@ -39,11 +43,21 @@ class LocalNode(ray._private.node.Node):
         super().__init__(ray_params, **named)
 
     def start_raylet(self, *given: Any, **named: Any) -> None:
-        """Start it with absent agents: only their commands begin with what this function of Ray's returns."""
+        """Start it with absent agents: only their commands begin with what the first function of Ray's returns.
+
+        The second loads what a dashboard needs, half a second, to find out how much its agent can do. Then wait until
+        the raylet is known: Ray would ask once, too early, and again a second later.
+        """
         begin = "_build_python_executable_command_memory_profileable"
         absent = [sys.executable, "-S", "-E", absent_agent.__file__]
-        with _replaced(ray._private.services, begin, lambda component, session_dir: list(absent)):
+        with (
+            _replaced(ray._private.services, begin, lambda component, session_dir: list(absent)),
+            _replaced(ray._private.utils, "get_dashboard_dependency_error", lambda: None),
+        ):
             super().start_raylet(*given, **named)
+        deadline = time.monotonic() + KNOWN_SECONDS
+        while not self.get_gcs_client().get_all_node_info() and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def start_api_server(self, **named: Any) -> None:
         """None: `ray.init(include_dashboard=False)` would start one without pages."""
