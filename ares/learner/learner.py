@@ -122,7 +122,8 @@ class Learner:
             own = self.policy.token_log_probs(part, temperature)
             values = {"old_log_probs": own.log_probs, "entropies": own.entropies}
             if self.reference is not None:
-                values["ref_log_probs"] = self.reference.token_log_probs(part, temperature).log_probs
+                theirs = own if self._is_reference else self.reference.token_log_probs(part, temperature)
+                values["ref_log_probs"] = theirs.log_probs
                 if exact_kl:
                     values["exact_kl"] = self.policy.exact_kl(self.reference, part, temperature)
             if self.critic is not None:
@@ -132,6 +133,12 @@ class Learner:
         for name in names:
             self.ranks.sum(fields[name])  # a row is zero on every rank but one
         return fields
+
+    @property
+    def _is_reference(self) -> bool:
+        """Whether the reference would say what the policy says, to the bit: before the first update, where both compute
+        in the type of the trained weights. Adapters that add nothing yet are left out of the reference, not added."""
+        return self.version == 0 and self.config.model.dtype == "float32" and self.config.model.lora is None
 
     @torch.no_grad()
     def mismatch(self, batch: DataProto, temperature: float) -> dict[str, float]:
