@@ -27,7 +27,7 @@ from ares.store import DamagedArtifact, Ref, RunStore, StoreError
 from ares.workers.actors import EngineActor, LearnerActor
 from ares.workers.connection import connect, has_died
 from ares.workers.failures import WorkerError, failure
-from ares.workers.groups import EngineGroup, LearnerGroup
+from ares.workers.groups import EngineGroup, LearnerGroup, name_of
 from ares.workers.patience import ActorHung, Patience
 from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
 from ares.workers.prefetch import Asked, Finished, Prefetch
@@ -54,6 +54,8 @@ class Cluster:
         self.config = config
         self.sampling = sampling or config
         self.store = store
+        self._roles: dict[str, str] = {}
+        """Of every actor that was started, by Ray's hexadecimal name."""
         self._learner: LearnerGroup | None = None
         self._learner_version: int | None = None
         self._engine: EngineGroup | None = None
@@ -219,8 +221,13 @@ class Cluster:
         self._weights = {}
 
     def _let_go(self, dead: str | None) -> None:
-        """End what an actor's death has made useless: the group it belonged to, or everything when that is unknown."""
-        if self._placement is None and self._engine is not None and self._engine.has(dead):
+        """End what an actor's death has made useless: the group it belonged to, or everything when that is unknown.
+
+        Learner and engine may both meet the same death; who comes second must not end what was started in its place.
+        """
+        if dead in self._roles and not any(group and group.has(dead) for group in (self._engine, self._learner)):
+            self._weights = {}  # some may be the dead one's
+        elif self._placement is None and self._engine is not None and self._engine.has(dead):
             self._engine.kill()
             self._engine = self._engine_version = None
         elif self._placement is None and self._learner is not None and self._learner.has(dead):
@@ -380,27 +387,25 @@ class Cluster:
 
     def _start_learner(self) -> LearnerGroup:
         settings, directory = self.config.model_dump(mode="json"), self.store.address
-        return LearnerGroup(
-            [
-                ray.remote(LearnerActor)
-                .options(**actor_options(self.config, "learner", rank, self._placement))
-                .remote(settings, directory, rank, self.store.writer)
-                for rank in range(self.config.learner.ranks)
-            ],
-            self._patience,
-        )
+        actors = [
+            ray.remote(LearnerActor)
+            .options(**actor_options(self.config, "learner", rank, self._placement))
+            .remote(settings, directory, rank, self.store.writer)
+            for rank in range(self.config.learner.ranks)
+        ]
+        self._roles |= dict.fromkeys(map(name_of, actors), "learner")
+        return LearnerGroup(actors, self._patience)
 
     def _start_engine(self) -> EngineGroup:
         settings = self.sampling.model_dump(mode="json")
-        return EngineGroup(
-            [
-                ray.remote(EngineActor)
-                .options(**actor_options(self.config, "engine", number, self._placement))
-                .remote(settings)
-                for number in range(self.config.rollout.engines)
-            ],
-            self._patience,
-        )
+        actors = [
+            ray.remote(EngineActor)
+            .options(**actor_options(self.config, "engine", number, self._placement))
+            .remote(settings)
+            for number in range(self.config.rollout.engines)
+        ]
+        self._roles |= dict.fromkeys(map(name_of, actors), "engine")
+        return EngineGroup(actors, self._patience)
 
     async def _leave_dead_ray(self) -> None:
         async with self._leaving:
@@ -425,7 +430,7 @@ class Cluster:
                 if getattr(error, "actor_init_failed", False):
                     raise failure(role, error, self.store) from error
                 dead = getattr(error, "actor_id", None)
-                whose = "learner" if isinstance(error, ObjectLostError) else self._role_of(dead) or role
+                whose = "learner" if isinstance(error, ObjectLostError) else self._roles.get(dead or "", role)
                 deaths[whose] += 1
                 what = "hung" if isinstance(error, ActorHung) else "died"
                 logger.warning("%s %s (attempt %d of %d): %s", whose, what, deaths[whose], ATTEMPTS, error)
@@ -435,8 +440,3 @@ class Cluster:
                     raise WorkerError(f"The {whose} {what} {ATTEMPTS} times in the same phase: {error}") from error
             except RayTaskError as error:
                 raise failure(role, error, self.store) from error
-
-    def _role_of(self, actor_id: str | None) -> str | None:
-        """Whose death it was, whatever it was that was asked for."""
-        groups = {"learner": self._learner, "engine": self._engine}
-        return next((role for role, group in groups.items() if group is not None and group.has(actor_id)), None)

@@ -36,7 +36,7 @@ class LearnerGroup:
         Raises RayActorError when one died, whatever the others say of it, and ActorHung.
         """
         await self._joined()
-        async with self._patience.waiting(method, _name(self.actors[0])):
+        async with self._patience.waiting(method, name_of(self.actors[0])):
             return (await _all([getattr(actor, method).remote(*arguments) for actor in self.actors]))[0]
 
     async def update(
@@ -58,7 +58,7 @@ class LearnerGroup:
             return result
 
         await self._joined()
-        async with self._patience.waiting("update", _name(self.actors[0])) as came:
+        async with self._patience.waiting("update", name_of(self.actors[0])) as came:
             result: UpdateResult = (await _all([of_one(actor) for actor in self.actors]))[0]
         return result
 
@@ -102,7 +102,7 @@ class EngineGroup:
 
     async def sleep(self) -> None:
         """Have every engine give back the memory it shares with the learner."""
-        async with self._patience.waiting("sleep", _name(self.actors[0])):
+        async with self._patience.waiting("sleep", name_of(self.actors[0])):
             await _all([actor.sleep.remote() for actor in self.actors])
 
     async def generate(
@@ -115,7 +115,7 @@ class EngineGroup:
 
         async def of_one(actor: Any, indices: np.ndarray) -> list[pd.DataFrame]:
             parts: list[pd.DataFrame] = []
-            async with self._patience.waiting("generate", _name(actor)) as came:
+            async with self._patience.waiting("generate", name_of(actor)) as came:
                 async for reference in actor.generate.remote([requests[index] for index in indices], settings):
                     rows = await reference
                     came()
@@ -141,12 +141,13 @@ class EngineGroup:
             ray.kill(actor)
 
 
-def _name(actor: Any) -> str:
+def name_of(actor: Any) -> str:
+    """An actor's hexadecimal name, which Ray's errors give."""
     return str(actor._actor_id.hex())
 
 
 def _is_one(actors: list[Any], actor_id: str | None) -> bool:
-    return actor_id in [_name(actor) for actor in actors]
+    return actor_id in [name_of(actor) for actor in actors]
 
 
 async def _up(actors: list[Any]) -> None:

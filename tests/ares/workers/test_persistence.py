@@ -1,7 +1,10 @@
 """Which errors of actors are met by doing the work again, without Ray. With real actors: test_cluster.py."""
 
 import asyncio
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
@@ -42,6 +45,60 @@ def test_work_that_a_death_interrupted_is_done_again(tmp_path: Path, whose: str,
 
 def test_a_machine_that_dies_with_learner_and_engine_is_one_death_of_each(tmp_path: Path) -> None:
     assert attempts(tmp_path, RayActorError(), WEIGHTS_LOST, RayActorError(), WEIGHTS_LOST) == 5
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """Its learner is the actor 0, its engine 1; those that replace them have the next numbers."""
+    numbers = count()
+
+    def actor(*settings: Any) -> Any:
+        name = str(next(numbers))
+        return SimpleNamespace(_actor_id=SimpleNamespace(hex=lambda: name))
+
+    monkeypatch.setattr("ray.remote", lambda kind: SimpleNamespace(options=lambda **how: SimpleNamespace(remote=actor)))
+    monkeypatch.setattr(Cluster, "_start", lambda cluster: None)
+    cluster = Cluster(config(), RunStore(tmp_path))
+    cluster.warm_up()
+    return cluster
+
+
+def test_of_two_who_meet_a_death_the_second_ends_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The learner dies while it trains, and while the engine waits for its weights (rollout.max_staleness)."""
+    killed: list[str] = []
+    monkeypatch.setattr("ray.kill", lambda actor: killed.append(str(actor._actor_id.hex())))
+
+    async def both() -> None:
+        met, replaced = RayActorError("0"), asyncio.Event()
+        errors = {"learner": [met], "engine": [RayTaskError("load_weights", "trace", met).as_instanceof_cause()]}
+
+        async def train() -> None:
+            if errors["learner"]:
+                raise errors["learner"].pop()
+            cluster.warm_up()
+            replaced.set()
+
+        async def sample() -> None:
+            await replaced.wait()
+            if errors["engine"]:
+                raise errors["engine"].pop()
+
+        await asyncio.gather(cluster._persistently("learner", train), cluster._persistently("engine", sample))
+
+    asyncio.run(both())
+    assert killed == ["0"]
+
+
+def test_a_death_is_counted_for_whose_it_was_whoever_meets_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray.kill", lambda actor: None)
+
+    async def work() -> None:
+        raise RayActorError("0")
+
+    with pytest.raises(WorkerError, match="The learner died 3 times"):
+        asyncio.run(asyncio.wait_for(cluster._persistently("engine", work), 60))
 
 
 def test_work_that_raises_is_not_done_again(tmp_path: Path) -> None:
