@@ -173,29 +173,19 @@ class Run:
 
         A step whose batch is missing or damaged is done again, and so are those after it, from what is intact.
         """
-        self.commit = self.store.last_commit()
-        while self.commit and (damaged := self._first_unreplayable(self.commit)) is not None:
+        newest, resumed = self.store.last_commit(), resumed_commit(self.cluster)
+        if newest is not None and resumed is not None and resumed.step < newest.step:
+            damaged = resumed.step + 1
             logger.warning("%s: what step %d left is damaged; done again from there", self.store.name, damaged)
-            self.commit = self.store.read_commit(damaged - 1)
         # What is known per prompt is in the commits of all steps, each with what its step added.
         self.state = RunState.initial(self.config, len(self.train_set))
-        last = self.commit.step if self.commit is not None else -1
         self.commit = None
-        for step in range(last + 1):
+        for step in range(resumed.step + 1 if resumed is not None else 0):
             try:
                 self.advance(self.store.read_commit(step))
             except DamagedArtifact as error:
                 logger.warning("%s: %s; done again from there", self.store.name, error)
                 break
-
-    def _first_unreplayable(self, last: Commit) -> int | None:
-        """The first step whose batch is damaged or missing, of those that the policies of later steps are made of; the
-        last where it is so of the responses that it left under way."""
-        oldest = self.step(last.step + 1).sampled_version
-        found = (self.cluster.first_unreplayable(version) for version in range(oldest, last.step + 1))
-        if (damaged := next((step for step in found if step is not None), None)) is not None:
-            return damaged
-        return None if self.store.intact(under_way(last)) else last.step
 
     def restored(self, state: dict[str, Any]) -> RunState:
         """A state of the step that follows the last commit, or of that commit. Raises ValueError."""
@@ -263,7 +253,7 @@ class Step:
     @property
     def sampled_version(self) -> int:
         """Steps behind the policy that this step's first responses are drawn from."""
-        return max(self.number - 1 - self.config.rollout.max_staleness, 0)
+        return _sampled_version(self.config, self.number)
 
     @property
     def is_stale(self) -> bool:
@@ -307,6 +297,29 @@ class Step:
         run.advance(commit)
         needed = run.step(self.number + 1).sampled_version
         run.store.prune_checkpoints(commit, run.config.train.keep_checkpoints, needed)
+
+
+def _sampled_version(config: Config, step: int) -> int:
+    return max(step - 1 - config.rollout.max_staleness, 0)
+
+
+def resumed_commit(cluster: Cluster) -> Commit | None:
+    """The newest commit whose responses under way are whole, and from which the weights that are asked for can be
+    rebuilt; None: no step is finished."""
+    commit = cluster.store.last_commit()
+    while commit is not None and (damaged := _first_damaged(cluster, commit)) is not None:
+        commit = cluster.store.read_commit(damaged - 1)
+    return commit
+
+
+def _first_damaged(cluster: Cluster, last: Commit) -> int | None:
+    """The first step whose batch is damaged or missing, of those that the policies of later steps are made of; the last
+    where it is so of the responses that it left under way."""
+    oldest = _sampled_version(cluster.config, last.step + 1)
+    found = (cluster.first_unreplayable(version) for version in range(oldest, last.step + 1))
+    if (damaged := next((step for step in found if step is not None), None)) is not None:
+        return damaged
+    return None if cluster.store.intact(under_way(last)) else last.step
 
 
 def under_way(commit: Commit) -> list[Ref]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ares.runs.run import read_config
+from ares.runs.run import read_config, resumed_commit
 from ares.store import Commit, DamagedArtifact, RunStore
 from ares.workers import Cluster
 
@@ -55,10 +55,9 @@ def verify(store: RunStore) -> Verification:
         if not whole[commit.step, name] and not _deleted(store, commit, name, whole)
     ]
     damages += [*_commits_after(store, len(steps)), *_results(store, len(steps))]
-    again = Cluster(config, store).first_unreplayable(steps[-1]) if steps else None
+    resumed = resumed_commit(Cluster(config, store))
     known = [commit.artifacts[name].bytes for commit, name in refs if whole[commit.step, name]]
-    last = len(steps) - 1 if again is None else again - 1
-    return Verification(damages, len(steps), len(known), sum(known), last if steps else None)
+    return Verification(damages, len(steps), len(known), sum(known), None if resumed is None else resumed.step)
 
 
 def _damage(store: RunStore, commit: Commit, name: str) -> Damage:

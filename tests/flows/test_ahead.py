@@ -218,6 +218,18 @@ def test_where_policies_do_not_differ_responses_in_parts_are_those_in_one(tmp_pa
         assert set(one["sample"]) == {-1, 0, 1, 2, 3}
 
 
+def test_verify_and_a_resume_agree_where_the_policies_of_stale_samples_cannot_be_rebuilt(
+    tmp_path: Path, watched: Watched
+) -> None:
+    """Step 4 samples from the policy after step 1; the checkpoint of step 2 is of a later one."""
+    store = trained(tmp_path, "run", "rollout.max_staleness=2", "train.steps=3", "train.keep_checkpoints=9")
+    (store.directory / store.read_commit(1).artifacts["batch"].path / "tensors.safetensors").write_bytes(b"")
+    assert verify(store).resumes_after == 0
+    run = Run.open(read_config(store), "run", tmp_path)
+    assert run.state.step == 0
+    run.close()
+
+
 @pytest.mark.slow
 def test_a_step_whose_responses_under_way_are_damaged_is_done_again(tmp_path: Path, watched: Watched) -> None:
     whole = trained(tmp_path, "whole", *parts_of(2, 3))
@@ -225,7 +237,9 @@ def test_a_step_whose_responses_under_way_are_damaged_is_done_again(tmp_path: Pa
     under_way = store.directory / store.read_commit(3).artifacts["under-way-0001"].path
     content = under_way.read_bytes()
     under_way.write_bytes(b"")
-    (damage,) = verify(store).damages
+    verification = verify(store)
+    (damage,) = verification.damages
+    assert verification.resumes_after == 2
     assert damage.path.endswith("under-way-0001.parquet")
     assert "does the step again" in damage.consequence
     run = Run.open(read_config(store), "run", tmp_path)
