@@ -20,6 +20,10 @@ from ares.config.strict import (
 )
 
 
+VLLM_TEMPERATURES = (0.01, 2.0)
+"""vLLM samples at the least where it is asked for less, and refuses more."""
+
+
 class VllmConfig(Strict):
     """What vLLM is given (rollout.engine=vllm)."""
 

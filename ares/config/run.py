@@ -13,7 +13,7 @@ from ares.config.data import DataConfig
 from ares.config.extensions import ENGINES, TRACKERS, UNOPENED
 from ares.config.paths import location
 from ares.config.reward import RewardConfig
-from ares.config.rollout import RolloutConfig
+from ares.config.rollout import VLLM_TEMPERATURES, RolloutConfig
 from ares.config.strict import (
     LEAST_TEMPERATURE,
     MOST,
@@ -260,6 +260,16 @@ class Config(Strict):
     def _stale_samples_are_corrected(self) -> "Config":
         if self.rollout.max_staleness and self.algorithm.policy.importance_cap is None:
             raise ValueError("rollout.max_staleness needs algorithm.policy.importance_cap: it corrects for it")
+        return self
+
+    @model_validator(mode="after")
+    def _vllm_samples_at_the_temperatures(self) -> "Config":
+        least, most = VLLM_TEMPERATURES
+        for section, settings in (("rollout", self.rollout), ("validation", self.validation)):
+            if self.rollout.engine == "vllm" and not least <= settings.temperature <= most:
+                raise ValueError(
+                    f"{section}.temperature={settings.temperature:g}: rollout.engine=vllm samples at {least:g} to {most:g}"
+                )
         return self
 
     @model_validator(mode="after")

@@ -61,6 +61,11 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest(wrong: str, said: str
         ("learner={sharded: true, offload_optimizer: true}", "offload_optimizer is for whole weights"),
         ("algorithm.policy.old_log_probs=engine", "algorithm.policy.old_log_probs=engine leaves out"),
         ("learner.global_batch_prompts=7", "learner.global_batch_prompts (7) must divide rollout.prompts (16)"),
+        (
+            "rollout={engine: vllm, temperature: 2.5}",
+            "rollout.temperature=2.5: rollout.engine=vllm samples at 0.01 to 2",
+        ),
+        ("rollout={engine: vllm, temperature: 0.005}", "rollout.temperature=0.005: rollout.engine=vllm"),
         # What the mathematics would refuse only in the middle of a run is refused here.
         ("algorithm.filter={low: 0.9, high: 0.1}", "algorithm.filter: low"),
         ("algorithm.difficulty.alpha_init={easy: 1}", "algorithm.difficulty.alpha_init"),
@@ -76,6 +81,12 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest(wrong: str, said: str
 )
 def test_a_bad_value_is_an_error_that_names_the_field(wrong: str, field: str) -> None:
     assert field in refusal("tiny-math", wrong)
+
+
+def test_vllm_is_asked_for_held_out_responses_at_temperatures_that_it_has() -> None:
+    said = refusal("tiny-math", "rollout.engine=vllm", "validation.temperature=3")
+    assert "validation.temperature=3: rollout.engine=vllm samples at 0.01 to 2" in said
+    assert load("tiny-math", ["rollout.engine=vllm", "rollout.temperature=2", "validation.temperature=0.01"])
 
 
 def test_an_error_in_a_field_of_several_types_names_the_field_and_no_type_of_python() -> None:
