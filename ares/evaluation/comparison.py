@@ -43,7 +43,7 @@ def measured(
         "form": how.get("form"),
         "prompts and tests": hashlib.sha256(rows.encode()).hexdigest()[:16],
         "samples": request.samples,
-        "temperature": 0.0 if request.greedy else request.temperature or config.validation.temperature,
+        "temperature": 0.0 if request.greedy else config.validation.temperature,
         "packages": graded_with,
         **({"turns": request.turns} if request.turns > 1 else {}),
     } | {name: value for name, value in result_settings(config).items() if name.startswith(SAME)}

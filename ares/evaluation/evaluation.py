@@ -194,6 +194,12 @@ def _of_suite(request: EvaluationRequest) -> list[Override]:
     ]
 
 
+def _of_sampling(request: EvaluationRequest) -> list[Override]:
+    """The settings with which any evaluation samples: one policy draws whole responses."""
+    asked = [] if request.temperature is None else [f"validation.temperature={request.temperature}"]
+    return ["rollout.parts=1", *asked]
+
+
 def _of_request(data: DataConfig, source: str) -> DataConfig:
     """The settings with one held-out set, which --data names: one of theirs by its name, else a file or data set."""
     chosen = {source: data.held_out[source]} if source and source in data.held_out else source
@@ -216,7 +222,7 @@ def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
     step = _newest_checkpoint(store, steps) if request.step is None else request.step
     if step not in steps:
         raise StoreError(f"Run {request.target!r} has no committed step {step} (steps 0 to {len(steps) - 1})")
-    config = override(own, [*_of_suite(request), *request.overrides])
+    config = override(own, [*_of_suite(request), *request.overrides, *_of_sampling(request)])
     check_model(store, config)
     return config, store, step, store.read_commit(step).digest()[:16]
 
@@ -234,7 +240,7 @@ def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStor
         )
     data = [f"data.train={json.dumps(problems)}"] if problems else []
     own = [f"model.path={json.dumps(request.target)}", *data, *_of_suite(request)]
-    config = load(request.profile, [*own, *request.overrides])
+    config = load(request.profile, [*own, *request.overrides, *_of_sampling(request)])
     return config, RunStore(store.directory / "none"), 0, model_digest(config.model.path)
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,10 @@ def refusal(**settings: Any) -> str:
     return str(caught.value)
 
 
-def run_with(directory: Path, steps: int, model: Path = MODEL) -> None:
+def run_with(directory: Path, steps: int, *overrides: str, model: Path = MODEL) -> None:
     """A run's folder whose steps have commits with batches, and no checkpoint."""
     store = RunStore(directory / "run")
-    settings = config(f"model.path={model}").model_dump(mode="json")
+    settings = config(f"model.path={model}", *overrides).model_dump(mode="json")
     store.write_run({"config": settings, "digests": model_digests(str(model))})
     parent = None
     for step in range(steps):
@@ -80,6 +81,25 @@ def test_weights_of_a_run_whose_model_changed_are_refused(directory: Path, tmp_p
     opened("run", step=0)
     (tmp_path / "model" / "generation_config.json").write_text("{}")
     assert "generation_config.json" in refusal(target="run", step=0)
+
+
+def test_responses_of_a_run_in_parts_are_whole_whatever_their_length(directory: Path) -> None:
+    run_with(directory, 1, "rollout.max_staleness=1", "rollout.parts=2")
+    longer = opened("run", step=0, overrides=["rollout.max_response_length=9"])
+    assert longer.config.rollout.max_response_length == 9
+    assert longer.run.cluster.config.rollout.parts == 2  # with which its weights are replayed
+
+
+@pytest.mark.parametrize("temperature", [0.005, 2.5])
+def test_a_temperature_that_vllm_does_not_have_is_refused(temperature: float) -> None:
+    said = refusal(temperature=temperature, overrides=["rollout.engine=vllm"])
+    assert f"validation.temperature={temperature:g}: rollout.engine=vllm samples at 0.01 to 2" in said
+
+
+def test_a_temperature_is_bounded_as_in_training() -> None:
+    assert "validation.temperature" in refusal(temperature=1e-9)
+    assert opened(temperature=0.5).description["temperature"] == 0.5
+    assert opened(temperature=0.5, greedy=True).description["temperature"] == 0
 
 
 def test_k_is_no_part_of_it_since_the_samples_are_the_same() -> None:
@@ -129,8 +149,9 @@ def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_t
         def options(self, **resources: Any) -> "Started":
             return self
 
-        def remote(self, settings: dict[str, Any], *more: Any) -> None:
+        def remote(self, settings: dict[str, Any], *more: Any) -> Any:
             started.append(Config.model_validate(settings))
+            return SimpleNamespace(_actor_id=b"")
 
     monkeypatch.setattr("ares.workers.cluster.ray.remote", lambda actor: Started())
     changes = ["rollout.max_response_length=40", "data.max_prompt_length=60"]
