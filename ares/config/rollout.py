@@ -19,7 +19,6 @@ from ares.config.strict import (
     Strict,
 )
 
-
 VLLM_TEMPERATURES = (0.01, 2.0)
 """vLLM samples at the least where it is asked for less, and refuses more."""
 

@@ -266,9 +266,10 @@ class Config(Strict):
     def _vllm_samples_at_the_temperatures(self) -> "Config":
         least, most = VLLM_TEMPERATURES
         for section, settings in (("rollout", self.rollout), ("validation", self.validation)):
-            if self.rollout.engine == "vllm" and not least <= settings.temperature <= most:
+            asked = settings.temperature
+            if self.rollout.engine == "vllm" and not least <= asked <= most:
                 raise ValueError(
-                    f"{section}.temperature={settings.temperature:g}: rollout.engine=vllm samples at {least:g} to {most:g}"
+                    f"{section}.temperature={asked:g}: rollout.engine=vllm samples at {least:g} to {most:g}"
                 )
         return self
 
