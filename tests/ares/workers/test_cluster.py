@@ -12,6 +12,7 @@ import pandas as pd
 import psutil
 import pytest
 import ray
+import ray._private.state
 
 from ares.engines.engine import Request, SamplingSettings
 from ares.runs.run import Run, read_config
@@ -26,10 +27,11 @@ from tasks.sampling import Draw, requested
 
 
 @pytest.fixture(scope="module")
-def one_ray(forked_workers: None) -> Iterator[None]:
-    """One local Ray with room for the actors of two runs; without it each run would start its own."""
+def one_ray(forked_workers: None) -> Iterator[int]:
+    """One local Ray with room for the actors of two runs, without which each run would start its own; how many workers
+    it began with."""
     connect(cpus=4)
-    yield
+    yield len(ray._private.state.workers())
     ray.shutdown()
 
 
@@ -41,14 +43,14 @@ def opened(runs: Path) -> Iterator[Run]:
 
 
 @pytest.fixture
-def run(runs: Path, one_ray: None) -> Iterator[Run]:
+def run(runs: Path, one_ray: int) -> Iterator[Run]:
     """The run as a new process finds it."""
     with opened(runs) as run:
         yield run
 
 
 @pytest.fixture(scope="module")
-def run_at_2(runs: Path, one_ray: None) -> Iterator[Run]:
+def run_at_2(runs: Path, one_ray: int) -> Iterator[Run]:
     """The run for the tests that all sample from the policy after step 2: its actors, once started, serve them all."""
     with opened(runs) as run:
         yield run
@@ -72,11 +74,16 @@ def assert_same_samples(found: pd.DataFrame, expected: pd.DataFrame) -> None:
         assert all((one == other).all() for one, other in zip(found[column], expected[column], strict=True))
 
 
-def test_a_ray_of_its_own_has_no_agents(one_ray: None) -> None:
+def test_a_ray_of_its_own_has_no_agents(one_ray: int) -> None:
     raylet = next(child for child in psutil.Process().children() if child.name() == "raylet")
     agents = [child for child in raylet.children() if "agent" in " ".join(child.cmdline())]
     assert len(agents) == 2
     assert all(absent_agent.__file__ in agent.cmdline() for agent in agents)
+
+
+def test_a_ray_of_its_own_begins_without_workers_that_nobody_asked_for(one_ray: int) -> None:
+    """Prestarted, some would be there before `ray.init` returns."""
+    assert one_ray == 0
 
 
 def test_dead_actors_are_rebuilt_and_give_the_same_bits(run_at_2: Run) -> None:
