@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 import ray
-from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
+from ray.exceptions import ObjectLostError, RayTaskError
 
 from algorithms.protocol import DataProto
 from ares.config import ENGINES, Config
@@ -26,7 +26,7 @@ from ares.learner import UpdateResult
 from ares.store import DamagedArtifact, Ref, RunStore, StoreError
 from ares.workers.actors import EngineActor, LearnerActor
 from ares.workers.connection import connect, has_died
-from ares.workers.failures import WorkerError, failure
+from ares.workers.failures import DEATHS, WorkerError, failure
 from ares.workers.groups import EngineGroup, LearnerGroup, name_of
 from ares.workers.patience import ActorHung, Patience
 from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
@@ -426,7 +426,7 @@ class Cluster:
             try:
                 return await work()
             # Before RayTaskError: one whose cause is a death, as of who was to hand weights over, is of both classes.
-            except (RayActorError, ActorHung, ObjectLostError) as error:  # weights are lost with their machine
+            except (*DEATHS, ActorHung, ObjectLostError) as error:  # weights are lost with their machine
                 if getattr(error, "actor_init_failed", False):
                     raise failure(role, error, self.store) from error
                 dead = getattr(error, "actor_id", None)

@@ -5,9 +5,13 @@ Not covered: which deaths are worth another attempt (ares/workers/cluster.py).
 
 import re
 
+from ray.exceptions import OutOfMemoryError, RayActorError
+
 from ares.errors import UserError
 from ares.store import RunStore
 
+DEATHS = (RayActorError, OutOfMemoryError)
+"""What a call into a dead actor raises; the second where Ray's memory monitor ended it."""
 ROLES = {"LearnerActor": "learner", "EngineActor": "engine"}
 """What actors are called, by what Ray says in the first line of an error."""
 _COLOUR = re.compile(r"\x1b\[\d+m")

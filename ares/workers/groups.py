@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import ray
-from ray.exceptions import RayActorError
 
 from ares.engines import Request, SamplingSettings
 from ares.learner import UpdateResult
 from ares.store import Ref
+from ares.workers.failures import DEATHS
 from ares.workers.patience import Patience
 
 GRACE = 10.0
@@ -33,7 +33,7 @@ class LearnerGroup:
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call every rank and wait for all.
 
-        Raises RayActorError when one died, whatever the others say of it, and ActorHung.
+        Raises one of DEATHS when one died, whatever the others say of it, and ActorHung.
         """
         await self._joined()
         async with self._patience.waiting(method, name_of(self.actors[0])):
@@ -44,7 +44,7 @@ class LearnerGroup:
     ) -> UpdateResult:
         """One training step of every rank; `progress` is told how many optimiser steps the first has done.
 
-        Raises RayActorError and ActorHung.
+        Raises one of DEATHS and ActorHung.
         """
 
         async def of_one(actor: Any) -> Any:
@@ -93,7 +93,7 @@ class EngineGroup:
         self._started = False
 
     async def load_weights(self, version: int, weights: Any) -> None:
-        """Hand every engine the weights of a version (a reference). Raises RayActorError or ActorHung."""
+        """Hand every engine the weights of a version (a reference). Raises one of DEATHS or ActorHung."""
         if not self._started:
             await _up(self.actors)
             self._started = True
@@ -110,7 +110,7 @@ class EngineGroup:
     ) -> pd.DataFrame:
         """One row a request, in order; `finished` is given them as they finish, indexed by request.
 
-        Raises RayActorError or ActorHung.
+        Raises one of DEATHS or ActorHung.
         """
 
         async def of_one(actor: Any, indices: np.ndarray) -> list[pd.DataFrame]:
@@ -163,14 +163,14 @@ async def _all(references: list[Any]) -> list[Any]:
     try:
         done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         errors = [error for task in done if (error := task.exception())]
-        if errors and waiting and not any(isinstance(error, RayActorError) for error in errors):
+        if errors and waiting and not any(isinstance(error, DEATHS) for error in errors):
             done, waiting = await asyncio.wait(tasks, timeout=GRACE)
             errors = [error for task in done if (error := task.exception())]
     finally:
         for task in tasks:
             task.cancel()
     if errors:
-        raise next((error for error in errors if isinstance(error, RayActorError)), errors[0])
+        raise next((error for error in errors if isinstance(error, DEATHS)), errors[0])
     return [task.result() for task in tasks]
 
 

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
+from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, RayTaskError
 
 from ares.store.store import RunStore
 from ares.workers.cluster import ATTEMPTS, Cluster
 from ares.workers.failures import WorkerError
+from ares.workers.groups import _all
 from ares.workers.patience import FACTOR, FIRST, LEAST, ActorHung, Patience
 from tests.ares.builders import config
 
@@ -35,12 +36,30 @@ def attempts(directory: Path, *errors: Exception) -> int:
 
 @pytest.mark.parametrize(
     ("whose", "error"),
-    [("engine", RayActorError()), ("learner", WEIGHTS_LOST), ("engine", HANDED_OVER_BY_A_DEAD_ONE)],
+    [
+        ("engine", RayActorError()),
+        ("engine", OutOfMemoryError("1 worker was killed")),
+        ("learner", WEIGHTS_LOST),
+        ("engine", HANDED_OVER_BY_A_DEAD_ONE),
+    ],
 )
 def test_work_that_a_death_interrupted_is_done_again(tmp_path: Path, whose: str, error: Exception) -> None:
     assert attempts(tmp_path, error) == 2
     with pytest.raises(WorkerError, match=f"The {whose} died {ATTEMPTS} times"):
         attempts(tmp_path, *[error] * ATTEMPTS)
+
+
+@pytest.mark.parametrize("death", [RayActorError(), OutOfMemoryError("1 worker was killed")])
+def test_the_death_of_a_rank_is_told_and_not_what_all_others_say_of_it(death: Exception) -> None:
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async def ranks() -> None:
+        lost = [RayTaskError("update", "trace", RuntimeError("connection lost")) for _ in range(30)]
+        await _all([fail(error) for error in [*lost, death]])
+
+    with pytest.raises(type(death)):
+        asyncio.run(ranks())
 
 
 def test_a_machine_that_dies_with_learner_and_engine_is_one_death_of_each(tmp_path: Path) -> None:
