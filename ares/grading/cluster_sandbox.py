@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ares.workers import ATTEMPTS, WorkerError, connect
+from ares.workers import ATTEMPTS, DEATHS, WorkerError, connect
 from sandbox import Program, SandboxPool, SandboxUnavailable, Verdict, packages
 
 logger = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class ClusterSandbox:
             node, actor = self._next()
             try:
                 return ray.get(actor.judge.remote(programs))
-            except RayActorError as error:
+            except DEATHS as error:
                 logger.warning("sandbox of node %s died (attempt %d of %d): %s", node[:8], attempt, ATTEMPTS, error)
                 self._replace(node, actor)
                 last = error

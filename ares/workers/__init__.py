@@ -5,11 +5,12 @@ Not covered: what they compute (ares/learner, ares/engines).
 
 from ares.workers.cluster import ATTEMPTS, Cluster
 from ares.workers.connection import check_cluster, connect
-from ares.workers.failures import WorkerError
+from ares.workers.failures import DEATHS, WorkerError
 from ares.workers.placement import check_engine, check_gpus, demand, runs_that_fit, uses_gpus
 
 __all__ = [
     "ATTEMPTS",
+    "DEATHS",
     "Cluster",
     "WorkerError",
     "check_cluster",

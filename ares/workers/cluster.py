@@ -252,10 +252,11 @@ class Cluster:
         self._start()
         if self._engine is None:
             self._engine, self._engine_version = self._start_engine(), None
+        engine = self._engine  # while this waits, the learner's side may let everything go
         if self._engine_version != version:
-            await self._engine.load_weights(version, await self._weights_of(version))
+            await engine.load_weights(version, await self._weights_of(version))
             self._engine_version = version
-        return self._engine
+        return engine
 
     async def _weights_of(self, version: int) -> Any:
         """A reference that goes from actor to actor: the weights never pass through this process."""
@@ -298,14 +299,12 @@ class Cluster:
         self._start()
         if self._learner is None:
             self._learner, self._learner_version = self._start_learner(), None
-        if self._learner_version is None:
-            self._learner_version = await self._learner.call("version")
-        if self._learner_version != version:
-            start = self._learner_version if self._learner_version < version else None
-            await self._rewind(self._learner, version, start)
-        return self._learner
+        learner, held = self._learner, self._learner_version  # likewise
+        if held is None:
+            held = self._learner_version = await learner.call("version")
+        return learner if held == version else await self._rewind(learner, version, held if held < version else None)
 
-    async def _rewind(self, learner: LearnerGroup, version: int, held: int | None) -> None:
+    async def _rewind(self, learner: LearnerGroup, version: int, held: int | None) -> LearnerGroup:
         """Load the newest checkpoint at or before `version` and replay the batches committed since then."""
         checkpoint_version, checkpoint = self._newest_checkpoint(version)
         if held is None or checkpoint_version > held:
@@ -323,6 +322,7 @@ class Cluster:
         if version > held:
             logger.info("replayed %d updates to reach the weights after step %d", version - held, version)
         self._learner_version = version
+        return learner
 
     def first_unreplayable(self, version: int) -> int | None:
         """The first step whose batch is needed to reach the weights of a version and is missing or damaged."""

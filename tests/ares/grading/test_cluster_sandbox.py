@@ -1,11 +1,16 @@
 """Programs judged on the nodes of a Ray cluster; a pool that dies is replaced, and no verdict is lost."""
 
+import itertools
 import os
+import threading
 from collections.abc import Iterator
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import ray
 from ray.cluster_utils import Cluster
+from ray.exceptions import OutOfMemoryError
 
 from ares.grading.cluster_sandbox import ClusterSandbox, SandboxActor
 from ares.workers.failures import WorkerError
@@ -13,7 +18,6 @@ from sandbox import Program, Verdict
 
 RIGHT = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
 WRONG = Program(source="def f(x): return x", tests=["assert f(1) == 2"])
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -27,6 +31,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     found.shutdown()
 
 
+@pytest.mark.slow
 def test_every_node_judges_and_one_that_dies_is_replaced(cluster: Cluster) -> None:
     sandbox = ClusterSandbox(None, "standard")
     assert sandbox.num_workers == len(sandbox._actors) == 2
@@ -37,6 +42,7 @@ def test_every_node_judges_and_one_that_dies_is_replaced(cluster: Cluster) -> No
     sandbox.close()
 
 
+@pytest.mark.slow
 def test_a_program_under_which_every_sandbox_dies_ends_the_run_with_a_resumable_error(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,3 +55,22 @@ def test_a_program_under_which_every_sandbox_dies_ends_the_run_with_a_resumable_
     with pytest.raises(WorkerError, match="died 3 times"):
         sandbox.run([RIGHT])
     sandbox.close()
+
+
+def test_a_sandbox_that_rays_memory_monitor_ends_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Ray: what its monitor ends is told by an error of its own."""
+    answers: list[Any] = [OutOfMemoryError("1 worker was killed"), [Verdict(1.0, "accepted", ())]]
+
+    def get(asked: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("ray.get", get)
+    sandbox = object.__new__(ClusterSandbox)
+    sandbox._lock, sandbox._turn, sandbox._actors = threading.Lock(), itertools.count(), {"here": Mock(name="first")}
+    monkeypatch.setattr(sandbox, "_start", lambda node: Mock(name="second"))
+    first = sandbox._actors["here"]
+    assert [verdict.error_type for verdict in sandbox.run([RIGHT])] == ["accepted"]
+    assert sandbox._actors["here"] is not first

@@ -108,6 +108,29 @@ def test_of_two_who_meet_a_death_the_second_ends_nothing(cluster: Cluster, monke
     assert killed == ["0"]
 
 
+def test_who_is_let_go_while_it_is_brought_to_a_version_is_met_as_dead_and_not_as_nobody(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other side may let everything go while one waits for its actor's answer; a call into it then says so."""
+    monkeypatch.setattr("ray.kill", lambda actor: None)
+    engine, learner = cluster._engine, cluster._learner
+    assert engine is not None
+    assert learner is not None
+
+    async def let_go(*asked: Any) -> int:
+        cluster.shut_down()
+        return 0
+
+    async def weights(version: int) -> None: ...
+
+    monkeypatch.setattr(engine, "load_weights", let_go)
+    monkeypatch.setattr(learner, "call", let_go)
+    monkeypatch.setattr(cluster, "_weights_of", weights)
+    assert asyncio.run(cluster._learner_at(0)) is learner
+    cluster._engine = engine
+    assert asyncio.run(cluster._engine_at(0)) is engine
+
+
 def test_a_death_is_counted_for_whose_it_was_whoever_meets_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
