@@ -99,7 +99,7 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
     with local_api() as server:
         assert server is not None
         with server.connected():
-            asyncio.run(ares_train("tiny-math", name))
+            asyncio.run(ares_train(run=name))
     print(json.dumps(marks))
 
 
