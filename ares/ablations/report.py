@@ -69,7 +69,8 @@ def write_report(ablation: AblationRows, target: Path) -> list[Path]:
 
 def write_page(ablation: AblationRows, target: Path, rows: Path) -> list[Path]:
     """Write the report and its picture alone, of rows that were read from a file; returns the files."""
-    texts = {target: render(ablation, rows.name), target.with_suffix(".svg"): difference_picture(ablation)}
+    picture = difference_picture(ablation)
+    texts = {target: render(ablation, rows.name, picture), target.with_suffix(".svg"): picture}
     written = {file: text for file, text in texts.items() if text}
     for file, text in written.items():
         _write(file, text)
@@ -119,8 +120,8 @@ def lines(ablation: AblationRows, wanted: list[Measure], label: str) -> list[Lin
     return made
 
 
-def render(ablation: AblationRows, rows_name: str) -> str:
-    """The report as HTML text."""
+def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
+    """The report as HTML text; `picture`: of the differences (SVG), empty where there are none."""
     last = compared_step(ablation)
     complete, started = complete_children(ablation), _started(ablation)
     logged = _logged(ablation)
@@ -146,6 +147,7 @@ def render(ablation: AblationRows, rows_name: str) -> str:
         margins=[margin for margin in margins(ablation) if margin.differences],
         interactions=interactions(ablation),
         errors=lines(ablation, errors, "e"),
+        differences=_data_uri(picture) if picture else None,
         **_pictures(ablation, started, with_areas=bool(errors)),
         window=_window(last),
         page=mlflow_page(ablation.uri, runs_directory()),
@@ -178,7 +180,6 @@ def _pictures(ablation: AblationRows, started: dict[str, list[ChildRows]], with_
     others = [(name, title, 1 if name.startswith("val/") else window) for name, title in titles.items()
               if name in logged and name != metric]  # fmt: skip
     return {
-        "differences": _data_uri(picture) if (picture := difference_picture(ablation)) else None,
         "main_curve": _data_uri(curves(started, main_curve, 1, 3.4, legend=True)) if main_curve and started else None,
         "curves": _data_uri(curves(started, others, 3, 2.3, legend=False)) if others and started else None,
         "areas": _data_uri(verdict_areas(started, window)) if with_areas and started else None,
