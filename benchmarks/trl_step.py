@@ -106,7 +106,7 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
 def measured(command: list[str], settings: dict[str, str]) -> tuple[float, float, float]:
     """Medians over the later half of the steps: seconds, tokens a second, tokens a CPU second."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
-    environment |= {"RAY_worker_niceness": "0"} | settings  # Ray's own: workers that give way to whatever else runs
+    environment |= settings
     ended = subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, text=True)
     if ended.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{ended.stderr[-3000:]}")

@@ -186,6 +186,9 @@ class Cluster:
 
     def begin_warm_up(self) -> None:
         """Have Ray and the actors start beside other work; `warm_up` waits for it."""
+        # Ray and Prefect both import it late, and its modules import each other: two threads would meet it half done.
+        import pydantic.v1  # noqa: F401
+
         self._warming = Future()
         threading.Thread(target=self._warm_up_beside, args=[self._warming], daemon=True).start()
 

@@ -21,8 +21,9 @@ logging.getLogger("ray").handlers.clear()
 logging.getLogger("ray").propagate = True
 logging.getLogger("ray").setLevel(logging.NOTSET)
 ATTEMPTS = 3
-NO_SPARE = {"prestart_worker_first_driver": False}
-"""Ray would hold all threads of this process until as many workers as CPUs are there that nobody has asked for."""
+OF_ONES_OWN = {"prestart_worker_first_driver": False, "worker_niceness": 0}
+"""Settings of a Ray of this process's own. It would hold all threads of this process until as many workers as CPUs are
+there that nobody has asked for, and have actors give way (15) to all that runs besides, judged programs among it."""
 REACH_SECONDS = 10.0
 """Seconds in which a cluster takes a connection, if there is one."""
 
@@ -61,7 +62,7 @@ def connect(cpus: int) -> None:
         try:
             # "local": left open, Ray would look for a cluster that someone has started on this machine.
             with as_node(log_monitor=shown):
-                ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=NO_SPARE, **quiet)
+                ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=OF_ONES_OWN, **quiet)
             logger.info("what Ray and its actors log: %s", ray._private.worker._global_node.get_logs_dir_path())
             return
         except Exception as error:  # Ray raises no narrower class when its raylet needs more than 30 s

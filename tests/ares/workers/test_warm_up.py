@@ -1,6 +1,8 @@
 """Actors that start beside other work: errors are raised where they are waited for, and the thread stays."""
 
+import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -32,6 +34,18 @@ def test_ray_is_started_by_a_thread_that_stays_until_it_is_left(
     cluster.disconnect()
     started[0].join(timeout=30)
     assert not started[0].is_alive()
+
+
+def test_what_two_threads_would_meet_half_imported_is_imported_before(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of fifty starts ended in an ImportError of `pydantic.v1`, which Ray and Prefect both import late."""
+    for name in [name for name in sys.modules if name.startswith("pydantic.v1")]:
+        monkeypatch.delitem(sys.modules, name)
+    there: Future[bool] = Future()
+    monkeypatch.setattr(cluster, "_warm_up_beside", lambda _: there.set_result("pydantic.v1.fields" in sys.modules))
+    cluster.begin_warm_up()
+    assert there.result(timeout=30)
 
 
 def test_what_goes_wrong_meanwhile_is_raised_where_it_is_waited_for(
