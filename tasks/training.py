@@ -180,7 +180,10 @@ def _rewarded(step: Step, samples: Samples) -> pd.DataFrame:
 
     A first turn is credited with second ones that are not trained on, too: groups are chosen after the rewards.
     """
-    rows = rewarded(_joined(step, samples, "rollout"), step.config, step.run.state.tests)
+    tables = [*samples.rollouts, *samples.scores]
+    if step.rewarded is None or step.rewarded[0] != tables:
+        step.rewarded = tables, rewarded(_joined(step, samples, "rollout"), step.config, step.run.state.tests)
+    rows = step.rewarded[1]
     return rows[rows["slot"].isin(samples.slots)] if samples.slots else rows
 
 

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -239,6 +240,8 @@ class Step:
         self.number = number
         self.timings: dict[str, float] = {}
         """Seconds per phase of this execution."""
+        self.rewarded: tuple[list[Ref], pd.DataFrame] | None = None
+        """What the last draw is worth, and the tables it was made of: most batches are that draw."""
         self.started = time.perf_counter()
 
     @property

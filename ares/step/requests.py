@@ -5,7 +5,7 @@ of several steps, each one row until its step takes it. Not covered: which polic
 sampling (ares/engines), what second turns are told (ares/step/second_turn.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,20 +34,18 @@ def requested_rows(
     samples = ([GREEDY] if greedy else []) + list(range(n))
     media = problems["media_references"] if "media_references" in problems else [()] * len(problems)
     stops = problems["stops"] if "stops" in problems else [()] * len(problems)
-    asked = zip(problems["id"], problems["prompt_token_ids"], media, stops, strict=True)
-    return pd.DataFrame(
-        {
-            "id": name,
-            "slot": slot,
-            "sample": sample,
-            "prompt_token_ids": prompt,
-            "seed": derive_seed(*key, slot, name, sample),
-            "media_references": tuple(shown),
-            "stops": tuple(stops_at),
-        }
-        for slot, (name, prompt, shown, stops_at) in enumerate(asked, first_slot)
-        for sample in samples
-    )
+    of_problems: dict[str, Iterable[Any]] = {
+        "id": problems["id"],
+        "slot": range(first_slot, first_slot + len(problems)),
+        "prompt_token_ids": problems["prompt_token_ids"],
+        "media_references": map(tuple, media),
+        "stops": map(tuple, stops),
+    }
+    columns = {name: [value for value in values for _ in samples] for name, values in of_problems.items()}
+    columns["sample"] = samples * len(problems)
+    names = zip(columns["slot"], columns["id"], columns["sample"], strict=True)
+    columns["seed"] = [derive_seed(*key, *name) for name in names]
+    return pd.DataFrame(columns)
 
 
 def second_turn_rows(
@@ -102,7 +100,7 @@ def engine_calls(
 
     Rows with a column `begun` are asked for one part more.
     """
-    for sampled, part in rows.groupby(rows["sample"] != GREEDY, sort=False):
+    for sampled, part in rows.groupby((rows["sample"] != GREEDY).to_numpy(), sort=False):  # a series would be printed
         media, stops = (part.get(name, [()] * len(part)) for name in ("media_references", "stops"))
         begun = part.get("begun", [0] * len(part))
         asked = zip(part["prompt_token_ids"], part["seed"], media, stops, begun, strict=True)
