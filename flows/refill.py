@@ -49,14 +49,15 @@ async def training_samples(
         ids = state.planned.pop(0) if is_first and state.planned else run.next_prompts(state, asked)
         beside = partial(_experience, step, batches) if config.measures_all else None
         version, n, before = step.sampled_version if is_first else step.number - 1, config.rollout.n, samples.scores
+        graded = partial(choose, step, refill=refill, state=state)
         if is_first and drawn is not None:
             part, step.timings, _ = await drawn
+            graded(part)
             if beside is not None:
                 await beside(part.rollouts)
         else:
             slots = (refill.shards, refill.drawn)
-            part = await sample(step, "rollout", ids, version, n, *slots, beside=beside, before=before)
-        choose(step, part, refill, state)
+            part = await sample(step, "rollout", ids, version, n, *slots, beside=beside, before=before, graded=graded)
         samples.rollouts += part.rollouts
         samples.scores += part.scores
     samples.slots = refill.slots
@@ -89,12 +90,13 @@ async def sample(
     step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
     temperature: float | None = None, beside: Callable[[list[Ref]], Awaitable[None]] | None = None,
     before: Sequence[Ref] = (), rolled_out: Callable[[Ref], None] | None = None,
-    roll_out: Callable[[Draw], Awaitable[Rows]] | None = None,
+    roll_out: Callable[[Draw], Awaitable[Rows]] | None = None, graded: Callable[[Samples], None] | None = None,
 ) -> Samples:  # fmt: skip
     """Roll out shard after shard; each is graded while the next one is generated, the last while `beside` runs.
 
     before: scores of what the step drew before. rolled_out: is told of each shard. roll_out: samples a shard, where it
-    is not asked for whole. Raises RewardError where too much of it all has no score.
+    is not asked for whole. graded: is given all, while `beside` may still run. Raises RewardError where too much of it
+    all has no score.
     """
     config = step.config
     draws: list[Draw] = []
@@ -125,17 +127,37 @@ async def sample(
     for draw, rows, scores in list(zip(draws, sampled, grading, strict=True)):
         if (second := _second_turn(draw, len(planned), config)) is not None:
             await shard_of(second.model_copy(update={"continues": (rows.rows, (await scores).rows)}))
-    rollouts = [rows.rows for rows in sampled]
-    if beside is not None:
-        await beside(rollouts)
-    generated = time.perf_counter()
-    scored = [await task for task in grading]
-    check_graded(step, [*before, *(rows.rows for rows in scored)])
+    samples = Samples(rollouts=[rows.rows for rows in sampled], scores=[], slots=[])
+
+    async def done_beside() -> float:
+        if beside is not None:
+            await beside(samples.rollouts)
+        return time.perf_counter()
+
+    async def all_graded() -> float:
+        samples.scores = [(await task).rows for task in grading]
+        check_graded(step, [*before, *samples.scores])
+        ended = time.perf_counter()
+        if graded is not None:
+            graded(samples)
+        return ended
+
+    generated, scored = await _both(done_beside(), all_graded())
     if purpose == "rollout":
-        step.timings["timing_s/scoring_wait"] = (
-            step.timings.get("timing_s/scoring_wait", 0.0) + time.perf_counter() - generated
-        )
-    return Samples(rollouts=rollouts, scores=[rows.rows for rows in scored], slots=[])
+        waited = max(scored - generated, 0.0)
+        step.timings["timing_s/scoring_wait"] = step.timings.get("timing_s/scoring_wait", 0.0) + waited
+    return samples
+
+
+async def _both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, T]) -> tuple[T, T]:
+    """What the two return, done at once; neither goes on when one of them raises."""
+    tasks = [begun(first), begun(second)]
+    try:
+        one, other = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return one, other
 
 
 async def sample_part(

@@ -92,11 +92,8 @@ async def experience(step: Step, rollouts: list[Ref], slots: list[int], folder: 
     batch = token_batch(rows, step.run.pad_id)
     if step.config.algorithm.policy.old_log_probs == "engine":
         return Batch(batch=step.run.store.write_folder(step.path(folder), as_sampled(batch).save))
-    inputs = step.run.store.write_folder(step.path(f"inputs-{folder}"), batch.save)
     version = max(step.number - 1, 0)
-    whole = await step.run.cluster.experience(version, inputs, step.path(folder))
-    step.run.store.discard(inputs)  # the learner's folder holds it all
-    return Batch(batch=whole)
+    return Batch(batch=await step.run.cluster.experience(version, batch, step.path(folder)))
 
 
 @phase("shape")
