@@ -44,12 +44,15 @@ async def training_samples(
     refill = Refill(step.number, config)
     samples = Samples(rollouts=[], scores=[], slots=[])
     batches: list[Batch] = []
+
+    def graded(drawn: Samples) -> None:
+        choose(step, drawn, refill, state)
+
     while not refill.is_full:
         asked, is_first = refill.ask(), refill.drawn == 0
         ids = state.planned.pop(0) if is_first and state.planned else run.next_prompts(state, asked)
         beside = partial(_experience, step, batches) if config.measures_all else None
         version, n, before = step.sampled_version if is_first else step.number - 1, config.rollout.n, samples.scores
-        graded = partial(choose, step, refill=refill, state=state)
         if is_first and drawn is not None:
             part, step.timings, _ = await drawn
             graded(part)
