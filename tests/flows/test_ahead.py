@@ -126,7 +126,7 @@ MOMENTS = [
 @pytest.mark.parametrize(
     ("stale", "moments"),
     [
-        (2, [MOMENTS[3], MOMENTS[5]]),
+        (2, [MOMENTS[5]]),
         pytest.param(1, MOMENTS, marks=pytest.mark.slow),
         pytest.param(2, MOMENTS, marks=pytest.mark.slow),
     ],

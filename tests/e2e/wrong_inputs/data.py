@@ -41,7 +41,7 @@ DATA: dict[str, Wrong] = {
     "data by an empty list": train("is empty", "data.train=[]"),
     "data by a list of numbers": train("data.train", "data.train=[7]"),
     "a glob of nothing": train("data/*.jsonl: there is no such file in ", "data.train=data/*.jsonl"),
-    "a glob in a list, of nothing": train("no*: there is no such file", "data.train=[rows.jsonl, no*]"),
+    "a glob in a list, of nothing": train("absent-*: there is no such file", "data.train=[rows.jsonl, absent-*]"),
     "a second file that is not there": train("no.jsonl: cannot be read", "data.train=[rows.jsonl, no.jsonl]"),
     "a second file with the same ids": train(
         "b.jsonl:1: id 'p0' is a duplicate of row rows.jsonl:1", "data.train=[rows.jsonl, b.jsonl]", b_jsonl=ROWS
