@@ -92,8 +92,12 @@ async def experience(step: Step, rollouts: list[Ref], slots: list[int], folder: 
     batch = token_batch(rows, step.run.pad_id)
     if step.config.algorithm.policy.old_log_probs == "engine":
         return Batch(batch=step.run.store.write_folder(step.path(folder), as_sampled(batch).save))
+    # Not by Ray's object store: when its node has died, Ray ends a process that puts something large there.
+    inputs = step.run.store.write_folder(step.path(f"inputs-{folder}"), batch.save)
     version = max(step.number - 1, 0)
-    return Batch(batch=await step.run.cluster.experience(version, batch, step.path(folder)))
+    whole = await step.run.cluster.experience(version, inputs, step.path(folder))
+    step.run.store.discard(inputs)  # the learner's folder holds it all
+    return Batch(batch=whole)
 
 
 @phase("shape")

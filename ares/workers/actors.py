@@ -21,7 +21,7 @@ from ares.store import Ref, RunStore, path_of
 
 
 class LearnerActor:
-    """A rank of the learner: trains on batches of the run directory; the first rank writes what all have computed.
+    """A rank of the learner: reads its batches from the run directory; the first rank writes what all have computed.
 
     run_directory: a path, or the URL that this machine has a copy of. writer: the process that holds the run.
     """
@@ -48,8 +48,9 @@ class LearnerActor:
         """Training steps that made the weights held now."""
         return self.learner.version
 
-    def experience(self, rows: DataProto, target: str) -> Ref | None:
-        """Write rows to `target` with their log-probs, entropies and values added."""
+    def experience(self, batch: Ref, target: str) -> Ref | None:
+        """Write a batch to `target` with its log-probs, entropies and values added."""
+        rows = DataProto.load(self.store.folder(batch))
         measured = self.learner.experience(rows)
         return None if self.rank else self.store.write_folder(target, rows.union(measured).save)
 

@@ -125,14 +125,14 @@ class Cluster:
 
         return await self._persistently("engine", work)
 
-    async def experience(self, version: int, rows: DataProto, target: str) -> Ref:
-        """Rows with log-probs, entropies and values under the policy of a version, in a folder."""
+    async def experience(self, version: int, batch: Ref, target: str) -> Ref:
+        """Log-probs, entropies and values of a batch under the policy of a version."""
 
         async def work() -> Ref:
             async with self._learning:
                 learner = await self._learner_at(version)
                 await self._engine_sleeps()
-                return await learner.call("experience", rows, target)
+                return await learner.call("experience", batch, target)
 
         return await self._persistently("learner", work)
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import ray
 
-from algorithms.protocol import DataProto
 from ares.engines import Request, SamplingSettings
 from ares.learner import UpdateResult
 from ares.store import Ref
@@ -37,9 +36,8 @@ class LearnerGroup:
         Raises one of DEATHS when one died, whatever the others say of it, and ActorHung.
         """
         await self._joined()
-        given = [ray.put(each) if isinstance(each, DataProto) else each for each in arguments]  # once for all ranks
         async with self._patience.waiting(method, name_of(self.actors[0])):
-            return (await _all([getattr(actor, method).remote(*given) for actor in self.actors]))[0]
+            return (await _all([getattr(actor, method).remote(*arguments) for actor in self.actors]))[0]
 
     async def update(
         self, batch: Ref, beta: dict[str, Any] | None, progress: Callable[[int], None] | None = None

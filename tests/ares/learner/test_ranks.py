@@ -79,7 +79,7 @@ def test_the_same_weights_make_the_same_checkpoint(pair: Pair) -> None:
 
 
 def test_two_ranks_see_what_one_sees(pair: Pair) -> None:
-    whole = DataProto.load(pair.store.folder(pair.call("experience", pair.sampled, "out")))
+    whole = DataProto.load(pair.store.folder(pair.call("experience", pair.written(pair.sampled, "in"), "out")))
     for name in ("old_log_probs", "entropies", "ref_log_probs"):
         torch.testing.assert_close(whole.tensor(name), pair.batch.tensor(name), atol=1e-5, rtol=1e-5)
 
