@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import certifi
 import psutil
 
 BOOT = """
@@ -77,6 +78,7 @@ class Machine:
     def start(self, *command: str, log: str, **environment: str) -> subprocess.Popen[str]:
         """Start a command; what it prints goes to a file of the machine."""
         own = {"HOME": "/tmp/home", "XDG_CACHE_HOME": "/tmp/cache", "TMPDIR": "/tmp", "PREFECT_HOME": "/tmp/prefect"}
+        own["PREFECT_API_SSL_CERT_FILE"] = certifi.where()  # the tests' own lies in the /tmp of this machine
         with (self.files / log).open("a") as printed:
             return subprocess.Popen(
                 self.inside(*command), env=os.environ | own | environment, stdin=subprocess.DEVNULL,
