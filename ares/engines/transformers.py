@@ -77,7 +77,7 @@ class TransformersEngine(ModelEngine):
             going &= ~responses.add(rows, place, drawn, drawn_log_probs, going)
             if stops is not None:
                 going &= ~responses.end(rows, place, stops.reached(rows, responses.tokens, place, going))
-            left = int(going.sum())  # the one time that a token waits for the device
+            left = int(going.sum())  # a token waits for the device here, and in transformers, which looks for padding
             if not left or place + 1 == settings.max_tokens:
                 break
             # Dropping rows copies the cache, so wait until a quarter of the batch is finished.

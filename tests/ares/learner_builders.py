@@ -22,7 +22,7 @@ def learner(*overrides: str) -> Learner:
 
 def weights(of: Learner) -> dict[str, torch.Tensor]:
     critic = dict(of.critic.named_parameters()) if of.critic else {}
-    own = of.weights() | {f"critic/{name}": parameter.detach() for name, parameter in critic.items()}
+    own = of.weights() | {f"critic/{name}": parameter.detach().cpu() for name, parameter in critic.items()}
     return {name: tensor.clone() for name, tensor in own.items()}
 
 

@@ -12,15 +12,23 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
+from algorithms.protocol import DataProto
 from ares.config.profiles import load
 from ares.config.run import Config
 from ares.engines.engine import Request
+from ares.learner.learner import Learner
+from ares.step.shape import shape
+from ares.step.state import RunState
 from ares.tiny.diffusion_warmstart import VOCAB_SIZE, build_model
 from ares.tiny.problems.one_liners import WHOLE_WORDS, respond, split_problems
 from ares.tiny.tokenizer import build_tokenizer
+from tests.ares.builders import rows, to_batch
 
 REMOTE_CODE = Path(__file__).parent / "remote_model"
 PROMPTS = ["Write calc(x) that adds 3 to x.", "Write go(s) that adds 4 to the length of s.", "Write do(v)."]
+
+PLACES = 10
+ACCURACIES: list[list[float | None]] = [[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]]
 
 torch.set_num_threads(1)
 
@@ -68,7 +76,7 @@ def config(*overrides: str, model: Path | None = None) -> Config:
         f"data.validation={folder / 'heldout.jsonl'}",
         "rollout.n=4",
         "rollout.prompts=2",
-        "rollout.max_response_length=10",
+        f"rollout.max_response_length={PLACES}",
         "rollout.diffusion.steps=5",
         "learner.global_batch_prompts=2",
         "learner.warmup_steps=0",
@@ -85,3 +93,21 @@ def requests(count: int, seed: int = 0) -> list[Request]:
     """Requests whose prompts differ in length."""
     ids = tokenizer()(PROMPTS, add_special_tokens=False)["input_ids"]
     return [Request(ids[i % len(ids)], derive_seed(seed, "test", i)) for i in range(count)]
+
+
+def sampled() -> DataProto:
+    """Two groups of responses that end somewhere on their canvases."""
+    table = rows(ACCURACIES)
+    canvases = [
+        [*tokens.tolist(), *[tokenizer().eos_token_id] * (PLACES - len(tokens))] for tokens in table["token_ids"]
+    ]
+    entropies = table["log_probs"].map(lambda values: -values)
+    return to_batch(table.assign(canvas=canvases, token_entropies=entropies), tokenizer().pad_token_id)
+
+
+def shaped(learner: Learner) -> DataProto:
+    """The same, as `Learner.update` takes them."""
+    batch = sampled()
+    batch = batch.union(learner.experience(batch))
+    shape(batch, RunState.initial(learner.config, 100), learner.config)
+    return batch

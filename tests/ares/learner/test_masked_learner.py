@@ -5,38 +5,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError
 from ares.learner.learner import Learner
 from ares.learner.ranks import Ranks
 from ares.step.shape import shape
 from ares.step.state import RunState
-from tests.ares.builders import rows, to_batch
-from tests.ares.masked_builders import config, tokenizer
+from tests.ares.masked_builders import config, sampled, shaped
 
-PLACES = 10
-ACCURACIES: list[list[float | None]] = [[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]]
 MATH = "reward.kind=math"
 
 
 def settings(*overrides: str) -> Config:
     return config(MATH, *overrides)
-
-
-def sampled() -> DataProto:
-    table = rows(ACCURACIES)
-    canvases = [
-        [*tokens.tolist(), *[tokenizer().eos_token_id] * (PLACES - len(tokens))] for tokens in table["token_ids"]
-    ]
-    entropies = table["log_probs"].map(lambda values: -values)
-    return to_batch(table.assign(canvas=canvases, token_entropies=entropies), tokenizer().pad_token_id)
-
-
-def shaped(learner: Learner) -> DataProto:
-    batch = sampled()
-    batch = batch.union(learner.experience(batch))
-    shape(batch, RunState.initial(learner.config, 100), learner.config)
-    return batch
 
 
 class OneOfTwo(Ranks):

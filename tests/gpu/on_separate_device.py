@@ -1,0 +1,60 @@
+"""What the separate device tells: tensors that are mixed up, and how often the program would wait for a GPU."""
+
+import pytest
+import torch
+
+from ares.engines import SamplingSettings, TransformersEngine
+from tests.ares.builders import MODEL, PAD, requests, rows, shaped
+from tests.gpu.separate_device import NAME, waits
+from tests.gpu.test_device import on
+
+
+@pytest.fixture(autouse=True)
+def _from_zero() -> None:
+    waits.clear()
+
+
+def test_what_lies_in_main_memory_is_not_taken() -> None:
+    here, there = torch.ones(3, device=NAME), torch.ones(3)
+    with pytest.raises(RuntimeError, match=r"aten.add.Tensor is given tensors on separate and of shapes \[\(3,\)\]"):
+        here + there
+    with pytest.raises(TypeError, match="has no array"):
+        here.numpy()
+    assert (here + there.to(NAME)).device.type == NAME
+    assert torch.equal((here + 1).cpu(), there + 1)
+
+
+def test_waits_are_counted() -> None:
+    here = torch.arange(4, device=NAME)
+    assert (here + here).sum().device.type == NAME
+    assert not waits
+    assert (int(here.sum()), here[here > 1].tolist(), here.cpu()[0]) == (6, [2, 3], 0)
+    assert sum(waits.values()) == 4
+
+
+def test_a_token_waits_twice() -> None:
+    """For what is left of the batch, and once in transformers, which looks for padding."""
+    weights = on("cpu").weights()
+    endless = TransformersEngine(str(MODEL), "float32", NAME, set(), PAD)
+    endless.load_weights(1, weights)
+    counts = []
+    for tokens in (8, 16):
+        waits.clear()
+        endless.generate(requests(6), SamplingSettings(1.0, 1.0, tokens))
+        counts.append(sum(waits.values()))
+    assert counts[1] - counts[0] == 2 * 8
+
+
+@pytest.mark.parametrize("method", ["update", "experience"])
+def test_a_micro_batch_waits_as_often_whatever_its_rows(method: str) -> None:
+    counts = []
+    for copies in (1, 4):
+        lengths = [[3, 8, 5, 6], [4, 7, 1, 6]] * copies
+        accuracies: list[list[float | None]] = [[1, 0, 0, 1], [0, 0, 1, 0]] * copies
+        prompts = 2 * copies
+        of = on(NAME, f"rollout.prompts={prompts}", f"learner.global_batch_prompts={prompts}")
+        batch = shaped(on("cpu"), rows(accuracies, lengths))
+        waits.clear()
+        getattr(of, method)(batch)
+        counts.append(sum(waits.values()))
+    assert counts[0] == counts[1]
