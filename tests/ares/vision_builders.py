@@ -30,9 +30,9 @@ def tokenizer() -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(MODEL)
 
 
-def model(**settings: Any) -> VisionLanguageModel:
+def model(device: torch.device = CPU, **settings: Any) -> VisionLanguageModel:
     """The tiny model as the learner has it."""
-    return VisionLanguageModel.load(ModelConfig(path=str(MODEL), family="vision_language", **settings), CPU, data())
+    return VisionLanguageModel.load(ModelConfig(path=str(MODEL), family="vision_language", **settings), device, data())
 
 
 def data(**settings: Any) -> DataConfig:

@@ -12,9 +12,12 @@ from algorithms.logprobs import logprobs_and_entropy
 from ares.config.rollout import DiffusionConfig
 from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.engines.diffusion import DiffusionEngine
+from ares.engines.vision import VisionEngine
 from ares.learner import Learner
+from ares.step.collate import token_batch
 from benchmarks.logprobs import naive
 from tests.ares import masked_builders as masked
+from tests.ares import vision_builders as vision
 from tests.ares.builders import END, MODEL, PAD, requests, shaped, to_batch
 from tests.ares.learner_builders import gradients, learner, sampled, weights
 
@@ -112,6 +115,32 @@ def test_a_masked_model_learns_and_samples_as_on_a_cpu(device: str) -> None:
         if device != "cuda":  # another kernel's rounding may draw another token
             assert one.token_ids.tolist() == other.token_ids.tolist()
         assert np.allclose(one.entropies[:1], other.entropies[:1], atol=1e-3)
+
+
+def test_pictures_are_answered_and_read_alike(device: str, tmp_path: Path) -> None:
+    """Log-probs of engine and learner, and that the learner's gradients reach the tower."""
+    shown = vision.problems(
+        tmp_path,
+        {"prompt": "<image>How many dots?", "images": [vision.DOTS]},
+        {"prompt": "How many dots?"},
+        {"prompt": "<image>How many red dots?", "images": [vision.DOTS]},
+    ).frame
+    policy = vision.model(torch.device(device), train_vision=True)
+    made = VisionEngine(str(vision.MODEL), "float32", device, set(), PAD, vision.data())
+    made.load_weights(1, dict(policy.model.named_parameters()))
+    media = [tuple(each) for each in shown["media_references"]]
+    asked = [Request(ids, 7, pictures) for ids, pictures in zip(shown["prompt_token_ids"], media, strict=True)]
+    answers = made.generate(asked, SamplingSettings(1.0, 1.0, 8))
+    rows = shown[["prompt_token_ids", "media_references"]].assign(slot=range(len(shown)), sample=0)
+    rows["token_ids"] = [answer.token_ids for answer in answers]
+    rows["log_probs"] = [answer.log_probs for answer in answers]
+    batch = token_batch(rows, PAD)
+    own = policy.token_log_probs(policy.on_device(batch), 1.0).log_probs
+    expected = batch.tensor("engine_log_probs")[batch.tensor("response_mask").bool()]
+    assert torch.allclose(own.detach().cpu(), expected, atol=1e-3)
+    own.sum().backward()
+    tower = [each.grad for name, each in policy.model.named_parameters() if "visual" in name]
+    assert any(gradient is not None and float(gradient.abs().sum()) > 0 for gradient in tower)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("bfloat16", 0.1)])
