@@ -75,7 +75,8 @@ def claims(measured: np.ndarray, draws: Resampling) -> dict[str, dict[int, bool]
     p_b = {number: p_of_draws(drawn_means(each, draws)) for number, each in enumerate(differences, 1)}
     both = {number: max(p_t[number], p_b[number]) for number in p_t}
     for verdict, p in zip(VERDICTS[1:], (p_t, p_b, both), strict=True):
-        below = [number for number, adjusted in holm(p).items() if adjusted < LEVEL]
+        adjusted = holm({str(number): value for number, value in p.items()})
+        below = [number for number in p if adjusted[str(number)] < LEVEL]
         claimed[verdict] = {number: bool(differences[number - 1].mean() > 0) for number in below}
     return claimed
 

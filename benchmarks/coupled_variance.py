@@ -84,13 +84,12 @@ def spread(
     mean = sums.mean(0)
     relative = float((sums.std(0) / mean.abs()).mean())
     parameters = list(canvases.model.parameters())
-    total, square = 0.0, 0.0
+    total, square = torch.zeros((), dtype=torch.float64), 0.0
     for _ in range(gradients):
         loss = (estimated(canvases.log_probs, masked, draw) * kept).sum() / kept.sum()
         flat = torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)]).double()
         total, square = total + flat, square + float(flat.square().sum())
     average = total / gradients
-    assert isinstance(average, Tensor)
     variance = max(square / gradients - float(average.square().sum()), 0.0) * gradients / (gradients - 1)
     # ‖mean of draws‖² holds a share of the variance, which is taken out again.
     norm = max(float(average.square().sum()) - variance / gradients, 1e-30)

@@ -60,7 +60,7 @@ async def measured(model: str, settings: list[str]) -> tuple[float, float, float
                 cluster.announce_update(version + 1, ref, None)
                 await cluster.update(version + 1)
                 started = time.perf_counter()
-                await cluster.engine_at(version + 1)
+                await cluster._engine_at(version + 1)
                 seconds.append(time.perf_counter() - started)
             return statistics.median(seconds[1:]), peak("LearnerActor"), peak("EngineActor")
         finally:

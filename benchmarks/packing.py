@@ -86,8 +86,15 @@ def measured(
     budget = learner.config.learner.micro_batch_tokens
     learner.policy.packs = pack
     sizes = learner.policy.row_sizes
-    learner.policy.row_sizes = lambda part: sizes(part) if share else RowSizes.alone(sizes(part).tokens)
-    learner._micro_batches = lambda part: [(rows, False) for rows in order(learner.policy.row_sizes(part), budget)]
+
+    def given_sizes(batch: DataProto) -> RowSizes:
+        return sizes(batch) if share else RowSizes.alone(sizes(batch).tokens)
+
+    def micro_batches(batch: DataProto) -> list[tuple[torch.Tensor, bool]]:
+        return [(rows, False) for rows in order(given_sizes(batch), budget)]
+
+    learner.policy.row_sizes = given_sizes  # type: ignore[method-assign]
+    learner._micro_batches = micro_batches  # type: ignore[method-assign]
     seconds, after = [], {}
     for repeat in range(REPEATS):
         started = clock()

@@ -18,7 +18,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from benchmarks.sandbox_throughput import interpreter_per_test, threaded
+from benchmarks.sandbox_throughput import interpreter_per_test, threaded, workers_of
 from sandbox import Program, SandboxPool
 
 BARE = Program(
@@ -71,8 +71,8 @@ def main() -> None:
         faster = statistics.median(b[0] / a[0] for a, b in zip(pairs, plain, strict=True))
         print(f"| {name} | {wall:.2f} | {cpu:.2f} | {slower[0]:.2f} / {slower[1]:.2f} | {faster:.1f} |")
     for name, pool in pools.items():
-        workers_of = [worker for worker in pool._workers if worker is not None]
-        start, memory = 1000 * min(each.start_seconds for each in workers_of), workers_of[0].report["package_bytes"]
+        started = workers_of(pool)
+        start, memory = 1000 * min(each.start_seconds for each in started), started[0].report["package_bytes"]
         print(f"{name}: worker start {start:.0f} ms; packages resident {memory >> 20} MiB")
         pool.close()
 

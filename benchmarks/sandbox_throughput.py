@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
+from functools import partial
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -29,6 +30,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from sandbox import Program, SandboxPool
 from sandbox.worker import wire
+from sandbox.worker_process import WorkerProcess
 
 MBPP = Path(os.environ.get("ARES_TEST_DATA", "absent"), "mbpp", "mbpp.jsonl")
 Judge = Callable[[Program], bool]
@@ -121,6 +123,14 @@ def pooled(pool: SandboxPool, programs: list[Program]) -> tuple[float, list[floa
     return elapsed, [v.wall_time for v in verdicts], sum(v.error_type == "accepted" for v in verdicts)
 
 
+def counted(pool: SandboxPool, programs: list[Program]) -> tuple[int, tuple[float, list[float], int]]:
+    return len(programs), pooled(pool, programs)
+
+
+def workers_of(pool: SandboxPool) -> list[WorkerProcess]:
+    return [worker for worker in pool._workers if isinstance(worker, WorkerProcess)]
+
+
 def load_programs(count: int) -> list[Program]:
     if not MBPP.exists():
         source = "def f(values):\n    return sorted(set(values))\n"
@@ -195,7 +205,7 @@ def bounded_decoding() -> None:
         program = Program(source=FORGER.format(parts=parts), tests=["assert f(1) == 2"], cpu_seconds=4.0)
         with SandboxPool(1) as pool, futures.ThreadPoolExecutor(1) as threads:
             stop = threading.Event()
-            memory = threads.submit(most_memory, next(w.pid for w in pool._workers if w is not None), stop)
+            memory = threads.submit(most_memory, workers_of(pool)[0].pid, stop)
             (verdict,) = pool.run([program])
             stop.set()
             outcome = verdict.tests[0]
@@ -237,8 +247,8 @@ def main() -> None:
             len(programs),
             threaded([zygote.judge for zygote in zygotes], programs),
         ),
-        **{name: (lambda pool=pool: (len(programs), pooled(pool, programs))) for name, pool in pools.items()},
-        "all layers, a candidate per test": lambda: (len(programs), pooled(fresh, programs)),
+        **{name: partial(counted, pool, programs) for name, pool in pools.items()},
+        "all layers, a candidate per test": partial(counted, fresh, programs),
     }
     rates: dict[str, list[float]] = {name: [] for name in runs}
     latencies: dict[str, list[float]] = {name: [] for name in runs}
@@ -249,7 +259,7 @@ def main() -> None:
             rates[name].append(count / seconds)
             latencies[name] += waits
     start = pools["+ uid: all layers (standard)"]
-    start_ms = [1000 * worker.start_seconds for worker in start._workers if worker is not None]
+    start_ms = [1000 * worker.start_seconds for worker in workers_of(start)]
     names = list(runs)
     a1, a2, bare = names[:3]
     origin = "MBPP" if MBPP.exists() else "stand-in"
@@ -266,8 +276,10 @@ def main() -> None:
     split, everything = (rates[name] for name in ("split, no isolation", "+ uid: all layers (standard)"))
     isolation = statistics.median(x / y for x, y in zip(split, everything, strict=True)) - 1
     print(f"isolation on top of the split: {100 * isolation:.0f} %; worker start: {min(start_ms):.0f} ms")
-    for closing in (*pools.values(), fresh, *zygotes):
-        closing.close()
+    for pool in (*pools.values(), fresh):
+        pool.close()
+    for zygote in zygotes:
+        zygote.close()
     bounded_decoding()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import flows.environment  # isort: skip  # noqa: F401 (first: libraries read their settings at import)
 
-from ares.config.run import VllmConfig
+from ares.config.rollout import VllmConfig
 from ares.engines.engine import Request, SamplingSettings
 from ares.engines.vllm import VllmEngine
 from benchmarks.models import random_qwen

@@ -84,8 +84,8 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
     marks: list[tuple[float, float, int]] = []
     write = RunStore.write_commit
 
-    def marked(store: RunStore, commit: Commit) -> None:
-        write(store, commit)
+    def marked(self: RunStore, commit: Commit) -> None:
+        write(self, commit)
         me = psutil.Process()
         spent = [process.cpu_times() for process in [me, *me.children(recursive=True)]]
         cpu = sum(times.user + times.system for times in spent)
@@ -123,8 +123,8 @@ def measured(command: list[str], settings: dict[str, str]) -> tuple[float, float
 
 def main() -> None:
     if sys.argv[1:2] == ["ours"]:
-        model, name, steps, *settings = sys.argv[2:]
-        ours(Path(model), WORK[name], int(steps), settings)
+        model, name, count, *settings = sys.argv[2:]
+        ours(Path(model), WORK[name], int(count), settings)
         return
     if importlib.util.find_spec("trl") is None:
         print("skipped: TRL is not installed (pip install trl)")

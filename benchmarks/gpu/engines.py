@@ -1,6 +1,7 @@
 """Engines on a device: tokens a second, and for vLLM sleep, wake and new weights."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def vllm_engine(place: Place) -> Iterator[Row]:
     if place.cuda:
         ways["the device"] = _weights(folder, "cuda")
     for name, weights in ways.items():
-        took = place.seconds(lambda weights=weights: engine.load_weights(0, weights))
+        took = place.seconds(partial(engine.load_weights, 0, weights))
         yield {"row": f"new weights from {name}", "ms": 1e3 * took}
     for rows in (4,) if place.tiny else (64, 256):
         yield _sampled(place, engine, rows, new_tokens)

@@ -80,10 +80,10 @@ def run(measurements: list[Measurement], place: Place, report: Report, seconds: 
 def _alone(measurement: Measurement, place: Place, log: Path, seconds: float) -> Iterator[Row]:
     """The rows of a measurement in a process of its own, and one more where it did not come to its end."""
     # A fork has everything imported; CUDA does not survive one.
-    context = multiprocessing.get_context("spawn" if place.cuda else "fork")
+    context: Any = multiprocessing.get_context("spawn" if place.cuda else "fork")
     log.parent.mkdir(parents=True, exist_ok=True)
     receiver, sender = context.Pipe(duplex=False)
-    process: Any = context.Process(target=_measure, args=(measurement, place, log, sender))
+    process = context.Process(target=_measure, args=(measurement, place, log, sender))
     started = time.monotonic()
     process.start()
     sender.close()

@@ -7,6 +7,7 @@ whether a run learns is in docs/measurements/learning.md.
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,18 +74,18 @@ def _steps(place: Place, config: Config, prompts: list[list[int]], answers: list
     engine.load_weights(0, learner.weights())
     for number in (1,) if place.tiny else (1, 2):
         step = _Step(place, config, learner, engine)
-        sampled = step.timed("sample", lambda step=step, number=number: step.sampled(prompts, answers, number))
+        sampled = step.timed("sample", partial(step.sampled, prompts, answers, number))
         sampled["response"] = tokenizer.batch_decode(
             [ids.tolist() for ids in sampled["token_ids"]], skip_special_tokens=True
         )
-        grades = step.timed("grade", lambda sampled=sampled: grade(sampled))
+        grades = step.timed("grade", partial(grade, sampled))
         sampled["accuracy"], sampled["format"] = grades["accuracy"].to_numpy(), grades["format"].to_numpy()
         sampled["truncated"] = sampled["finish_reason"] == "length"
         batch = graded(token_batch(sampled, 0), rewarded(sampled, config, state.tests))
-        batch = batch.union(step.timed("experience", lambda batch=batch: learner.experience(batch)))
-        metrics = step.timed("shape", lambda batch=batch: shape(batch, state, config))
-        result = step.timed("update", lambda batch=batch: learner.update(batch, state.state_dict()["beta"]))
-        step.timed("hand over", lambda number=number: engine.load_weights(number, learner.weights()))
+        batch = batch.union(step.timed("experience", partial(learner.experience, batch)))
+        metrics = step.timed("shape", partial(shape, batch, state, config))
+        result = step.timed("update", partial(learner.update, batch, state.state_dict()["beta"]))
+        step.timed("hand over", partial(_hand_over, learner, engine, number))
     figures = step.seconds | {"whole step s": sum(step.seconds.values())}
     if place.cuda:
         figures["peak GiB"] = torch.cuda.max_memory_allocated() / 2**30
@@ -92,6 +93,10 @@ def _steps(place: Place, config: Config, prompts: list[list[int]], answers: list
     yield {"row": f"step of {len(sampled)} responses", **figures, "tokens/s": tokens / figures["whole step s"],
            "|Δ log p| of engine and learner": metrics["mismatch/logprob_diff_mean"],
            "gradient norm": result.metrics.get("actor/grad_norm", float("nan"))}  # fmt: skip
+
+
+def _hand_over(learner: Learner, engine: TransformersEngine, version: int) -> None:
+    engine.load_weights(version, learner.weights())
 
 
 class _Step:

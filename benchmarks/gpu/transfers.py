@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def machine(place: Place) -> Iterator[Row]:
         ways |= {"to the device, pinned": (on_device, pinned), "to main memory, pinned": (pinned, on_device)}
     rates = {}
     for name, (target, source) in ways.items():
-        seconds = place.seconds(lambda target=target, source=source: target.copy_(source, non_blocking=True))
+        seconds = place.seconds(partial(target.copy_, source, non_blocking=True))
         rates[name] = size / seconds / 1e9
     yield {"row": "copies, GB/s", **rates}
 
@@ -59,7 +60,7 @@ def _way(name: str, gib: float, seconds: float) -> Row:
 
 def _between_processes(place: Place, learner: Learner, weights: dict[str, Tensor]) -> float:
     """Seconds from the first handle to the last weight's arrival in a process of its own."""
-    context = torch.multiprocessing.get_context("spawn" if place.cuda else "fork")
+    context: Any = torch.multiprocessing.get_context("spawn" if place.cuda else "fork")
     requests, answers = context.SimpleQueue(), context.SimpleQueue()
     other = context.Process(target=_receive, args=(place.device, requests, answers), daemon=True)
     other.start()

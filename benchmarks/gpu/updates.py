@@ -25,7 +25,7 @@ def tiles(place: Place) -> Iterator[Row]:
     """Log-probs and entropy with both gradients, by the size of a tile; the best is what the constant should be."""
     tokens, width, vocabulary = (64, 64, 512) if place.tiny else (16384, 1536, 151936)
     generator = torch.Generator(place.device).manual_seed(0)
-    made = {"generator": generator, "device": place.device, "dtype": torch.bfloat16}
+    made: dict[str, Any] = {"generator": generator, "device": place.device, "dtype": torch.bfloat16}
     hidden = (0.5 * torch.randn(tokens, width, **made)).requires_grad_()
     weight = (0.04 * torch.randn(vocabulary, width, **made)).requires_grad_()
     targets = torch.randint(0, vocabulary, (tokens,), generator=generator, device=place.device)
