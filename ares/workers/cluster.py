@@ -105,11 +105,17 @@ class Cluster:
 
     def begin(self, version: int, requests: list[Request], settings: SamplingSettings) -> None:
         """Start on what `generate` will be asked for next; until then, what finishes is kept."""
+        self._drop_prefetch()
         self._prefetch = Prefetch((version, requests, settings), self._generate)
 
     def expect(self, following: Callable[[], Asked] | None) -> None:
         """What `generate` will be asked for after its next call: the engines go on with it without waiting for that."""
         self._following = following
+
+    def _drop_prefetch(self) -> None:
+        if self._prefetch is not None:
+            self._prefetch.rows.cancel()
+        self._prefetch = None
 
     async def _generate(self, asked: Asked, finished: Finished) -> pd.DataFrame:
         version, requests, settings = asked
@@ -242,9 +248,7 @@ class Cluster:
 
     def disconnect(self) -> None:
         """Let the actors and Ray go."""
-        if self._prefetch is not None:
-            self._prefetch.rows.cancel()
-        self._prefetch = None
+        self._drop_prefetch()
         self.shut_down()
         ray.shutdown()
         self._disconnected.set()
