@@ -430,6 +430,7 @@ class Cluster:
         """
         deaths: Counter[str] = Counter()
         while True:
+            await self._leave_dead_ray()
             try:
                 return await work()
             # Before RayTaskError: one whose cause is a death, as of who was to hand weights over, is of both classes.
@@ -442,7 +443,6 @@ class Cluster:
                 what = "hung" if isinstance(error, ActorHung) else "died"
                 logger.warning("%s %s (attempt %d of %d): %s", whose, what, deaths[whose], ATTEMPTS, error)
                 self._let_go(dead)
-                await self._leave_dead_ray()
                 if deaths[whose] == ATTEMPTS:
                     raise WorkerError(f"The {whose} {what} {ATTEMPTS} times in the same phase: {error}") from error
             except RayTaskError as error:

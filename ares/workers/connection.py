@@ -72,13 +72,14 @@ def connect(cpus: int) -> None:
 
 
 def has_died() -> bool:
-    """Whether a Ray of this process's own has lost its node, the machine's memory killer taking the raylet.
+    """Whether a Ray of this process's own has lost its raylet, as to the machine's memory killer.
 
-    Nothing can start there any more. The nodes of a cluster are its operator's to replace.
+    Nothing can start there any more, and whoever puts something large there is ended by Ray without a word: so the
+    process is asked, not Ray. The nodes of a cluster are its operator's to replace.
     """
     if os.environ.get("RAY_ADDRESS") or not ray.is_initialized():
         return False
-    return not any(node["Alive"] for node in ray.nodes())
+    return "raylet" in [name for name, _ in ray._private.worker._global_node.dead_processes()]
 
 
 def check_cluster() -> None:
