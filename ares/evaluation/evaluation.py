@@ -31,7 +31,7 @@ from ares.grading import check_answers, check_references, load_grader, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs import Run, Step, check_model, file_digest, identity_of, model_digest, read_config, run_files
 from ares.store import RunStore, StoreError, is_name, name_after, runs_directory
-from ares.workers import Cluster, check_engine
+from ares.workers import Cluster, check_engine, check_weights, newest_checkpoint
 
 OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch")  # fmt: skip
@@ -115,7 +115,7 @@ class Evaluation(Step):
         # A run's weights are replayed with its own settings, from its own folder; engines are given these here.
         run.cluster = Cluster(read_config(weights_of) if is_run else config, weights_of if is_run else store, config)
         if is_run:
-            run.cluster.check_weights(version)
+            check_weights(run.cluster.store, version)
         facts: dict[str, Any] = {
             "source": problems.source,
             "overlong": problems.overlong,
@@ -219,7 +219,13 @@ def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
         )
     own = read_config(store)
     steps = store.committed_steps()
-    step = _newest_checkpoint(store, steps) if request.step is None else request.step
+    step = request.step
+    if step is None:
+        step, _ = newest_checkpoint(store, max(steps, default=0))
+        if not step:
+            raise StoreError(
+                f"Run {store.name!r} has no checkpoint yet: name the weights with --step (0: those it began with)"
+            )
     if step not in steps:
         raise StoreError(f"Run {request.target!r} has no committed step {step} (steps 0 to {len(steps) - 1})")
     config = override(own, [*_of_suite(request), *request.overrides, *_of_sampling(request)])
@@ -242,14 +248,6 @@ def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStor
     own = [f"model.path={json.dumps(request.target)}", *data, *_of_suite(request)]
     config = load(request.profile, [*own, *request.overrides, *_of_sampling(request)])
     return config, RunStore(store.directory / "none"), 0, model_digest(config.model.path)
-
-
-def _newest_checkpoint(store: RunStore, steps: list[int]) -> int:
-    for step in reversed(steps):
-        checkpoint = store.read_commit(step).artifacts.get("checkpoint")
-        if checkpoint is not None and store.intact([checkpoint]):
-            return step
-    raise StoreError(f"Run {store.name!r} has no checkpoint yet: name the weights with --step (0: those it began with)")
 
 
 def _folder(request: EvaluationRequest, data: str, description: dict[str, Any]) -> Path:

@@ -386,11 +386,15 @@ class Learner:
 
         Buffers that a model's files hold are among them: they are not trained, but engines start without any.
         """
-        tensors = self._policy_weights() | dict(persistent_buffers(self.policy.model))
-        copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in tensors.items()}
+        copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in self.weights_in_place().items()}
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return copies
+
+    def weights_in_place(self) -> dict[str, Tensor]:
+        """The same on the learner's device, where the next update changes them; sharded, what this rank holds."""
+        tensors = self._policy_weights() | dict(persistent_buffers(self.policy.model))
+        return {name: tensor.detach() for name, tensor in tensors.items()}
 
     def save(self, folder: Path | None) -> None:
         """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite, OSError.

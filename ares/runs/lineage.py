@@ -27,7 +27,7 @@ from ares.runs.phase_settings import PHASES, check_fork
 from ares.runs.run import DRAWN, Run, description_of, identity_of, phase_identity, read_config
 from ares.step import RunState
 from ares.store import Fork, Ref, RunStore, StoreError, run_store
-from ares.workers import Cluster
+from ares.workers import Cluster, check_weights
 
 BESIDE = {"score": [exec_times_name(purpose) for purpose in ("rollout", "second-turn")]}
 """Files of a phase that its results do not name."""
@@ -179,8 +179,8 @@ def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int
     own = parent.read_commit(version).artifacts.get("checkpoint")
     if own is not None and target.intact([own]):
         return own
+    check_weights(parent, version)
     cluster = Cluster(config, parent)
-    cluster.check_weights(version)
 
     async def save() -> Ref:
         made = await cluster.save(version, f".fork-{target.name.strip('.')}/checkpoint")

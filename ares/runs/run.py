@@ -39,7 +39,7 @@ from ares.runs.phase_settings import bootstrap_settings
 from ares.runs.progress import Progress
 from ares.step import RunState
 from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, run_store
-from ares.workers import Cluster, check_cluster, check_engine, check_gpus
+from ares.workers import Cluster, check_cluster, check_engine, check_gpus, first_unreplayable
 
 logger = logging.getLogger(__name__)
 _SHOWN = 10
@@ -319,7 +319,7 @@ def _first_damaged(cluster: Cluster, last: Commit) -> int | None:
     """The first step whose batch is damaged or missing, of those that the policies of later steps are made of; the last
     where it is so of the responses that it left under way."""
     oldest = _sampled_version(cluster.config, last.step + 1)
-    found = (cluster.first_unreplayable(version) for version in range(oldest, last.step + 1))
+    found = (first_unreplayable(cluster.store, version) for version in range(oldest, last.step + 1))
     if (damaged := next((step for step in found if step is not None), None)) is not None:
         return damaged
     return None if cluster.store.intact(under_way(last)) else last.step

@@ -7,6 +7,7 @@ from ares.workers.cluster import ATTEMPTS, Cluster
 from ares.workers.connection import check_cluster, connect
 from ares.workers.failures import DEATHS, WorkerError
 from ares.workers.placement import check_engine, check_gpus, demand, runs_that_fit, uses_gpus
+from ares.workers.replay import check_weights, first_unreplayable, newest_checkpoint
 
 __all__ = [
     "ATTEMPTS",
@@ -16,8 +17,11 @@ __all__ = [
     "check_cluster",
     "check_engine",
     "check_gpus",
+    "check_weights",
     "connect",
     "demand",
+    "first_unreplayable",
+    "newest_checkpoint",
     "runs_that_fit",
     "uses_gpus",
 ]

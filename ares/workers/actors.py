@@ -66,6 +66,12 @@ class LearnerActor:
         """The policy's weights (arrays: they cross Ray's object store without a copy). Sharded, all ranks must call."""
         return {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
 
+    def weights_in_place(self) -> dict[str, torch.Tensor]:
+        """The policy's weights on the learner's device: engines copy them before the learner continues."""
+        weights = self.learner.weights_in_place()
+        _wait_for_gpu()
+        return weights
+
     def contribute(self) -> None:
         """Take part in gathering the weights that the first rank is asked for."""
         if self.config.learner.sharded:
@@ -98,9 +104,13 @@ class EngineActor:
         """Version of the weights held now; None before any were loaded."""
         return self.engine.version
 
-    def load_weights(self, version: int, weights: dict[str, np.ndarray]) -> None:
-        """Take over the weights of a policy version."""
-        self.engine.load_weights(version, {name: torch.tensor(array) for name, array in weights.items()})
+    def load_weights(self, version: int, weights: dict[str, np.ndarray | torch.Tensor]) -> None:
+        """Take over the weights of a policy version: arrays of main memory, or the learner's own tensors."""
+        tensors = {
+            name: given if isinstance(given, torch.Tensor) else torch.tensor(given) for name, given in weights.items()
+        }
+        self.engine.load_weights(version, tensors)
+        _wait_for_gpu()  # the learner may change its own as soon as this returns
 
     def sleep(self) -> None:
         """Give back the memory that the learner needs where the two share a GPU."""
@@ -123,3 +133,8 @@ class EngineActor:
                 columns["token_entropies"] = [completion.entropies for completion in completions]
                 columns["canvas"] = [completion.canvas for completion in completions]
             yield pd.DataFrame(columns, index=[index for index, _ in finished])
+
+
+def _wait_for_gpu() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()

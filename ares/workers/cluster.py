@@ -23,14 +23,15 @@ from algorithms.protocol import DataProto
 from ares.config import ENGINES, Config
 from ares.engines import Request, SamplingSettings
 from ares.learner import UpdateResult
-from ares.store import DamagedArtifact, Ref, RunStore, StoreError
+from ares.store import Ref, RunStore
 from ares.workers.actors import EngineActor, LearnerActor
 from ares.workers.connection import connect, has_died
 from ares.workers.failures import DEATHS, WorkerError, failure
 from ares.workers.groups import EngineGroup, LearnerGroup, name_of
 from ares.workers.patience import ActorHung, Patience
-from ares.workers.placement import actor_options, bundles, check_gpus, uses_gpus
+from ares.workers.placement import actor_options, bundles, check_gpus, transport, uses_gpus
 from ares.workers.prefetch import Asked, Finished, Prefetch
+from ares.workers.replay import newest_checkpoint
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -69,6 +70,8 @@ class Cluster:
         self.answered = asyncio.Event()
         """Set with the first responses."""
         self._announced: dict[int, UpdateInputs] = {}
+        self._through_memory = False
+        """Whether weights once did not go another way."""
         self._weights: dict[int, Any] = {}
         """References to the weights of versions that engines may yet need (rollout.max_staleness)."""
         self._learning = asyncio.Lock()
@@ -261,9 +264,33 @@ class Cluster:
             self._engine, self._engine_version = self._start_engine(), None
         engine = self._engine  # while this waits, the learner's side may let everything go
         if self._engine_version != version:
-            await engine.load_weights(version, await self._weights_of(version))
+            if not await self._handed_over_in_place(engine, version):
+                await engine.load_weights(version, await self._weights_of(version))
             self._engine_version = version
         return engine
+
+    async def _handed_over_in_place(self, engine: EngineGroup, version: int) -> bool:
+        """Have engines copy the weights from the learner's own, if there is a way."""
+        way = self._transport
+        if way is None:
+            return False
+        async with self._learning:  # an update would change them while they are copied
+            learner = await self._learner_at(version)
+            try:
+                await engine.load_weights(version, learner.weights_in_place(way))
+            except (*DEATHS, ActorHung, RayTaskError) as error:
+                refused = not isinstance(error, (*DEATHS, ActorHung))
+                cause = failure("engine", error, self.store) if refused else error
+                logger.warning("weights did not go by %s, from now on they go through main memory: %s", way, cause)
+                self._through_memory = True
+                if not refused:
+                    raise
+                return False
+        return True
+
+    @property
+    def _transport(self) -> str | None:
+        return None if self._through_memory else transport(self.config, self._placement is not None)
 
     async def _weights_of(self, version: int) -> Any:
         """A reference that goes from actor to actor: the weights never pass through this process."""
@@ -313,7 +340,7 @@ class Cluster:
 
     async def _rewind(self, learner: LearnerGroup, version: int, held: int | None) -> LearnerGroup:
         """Load the newest checkpoint at or before `version` and replay the batches committed since then."""
-        checkpoint_version, checkpoint = self._newest_checkpoint(version)
+        checkpoint_version, checkpoint = newest_checkpoint(self.store, version)
         if held is None or checkpoint_version > held:
             if checkpoint is None:
                 learner.kill()
@@ -330,41 +357,6 @@ class Cluster:
             logger.info("replayed %d updates to reach the weights after step %d", version - held, version)
         self._learner_version = version
         return learner
-
-    def first_unreplayable(self, version: int) -> int | None:
-        """The first step whose batch is needed to reach the weights of a version and is missing or damaged."""
-        start, _ = self._newest_checkpoint(version)
-        for step in range(start + 1, version + 1):
-            if not self.store.intact([self.store.read_commit(step).artifacts["batch"]]):
-                return step
-        return None
-
-    def check_weights(self, version: int) -> None:
-        """Raise StoreError where the weights after a step cannot be rebuilt, as of those that `ares gc` pruned."""
-        missing = self.first_unreplayable(version)
-        if missing is not None:
-            kept = [step for step in self.store.committed_steps() if self._newest_checkpoint(step)[0] == step > 0]
-            raise StoreError(
-                f"Run {self.store.name!r}: the weights after step {version} cannot be rebuilt, since the batch of step "
-                f"{missing} is gone or damaged. Weights are kept after steps {', '.join(map(str, kept)) or 'none'}"
-            )
-
-    def _newest_checkpoint(self, version: int) -> tuple[int, Ref | None]:
-        fork = self.store.fork()
-        for step in range(version, 0, -1):
-            if fork is not None and step == fork.version:
-                # Its settings would make other weights of the batches that came before.
-                if fork.checkpoint is None or not self.store.intact([fork.checkpoint]):
-                    raise DamagedArtifact(
-                        f"{self.store.directory}: the weights it was forked with after step {step} of {fork.run!r} "
-                        "are gone, and so is every later checkpoint; fork it again"
-                    )
-                return step, fork.checkpoint
-            if (self.store.directory / self.store.step_path(step) / "COMMIT.json").exists():
-                checkpoint = self.store.read_commit(step).artifacts.get("checkpoint")
-                if checkpoint is not None and self.store.intact([checkpoint]):
-                    return step, checkpoint
-        return 0, None
 
     def _update_inputs(self, step: int) -> UpdateInputs:
         """What the update of a step was given. Raises DamagedArtifact when its commit cannot be read."""
@@ -392,10 +384,13 @@ class Cluster:
         if self._placement is None and uses_gpus(self.config, available):
             self._placement = ray.util.placement_group(bundles(self.config), strategy="PACK")
 
+    def _remote(self, actor: type) -> Any:
+        return ray.remote(actor) if self._transport is None else ray.remote(enable_tensor_transport=True)(actor)
+
     def _start_learner(self) -> LearnerGroup:
         settings, directory = self.config.model_dump(mode="json"), self.store.address
         actors = [
-            ray.remote(LearnerActor)
+            self._remote(LearnerActor)
             .options(**actor_options(self.config, "learner", rank, self._placement))
             .remote(settings, directory, rank, self.store.writer)
             for rank in range(self.config.learner.ranks)
@@ -406,7 +401,7 @@ class Cluster:
     def _start_engine(self) -> EngineGroup:
         settings = self.sampling.model_dump(mode="json")
         actors = [
-            ray.remote(EngineActor)
+            self._remote(EngineActor)
             .options(**actor_options(self.config, "engine", number, self._placement))
             .remote(settings)
             for number in range(self.config.rollout.engines)
@@ -421,6 +416,7 @@ class Cluster:
                 await asyncio.sleep(GRACE)
                 self.shut_down()
                 ray.shutdown()
+                self._through_memory = True  # Ray's watch over other transfers does not outlive its shutdown
 
     async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
         """Do `work`; when an actor dies or hangs under it, rebuild and do it again.

@@ -74,6 +74,10 @@ class LearnerGroup:
             actor.contribute.remote()
         return self.actors[0].weights.remote()
 
+    def weights_in_place(self, transport: str) -> list[Any]:
+        """A reference to the weights of every rank, which must not change before engines have copied them."""
+        return [actor.weights_in_place.options(tensor_transport=transport).remote() for actor in self.actors]
+
     def has(self, actor_id: str | None) -> bool:
         """Whether an actor, by the hexadecimal name that Ray gives it, is one of the ranks."""
         return _is_one(self.actors, actor_id)
@@ -93,12 +97,17 @@ class EngineGroup:
         self._started = False
 
     async def load_weights(self, version: int, weights: Any) -> None:
-        """Hand every engine the weights of a version (a reference). Raises one of DEATHS or ActorHung."""
+        """Hand every engine the weights of a version: a reference, or a list of one for each (and more).
+
+        Raises one of DEATHS or ActorHung.
+        """
+        references = weights if isinstance(weights, list) else [weights] * len(self.actors)
         if not self._started:
             await _up(self.actors)
             self._started = True
         async with self._patience.waiting("load_weights", ""):  # it may be the learner that hangs
-            await _all([actor.load_weights.remote(version, weights) for actor in self.actors])
+            pairs = zip(self.actors, references, strict=False)
+            await _all([actor.load_weights.remote(version, reference) for actor, reference in pairs])
 
     async def sleep(self) -> None:
         """Have every engine give back the memory it shares with the learner."""

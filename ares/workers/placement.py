@@ -120,6 +120,17 @@ def actor_options(config: Config, role: str, number: int, group: Any) -> dict[st
     return {"num_cpus": threads, "num_gpus": gpus, "scheduling_strategy": place}
 
 
+def transport(config: Config, placed: bool) -> str | None:
+    """Ray's name for the way by which an engine reads the weights of the rank on its GPU; None: through main memory.
+
+    There is none where weights are sharded, or for an engine without a rank. NCCL would want learner and engine in one
+    call at the same time: on GPUs of their own, they work so that neither waits for the other.
+    """
+    ranks, engines = config.learner.ranks, config.rollout.engines
+    colocated = placed and config.rollout.placement == "colocate"
+    return "CUDA_IPC" if colocated and not config.learner.sharded and engines <= ranks else None
+
+
 def runs_that_fit(configs: list[Config]) -> int:
     """How many runs fit side by side: cores over the threads one keeps busy; one where they would share a GPU.
 

@@ -1,0 +1,48 @@
+"""What the weights after a step are rebuilt from: a checkpoint and the committed batches since then.
+
+Not covered: rebuilding them (ares/workers/cluster.py).
+"""
+
+from ares.store import DamagedArtifact, Ref, RunStore, StoreError
+
+
+def newest_checkpoint(store: RunStore, version: int) -> tuple[int, Ref | None]:
+    """The last whole checkpoint at or before a version, and its version: None at 0, where a run begins.
+
+    Raises DamagedArtifact where a fork's first weights are gone.
+    """
+    fork = store.fork()
+    for step in range(version, 0, -1):
+        if fork is not None and step == fork.version:
+            # Its settings would make other weights of the batches that came before.
+            if fork.checkpoint is None or not store.intact([fork.checkpoint]):
+                raise DamagedArtifact(
+                    f"{store.directory}: the weights it was forked with after step {step} of {fork.run!r} "
+                    "are gone, and so is every later checkpoint; fork it again"
+                )
+            return step, fork.checkpoint
+        if (store.directory / store.step_path(step) / "COMMIT.json").exists():
+            checkpoint = store.read_commit(step).artifacts.get("checkpoint")
+            if checkpoint is not None and store.intact([checkpoint]):
+                return step, checkpoint
+    return 0, None
+
+
+def first_unreplayable(store: RunStore, version: int) -> int | None:
+    """The first step whose batch is needed to reach the weights of a version and is missing or damaged."""
+    start, _ = newest_checkpoint(store, version)
+    for step in range(start + 1, version + 1):
+        if not store.intact([store.read_commit(step).artifacts["batch"]]):
+            return step
+    return None
+
+
+def check_weights(store: RunStore, version: int) -> None:
+    """Raise StoreError where the weights after a step cannot be rebuilt, as of those that `ares gc` pruned."""
+    missing = first_unreplayable(store, version)
+    if missing is not None:
+        kept = [step for step in store.committed_steps() if newest_checkpoint(store, step)[0] == step > 0]
+        raise StoreError(
+            f"Run {store.name!r}: the weights after step {version} cannot be rebuilt, since the batch of step "
+            f"{missing} is gone or damaged. Weights are kept after steps {', '.join(map(str, kept)) or 'none'}"
+        )
