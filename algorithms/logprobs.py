@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from algorithms.linear import linear, matmul
+
 # Tokens × vocabulary of one tile. On a CPU it should stay in the last-level cache; a GPU needs more to be kept busy.
 CPU_TILE = (512, 4096)
 CUDA_TILE = (4096, 16384)
@@ -55,7 +57,7 @@ def logprobs_and_entropy(
 def _plain(
     hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None, temperature: float, entropy_grad: bool
 ) -> tuple[Tensor, Tensor]:
-    logits = torch.nn.functional.linear(hidden, weight, bias).float()
+    logits = linear(hidden, weight, bias).float()
     if temperature != 1.0:
         logits = logits / temperature
     logps = torch.log_softmax(logits, dim=-1)
@@ -124,9 +126,9 @@ class _TiledHead(torch.autograd.Function):
                     tile.scatter_add_(1, local, -inside.to(tile.dtype))
                 typed = tile.to(hidden.dtype)
                 if grad_hidden is not None:
-                    grad_hidden[span] += typed @ head
+                    grad_hidden[span] += matmul(typed, head)
                 if sum_weight is not None:
-                    sum_weight += typed.T @ scaled_hidden[span]
+                    sum_weight += matmul(typed.T, scaled_hidden[span])
                 if sum_bias is not None:
                     sum_bias += (tile if ctx.entropy_grad else tile * factor[span]).sum(0)
             if grad_weight is not None and sum_weight is not None:
@@ -184,5 +186,5 @@ def _tile(hidden: Tensor) -> tuple[int, int]:
 def _logits(block: Tensor, head: Tensor, bias: Tensor | None, start: int, temperature: float) -> Tensor:
     """One float32 tile of logits that the caller may overwrite."""
     part = None if bias is None else bias[start : start + len(head)]
-    logits = torch.nn.functional.linear(block, head, part).float()
+    logits = linear(block, head, part).float()
     return logits if temperature == 1.0 else logits.div_(temperature)

@@ -8,6 +8,7 @@ import ares.lighter_transformers  # noqa: F401
 from ares.models.architecture import ModelError, check_architecture
 from ares.models.bidirectional_qwen2 import MaskedModel, MaskedModelConfig
 from ares.models.causal import Critic, LanguageModel
+from ares.models.faster_layers import speed_up_linear
 from ares.models.kinds import load_model
 from ares.models.lora import AdaptedLayers, WithoutAdapters, adapted_layers, add_adapters, merged_weights, peft_settings
 from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
@@ -57,5 +58,6 @@ __all__ = [
     "quiet_transformers",
     "shard",
     "share_rows",
+    "speed_up_linear",
     "stored_tensors",
 ]

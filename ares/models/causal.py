@@ -18,7 +18,7 @@ from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.models.architecture import ModelError, logit_scale, read_settings, refuse_softcaps
-from ares.models.fused_backward import shorten_backward
+from ares.models.faster_layers import shorten_backward, speed_up_linear
 from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
 from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
@@ -253,6 +253,7 @@ def from_pretrained(kind: Any, config: ModelConfig) -> Any:
     refuse_softcaps(settings, config.path)
     model = read_weights(kind, without_dropout(settings), config, part=kind is AutoModel)
     shorten_backward(model)
+    speed_up_linear(model)
     return model
 
 

@@ -23,7 +23,7 @@ from transformers import (
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as rotated_in_llama
 
-from ares.models.fused_backward import ROTATE, RMSNorm, Rotation, shorten_backward
+from ares.models.faster_layers import ROTATE, RMSNorm, Rotation, shorten_backward
 
 SIZES = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
