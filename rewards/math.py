@@ -35,8 +35,9 @@ logger = logging.getLogger(__name__)
 PLAIN_NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})")
 SCIENTIFIC = re.compile(rf"({PLAIN_NUMBER.pattern})[eE][+-]?\d{{1,3}}")
 """What Python, JSON and most programs print for small and large numbers; to math-verify it is e, a constant."""
-NAMES = re.compile(r"[^\W\d_]+([\s,;()]*[^\W\d_]+)*[\s,;()]*")
-"""Words and names of points alone: letters, and what stands between the entries of a list."""
+NAMES = re.compile(r"[^\W\d_]+([\s,;()]+[^\W\d_]+)*[\s,;()]*")
+"""Words and names of points alone: letters, and what stands between the entries of a list. Each text matches in one way
+only: with an optional separator a sentence that holds a digit would take exponential time."""
 AROUND_NAMES = re.compile(
     r"\\(text|textbf|textit|mathrm|mathbf|mathit|mathsf|operatorname|overline|overrightarrow|vec|widehat|angle|triangle|"
     r"left|right)(?![a-zA-Z])|\\[ ,;!]|[{}$~]|\.$"

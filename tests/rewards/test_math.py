@@ -170,6 +170,19 @@ NUMBERS = [
 ]  # fmt: skip
 
 
+IN_A_PROCESS = """
+from rewards.math import grade_answers
+answer = "The function is increasing everywhere on the interval from 1 to 2"
+print(grade_answers([f"\\\\boxed{{{answer}}}", "\\\\boxed{" + 60 * "a" + "1}"], ["increasing", "increasing"]))
+"""
+
+
+def test_a_sentence_with_a_digit_is_graded_at_once():
+    # In a process of its own: a regular expression that backtracks cannot be interrupted.
+    done = subprocess.run([sys.executable, "-c", IN_A_PROCESS], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[0.0, 0.0]\n"
+
+
 @pytest.mark.parametrize(("answer", "truth", "right"), [*WORDS_AND_LETTERS, *ALGEBRA, *NUMBERS])
 def test_words_algebra_and_numbers(answer, truth, right):
     assert grading.grade_answers(boxed(answer), [truth]) == [right]
