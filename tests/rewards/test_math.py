@@ -167,6 +167,9 @@ NUMBERS = [
     ("1\\times 10^{-5}", "1e-5", 1), ("2\\times 10^{-7}", 1e-07, 0), ("\\frac{1}{10000000}", "0.0000002", 0),
     ("0.0000002", "\\frac{1}{10000000}", 0), ("\\frac{1}{10000000}", "0", 0), ("\\frac{1}{8000}", "0.000125", 1),
     ("0.3333333", "\\frac13", 1), ("7", [7], 1), ("$7$", "7.0", 1),
+    ("(\\sqrt2+1)(\\sqrt2-1)-1", "0", 1), ("0", "(\\sqrt2+1)(\\sqrt2-1)-1", 1),
+    ("1.6\\times 10^{-19}", "9.1\\times 10^{-31}", 0), ("10^{-21}", "10^{-20}", 0), ("0", "10^{-20}", 0),
+    ("2\\cdot 10^{-20}", "\\frac{2}{10^{20}}", 1), ("10^{400}\\cdot 1", "10^{400}", 1),
 ]  # fmt: skip
 
 
@@ -183,6 +186,13 @@ def test_a_sentence_with_a_digit_is_graded_at_once():
     assert done.stdout == "[0.0, 0.0]\n"
 
 
-@pytest.mark.parametrize(("answer", "truth", "right"), [*WORDS_AND_LETTERS, *ALGEBRA, *NUMBERS])
+PERCENT = [
+    ("25\\%", "25", 1), ("25", "25\\%", 1), ("25 \\text{ percent}", "25\\%", 1), ("\\frac14", "25\\%", 1),
+    ("12.5\\%", "0.125", 1), ("26\\%", "25\\%", 0), ("0.06\\%", "0.05\\%", 0), ("0.05\\%", "0.0005", 1),
+]  # fmt: skip
+"""A percentage is its number or the hundredth of it."""
+
+
+@pytest.mark.parametrize(("answer", "truth", "right"), [*WORDS_AND_LETTERS, *ALGEBRA, *NUMBERS, *PERCENT])
 def test_words_algebra_and_numbers(answer, truth, right):
     assert grading.grade_answers(boxed(answer), [truth]) == [right]
