@@ -35,6 +35,14 @@ logger = logging.getLogger(__name__)
 PLAIN_NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})")
 SCIENTIFIC = re.compile(rf"({PLAIN_NUMBER.pattern})[eE][+-]?\d{{1,3}}")
 """What Python, JSON and most programs print for small and large numbers; to math-verify it is e, a constant."""
+MEASURED = re.compile(
+    rf"({PLAIN_NUMBER.pattern})\s*((\\times|\\cdot|×)\s*10\s*\^\s*(\{{(?P<power>[+-]?\d{{1,3}})\}}|(?P<digit>\d))|\\?%)?"
+)
+"""A plain number, also with a percent sign or times a power of ten."""
+GROUPED = re.compile(r"(?<=\d)(,?\\!|\\[, ]|\{,\}|[ ~])(?=\d{3}(?![\d/]))")
+"""What stands between groups of three digits: to math-verify 1\\,234 is 1 and 234, together 235."""
+REPEATING = re.compile(r"(\d{0,300})\.(\d{0,300})\\(overline|bar)\{(\d{1,300})\}")
+"""A decimal that repeats for ever: math-verify sees what stands before the point."""
 NAMES = re.compile(r"[^\W\d_]+([\s,;()]+[^\W\d_]+)*[\s,;()]*")
 """Words and names of points alone: letters, and what stands between the entries of a list. Each text matches in one way
 only: with an optional separator a sentence that holds a digit would take exponential time."""
@@ -106,7 +114,7 @@ def answer_text(answer: Any) -> str:
     if isinstance(answer, list) and len(answer) == 1:
         return answer_text(answer[0])
     if isinstance(answer, float | Decimal) and math.isfinite(answer):
-        return format(Decimal(repr(answer)) if isinstance(answer, float) else answer, "f")
+        return format(Decimal(str(answer)), "f")
     return json.dumps(answer, default=str) if isinstance(answer, list | dict) else str(answer)
 
 
@@ -121,25 +129,46 @@ def _truth(ground_truth: Any, row: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without dollars around it, and a number in scientific notation in digits alone."""
-    text = text.strip().strip("$").strip()
+    """Without dollars around it, and numbers in the one form that math-verify reads as meant."""
+    text = GROUPED.sub("", text.strip().strip("$").strip())
+    text = REPEATING.sub(_as_fraction, text)
     return format(Decimal(text), "f") if SCIENTIFIC.fullmatch(text) else text
+
+
+def _as_fraction(repeating: re.Match[str]) -> str:
+    whole, once, _, period = repeating.groups()
+    numerator = int(whole + once + period) - int("0" + whole + once)
+    return f"\\frac{{{numerator}}}{{{(10 ** len(period) - 1) * 10 ** len(once)}}}"
 
 
 def _grade_plain(answer: str, truth: str) -> float | None:
     """The grade where equality of strings, plain numbers or names decides it, else None."""
     if not answer:
         return 0.0
-    if answer == truth:
+    if _tight(answer) == _tight(truth):
         return 1.0
     if PLAIN_NUMBER.fullmatch(answer) and PLAIN_NUMBER.fullmatch(truth):
         return float(Decimal(answer) == Decimal(truth))
+    number = _measured(answer)
+    if number is not None and number == _measured(truth):
+        return 1.0
     given, wanted = _names(answer), _names(truth)
     if given is None or wanted is None or max(map(len, wanted)) < 2:
         return None
     if "(" in truth:
         return float("(" in answer and given == wanted)
     return float(sorted(given) == sorted(wanted))
+
+
+def _tight(text: str) -> str:
+    """Without the blanks that mean nothing: beside anything but letters and digits."""
+    return re.sub(r" ?([^\w ]) ?", r"\1", " ".join(text.split()))
+
+
+def _measured(text: str) -> Decimal | None:
+    """The value of a number times a power of ten, or before a percent sign; None of anything else."""
+    match = MEASURED.fullmatch(text)
+    return match and Decimal(f"{match[1]}E{match['power'] or match['digit'] or 0}")
 
 
 def _names(text: str) -> list[str] | None:
@@ -308,10 +337,13 @@ def _pool() -> _Pool:
 def _equal(answer: str, truth: str) -> bool:
     """Mathematical equality by math-verify, or of the words where the ground truth is no mathematics."""
     from math_verify import parse, verify
+    from sympy import nan, zoo
 
+    # Between dollars math-verify expects one line.
+    answer, truth = " ".join(answer.split()), " ".join(truth.split())
     gold = parse(f"${truth}$", parsing_timeout=None, raise_on_error=True)
-    if not any(not isinstance(item, str) for item in gold):
-        return answer.casefold().split() == truth.casefold().split()
+    if all(isinstance(item, str) or item in (nan, zoo) for item in gold):  # 10:00 is no division by zero
+        return answer.casefold() == truth.casefold()
     target = parse(f"${answer}$", parsing_timeout=None, raise_on_error=True)
     return bool(verify(gold, target, timeout_seconds=None, raise_on_error=True)) and _as_small(gold, target)
 

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from rewards import math as grading
@@ -166,7 +167,7 @@ NUMBERS = [
     ("1E+3", "1000", 1), ("1e-5", "1e-6", 0), ("10^{-5}", 1e-05, 1), ("\\frac{1}{100000}", "1e-5", 1),
     ("1\\times 10^{-5}", "1e-5", 1), ("2\\times 10^{-7}", 1e-07, 0), ("\\frac{1}{10000000}", "0.0000002", 0),
     ("0.0000002", "\\frac{1}{10000000}", 0), ("\\frac{1}{10000000}", "0", 0), ("\\frac{1}{8000}", "0.000125", 1),
-    ("0.3333333", "\\frac13", 1), ("7", [7], 1), ("$7$", "7.0", 1),
+    ("0.3333333", "\\frac13", 1), ("7", [7], 1), ("$7$", "7.0", 1), ("0.5", np.float64(0.5), 1),
     ("(\\sqrt2+1)(\\sqrt2-1)-1", "0", 1), ("0", "(\\sqrt2+1)(\\sqrt2-1)-1", 1),
     ("1.6\\times 10^{-19}", "9.1\\times 10^{-31}", 0), ("10^{-21}", "10^{-20}", 0), ("0", "10^{-20}", 0),
     ("2\\cdot 10^{-20}", "\\frac{2}{10^{20}}", 1), ("10^{400}\\cdot 1", "10^{400}", 1),
@@ -186,6 +187,19 @@ def test_a_sentence_with_a_digit_is_graded_at_once():
     assert done.stdout == "[0.0, 0.0]\n"
 
 
+NOTATIONS = [
+    ("1\\,234", "1234", 1), ("1\\,234", "235", 0), ("1\\,234\\,567", "1234567", 1), ("12 000", "12000", 1),
+    ("10{,}080", "10,\\!080", 1), ("5 125/216", "5125/216", 0), ("\\{100,\\ 200\\}", "\\{200, 100\\}", 1),
+    ("3.\\overline{3}", "3", 0), ("3.\\overline{3}", "\\frac{10}{3}", 1), ("-0.1\\overline{6}", "-1/6", 1),
+    ("0.5", "0.\\overline{5}", 0), (".\\overline{12}", "\\frac{4}{33}", 1),
+    ("6.02\\times 10^{23}", "602000000000000000000000", 1), ("6.02 \\cdot 10^2", "602", 1), ("3×10^{-2}", ".03", 1),
+    ("3\\times 10^{2}", "3000", 0), ("12.5\\%", "12.5", 1), ("12.5", "12.5%", 1), ("12.5\\%", "1.25", 0),
+    ("\\begin{pmatrix}\n1 \\\\\n2\n\\end{pmatrix}", "\\begin{pmatrix}1\\\\2\\end{pmatrix}", 1),
+    ("\\begin{pmatrix}\n1 \\\\\n3\n\\end{pmatrix}", "\\begin{pmatrix}\n1 \\\\\n2\n\\end{pmatrix}", 0), ("2\ny", "2", 0),
+    ("p \\land q", "p\\land q", 1), ("( 1 ,2 ]", "(1,2]", 1), ("1 2", "12", 0),
+    ("11:30", "10:00", 0), ("10:00", "10:00", 1), ("10:00 \\text{ PM}", "10:00\\text{ PM}", 1), ("5", "\\frac10", 0),
+]  # fmt: skip
+"""Groups of digits, repeating decimals, powers of ten, percent signs, several lines, blanks, times of day."""
 PERCENT = [
     ("25\\%", "25", 1), ("25", "25\\%", 1), ("25 \\text{ percent}", "25\\%", 1), ("\\frac14", "25\\%", 1),
     ("12.5\\%", "0.125", 1), ("26\\%", "25\\%", 0), ("0.06\\%", "0.05\\%", 0), ("0.05\\%", "0.0005", 1),
@@ -193,6 +207,6 @@ PERCENT = [
 """A percentage is its number or the hundredth of it."""
 
 
-@pytest.mark.parametrize(("answer", "truth", "right"), [*WORDS_AND_LETTERS, *ALGEBRA, *NUMBERS, *PERCENT])
+@pytest.mark.parametrize(("answer", "truth", "right"), [*WORDS_AND_LETTERS, *ALGEBRA, *NUMBERS, *NOTATIONS, *PERCENT])
 def test_words_algebra_and_numbers(answer, truth, right):
     assert grading.grade_answers(boxed(answer), [truth]) == [right]
