@@ -53,7 +53,8 @@ def compute_grpo_outcome_advantage(
     """
     scores = _outcome(token_level_rewards)
     group, size, counted = _groups(index, row_mask, scores)
-    mean = _group_sum(scores * counted, group, size) / size.clamp(min=1.0)
+    scores = _masked(scores, counted)
+    mean = _group_sum(scores, group, size) / size.clamp(min=1.0)
     centred = (scores - mean[group]) * counted
     if norm_by_std:
         variance = _group_sum(centred.square(), group, size) / (size - 1.0).clamp(min=1.0)
@@ -73,7 +74,8 @@ def compute_rloo_outcome_advantage(
     """
     scores = _outcome(token_level_rewards)
     group, size, counted = _groups(index, row_mask, scores)
-    others = (_group_sum(scores * counted, group, size)[group] - scores) / (size[group] - 1.0).clamp(min=1.0)
+    scores = _masked(scores, counted)
+    others = (_group_sum(scores, group, size)[group] - scores) / (size[group] - 1.0).clamp(min=1.0)
     return _spread(torch.where(size[group] >= 2, (scores - others) * counted, 0.0), response_mask)
 
 
@@ -96,8 +98,8 @@ def compute_reinforce_plus_plus_outcome_advantage(
 
     token_level_rewards, response_mask: [B, L].
     """
-    rewards = token_level_rewards.float()
-    mask = response_mask.to(rewards.dtype)
+    mask = response_mask.to(torch.float32)
+    rewards = _masked(token_level_rewards.float(), mask)
     # What comes after a masked position belongs to no response of this row and must not flow back.
     carry = torch.full_like(rewards, gamma)
     carry[:, :-1] *= mask[:, 1:]

@@ -81,6 +81,15 @@ def test_rows_left_out_change_nothing_for_the_others(estimator):
 
 
 @grouped
+def test_a_row_left_out_may_have_no_reward(estimator):
+    rewards, mask, kept = torch.tensor([[1.0], [math.nan], [0.0]]), torch.ones(3, 1), torch.tensor([True, False, True])
+    pair, _ = estimator(rewards[kept], mask[kept], ["a", "a"])
+    advantages, _ = estimator(rewards, mask, ["a", "a", "a"], row_mask=kept)
+    assert torch.equal(advantages[kept], pair)
+    assert advantages[1] == 0
+
+
+@grouped
 def test_a_group_of_one_is_an_error(estimator):
     with pytest.raises(ValueError, match="'b' has one response"):
         estimator(torch.ones(3, 2), torch.ones(3, 2), ["a", "b", "a"])
@@ -137,7 +146,8 @@ def test_reinforce_plus_plus_starts_anew_after_the_end(seed, rows, length, gamma
         running = rewards[:, t] + gamma * running
         returns[:, t] = running
         running = running * mask[:, t]
-    advantages, got = adv.compute_reinforce_plus_plus_outcome_advantage(rewards, mask, gamma)
+    poisoned = rewards.masked_fill(mask == 0, math.nan)
+    advantages, got = adv.compute_reinforce_plus_plus_outcome_advantage(poisoned, mask, gamma)
     torch.testing.assert_close(got, returns * mask, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(advantages, adv.masked_whiten(returns, mask) * mask, atol=1e-4, rtol=1e-4)
 
