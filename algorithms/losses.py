@@ -173,6 +173,8 @@ def compute_value_loss(
 
     vpreds, returns, values (at rollout), response_mask: [B, L]. Returns the loss and the fraction of clipped tokens.
     """
+    padding = ~(response_mask > 0)
+    vpreds, returns, values = (tensor.masked_fill(padding, 0.0) for tensor in (vpreds, returns, values))
     # `minimum`/`maximum` with tensor bounds split the gradient at a tie; `clamp` keeps it, as the recorded numbers do.
     clipped = torch.clamp(vpreds, values - cliprange_value, values + cliprange_value)
     plain, bounded = (vpreds - returns).square(), (clipped - returns).square()
@@ -196,8 +198,11 @@ def compute_kl_loss(
     log_probs, ref_log_probs: [B, L] ([B, L, V] for "full"); response_mask: [B, L]; beta: a number or [B, L].
     Returns the loss and each sequence's mean KL [B] (nats, no gradient), which the β controller is fed with.
     """
-    kl = compute_kl(log_probs, ref_log_probs, kl_penalty)
-    kl = kl.masked_fill(~(response_mask > 0), 0.0)
+    padding = ~(response_mask > 0)
+    if kl_penalty == "full":
+        padding = padding[..., None]
+    # Zeroed before any arithmetic: a NaN in the padding would reach the gradient through a masked result, too.
+    kl = compute_kl(log_probs.masked_fill(padding, 0.0), ref_log_probs.masked_fill(padding, 0.0), kl_penalty)
     loss = average_loss(beta * kl, response_mask, loss_avg_mode, constant_length=constant_length, normalizer=normalizer)
     row_kl = kl.detach().sum(-1) / (response_mask.sum(-1) + MASK_EPS)
     return loss, row_kl

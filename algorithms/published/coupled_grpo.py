@@ -336,8 +336,7 @@ def coupled_grpo_loss(
     )
     metrics = {"clip_ratio": measured["pg_clipfrac_higher"]}
     if ref_log_probs is not None:
-        own, ref = (values.masked_fill(mask == 0, 0.0) for values in (log_probs, ref_log_probs))
-        kl, _ = compute_kl_loss(own, ref, mask, normalizer=tokens)
+        kl, _ = compute_kl_loss(log_probs, ref_log_probs, mask, normalizer=tokens)
         metrics["kl"] = float(kl.detach())
         loss = loss + beta * kl
     return loss, metrics

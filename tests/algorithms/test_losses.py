@@ -108,6 +108,23 @@ def test_a_masked_row_does_not_dilute_the_sequence_mean():
         losses.average_loss(values, mask, "tokens")
 
 
+@pytest.mark.parametrize("kind", ["kl", "abs", "mse", "low_var_kl", "full"])
+@pytest.mark.parametrize("anything", [math.nan, -math.inf])
+def test_padding_reaches_neither_kl_nor_value_loss(kind, anything):
+    mask = torch.tensor([[1.0, 0.0]])
+    shape = (1, 2, 3) if kind == "full" else (1, 2)
+    padding = mask.reshape(1, 2, *[1] * (len(shape) - 2)) == 0
+    own, value = (torch.full(size, -1.5, requires_grad=True) for size in (shape, (1, 2)))
+    other = torch.full(shape, -1.0).masked_fill(padding, anything)
+    loss, _ = losses.compute_kl_loss(own.masked_fill(padding, anything), other, mask, kl_penalty=kind)
+    returns = torch.ones(1, 2).masked_fill(mask == 0, anything)
+    (loss + losses.compute_value_loss(value, returns, returns, mask, 0.2)[0]).backward()
+    assert loss.isfinite()
+    for gradient in (own.grad, value.grad):
+        assert gradient[0, 0].abs().sum() > 0
+        assert (gradient[0, 1] == 0).all()
+
+
 def test_kl_loss_takes_a_coefficient_per_token():
     log_probs, ref = torch.tensor([[-1.0, -2.0, math.nan]], requires_grad=True), torch.tensor([[-2.0, -2.5, 0.0]])
     mask = torch.tensor([[1.0, 1.0, 0.0]])
