@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algorithms.advantages import widened
+
 TAIL_FLOOR = 1e-12
 # Rows that are worked on together: their intermediate results stay in cache, and no fresh memory is asked for.
 ROW_BLOCK = 256
@@ -34,8 +36,9 @@ def topk_entropy(logprobs: Tensor) -> Tensor:
     """Entropy from an engine's top-K log-probabilities, the rest as one tail symbol (ARES, token entropy; nats).
 
     H = −Σ p ln p − r ln max(r, 1e-12), r = max(0, 1 − Σp). logprobs: [..., K], −inf where fewer than K were given.
-    Returns [...] in the input's float type: a lower bound of the exact entropy, equal to it when K is the vocabulary.
+    Returns [...] float32 or wider: a lower bound of the exact entropy, equal to it when K is the vocabulary.
     """
+    logprobs = widened(logprobs)
     probs = logprobs.exp()
     listed = -(probs * logprobs.masked_fill(logprobs == -math.inf, 0.0)).sum(-1)
     tail = (1.0 - probs.sum(-1)).clamp(min=0.0)
@@ -52,6 +55,7 @@ def window_entropy(entropy: Tensor, mask: Tensor, window: int = 4) -> Tensor:
     _check_pair(entropy, mask)
     if window < 1:
         raise ValueError(f"window must be at least 1, got {window}")
+    entropy = widened(entropy)
     rows, length = entropy.shape
     result = entropy.new_full((rows, length), math.nan)
     starts = length - window
@@ -80,7 +84,7 @@ def entropy_percentile_thresholds(
     if not 0.0 <= percentile <= 100.0:
         raise ValueError(f"percentile must lie in [0, 100], got {percentile}")
     _check_pair(entropy, mask)
-    blocks = zip(entropy.split(ROW_BLOCK), mask.split(ROW_BLOCK), strict=True)
+    blocks = zip(widened(entropy).split(ROW_BLOCK), mask.split(ROW_BLOCK), strict=True)
     return np.concatenate([_percentiles(h, m, window, percentile) for h, m in blocks])
 
 

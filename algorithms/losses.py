@@ -14,7 +14,7 @@ from typing import Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from algorithms.advantages import MASK_EPS, masked_mean
+from algorithms.advantages import MASK_EPS, masked_mean, widened
 from algorithms.kl import KLKind, compute_kl
 
 LossAvgMode = Literal["token", "seq", "constant"]
@@ -52,6 +52,7 @@ def average_loss(
     """
     if normalizer is None:
         normalizer = loss_normalizer(mask, mode, constant_length)
+    values = widened(values)
     weights = mask.to(values.dtype)
     summed = torch.where(mask > 0, values * weights, 0.0).sum(-1)
     if mode == "seq":
@@ -114,7 +115,7 @@ class PpoLoss:
         settings = self.settings
         # Padded log-probs may be NaN or −inf; zeroed before any arithmetic, they reach neither the loss nor a gradient.
         padding = ~(tokens.mask > 0)
-        log_ratio = (tokens.log_probs - tokens.old_log_probs).masked_fill(padding, 0.0)
+        log_ratio = (widened(tokens.log_probs) - widened(tokens.old_log_probs)).masked_fill(padding, 0.0)
         if settings.ratio == "sequence":
             length = tokens.mask.sum(-1, keepdim=True).to(log_ratio.dtype)
             log_ratio = (log_ratio.sum(-1, keepdim=True) / length.clamp(min=1.0)).expand_as(log_ratio)
@@ -174,7 +175,7 @@ def compute_value_loss(
     vpreds, returns, values (at rollout), response_mask: [B, L]. Returns the loss and the fraction of clipped tokens.
     """
     padding = ~(response_mask > 0)
-    vpreds, returns, values = (tensor.masked_fill(padding, 0.0) for tensor in (vpreds, returns, values))
+    vpreds, returns, values = (widened(tensor).masked_fill(padding, 0.0) for tensor in (vpreds, returns, values))
     # `minimum`/`maximum` with tensor bounds split the gradient at a tie; `clamp` keeps it, as the recorded numbers do.
     clipped = torch.clamp(vpreds, values - cliprange_value, values + cliprange_value)
     plain, bounded = (vpreds - returns).square(), (clipped - returns).square()

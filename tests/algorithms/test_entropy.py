@@ -102,6 +102,16 @@ def test_a_window_does_not_reach_over_foreign_tokens():
     ]
 
 
+def test_bfloat16_is_only_how_the_inputs_are_stored():
+    h, mask = torch.rand(3, 40, generator=torch.Generator().manual_seed(0)).bfloat16(), torch.ones(3, 40)
+    thresholds = ent.entropy_percentile_thresholds(h, mask)
+    assert (thresholds == ent.entropy_percentile_thresholds(h.float(), mask)).all()
+    assert torch.equal(ent.hwe_mask(h, mask, thresholds[0]), ent.hwe_mask(h.float(), mask, thresholds[0]))
+    assert (ent.soft_cost(h, mask, 0.5) == ent.soft_cost(h.float(), mask, 0.5)).all()
+    logprobs = torch.log_softmax(torch.randn(5, 99), -1).bfloat16()
+    assert torch.equal(ent.topk_entropy(logprobs), ent.topk_entropy(logprobs.float()))
+
+
 def test_triggers_match_the_sampled_token():
     vocabulary = ["▁Wait", "Ġbut", "So", "x"]
     is_trigger = ent.trigger_vocabulary(vocabulary, ["wait", "But"])

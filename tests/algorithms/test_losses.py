@@ -68,6 +68,19 @@ def test_parts_of_a_batch_add_up_to_the_whole(seed, mode):
     assert sum(parts).item() == pytest.approx(whole.item(), abs=1e-5)
 
 
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("mode", ["token", "seq"])
+def test_bfloat16_is_only_how_the_inputs_are_stored(level, mode):
+    old, new, advantages, mask = (x.bfloat16() for x in batch(0, rows=2, length=3001, spread=0.05))
+    wide = [x.float() for x in (old, new, advantages)]
+    expected = compute_policy_loss(*wide, mask.float(), loss_avg_mode=mode, ratio_level=level)
+    loss, metrics = compute_policy_loss(old, new, advantages, mask.float(), loss_avg_mode=mode, ratio_level=level)
+    assert torch.equal(loss, expected[0])
+    assert metrics == expected[1]
+    value, _ = losses.compute_value_loss(new, old, advantages, mask.float(), 0.2, mode)
+    assert torch.equal(value, losses.compute_value_loss(wide[1], wide[0], wide[2], mask.float(), 0.2, mode)[0])
+
+
 def test_gspo_uses_one_ratio_per_sequence():
     old = torch.zeros(1, 3)
     new = torch.tensor([[0.3, -0.1, 9.0]], requires_grad=True)
