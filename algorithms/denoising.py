@@ -90,6 +90,12 @@ def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_i
     if mask_id is not None:
         allowed = probs.clone()
         allowed[:, mask_id] = 0.0
+        # Where the mask alone is the nucleus, the other tokens are what can be drawn.
+        alone = allowed.sum(-1) == 0
+        if bool(alone.any()):
+            others = scaled[alone]
+            others[:, mask_id] = -torch.inf
+            allowed[alone] = torch.softmax(others, -1)
     if settings.temperature == 0:
         tokens = allowed.argmax(-1)
     else:

@@ -109,6 +109,14 @@ def test_the_nucleus_is_sampled_and_the_mask_never_is():
     torch.testing.assert_close(proposal.log_probs[0], torch.tensor(0.45).log())  # of the distribution before top-p
 
 
+@pytest.mark.parametrize("mask_logit", [10.0, 300.0])
+def test_where_the_mask_is_the_whole_nucleus_the_others_are_drawn_from(mask_logit):
+    logits = torch.tensor([[0.0, 5.0, 5.0, mask_logit, -9.0]]).repeat(2, 1)
+    for temperature, expected in ((0.0, [1, 1]), (1.0, [1, 2])):
+        settings = DenoisingSettings(1, temperature=temperature)
+        assert propose(logits, torch.tensor([0.3, 0.7]).double(), settings, mask_id=3).tokens.tolist() == expected
+
+
 def test_a_draw_at_the_very_end_takes_a_token_with_mass():
     logits = torch.tensor([[2.0, 1.0, -torch.inf]])
     assert propose(logits, torch.tensor([1 - 2**-53], dtype=torch.float64), DenoisingSettings(1)).tokens.tolist() == [1]
