@@ -9,7 +9,7 @@ new DataProto and leaves its input as it was. On disk: safetensors, parquet and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,18 +42,6 @@ TENSOR_FIELDS: dict[str, tuple[str, ...]] = {
     "entropies": ("B", "L"),
     "hwe_mask": ("B", "L"),
 }
-ROW_FIELDS = (
-    "uid",
-    "global_id",
-    "ground_truth",
-    "entropies",
-    "high_entropy_token_num",
-    "entropy_percentile_thresholds",
-    "difficulty",
-    "target_high_entropy_token_num",
-    "alpha_entropy",
-    "accuracy",
-)
 # meta_info entries that hold one value per row, and so follow the rows.
 ROW_META = ("global_token_num",)
 
@@ -98,11 +86,8 @@ class DataProto:
         rows = next(iter(lengths.values()), 0)
         return cls(TensorDict(tensors, batch_size=[rows]), columns, dict(meta_info or {}))
 
-    def validate(self, required: Iterable[str] = ()) -> None:
-        """Check every known field's shape and the presence of `required` ones (tensor or row fields).
-
-        Raises ValueError naming the field, its shape and the shape it should have.
-        """
+    def validate(self) -> None:
+        """Check every known field's shape. Raises ValueError naming the field, its shape and the one it should have."""
         tensors = set(self.batch.keys())
         sizes: dict[str, tuple[int, str]] = {"B": (len(self), "the batch")}
         for key, names in TENSOR_FIELDS.items():
@@ -124,9 +109,6 @@ class DataProto:
         for key in ROW_META:
             if key in self.meta_info and len(self.meta_info[key]) != len(self):
                 raise ValueError(f"meta_info {key!r} has {len(self.meta_info[key])} entries for {len(self)} rows")
-        for key in required:
-            if key not in tensors and key not in self.non_tensor_batch:
-                raise ValueError(f"field {key!r} is missing (fields: {', '.join(self.fields)})")
 
     def require(self, *keys: str) -> tuple[np.ndarray, ...]:
         """The named row columns, in order. Raises ValueError naming the one that is missing."""
@@ -153,33 +135,6 @@ class DataProto:
         index = np.arange(len(self))[rows.cpu().numpy() if isinstance(rows, Tensor) else rows]
         return self._take(np.atleast_1d(index))
 
-    def reorder(self, order: Sequence[int] | np.ndarray | Tensor) -> DataProto:
-        """Rows in a new order, a permutation of range(B). Raises ValueError if it is none."""
-        index = np.asarray(order)
-        if index.shape != (len(self),) or not np.array_equal(np.sort(index), np.arange(len(self))):
-            raise ValueError(f"order is not a permutation of {len(self)} rows")
-        return self._take(index)
-
-    def select(
-        self,
-        batch_keys: Iterable[str] | None = None,
-        non_tensor_batch_keys: Iterable[str] | None = None,
-        meta_info_keys: Iterable[str] | None = None,
-    ) -> DataProto:
-        """Only the named fields; None keeps all of a kind. Raises ValueError naming one that is missing."""
-
-        def pick(source: Mapping[str, Any], keys: Iterable[str] | None, kind: str) -> dict[str, Any]:
-            names = list(source.keys() if keys is None else keys)
-            if missing := [name for name in names if name not in source]:
-                raise ValueError(f"{kind} field {missing[0]!r} is missing (have: {', '.join(source.keys())})")
-            return {name: source[name] for name in names}
-
-        return DataProto(
-            TensorDict(pick(self.batch, batch_keys, "tensor"), batch_size=[len(self)]),
-            pick(self.non_tensor_batch, non_tensor_batch_keys, "row"),
-            pick(self.meta_info, meta_info_keys, "meta_info"),
-        )
-
     def union(self, other: DataProto) -> DataProto:
         """Fields of both. Raises ValueError if the rows differ in number or a shared field in value."""
         if len(self) != len(other):
@@ -199,38 +154,6 @@ class DataProto:
             self.non_tensor_batch | other.non_tensor_batch,
             self.meta_info | other.meta_info,
         )
-
-    def repeat(self, repeat_times: int, interleave: bool = True) -> DataProto:
-        """Each row `repeat_times` times: interleaved (a a b b, so that groups are contiguous) or tiled (a b a b)."""
-        if repeat_times < 1:
-            raise ValueError(f"repeat_times must be at least 1, got {repeat_times}")
-        rows = np.arange(len(self))
-        return self._take(np.repeat(rows, repeat_times) if interleave else np.tile(rows, repeat_times))
-
-    def chunk(self, chunks: int) -> list[DataProto]:
-        """`chunks` equal parts in order. Raises ValueError if B is not divisible (see `pad_to_divisor`)."""
-        if chunks < 1 or len(self) % chunks:
-            raise ValueError(f"{len(self)} rows do not divide into {chunks} equal chunks")
-        return [self._take(rows) for rows in np.split(np.arange(len(self)), chunks)]
-
-    def pad_to_divisor(self, divisor: int) -> tuple[DataProto, int]:
-        """Enough copies of the first rows appended that `divisor` divides B; returns the batch and the number appended.
-
-        The copies' response_mask is zero, so that they weigh nothing in a loss or a mean.
-        """
-        if divisor < 1 or len(self) == 0:
-            raise ValueError(f"cannot pad {len(self)} rows to a multiple of {divisor}")
-        padding = -len(self) % divisor
-        padded = self._take(np.arange(len(self) + padding) % len(self))
-        if padding and "response_mask" in padded.batch:
-            padded.batch["response_mask"][len(self) :] = 0
-        return padded, padding
-
-    def unpad(self, padding: int) -> DataProto:
-        """Without the last `padding` rows: the inverse of `pad_to_divisor`."""
-        if not 0 <= padding <= len(self):
-            raise ValueError(f"cannot remove {padding} of {len(self)} rows")
-        return self._take(np.arange(len(self) - padding))
 
     @staticmethod
     def concat(parts: Sequence[DataProto]) -> DataProto:

@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from algorithms.protocol import DataProto
 
@@ -62,9 +60,6 @@ def test_a_misshaped_field_is_named(tensors, message):
 
 def test_a_missing_field_is_named():
     data = batch()
-    data.validate(required=["responses", "uid"])
-    with pytest.raises(ValueError, match="'advantages' is missing"):
-        data.validate(required=["advantages"])
     with pytest.raises(ValueError, match="'old_log_probs' is missing"):
         data.tensor("old_log_probs")
     with pytest.raises(ValueError, match="'difficulty' is missing"):
@@ -85,27 +80,19 @@ def test_rows_by_slice_indices_mask_and_number():
     assert len(data[[]]) == 0
     with pytest.raises(IndexError):
         data[6]
-    assert data.reorder([5, 4, 3, 2, 1, 0]).non_tensor_batch["uid"].tolist() == ["p2", "p2", "p1", "p1", "p0", "p0"]
-    with pytest.raises(ValueError, match="permutation"):
-        data.reorder([0, 0, 1, 2, 3, 4])
 
 
-def test_repeat_keeps_groups_contiguous():
-    data = batch(2)
-    assert data.repeat(3).non_tensor_batch["global_id"].tolist() == [0, 0, 0, 1, 1, 1]
-    assert data.repeat(2, interleave=False).non_tensor_batch["global_id"].tolist() == [0, 1, 0, 1]
-    with pytest.raises(ValueError, match="repeat_times"):
-        data.repeat(0)
+def only(data, *names):
+    """Some of a batch's fields."""
+    columns = {key: column for key, column in data.non_tensor_batch.items() if key in names}
+    return DataProto.from_dict({key: data.batch[key] for key in names if key in data.batch}, columns)
 
 
-def test_select_and_union():
+def test_union():
     data = batch()
-    left, right = data.select(["responses"], ["uid"], []), data.select(["prompts"], ["uid", "accuracy"])
-    together = left.union(right)
+    together = only(data, "responses", "uid").union(only(data, "prompts", "uid", "accuracy"))
     assert set(together.fields) == {"responses", "prompts", "uid", "accuracy"}
-    with pytest.raises(ValueError, match="'nothing' is missing"):
-        data.select(["nothing"])
-    changed = data.select(["responses"])
+    changed = only(data, "responses")
     changed.batch["responses"] = changed.batch["responses"] + 1
     with pytest.raises(ValueError, match="'responses' differs"):
         data.union(changed)
@@ -119,29 +106,15 @@ def test_union_takes_nan_for_equal():
     assert len(a.union(b)) == 1
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 12), st.integers(1, 5))
-def test_chunks_and_padding_are_undone_by_concat_and_unpad(rows, divisor):
-    data = batch(rows)
-    padded, padding = data.pad_to_divisor(divisor)
-    assert len(padded) % divisor == 0
-    assert padding < divisor
-    assert padded.batch["response_mask"][rows:].sum() == 0
-    assert data.batch["response_mask"].all()
-    same(padded.unpad(padding), data)
-    same(DataProto.concat(padded.chunk(divisor)), padded)
-
-
 def test_concat_names_what_disagrees():
     data = batch()
     with pytest.raises(ValueError, match="'accuracy'"):
-        DataProto.concat([data, data.select(non_tensor_batch_keys=["uid", "global_id", "entropies", "ground_truth"])])
+        DataProto.concat([data, only(data, *set(data.fields) - {"accuracy"})])
     other = batch()
     other.meta_info["video_fps"] = 3
     with pytest.raises(ValueError, match="'video_fps'"):
         DataProto.concat([data, other])
-    with pytest.raises(ValueError, match="divide"):
-        data.chunk(4)
+    same(DataProto.concat([data[:2], data[2:]]), data)
 
 
 def test_save_and_load(tmp_path):
@@ -177,7 +150,7 @@ def test_save_and_load_without_rows_or_fields(tmp_path):
     for name, data in (
         ("empty", DataProto()),
         ("no_rows", batch()[[]]),
-        ("no_columns", batch().select(non_tensor_batch_keys=[])),
+        ("no_columns", only(batch(), "responses")),
     ):
         data.save(tmp_path / name)
         same(DataProto.load(tmp_path / name), data)
