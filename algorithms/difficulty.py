@@ -14,7 +14,6 @@ from algorithms.groups import group_numbers, plain_ids
 from algorithms.keys import derive_seed
 from algorithms.protocol import DataProto
 
-UNKNOWN = -1
 TargetMode = Literal["batch", "previous", "ema"]
 STATISTICS = ("count", "acc", "entropy", "hwe")
 
@@ -37,17 +36,14 @@ def difficulty_codes(accuracy: np.ndarray) -> np.ndarray:
     return np.where(accuracy >= 2 / 3, 0, np.where(accuracy >= 1 / 3, 1, 2))
 
 
-def bucket_index(labels: Sequence[str] | np.ndarray, strict: bool = True) -> np.ndarray:
-    """Difficulty labels as indices into BUCKETS: [B] → int64 [B].
-
-    An unknown label is a ValueError that names it; with `strict=False` it is UNKNOWN (−1).
-    """
+def bucket_index(labels: Sequence[str] | np.ndarray) -> np.ndarray:
+    """Difficulty labels as indices into BUCKETS: [B] → int64 [B]. Raises ValueError naming an unknown label."""
     array = np.asarray(labels, dtype=object)
-    codes = np.full(len(array), UNKNOWN, dtype=np.int64)
+    codes = np.full(len(array), -1, dtype=np.int64)
     for code, name in enumerate(BUCKETS):
         codes[array == name] = code
-    if strict and (codes == UNKNOWN).any():
-        row = int((codes == UNKNOWN).argmax())
+    if (codes < 0).any():
+        row = int((codes < 0).argmax())
         raise ValueError(f"row {row}: unknown difficulty {array[row]!r} (one of {', '.join(BUCKETS)})")
     return codes
 

@@ -72,9 +72,12 @@ class BatchKL:
     @classmethod
     def of(cls, row_kl: Tensor, difficulty: Sequence[str] | np.ndarray) -> BatchKL:
         """From the mean KL of each row [B] and its bucket [B]."""
-        totals = bucket_totals(difficulty, row_kl)
-        rows = {name: int(count) for name, count in zip(BUCKETS, totals[1], strict=True) if count > 0}
-        return cls(float(row_kl.mean()), len(row_kl), bucket_means(totals), rows)
+        codes = bucket_index(difficulty)
+        sums = np.bincount(codes, weights=row_kl.detach().double().cpu().numpy(), minlength=len(BUCKETS))
+        rows = np.bincount(codes, minlength=len(BUCKETS))
+        shown = [code for code in range(len(BUCKETS)) if rows[code]]
+        means = {BUCKETS[code]: float(sums[code] / rows[code]) for code in shown}
+        return cls(float(row_kl.mean()), len(row_kl), means, {BUCKETS[code]: int(rows[code]) for code in shown})
 
     def metrics(self, coefficients: np.ndarray) -> dict[str, float]:
         """critic/kl and bucket/BUCKET/kl (nats), and critic/kl_coef: the mean coefficient [B] this batch was given."""
@@ -95,19 +98,6 @@ def penalized_rewards(scores: Tensor, coefficients: np.ndarray, kl: Tensor) -> T
     scores [B, L]; coefficients [B], one a row; kl [B, L], zero where there is no response.
     """
     return scores - torch.as_tensor(coefficients, dtype=scores.dtype, device=kl.device)[:, None] * kl
-
-
-def bucket_totals(difficulty: Sequence[str] | np.ndarray, values: Tensor | np.ndarray) -> np.ndarray:
-    """Sum and count of `values` [B] per bucket: float64 [2, 3], to be added over ranks before `bucket_means`."""
-    codes = bucket_index(difficulty)
-    numbers = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    sums = np.bincount(codes, weights=numbers.astype(np.float64), minlength=len(BUCKETS))
-    return np.stack([sums, np.bincount(codes, minlength=len(BUCKETS)).astype(np.float64)])
-
-
-def bucket_means(totals: np.ndarray) -> dict[str, float]:
-    """Mean of each bucket that has rows, from `bucket_totals`."""
-    return {name: float(total / count) for name, total, count in zip(BUCKETS, *totals, strict=True) if count > 0}
 
 
 def row_coefficients(coefs: Mapping[str, float], difficulty: Sequence[str] | np.ndarray) -> np.ndarray:

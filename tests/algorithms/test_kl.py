@@ -283,20 +283,11 @@ def test_get_kl_controller():
         published.get_kl_controller(SimpleNamespace(kl_type="fixed", kl_coef={"easy": 0.1}))
 
 
-def test_bucket_beta_is_the_same_however_the_batch_is_spread_over_ranks():
-    """In the published code each rank adapts its own β from its own rows, and the ranks drift apart."""
-    generator = np.random.default_rng(0)
-    whole, ranks = BucketBeta(interval=1), [BucketBeta(interval=1) for _ in range(2)]
-    for _ in range(20):
-        difficulty = np.array(BUCKETS, dtype=object)[generator.integers(0, 3, 12)]
-        values = generator.random(12) * 0.1
-        whole.update(BatchKL.of(torch.tensor(values), difficulty))
-        parts = [kl.bucket_totals(difficulty[part], values[part]) for part in (slice(0, 5), slice(5, 12))]
-        for rank in ranks:
-            rank.update(BatchKL(0.0, 12, kl.bucket_means(sum(parts)), {}))
-    assert ranks[0].betas == ranks[1].betas
-    assert ranks[0].betas == pytest.approx(whole.betas, rel=1e-12)
-    assert whole.betas != BucketBeta().betas
+def test_a_batch_shows_the_means_of_its_buckets():
+    seen = BatchKL.of(torch.tensor([0.1, 0.4, 0.2]), ["hard", "easy", "hard"])
+    assert (seen.mean, seen.rows) == (pytest.approx(0.7 / 3), 3)
+    assert seen.buckets == {"easy": pytest.approx(0.4), "hard": pytest.approx(0.15)}
+    assert seen.bucket_rows == {"easy": 1, "hard": 2}
 
 
 def test_hwe_tokens_get_the_relaxed_coefficient():
