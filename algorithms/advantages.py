@@ -2,8 +2,8 @@
 
 Rewards are per token [B, L]; outcome estimators sum them to one number per response. Groups are the rows that share an
 `index` (uid), in any order. Every function returns (advantages, returns), both [B, L] float32, zero where masked.
-`row_mask` leaves rows (truncated ones) out of the group's statistics and gives them advantage 0; a group of which fewer
-than two rows are left compares with nothing and gets advantage 0 as a whole.
+`row_mask` leaves rows (truncated ones) out of the group's statistics and gives them advantage 0; if fewer than two rows
+of a group are left, there is nothing to compare and the whole group gets advantage 0.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ def compute_remax_outcome_advantage(
 def compute_reinforce_plus_plus_outcome_advantage(
     token_level_rewards: Tensor, response_mask: Tensor, gamma: float
 ) -> tuple[Tensor, Tensor]:
-    """REINFORCE++: discounted return, started anew after EOS, whitened over the batch (Hu et al., arXiv 2501.03262).
+    """REINFORCE++: discounted return, reset after EOS, whitened over the batch (Hu et al., arXiv 2501.03262).
 
     token_level_rewards, response_mask: [B, L].
     """
     mask = response_mask.to(torch.float32)
     rewards = _masked(token_level_rewards.float(), mask)
-    # What comes after a masked position belongs to no response of this row and must not flow back.
+    # Nothing beyond a masked position belongs to the same response, so its return must not flow back.
     carry = torch.full_like(rewards, gamma)
     carry[:, :-1] *= mask[:, 1:]
     returns = _backward_recurrence(rewards, carry)
@@ -119,13 +119,13 @@ def compute_gae_advantage_return(
 ) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimation (arXiv 1506.02438, eq. 16); returns = A + V, then the advantages are whitened.
 
-    A_t = δ_t + γλ·A_{t+1}, δ_t = r_t + γ·V_{t+1} − V_t, where t + 1 is the next *response* token: padded or
-    foreign positions in between are skipped and their values never enter (the published code leaks them for λ ≠ 1).
+    A_t = δ_t + γλ·A_{t+1}, δ_t = r_t + γ·V_{t+1} − V_t, where t + 1 is the next *response* token: masked
+    positions in between are skipped and their values never enter (the published code leaks them for λ ≠ 1).
     token_level_rewards, values, response_mask: [B, L].
     """
     mask = response_mask.to(torch.float32)
     rewards, values = _masked(token_level_rewards.float(), mask), _masked(values.float(), mask)
-    # x_t = V_t at a response token, else x_{t+1}: shifted by one it is the value of the next response token.
+    # x_t = V_t at a response token, else x_{t+1}; shifted by one, this is the value of the next response token.
     next_values = _shift_left(_backward_recurrence(values, 1.0 - mask))
     delta = (rewards + gamma * next_values - values) * mask
     advantages = _backward_recurrence(delta, torch.where(mask > 0, gamma * lam, 1.0)) * mask
@@ -136,8 +136,8 @@ def compute_gae_advantage_return(
 def _backward_recurrence(inputs: Tensor, carry: Tensor) -> Tensor:
     """x_t = inputs_t + carry_t·x_{t+1} along the last axis, x beyond the end 0, in log₂ L vectorised doublings.
 
-    After a doubling with stride s each position holds the sum over the 2s positions from it on, with the product of the
-    carries that leads to them.
+    After the doubling with stride s, each position holds the carried sum of the 2s positions that start there, and the
+    product of their carries.
     """
     total, product = inputs.clone(), carry.clone()
     stride = 1
@@ -162,14 +162,14 @@ def _masked(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def _outcome(token_level_rewards: Tensor) -> Tensor:
-    """One number per response, in double: equal rewards then have exactly their own mean, and advantage exactly 0."""
+    """One number per response, in float64, so that equal rewards equal their mean exactly and get advantage 0."""
     return token_level_rewards.double().sum(-1)
 
 
 def _groups(
     index: Sequence[Any] | np.ndarray, row_mask: Tensor | None, scores: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Group of each row [B], counted rows per group [G] and whether a row counts [B], the latter two in double."""
+    """Each row's group [B]; the number of rows that count per group [G] and whether each row does [B], in float64."""
     rows = len(scores)
     if len(index) != rows:
         raise ValueError(f"index has {len(index)} entries for {rows} rows")

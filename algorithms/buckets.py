@@ -1,4 +1,4 @@
-"""The difficulty buckets of prompts, by name (ARES, arXiv 2510.08457). What puts a prompt into one: difficulty.py."""
+"""Names of the difficulty buckets (ARES, arXiv 2510.08457); algorithms/difficulty.py assigns prompts to them."""
 
 from typing import Literal, get_args
 

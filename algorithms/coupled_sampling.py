@@ -1,11 +1,11 @@
-"""Coupled masks: how a masked-diffusion LM's log-prob of a token is estimated (DiffuCoder, arXiv 2506.20639, §4.2).
+"""Coupled masks: estimating a token's log-prob under a masked-diffusion LM (DiffuCoder, arXiv 2506.20639, §4.2).
 
-A completion is passed three times: all masked, masked at random with ratio p, and masked exactly where that left it.
-Each token then has two log-probs from passes that masked it, and every token the same number of them.
+A completion gets three forward passes: fully masked, masked at random with ratio p, and masked exactly at the remaining
+tokens. Every token is thus masked in two of the passes, and has two log-probs.
 
-Covered: the three masks and the estimate, as the learner and the published trainer use them, and the estimates that it
-is compared with. Not covered: who draws the masks (ares/models/masked_diffusion.py by keys,
-algorithms/published/coupled_log_probs.py from a seed), the passes.
+Covered: the three masks and the estimate, as used by the learner and the published trainer, and the alternatives it is
+compared with. Not covered: drawing the masks (ares/models/masked_diffusion.py by keys,
+algorithms/published/coupled_log_probs.py from a seed), the forward passes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 MASK_RATIO_RANGE = (0.2, 0.8)
-"""p is uniform on it."""
+"""The mask ratio p is uniform over this range."""
 
 
 def version_masks(mask: Tensor) -> Tensor:
-    """What the three passes mask, given what the second one does: bool [...] → [3, ...]."""
+    """Masks of the three passes, given that of the second: bool [...] → [3, ...]."""
     return torch.stack([torch.ones_like(mask), mask, ~mask])
 
 
@@ -36,13 +36,13 @@ def coupled_log_probs(full: Tensor, partial: Tensor, mask: Tensor, second: Tenso
 
 
 Draw = Callable[[int], tuple[Tensor, Tensor]]
-"""Random mask number n of a batch: its ratio in each row [B, 1], and the mask, bool [B, K]."""
+"""Draws the n-th random mask of a batch: each row's ratio [B, 1] and the mask, bool [B, K]."""
 
 
 class MaskedPasses(NamedTuple):
-    """What V passes mask, bool [V, B, K], and what each counts in a token's estimate, [V, B, K]: Σ_v w_v·l_v.
+    """Masks of V passes, bool [V, B, K], and each pass's weight in a token's estimate Σ_v w_v·l_v, [V, B, K].
 
-    A pass that leaves a token in sight counts nothing in it.
+    A pass that does not mask a token has weight 0 for it.
     """
 
     masks: Tensor
@@ -50,7 +50,7 @@ class MaskedPasses(NamedTuple):
 
 
 def full_mask(draw: Draw) -> MaskedPasses:
-    """One pass, all masked (d1, arXiv 2504.12216): no spread, and no context either."""
+    """One fully masked pass (d1, arXiv 2504.12216): no variance, but no context either."""
     _, mask = draw(0)
     return MaskedPasses(
         torch.ones_like(mask)[None], torch.ones(1, *mask.shape, dtype=torch.float64, device=mask.device)
@@ -58,21 +58,21 @@ def full_mask(draw: Draw) -> MaskedPasses:
 
 
 def independent_masks(draw: Draw, passes: int) -> MaskedPasses:
-    """The mean of l/p over independent masks; a token that none of them masks has no log-prob, 0."""
+    """The mean of l/p over independent masks; a token that none of them masks gets 0."""
     ratios, masks = zip(*map(draw, range(passes)), strict=True)
     weights = [_where(mask, 1 / (passes * ratio)) for ratio, mask in zip(ratios, masks, strict=True)]
     return MaskedPasses(torch.stack(masks), torch.stack(weights))
 
 
 def coupled_pair(draw: Draw) -> MaskedPasses:
-    """A mask and what it left: half of l/p or of l/(1 − p), without the pass under the full mask."""
+    """A mask and its complement: half of l/p or of l/(1 − p), without the fully masked pass."""
     ratio, mask = draw(0)
     weights = torch.stack([_where(mask, 0.5 / ratio), _where(~mask, 0.5 / (1 - ratio))])
     return MaskedPasses(version_masks(mask)[1:], weights)
 
 
 def published_passes(draw: Draw, scale: float = 1.0) -> MaskedPasses:
-    """Full mask and coupled pair as `coupled_log_probs` weighs them (eq. 7): together 1.5 times a log-prob."""
+    """Full mask and coupled pair with the weights of `coupled_log_probs` (eq. 7): in total 1.5 times a log-prob."""
     pair = coupled_pair(draw)
     full = torch.full_like(pair.weights[:1], 0.5)
     masks = torch.cat([torch.ones_like(pair.masks[:1]), pair.masks])
@@ -87,9 +87,9 @@ MASK_ESTIMATES: dict[str, tuple[Callable[[Draw], MaskedPasses], int]] = {
     "three_masks": (partial(independent_masks, passes=3), 3),
     "full": (full_mask, 1),
 }
-"""Name (model.mask_estimate) → how a token's log-prob is estimated, and the passes that it takes."""
+"""model.mask_estimate → the estimate of a token's log-prob, and the number of passes it takes."""
 
 
 def _where(mask: Tensor, weight: Tensor) -> Tensor:
-    """The weight where the mask is, else 0: [B, K] float64."""
+    """The weight where the mask is set, else 0: [B, K] float64."""
     return weight.double().expand(mask.shape) * mask

@@ -1,7 +1,7 @@
-"""What is known per prompt, split into what was known before a step and what the step has added.
+"""Per-prompt state, split into what was known before a step and what the step adds.
 
-Covered: look-ups in both, the step's own part on its own, so that what is written with every step does not grow with
-the number of prompts. Not covered: what is known (algorithms/difficulty.py, rewards/pass_rates.py).
+Only the additions are written with a step, so commits do not grow with the number of prompts. Not covered: the state
+itself (algorithms/difficulty.py, rewards/pass_rates.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class DeltaDict(MutableMapping[K, V], Generic[K, V]):
-    """A dictionary that only grows. `recent` is what was set since `settle`; `known`, the rest, may be shared."""
+    """A dictionary that only grows. `recent` holds what was set since `settle`; `known`, the rest, may be shared."""
 
     def __init__(self) -> None:
         self.known: dict[K, V] = {}
@@ -27,7 +27,7 @@ class DeltaDict(MutableMapping[K, V], Generic[K, V]):
         self.recent[key] = value
 
     def __delitem__(self, key: K) -> None:
-        raise TypeError("what is known is never forgotten")
+        raise TypeError("entries of a DeltaDict cannot be deleted")
 
     def __contains__(self, key: object) -> bool:
         return key in self.recent or key in self.known
@@ -43,10 +43,10 @@ class DeltaDict(MutableMapping[K, V], Generic[K, V]):
         return repr(dict(self))
 
     def follow(self, before: DeltaDict[K, V]) -> None:
-        """Know what another knows that has nothing recent: its dictionary is shared, not copied."""
+        """Share, not copy, the known entries of another, which must have no recent ones."""
         self.known = before.known
 
     def settle(self) -> None:
-        """What is recent is known from now on, also to those that share it."""
+        """Move recent entries to the known ones, also for those that share them."""
         self.known.update(self.recent)
         self.recent = {}

@@ -1,8 +1,9 @@
-"""Denoising as Dream does it: from a canvas of masks to text, the surest places first (Dream 7B, arXiv 2508.15487).
+"""Dream's denoising: a canvas of mask tokens becomes text, the most confident positions first (arXiv 2508.15487).
 
-Covered: how many places a step uncovers, candidate tokens with their confidence (entropy, maskgit_plus, topk_margin,
-origin), which places are taken; the logits of a model of transformers for the places after prompts; where a completion
-ends. Uniform draws come in as tensors. Not covered: batches of prompts, keys of draws (ares/engines/diffusion.py).
+Covered: how many positions a step unmasks, candidate tokens with their confidence (entropy, maskgit_plus, topk_margin,
+origin), which positions are chosen; a transformers model's logits for the positions after the prompts; where a
+completion ends. Uniform draws come in as tensors. Not covered: batching prompts, keys of draws
+(ares/engines/diffusion.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Order = Literal["entropy", "maskgit_plus", "topk_margin", "origin"]
 EPS = 1e-3
 LOG_EPS = 1e-10
 POSITIONS_PER_CHUNK = 64
-"""Masked positions whose distributions are worked on together: memory is this × vocabulary, not all positions × it."""
+"""Masked positions processed at a time: memory is this × vocabulary instead of all positions × vocabulary."""
 
 Uniform = Callable[[str, int], Tensor]
 """(purpose, step) → draws in [0, 1), [B, K] float64; purposes `token`, `place`."""
@@ -27,17 +28,17 @@ Uniform = Callable[[str, int], Tensor]
 
 @dataclass(frozen=True)
 class DenoisingSettings:
-    """How a canvas is uncovered."""
+    """How a canvas is unmasked."""
 
     steps: int
-    """Passes through the model; with K places, K / steps tokens a pass: fewer are faster and worse."""
+    """Forward passes; with K positions each unmasks about K / steps tokens: fewer passes are faster and worse."""
     temperature: float = 1.0
-    """0 takes the most probable token."""
+    """0: greedy."""
     top_p: float = 0.95
     alg: Order = "entropy"
-    """Which places come first: lowest entropy, most probable token, largest margin of the first two, or random."""
+    """Which positions come first: lowest entropy, most probable token, largest top-2 margin, or at random."""
     alg_temp: float = 0.0
-    """Above 0 places are sampled by softmax(confidence / alg_temp) instead of taken in order."""
+    """Above 0, positions are sampled by softmax(confidence / alg_temp) instead of taken in order of confidence."""
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.temperature < 0 or not 0 < self.top_p <= 1 or self.alg_temp < 0:
@@ -48,7 +49,7 @@ class DenoisingSettings:
 
 @dataclass(frozen=True)
 class Proposal:
-    """For each position: a token, the confidence in its place, its log-prob and the entropy (nats), all [N]."""
+    """For each position: a token, the position's confidence, the token's log-prob and the entropy (nats), all [N]."""
 
     tokens: Tensor
     confidence: Tensor
@@ -58,7 +59,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class FinishedCanvas:
-    """A finished canvas [B, K]: tokens, and of each the log-prob, entropy and step when it was uncovered."""
+    """A finished canvas [B, K]: tokens, and for each its log-prob, entropy and step at which it was unmasked."""
 
     tokens: Tensor
     log_probs: Tensor
@@ -67,7 +68,7 @@ class FinishedCanvas:
 
 
 def uncovered_share(step: int, steps: int) -> float:
-    """Share of the masked places that a step uncovers, 1 − s/t on t = linspace(1, 1e-3); all of them at the last."""
+    """Share of the masked positions that a step unmasks, 1 − s/t on t = linspace(1, 1e-3); the last step takes all."""
     if step == steps - 1:
         return 1.0
     times = torch.linspace(1, EPS, steps + 1)
@@ -78,7 +79,7 @@ def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_i
     """A token and a confidence for each position (Dream's sampler).
 
     logits: [N, V]; uniform: [N]. Confidence is of the distribution after temperature and top-p; the log-prob is of that
-    before top-p. The mask itself is never proposed.
+    before top-p. The mask token is never proposed.
     """
     scaled = logits.float() if settings.temperature in (0, 1) else logits.float() / settings.temperature
     log_probs = torch.log_softmax(scaled, -1)
@@ -90,7 +91,7 @@ def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_i
     if mask_id is not None:
         allowed = probs.clone()
         allowed[:, mask_id] = 0.0
-        # Where the mask alone is the nucleus, the other tokens are what can be drawn.
+        # Where the nucleus is the mask token alone, draw from all other tokens.
         alone = allowed.sum(-1) == 0
         if bool(alone.any()):
             others = scaled[alone]
@@ -100,7 +101,7 @@ def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_i
         tokens = allowed.argmax(-1)
     else:
         cumulative = allowed.double().cumsum(-1)
-        # Right of the draw; the last place that still has mass bounds it where rounding would go past the end.
+        # The first token whose cumulative probability exceeds the draw; rounding must not go past the last with mass.
         tokens = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)[:, 0]
         last = allowed.shape[-1] - 1 - (allowed > 0).flip(-1).int().argmax(-1)
         tokens = torch.minimum(tokens, last)
@@ -137,16 +138,16 @@ def _nucleus(probs: Tensor, top_p: float) -> Tensor:
 def chosen_places(
     confidence: Tensor, masked: Tensor, share: float, settings: DenoisingSettings, uniform: Tensor
 ) -> Tensor:
-    """Which places a step uncovers: [B, K] bool.
+    """Which positions a step unmasks: [B, K] bool.
 
-    confidence: [B, K]; masked: [B, K]; uniform: [B, K], used by `origin` and alg_temp. Of n masked places int(n·share)
-    are taken, the earliest first where confidences are equal; `origin` takes each with probability `share`.
+    confidence: [B, K]; masked: [B, K]; uniform: [B, K], used by `origin` and alg_temp. Of n masked positions
+    int(n·share) are chosen, the leftmost first where confidences tie; `origin` takes each with probability `share`.
     """
     if settings.alg == "origin":
         return masked & (uniform < share)
     rank_by = confidence.double()
     if settings.alg_temp > 0:
-        # The largest of log-weights plus Gumbel noise: sampling without replacement (Kool et al., arXiv 1903.06059).
+        # Gumbel-top-k: sampling without replacement (Kool et al., arXiv 1903.06059).
         gumbel = -torch.log(-torch.log(uniform.clamp(min=1e-300, max=1 - 2**-53)))
         rank_by = rank_by / settings.alg_temp + gumbel
     rank_by = rank_by.masked_fill(~masked, -torch.inf)
@@ -163,9 +164,9 @@ def denoise(
     uniform: Uniform,
     device: torch.device | str = "cpu",
 ) -> FinishedCanvas:
-    """Uncover a canvas of B × K masks.
+    """Unmask a canvas of B × K mask tokens.
 
-    logits_at(canvas [B, K], wanted [B, K] bool) → [N, V]: the distribution of each wanted place given the canvas.
+    logits_at(canvas [B, K], wanted [B, K] bool) → [N, V]: logits of each wanted position given the canvas.
     """
     canvas = torch.full(shape, mask_id, device=device)
     log_probs, entropies = torch.zeros(shape, device=device), torch.zeros(shape, device=device)
@@ -205,7 +206,7 @@ def denoise_completions(
     mask_id: int,
     uniform: Uniform,
 ) -> FinishedCanvas:
-    """Uncover a canvas of K places after each prompt: prompts [B, P], padded on the left where prompt_mask is 0."""
+    """Unmask K positions after each prompt: prompts [B, P], left-padded where prompt_mask is 0."""
     shape = (len(prompts), places)
     seen = torch.cat([prompt_mask, prompt_mask.new_ones(shape)], 1)
 
@@ -218,7 +219,7 @@ def denoise_completions(
 def completion_logits(model: Any, input_ids: Tensor, keep: int, attention_mask: Tensor | None = None) -> Tensor:
     """Logits that predict the last `keep` tokens: [B, keep, V]. Position j is predicted by logit j − 1 (as in Dream).
 
-    attention_mask: [B, L], 0 at padding on the left; None where there is none. Models that can leave logits out
+    attention_mask: [B, L], 0 at left padding; None without padding. Models that can compute only the last logits
     (`num_logits_to_keep`, `logits_to_keep`) are asked to.
     """
     length = input_ids.shape[1]
@@ -236,12 +237,12 @@ def completion_logits(model: Any, input_ids: Tensor, keep: int, attention_mask: 
         options["position_ids"] = (seen.long().cumsum(1) - 1).clamp(min=0)
     logits = model(input_ids, **options).logits
     logits = logits[:, -wanted:]
-    if keep == length:  # nothing stands before the first token: it is predicted by its own logit, as in Dream
+    if keep == length:  # nothing precedes the first token, so its own logit predicts it, as in Dream
         return torch.cat([logits[:, :1], logits[:, :-1]], 1)
     return logits[:, :-1]
 
 
 def completion_mask(ends: Tensor) -> Tensor:
-    """1 up to and with the first end of a completion, 0 after it: bool [B, K], true at end tokens, → int64 [B, K]."""
+    """1 up to and including the first end token, 0 after it. ends: bool [B, K], true at end tokens → int64 [B, K]."""
     ended = ends.long()
     return (ended.cumsum(1) - ended == 0).long()

@@ -57,7 +57,7 @@ def check_buckets(names: Mapping[str, Any], what: str) -> None:
 
 
 def per_bucket(value: float | Mapping[str, float], what: str) -> dict[str, float]:
-    """A setting for every bucket, from one number or one each, copied. Raises ValueError on a NaN or wrong keys."""
+    """A setting per bucket from one number or a number each, copied. Raises ValueError on a NaN or wrong keys."""
     if isinstance(value, Mapping):
         check_buckets(value, what)
     values = {name: float(value[name] if isinstance(value, Mapping) else value) for name in BUCKETS}
@@ -68,13 +68,13 @@ def per_bucket(value: float | Mapping[str, float], what: str) -> dict[str, float
 
 
 class DifficultyTracker:
-    """What the run knows of its prompts: difficulty per prompt, HWE target and coefficient α per bucket (AEPO).
+    """Difficulty of every prompt seen, and per bucket the HWE target and the coefficient α (AEPO).
 
     α_d ← clip(α_d + lr·δ_d, min, max); δ = mean − target for easy and medium, target − mean for hard (HWE tokens).
     `target_mode` says which target δ is taken against: "batch" (this batch's own rounded mean, as published, where
     δ is a rounding residue and α never adapts), "previous" (the last batch's) or "ema" (T ← (1 − target_ema)·T +
-    target_ema·mean). In the last two the first batch that shows a bucket is treated as "batch". `shuffle_seed`: deal
-    the difficulties of each batch to its prompts at random, by key: a placebo.
+    target_ema·mean). In the last two, the first batch with a bucket is treated as "batch". `shuffle_seed`: a placebo,
+    shuffles the difficulties of each batch among its prompts (keyed).
     """
 
     def __init__(
@@ -109,17 +109,17 @@ class DifficultyTracker:
 
     @property
     def skip_gid_set(self) -> KeysView[Any]:
-        """Prompts that are left out from now on."""
+        """Prompts that later batches leave out."""
         return self._skipped.keys()
 
     def skip(self, gid: Any) -> None:
-        """Leave a prompt out from now on."""
+        """Leave a prompt out of later batches."""
         self._skipped[gid] = None
 
     def update_difficulty_and_skip_gid_set(self, batch: DataProto) -> None:
-        """Take in one scored batch: global_id, accuracy, entropies and high_entropy_token_num, one row a response.
+        """Update from a scored batch: global_id, accuracy, entropies and high_entropy_token_num, one row a response.
 
-        Buckets that the batch does not show keep their target and α. Raises ValueError naming the field and row on a
+        Buckets absent from the batch keep their target and α. Raises ValueError naming the field and row on a
         missing, NaN or negative value.
         """
         fields = batch.require("global_id", "accuracy", "entropies", "high_entropy_token_num")
@@ -146,7 +146,7 @@ class DifficultyTracker:
         for code in np.flatnonzero(np.bincount(codes)):
             members, bucket = codes == code, BUCKETS[code]
             count = int(members.sum())
-            # An exact sum: a mean that ends in .5 must round the same way in whatever order the rows came.
+            # An exact sum: a mean that ends in .5 must round the same way in any order of the rows.
             means = {k: math.fsum(v[members]) / count for k, v in (("acc", acc), ("entropy", ent), ("hwe", hwe))}
             self._adapt(bucket, means["hwe"])
             self._statistics[bucket] = {"count": float(count)} | means
@@ -157,7 +157,7 @@ class DifficultyTracker:
                 self.skip(gids[i])
 
     def _dealt(self, codes: np.ndarray, gids: list[Any]) -> np.ndarray:
-        """The codes as they are; with a shuffle seed dealt anew to the prompts, in whatever order these come."""
+        """The codes, with a shuffle seed permuted among the prompts, independently of the order of the rows."""
         if self.shuffle_seed is None:
             return codes
         in_order = sorted(range(len(gids)), key=lambda number: str(gids[number]))
@@ -179,7 +179,7 @@ class DifficultyTracker:
         delta = reference - mean if bucket == "hard" else mean - reference
         alpha = self.alpha_entropy_dict[bucket] + self.alpha_lr * delta
         self.alpha_entropy_dict[bucket] = min(max(alpha, self.alpha_min), self.alpha_max)
-        # An EMA target is a real number: rounding it would swallow every small step.
+        # An EMA target stays fractional: rounding would swallow every small step.
         self.target_high_entropy_token_num_dict[bucket] = int(target) if target == rounded else target
 
     def annotate(self, batch: DataProto) -> None:
@@ -201,7 +201,7 @@ class DifficultyTracker:
         batch.non_tensor_batch["alpha_entropy"] = alphas[codes].astype(object)
 
     def is_skipped(self, global_id: Sequence[Any] | np.ndarray) -> np.ndarray:
-        """Which rows belong to prompts that are left out from now on: [B] → bool [B]."""
+        """Which rows belong to prompts in the skip set: [B] → bool [B]."""
         return np.fromiter((gid in self.skip_gid_set for gid in global_id), dtype=bool, count=len(global_id))
 
     def metrics(self) -> dict[str, float]:
@@ -212,9 +212,9 @@ class DifficultyTracker:
         return values | {"bucket/skipped": float(len(self.skip_gid_set))}
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resume restores, as JSON: of what is known per prompt only what is recent, since `settle`.
+        """What a resume restores, as JSON; of the per-prompt state only what changed since `settle`.
 
-        Prompt ids are listed, not keys, so that an integer stays one.
+        Prompt ids are list entries, not keys, so that integers stay integers.
         """
         by_bucket: dict[str, list[Any]] = {name: [] for name in BUCKETS}
         for gid, name in self.difficulty_dict_train.recent.items():
@@ -228,7 +228,7 @@ class DifficultyTracker:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` gave; it becomes what is recent, and what was known before stays.
+        """Restore what `state_dict` returned as recent entries, beside those known before.
 
         Raises ValueError on an unknown or missing key or bucket, or a NaN.
         """
@@ -253,24 +253,24 @@ class DifficultyTracker:
         self._statistics = {name: dict(stats) for name, stats in state["statistics"].items()}
 
     def follow(self, before: DifficultyTracker) -> None:
-        """Know of each prompt what another knows that has nothing recent; shared, not copied."""
+        """Share, not copy, another tracker's per-prompt state; it must have no recent entries."""
         self.difficulty_dict_train.follow(before.difficulty_dict_train)
         self._skipped.follow(before._skipped)
 
     def settle(self) -> None:
-        """What is recent is known from now on: it is in a commit, and need not be written again."""
+        """Mark recent entries as committed: they need not be written again."""
         self.difficulty_dict_train.settle()
         self._skipped.settle()
 
 
 def _group(global_id: Sequence[Any] | np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray]:
-    """Distinct prompt ids as plain str or int, the index of each row's id among them, and rows per id."""
+    """Distinct prompt ids as plain str or int, each row's index among them, and the number of rows per id."""
     inverse, gids = group_numbers(plain_ids(global_id, "global_id"))
     return gids, inverse, np.bincount(inverse, minlength=len(gids))
 
 
 def _group_sum(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """Sum per group [groups], to the last bit independent of the order of the rows."""
+    """Sum per group [groups], bit-identical for any order of the rows."""
     order = np.lexsort((values, group))
     return np.bincount(group[order], weights=values[order], minlength=groups)
 

@@ -1,7 +1,7 @@
 """Token entropy, window entropy and high-window-entropy (HWE) tokens (ARES, arXiv 2510.08457; nats everywhere).
 
-One definition of entropy serves the threshold and the counts: exact where the learner sees the whole vocabulary,
-top-K plus a tail term where only an engine's log-probabilities are at hand.
+Threshold and counts use the same definition of entropy: exact where the learner sees the whole vocabulary, top-K plus a
+tail term where only an engine's log-probs are available.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from algorithms.advantages import widened
 
 TAIL_FLOOR = 1e-12
-# Rows that are worked on together: their intermediate results stay in cache, and no fresh memory is asked for.
+# Rows processed at a time, so that intermediate results stay in cache and their memory is reused.
 ROW_BLOCK = 256
 
 
@@ -28,21 +28,21 @@ def token_entropy(logits: Tensor, temperature: float = 1.0) -> Tensor:
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
     logp = torch.log_softmax(logits.float() / temperature, dim=-1)
-    # A token banned by −inf has no part in the entropy: 0·ln 0 is 0, not NaN.
+    # A token banned with −inf adds nothing to the entropy: 0·ln 0 is 0, not NaN.
     return -(logp.exp() * logp.masked_fill(logp == -math.inf, 0.0)).sum(-1)
 
 
 def topk_entropy(logprobs: Tensor) -> Tensor:
-    """Entropy from an engine's top-K log-probabilities, the rest as one tail symbol (ARES, token entropy; nats).
+    """Entropy from an engine's top-K log-probs, all other tokens as one tail symbol (ARES, token entropy; nats).
 
-    H = −Σ p ln p − r ln max(r, 1e-12), r = max(0, 1 − Σp). logprobs: [..., K], −inf where fewer than K were given.
+    H = −Σ p ln p − r ln max(r, 1e-12), r = max(0, 1 − Σp). logprobs: [..., K], −inf where the engine gave fewer than K.
     Returns [...] float32 or wider: a lower bound of the exact entropy, equal to it when K is the vocabulary.
     """
     logprobs = widened(logprobs)
     probs = logprobs.exp()
     listed = -(probs * logprobs.masked_fill(logprobs == -math.inf, 0.0)).sum(-1)
     tail = (1.0 - probs.sum(-1)).clamp(min=0.0)
-    # Rounding may lift Σp above 1 and the listed part below 0: entropy is never negative.
+    # Rounding may push Σp above 1 and the listed part below 0, but entropy is never negative.
     return (listed - tail * tail.clamp(min=TAIL_FLOOR).log()).clamp(min=0.0)
 
 
@@ -62,7 +62,7 @@ def window_entropy(entropy: Tensor, mask: Tensor, window: int = 4) -> Tensor:
     if rows == 0 or starts <= 0:
         return result
     valid = mask.bool()
-    # Padded positions may hold anything, NaN too; they must not reach a sum.
+    # Padding may hold anything, even NaN, and must not reach a sum.
     clean = entropy.masked_fill(~valid, 0.0)
     total, complete = torch.zeros_like(clean[:, :starts]), valid[:, :starts].clone()
     for offset in range(1, window + 1):
@@ -77,8 +77,8 @@ def entropy_percentile_thresholds(
 ) -> np.ndarray:
     """Per-response percentile of window entropy, from which τ is estimated (ARES; nats).
 
-    The last tokens, which no full window follows, count with the mean of the row's windows, or with the first token's
-    own entropy when the row has no window at all; a row without tokens gives 0. Linear interpolation.
+    The last tokens, without a full window after them, take the mean of the row's windows, or the first token's own
+    entropy if the row has no window; a row without tokens gives 0. Linear interpolation.
     entropy, mask: [B, L]. Returns float64 [B]. Raises ValueError if percentile is outside [0, 100].
     """
     if not 0.0 <= percentile <= 100.0:
@@ -99,7 +99,7 @@ def _percentiles(entropy: Tensor, mask: Tensor, window: int, percentile: float) 
     total = np.where(defined, windows, 0.0).sum(1, dtype=np.float64)
     first = np.take_along_axis(entropy.detach().cpu().numpy(), valid.argmax(1)[:, None], 1)[:, 0]
     fill = np.where(n_windows > 0, total / np.maximum(n_windows, 1), first).astype(windows.dtype)
-    # Padding sorts to the end, so that one sort serves rows of every length.
+    # Padding sorts to the end, so one sort handles rows of any length.
     padding = np.where(valid, fill[:, None], np.inf).astype(windows.dtype, copy=False)
     ordered = np.sort(np.where(defined, windows, padding), axis=1)
     position = percentile / 100.0 * np.maximum(count - 1, 0)
@@ -107,14 +107,14 @@ def _percentiles(entropy: Tensor, mask: Tensor, window: int, percentile: float) 
     upper = np.minimum(lower + 1, np.maximum(count - 1, 0))
     low = np.take_along_axis(ordered, lower[:, None], 1)[:, 0].astype(np.float64)
     high = np.take_along_axis(ordered, upper[:, None], 1)[:, 0].astype(np.float64)
-    # `low` may be the padding's inf in a row without tokens; such a row is 0 whatever was computed.
+    # In a row without tokens `low` is the padding's inf; its threshold is 0.
     empty = count == 0
     low[empty] = high[empty] = 0.0
     return low + (high - low) * (position - lower)
 
 
 def hwe_mask(entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, trigger: Tensor | None = None) -> Tensor:
-    """High-window-entropy tokens: a full window follows, W_i ≥ τ, and the sampled token is a trigger (ARES).
+    """High-window-entropy tokens: W_i is defined and ≥ τ, and the sampled token is a trigger (ARES).
 
     entropy, mask: [B, L]; threshold τ in nats; trigger: bool [B, L], or None for every token. Returns bool [B, L].
     Raises ValueError if the threshold is NaN or the trigger's shape differs.
@@ -148,7 +148,7 @@ def normalize_token(token: str) -> str:
 
 
 def trigger_vocabulary(vocabulary: Sequence[str], triggers: Iterable[str]) -> Tensor:
-    """Which vocabulary entries are trigger tokens: bool [V], entries and triggers compared in normalised form."""
+    """Which vocabulary entries are trigger tokens, compared in normalised form: bool [V]."""
     wanted = {normalize_token(trigger) for trigger in triggers}
     return torch.tensor([normalize_token(token) in wanted for token in vocabulary], dtype=torch.bool)
 
@@ -161,7 +161,7 @@ def trigger_mask(responses: Tensor, is_trigger: Tensor) -> Tensor:
 class ThresholdTracker:
     """Global HWE threshold τ: the median of a batch's per-response percentiles, smoothed over steps (ARES; nats).
 
-    τ ← decay·τ + (1 − decay)·τ_batch; the first batch initialises it, so no constant ever stands in for it.
+    τ ← decay·τ + (1 − decay)·τ_batch, initialised by the first batch, never by a constant.
     """
 
     def __init__(self, decay: float = 0.99) -> None:
@@ -182,7 +182,7 @@ class ThresholdTracker:
         return self._threshold is not None
 
     def update(self, thresholds: Collection[float] | np.ndarray) -> float:
-        """Take in per-response thresholds (nats) of one batch and return τ. An empty batch leaves τ as it is.
+        """Update τ with one batch's per-response thresholds (nats) and return it. An empty batch leaves it unchanged.
 
         Raises ValueError on a NaN, RuntimeError if the first batch is empty.
         """

@@ -1,6 +1,6 @@
 """Advantage estimators as a profile names them: one interface over the functions of algorithms/advantages.py.
 
-Covered: what an estimator is given and what it returns. Not covered: the estimators' mathematics; the tables of names
+Covered: an estimator's inputs and outputs. Not covered: the mathematics, the table of names
 (ares/config/extensions.py).
 """
 
@@ -25,29 +25,29 @@ from algorithms.protocol import DataProto
 
 @dataclass(frozen=True)
 class RewardedBatch:
-    """What an estimator sees of a batch of B responses of up to L tokens."""
+    """An estimator's input: B responses of up to L tokens."""
 
     rewards: Tensor
-    """float32 [B, L]: the reward of each token; an outcome reward lies on the last one."""
+    """float32 [B, L]: reward per token; an outcome reward is at the last token."""
     mask: Tensor
-    """[B, L]: the response's tokens; zero in rows that do not count."""
+    """[B, L]: response tokens; zero in rows that do not count."""
     groups: np.ndarray
-    """[B]: rows with the same number answer the same prompt."""
+    """[B]: rows of one prompt have the same number."""
     counts: Tensor
-    """bool [B]: rows that count in the statistics of their group; the others get advantage 0."""
+    """bool [B]: rows that enter their group's statistics; the others get advantage 0."""
     batch: DataProto
     """All fields: `difficulty`, `entropies`, `values` of a critic, `baseline` of the greedy answer, …"""
 
 
 class AdvantageEstimator(Protocol):
-    """Turns rewards into advantages; made from its settings. docs/extending.md has an example."""
+    """Turns rewards into advantages; constructed from its settings. docs/extending.md has an example."""
 
     def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
         """Advantages and returns, both float32 [B, L], zero where `mask` is."""
 
 
 class EstimatorSettings(Protocol):
-    """What the estimators below read of algorithm.advantage."""
+    """The fields of algorithm.advantage that the estimators below read."""
 
     norm_by_std: bool
     gamma: float
@@ -71,7 +71,7 @@ class Rloo:
     """Compares each response with the others of its group."""
 
     def __init__(self, settings: EstimatorSettings) -> None:
-        """It has no settings."""
+        """Takes no settings."""
 
     def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
         """`compute_rloo_outcome_advantage`."""
@@ -82,7 +82,7 @@ class ReMax:
     """Compares with the greedy answer to the same prompt."""
 
     def __init__(self, settings: EstimatorSettings) -> None:
-        """It has no settings."""
+        """Takes no settings."""
 
     def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
         """`compute_remax_outcome_advantage`; reads the column `baseline`."""

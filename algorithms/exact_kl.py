@@ -1,7 +1,7 @@
 """Exact KL divergence between two policies' next-token distributions, from hidden states.
 
-Chunked over tokens with the logits computed again in the backward pass, so at most one chunk of [tokens, vocabulary]
-lives at a time. About twice the cost of a log-prob: the sampled estimators of algorithms/kl.py are what long runs use.
+Chunked over tokens, with logits recomputed in the backward pass, so that only one chunk of [tokens, vocabulary] exists
+at a time. It costs about twice as much as log-probs; long runs use the sampled estimators of algorithms/kl.py.
 """
 
 import torch

@@ -17,7 +17,7 @@ def informative_rows(
 ) -> np.ndarray:
     """Rows of the groups with low < mean accuracy < high, both strict (DAPO, §3.2: neither all right nor all wrong).
 
-    index, accuracy: [B]. Returns bool [B], equal within a group. The filter looks at accuracy, not at a shaped reward.
+    index, accuracy: [B]. Returns bool [B], equal within a group. It filters by accuracy, not by a shaped reward.
     Raises ValueError on a NaN or missing accuracy, or if low ≥ high.
     """
     if not low < high:
@@ -30,7 +30,7 @@ def informative_rows(
 
 
 def varied_rows(index: Sequence[Any] | np.ndarray, reward: np.ndarray, tolerance: float = 1e-9) -> np.ndarray:
-    """Rows of the groups whose rewards differ: under a dense reward, groups that are all wrong can teach something too.
+    """Rows of groups whose rewards differ: with a dense reward, all-wrong groups can be informative, too.
 
     index, reward: [B]. Returns bool [B], equal within a group. Raises ValueError on a NaN or missing reward.
     """
@@ -45,7 +45,7 @@ def varied_rows(index: Sequence[Any] | np.ndarray, reward: np.ndarray, tolerance
 
 
 def _labelled(index: Sequence[Any] | np.ndarray, values: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Groups as numbers from 0 on in order of appearance, and the values as float64: [B] each."""
+    """Group numbers in order of appearance, from 0, and the values as float64: [B] each."""
     group, _ = group_numbers(index)
     labelled = np.asarray(values, dtype=np.float64)
     if labelled.shape != group.shape:
@@ -56,10 +56,10 @@ def _labelled(index: Sequence[Any] | np.ndarray, values: np.ndarray, what: str) 
 
 
 def mask_truncated(response_mask: Tensor, truncated: Tensor | np.ndarray) -> Tensor:
-    """Overlong filtering: no token of a truncated response takes part in the loss (DAPO, §3.4; DeepCoder).
+    """Overlong filtering: no token of a truncated response enters the loss (DAPO, §3.4; DeepCoder).
 
     response_mask: [B, L]; truncated: bool [B]. Returns a new [B, L] mask. Whether the row still counts in its group's
-    baseline is the advantage estimator's `row_mask`.
+    baseline is decided by the advantage estimator's `row_mask`.
     """
     kept = ~torch.as_tensor(truncated, dtype=torch.bool, device=response_mask.device)
     if kept.shape != response_mask.shape[:1]:

@@ -1,4 +1,4 @@
-"""Rows by group: labels (prompt ids, uids) as numbers from 0 on, whatever order the rows are in."""
+"""Group labels (prompt ids, uids) as consecutive numbers, for rows in any order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def group_numbers(labels: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, list[Any]]:
-    """The group of each row, numbered in order of appearance: int64 [B]; and each group's label: [G]."""
+    """Each row's group number, in order of appearance: int64 [B]; and each group's label: [G]."""
     number_of: dict[Any, int] = {}
     plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
     numbers = (number_of.setdefault(label, len(number_of)) for label in plain)
@@ -17,7 +17,7 @@ def group_numbers(labels: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, list[
 
 
 def plain_ids(ids: Iterable[Any], what: str) -> list[Any]:
-    """Prompt ids as Python's own str and int, as JSON keeps them. Raises ValueError naming `what` and the row."""
+    """Prompt ids as Python str or int, which JSON preserves. Raises ValueError naming `what` and the row."""
     plain = [name.item() if isinstance(name, np.generic) else name for name in ids]
     for row, name in enumerate(plain):
         if not isinstance(name, str | int) or isinstance(name, bool):

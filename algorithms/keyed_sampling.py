@@ -1,6 +1,6 @@
-"""Drawing tokens by key: the uniform of (seed, position) is a hash, so no generator has to be carried or restored.
+"""Keyed sampling: the uniform draw of (seed, position) is a hash, so there is no generator state to save or restore.
 
-A row's draws depend on its own seed alone, not on the rows beside it, and the global RNG is never touched.
+A row's draws depend only on its own seed, not on other rows, and the global RNG is never touched.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Keys of random draws: every draw's seed is a hash of what the draw is for, never of when it happens."""
+"""Keys of random draws: a draw's seed is a hash of its purpose, never of when it happens."""
 
 import hashlib
 

@@ -1,8 +1,8 @@
-"""KL divergence to the reference policy: estimators, what a batch shows of it, penalties and coefficients per token.
+"""KL divergence to the reference policy: estimators, batch statistics, the penalty, coefficients per token.
 
-The KL acts in the reward (`penalized_rewards`) or in the loss (`token_coefficients` and algorithms/losses.py), never in
-both. Controllers of its coefficient (algorithms/kl_controllers.py) are driven by statistics of the whole batch,
-`BatchKL`. The published form of the penalty is in algorithms/published/kl.py.
+KL enters the reward (`penalized_rewards`) or the loss (`token_coefficients` and algorithms/losses.py), never both.
+Controllers of its coefficient (algorithms/kl_controllers.py) follow the statistics of the whole batch, `BatchKL`. The
+published form of the penalty is in algorithms/published/kl.py.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def compute_kl(log_probs: Tensor, ref_log_probs: Tensor, kl_penalty: KLKind = "k
     if kl_penalty == "full":
         if log_probs.ndim < 3:
             raise ValueError(f"KL kind 'full' needs [..., V] log-probs of the whole vocabulary, got {log_probs.ndim}-D")
-        # −inf on both sides is a banned token: it weighs nothing, though its difference is NaN.
+        # A token banned by both policies (−inf) adds nothing, though its difference is NaN.
         banned = log_probs == -math.inf
         return (log_probs.exp() * (log_probs - ref_log_probs).masked_fill(banned, 0.0)).sum(-1)
     difference = log_probs - ref_log_probs
@@ -60,13 +60,13 @@ def compute_kl(log_probs: Tensor, ref_log_probs: Tensor, kl_penalty: KLKind = "k
 
 @dataclass(frozen=True)
 class BatchKL:
-    """What a controller is told of a batch's KL to the reference (nats a token), over all ranks."""
+    """A batch's KL to the reference (nats per token) over all ranks, as controllers see it."""
 
     mean: float
-    """Mean over rows of each row's mean over its response tokens."""
+    """Mean over rows of the mean over each row's response tokens."""
     rows: int
     buckets: Mapping[str, float]
-    """The same mean of each difficulty bucket that the batch shows."""
+    """The same mean per difficulty bucket, for buckets in the batch."""
     bucket_rows: Mapping[str, int]
 
     @classmethod
@@ -80,13 +80,13 @@ class BatchKL:
         return cls(float(row_kl.mean()), len(row_kl), means, {BUCKETS[code]: int(rows[code]) for code in shown})
 
     def metrics(self, coefficients: np.ndarray) -> dict[str, float]:
-        """critic/kl and bucket/BUCKET/kl (nats), and critic/kl_coef: the mean coefficient [B] this batch was given."""
+        """critic/kl and bucket/BUCKET/kl (nats), and critic/kl_coef: the mean coefficient [B] applied to it."""
         told = {"critic/kl": self.mean, "critic/kl_coef": float(coefficients.mean())}
         return told | {f"bucket/{name}/kl": value for name, value in self.buckets.items()}
 
 
 def masked_kl(kl: Tensor, response_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """KL of response tokens, zero elsewhere [B, L], and each row's mean [B]; masked-out entries may hold anything."""
+    """KL of response tokens, zero elsewhere: [B, L]; and each row's mean: [B]. Masked-out entries may hold anything."""
     mask = response_mask.to(kl.dtype)
     kl = torch.where(mask > 0, kl * mask, 0.0)  # NaN times zero is NaN
     return kl, kl.sum(-1) / (mask.sum(-1) + ROW_EPS)
@@ -95,13 +95,13 @@ def masked_kl(kl: Tensor, response_mask: Tensor) -> tuple[Tensor, Tensor]:
 def penalized_rewards(scores: Tensor, coefficients: np.ndarray, kl: Tensor) -> Tensor:
     """KL as a penalty in the reward (Ziegler et al., arXiv 1909.08593, eq. 2): score − coef·KL, [B, L].
 
-    scores [B, L]; coefficients [B], one a row; kl [B, L], zero where there is no response.
+    scores [B, L]; coefficients [B], one per row; kl [B, L], zero outside the response.
     """
     return scores - torch.as_tensor(coefficients, dtype=scores.dtype, device=kl.device)[:, None] * kl
 
 
 def row_coefficients(coefs: Mapping[str, float], difficulty: Sequence[str] | np.ndarray) -> np.ndarray:
-    """The coefficient of each row's bucket: float64 [B]. Raises ValueError on an unknown or missing bucket."""
+    """Each row's coefficient, by bucket: float64 [B]. Raises ValueError on an unknown or missing bucket."""
     check_buckets(coefs, "coefficients")
     return np.array([coefs[name] for name in BUCKETS])[bucket_index(difficulty)]
 
@@ -109,10 +109,10 @@ def row_coefficients(coefs: Mapping[str, float], difficulty: Sequence[str] | np.
 def second_chance(
     coefficients: np.ndarray, difficulty: Sequence[str] | np.ndarray, accuracy: np.ndarray, factor: float
 ) -> np.ndarray:
-    """Loosen the KL of wrong answers to easy prompts: their coefficient times `factor` (ours, after ARES).
+    """Weaken KL for wrong answers to easy prompts: their coefficient times `factor` (ours, after ARES).
 
-    The policy solves an easy prompt at least two times in three, so a wrong sample there is a path to be left, and the
-    reference, which may be what holds it there, gets less say. coefficients, accuracy: [B]; factor in [0, 1], 1 is off.
+    The policy solves an easy prompt at least two times in three. A wrong sample is a path to leave, and the reference
+    may be what keeps the policy on it. coefficients, accuracy: [B]; factor in [0, 1], 1 is off.
     """
     if not 0.0 <= factor <= 1.0:
         raise ValueError(f"the second-chance factor must lie in [0, 1], got {factor}")
@@ -127,10 +127,10 @@ def token_coefficients(
     relax_scope: RelaxScope = "token",
     window: int = 4,
 ) -> Tensor:
-    """KL coefficient of each token, β_t = ρ·β_d where the policy is meant to explore, β_d elsewhere (ARES, dynamic KL).
+    """KL coefficient of each token, β_t = ρ·β_d where the policy should explore, β_d elsewhere (ARES, dynamic KL).
 
-    relax_scope "token": at HWE tokens. "window": at the `window` tokens that follow one, those whose entropy made it
-    an HWE token; overlapping windows relax once. coefficients: [B]; hwe_mask: bool [B, L]. Returns [B, L] float32.
+    relax_scope "token": at HWE tokens. "window": at the `window` tokens after one, whose entropy made it an HWE token;
+    overlapping windows relax once. coefficients: [B]; hwe_mask: bool [B, L]. Returns [B, L] float32.
     """
     if relax_scope not in get_args(RelaxScope):
         raise ValueError(f"relax_scope must be one of {get_args(RelaxScope)}, got {relax_scope!r}")

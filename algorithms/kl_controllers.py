@@ -1,8 +1,8 @@
-"""Controllers of the KL coefficient: one interface, one per batch or, inside the loss, one per optimiser step.
+"""Controllers of the KL coefficient, updated once per batch or, for KL in the loss, once per optimiser step.
 
-Covered: fixed, adaptive (Ziegler), dual ascent per bucket (ARES), β per bucket (ARES code). A controller keeps nothing
-that its `state_dict` does not hold, so that a resume restores it. Not covered: the KL itself (algorithms/kl.py), the
-published signatures (algorithms/published/kl.py), the table of names (ares/config/extensions.py).
+Covered: fixed, adaptive (Ziegler), dual ascent per bucket (ARES), β per bucket (ARES code). All of a controller's state
+is in its `state_dict`, so that a resume restores it. Not covered: the KL itself (algorithms/kl.py), the published
+signatures (algorithms/published/kl.py), the table of names (ares/config/extensions.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DUAL_ASCENT_RATE = 0.01
 
 
 class KLController(Protocol):
-    """Sets the KL coefficient and follows what batches show; made from its settings. docs/extending.md has one."""
+    """Adapts the KL coefficient to observed KL; constructed from its settings. docs/extending.md has an example."""
 
     def coefficients(self, difficulty: Sequence[str] | np.ndarray) -> np.ndarray:
         """The coefficient of each row, by its difficulty bucket [B]: float64 [B]."""
@@ -33,17 +33,17 @@ class KLController(Protocol):
         """Adapt to the KL of a batch (of an optimiser step, for a controller inside the loss)."""
 
     def metrics(self) -> dict[str, float]:
-        """What is logged after the batch."""
+        """Metrics to log after the batch."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that it keeps, as JSON values."""
+        """All state, as JSON values."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state. Raises ValueError when it does not fit."""
+        """Restore a state. Raises ValueError when it does not fit."""
 
 
 class KLSettings(Protocol):
-    """What the controllers below read of algorithm.kl."""
+    """The fields of algorithm.kl that the controllers below read."""
 
     coef: Any
     target: Any
@@ -53,7 +53,7 @@ class KLSettings(Protocol):
 
 
 class FixedKL:
-    """A KL coefficient that never changes: it is the settings', whatever a state says."""
+    """A constant KL coefficient, always that of the settings, even after loading a state."""
 
     def __init__(self, init_kl_coef: float) -> None:
         self.kl_coef = _finite(init_kl_coef, "init_kl_coef")
@@ -123,7 +123,7 @@ class DualAscentKL:
         return row_coefficients(self.kl_coefs, difficulty)
 
     def update(self, seen: BatchKL) -> None:
-        """Follow the mean of each bucket the batch shows; other buckets keep their λ. Raises ValueError."""
+        """Follow the mean of each bucket in the batch; other buckets keep their λ. Raises ValueError."""
         kls = _bucket_kls(seen)
         for name, kl in kls.items():
             self.lambdas[name] = max(0.0, self.lambdas[name] + DUAL_ASCENT_RATE * (kl - self.target_kls[name]))
@@ -142,7 +142,7 @@ class DualAscentKL:
         kl_coefs, lambdas = (
             _bucket_state(state[key], f"token-level KL state: {key}") for key in ("kl_coefs", "lambdas")
         )
-        if self.mode == "anchored":  # λ is the state; the anchor is the settings', which a fork may change
+        if self.mode == "anchored":  # only λ is state: the anchor comes from the settings, which a fork may change
             kl_coefs = {name: lambdas[name] * anchor for name, anchor in self.init_kl_coefs.items()}
         self.kl_coefs, self.lambdas = kl_coefs, lambdas
 
@@ -150,7 +150,7 @@ class DualAscentKL:
 class BucketBeta:
     """β per difficulty bucket for the KL loss, adapted multiplicatively (ARES code, `dynamic_kl_loss`; nats).
 
-    m ← (1−d)·kl + d·m (first: kl); e = m/target − 1; every `interval`-th update, for the buckets it shows and
+    m ← (1−d)·kl + d·m (first: kl); e = m/target − 1; every `interval`-th update, for buckets in it and
     unless |e| < dead_zone: E ← (1−d)·e + d·E, ln β += lr·clip(E, ±clip), β kept in [beta_min, beta_max]. One update
     is one optimiser step, with bucket means over all ranks.
     """
@@ -187,7 +187,7 @@ class BucketBeta:
         return row_coefficients(self.betas, difficulty)
 
     def update(self, seen: BatchKL) -> None:
-        """Follow the mean of each bucket this optimiser step showed. Raises ValueError."""
+        """Follow the mean of each bucket in this optimiser step. Raises ValueError."""
         kls = _bucket_kls(seen)
         self._updates += 1
         keep = self.ema_decay

@@ -1,8 +1,8 @@
 """Log-probabilities and entropy straight from hidden states, without a [tokens, vocabulary] matrix in float32.
 
-The head is applied tile by tile (a block of tokens × a block of the vocabulary), each tile small enough to stay in
-cache, with a running maximum and sum as in FlashAttention's softmax. The backward pass computes each tile again and
-takes the gradients of hidden states and head from it at once. Few logits in all go the plain way.
+The head is applied in tiles (a block of tokens × a block of the vocabulary) small enough to stay in cache, with a
+running maximum and sum as in FlashAttention. The backward pass recomputes each tile and takes the gradients of hidden
+states and head from it. Small problems use plain log_softmax.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch import Tensor
 
 from algorithms.linear import linear, matmul
 
-# Tokens × vocabulary of one tile. On a CPU it should stay in the last-level cache; a GPU needs more to be kept busy.
+# Tokens × vocabulary of one tile: on a CPU it should fit the last-level cache, a GPU needs larger ones to stay busy.
 CPU_TILE = (512, 4096)
 CUDA_TILE = (4096, 16384)
-# Up to this many logits the plain form is faster, and its few copies of them are small.
+# Up to this many logits the plain form is faster, and its copies of them are small.
 PLAIN_LIMIT = 1 << 23
 
 
@@ -35,7 +35,7 @@ def logprobs_and_entropy(
 
     hidden: [N, H]; weight: [V, H]; targets: [N] in [0, V); bias: [V]. Returns ([N], [N]) float32. Gradients reach
     hidden, weight and bias through the log-probs, and through the entropy only with `entropy_grad` (for a bonus).
-    Sums are in float32 whatever the inputs' type; logits are rounded to that type first, as a model's own would be.
+    Sums are in float32 for inputs of any type; logits are first rounded to the inputs' type, as a model's own would be.
     Raises ValueError on shapes that do not fit or a temperature that is not positive.
     """
     if hidden.ndim != 2 or weight.ndim != 2 or hidden.shape[1] != weight.shape[1]:
@@ -103,12 +103,12 @@ class _TiledHead(torch.autograd.Function):
         grad_weight = torch.empty_like(weight) if want_weight else None
         grad_bias = torch.empty_like(bias) if want_bias and bias is not None else None
         token_step, vocab_step = _tile(hidden)
-        # The row factors −g/T of p − onehot are applied to [N, H] matrices, not to the tiles.
+        # The row factors −g/T of (p − onehot) scale the [N, H] matrices instead of every tile.
         factor = (-grad_logps.float() / ctx.temperature)[:, None]
         scaled_hidden = (hidden * factor).to(hidden.dtype) if not ctx.entropy_grad else hidden
         for v in range(0, vocabulary, vocab_step):
             head = weight[v : v + vocab_step]
-            # One vocabulary block at a time: its gradient is summed over all tokens in float32, in a small buffer.
+            # Vocabulary blocks are outermost, so a small float32 buffer can sum a block's gradient over all tokens.
             sum_weight = torch.zeros(head.shape, dtype=torch.float32, device=head.device) if want_weight else None
             sum_bias = (
                 torch.zeros(len(head), dtype=torch.float32, device=head.device) if grad_bias is not None else None
@@ -141,15 +141,17 @@ class _TiledHead(torch.autograd.Function):
 
 
 def _summed_up(tiles: Iterable[tuple[int, Tensor]], target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-sum-exp, log-prob of the target and entropy of rows whose logits [N, V] come tile by tile, each with its
-    first column. target: [N, 1]. Returns three [N]."""
+    """Log-sum-exp, log-prob of the target and entropy of each row, from tiles of its logits with their first column.
+
+    target: [N, 1]. Returns three [N].
+    """
     top = torch.full(target.shape, -math.inf, device=target.device)
     mass, moment, chosen = torch.zeros_like(top), torch.zeros_like(top), torch.zeros_like(top)
     for v, logits in tiles:
         local, inside = _in_tile(target, v, logits.shape[1])
         chosen += torch.where(inside, logits.gather(1, local), 0.0)
         new_top = torch.maximum(top, logits.amax(1, keepdim=True))
-        # `moment` is Σ e^{z−top}·(z−top): a new reference rescales it and shifts it by mass·(top−new_top).
+        # `moment` is Σ e^{z−top}·(z−top); a new `top` rescales it and shifts it by mass·(top−new_top).
         shift = (top - new_top).nan_to_num(neginf=0.0) if v == 0 else top - new_top
         scale = shift.exp()
         moment = scale * (moment + shift * mass)
@@ -166,7 +168,7 @@ def _summed_up(tiles: Iterable[tuple[int, Tensor]], target: Tensor) -> tuple[Ten
 def _gradient_with_entropy(
     logp: Tensor, local: Tensor, inside: Tensor, factor: Tensor, entropies: Tensor, grad_entropies: Tensor
 ) -> Tensor:
-    """Gradient of a tile's logits [T, V] from log-probs (through factor, −g/T) and entropies; logp is overwritten."""
+    """Gradient with respect to a tile's logits [T, V], from log-probs (factor, −g/T) and entropies; overwrites logp."""
     tile = logp.exp()
     # −∂H/∂z = p·(ln p + H); ∂logp/∂z = onehot − p.
     tile.mul_(logp.add_(entropies).mul_(-grad_entropies).add_(factor))
@@ -174,7 +176,7 @@ def _gradient_with_entropy(
 
 
 def _in_tile(target: Tensor, first: int, width: int) -> tuple[Tensor, Tensor]:
-    """The target's column in a tile of so many columns, held inside it, and whether it lies there."""
+    """The target's column in a tile that starts at `first`, clamped to its width, and whether it lies inside."""
     local = target - first
     return local.clamp(0, width - 1), (local >= 0) & (local < width)
 

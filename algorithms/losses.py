@@ -1,8 +1,8 @@
-"""Policy, value and KL losses, and the correction for an engine that samples from a slightly different policy.
+"""Policy, value and KL losses, and importance weights for an engine that samples from a slightly different policy.
 
-A loss is a masked sum over a normaliser. By default the normaliser is the micro-batch's own; a learner that splits a
-batch passes `normalizer=loss_normalizer(whole batch)` to every part and adds the parts, and the update does not depend
-on how the batch was split or over how many ranks.
+A loss is a masked sum divided by a normaliser, by default that of the given rows. A learner that splits a batch passes
+`normalizer=loss_normalizer(whole batch)` with every part and adds up the results, so that the update does not depend on
+how the batch is split, or over how many ranks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOG_RATIO_LIMIT = 20.0
 
 
 def loss_normalizer(mask: Tensor, mode: LossAvgMode = "token", constant_length: int | None = None) -> Tensor:
-    """What a masked sum is divided by: tokens, sequences with a token, or rows × constant_length; additive over parts.
+    """The divisor of a masked sum: tokens, non-empty sequences, or rows × constant_length; additive over parts.
 
     mask: [B, L]. Returns a float32 scalar.
     """
@@ -48,7 +48,7 @@ def average_loss(
     """Aggregate a per-token loss: "token" over all tokens (DAPO, eq. 12), "seq" the mean of each sequence's mean (GRPO,
     eq. 3), "constant" over rows × constant_length (Dr.GRPO, arXiv 2503.20783).
 
-    values, mask: [B, L]. Returns a scalar; 0, with zero gradient, when nothing is left. Masked values may be anything.
+    values, mask: [B, L]. Returns a scalar; 0, with zero gradient, if all is masked. Masked values may be anything.
     """
     if normalizer is None:
         normalizer = loss_normalizer(mask, mode, constant_length)
@@ -63,21 +63,21 @@ def average_loss(
 
 @dataclass(frozen=True)
 class PolicyTokens:
-    """What a policy loss sees of a micro-batch of B rows of up to L tokens. All tensors [B, L]."""
+    """A policy loss's input: a micro-batch of B rows of up to L tokens. All tensors [B, L]."""
 
     old_log_probs: Tensor
-    """Of the policy before the step."""
+    """Under the policy before the step."""
     log_probs: Tensor
-    """Of the policy as it is, with gradient."""
+    """Under the current policy, with gradient."""
     advantages: Tensor
     mask: Tensor
-    """Response tokens that are learnt from; elsewhere the others may hold anything, NaN included."""
+    """Response tokens to learn from; elsewhere the other tensors may hold anything, even NaN."""
 
 
 class PolicyLoss(Protocol):
-    """The surrogate; made from its settings. docs/extending.md has an example.
+    """The surrogate loss; constructed from its settings. docs/extending.md has an example.
 
-    The learner weighs its tokens (truncated importance sampling), aggregates them over the whole global batch
+    The learner multiplies its tokens with importance weights, aggregates them over the global batch
     (algorithm.policy.aggregation), adds the KL term, and logs the means of its metrics under actor/.
     """
 
@@ -86,7 +86,7 @@ class PolicyLoss(Protocol):
 
 
 class PpoSettings(Protocol):
-    """What PPO reads of algorithm.policy."""
+    """The fields of algorithm.policy that PPO reads."""
 
     ratio: Literal["token", "sequence"]
     clip_low: float
@@ -113,7 +113,7 @@ class PpoLoss:
     def terms(self, tokens: PolicyTokens) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of each token, and ppo_kl (k1 from the policy before the step) and the clipped tokens."""
         settings = self.settings
-        # Padded log-probs may be NaN or −inf; zeroed before any arithmetic, they reach neither the loss nor a gradient.
+        # Padded log-probs may be NaN or −inf: zeroed before any arithmetic, they reach neither loss nor gradient.
         padding = ~(tokens.mask > 0)
         log_ratio = (widened(tokens.log_probs) - widened(tokens.old_log_probs)).masked_fill(padding, 0.0)
         if settings.ratio == "sequence":
@@ -145,7 +145,7 @@ def policy_loss(
     constant_length: int | None = None,
     normalizer: Tensor | float | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
-    """Aggregate a surrogate's tokens: the loss, and the means of its metrics and of −log π (`entropy_loss`).
+    """A surrogate's loss, aggregated over tokens, and the means of its metrics and of −log π (`entropy_loss`).
 
     importance_weights: per-token factors without gradient (truncated importance sampling), [B, L].
     """
@@ -197,12 +197,12 @@ def compute_kl_loss(
     """KL to the reference as a loss, avg(β_t·KL_t) (GRPO, arXiv 2402.03300, eq. 4; ARES for β per token).
 
     log_probs, ref_log_probs: [B, L] ([B, L, V] for "full"); response_mask: [B, L]; beta: a number or [B, L].
-    Returns the loss and each sequence's mean KL [B] (nats, no gradient), which the β controller is fed with.
+    Returns the loss and each sequence's mean KL [B] (nats, no gradient), the input of the β controller.
     """
     padding = ~(response_mask > 0)
     if kl_penalty == "full":
         padding = padding[..., None]
-    # Zeroed before any arithmetic: a NaN in the padding would reach the gradient through a masked result, too.
+    # Zeroed before any arithmetic: if only the result were masked, a NaN in the padding would reach the gradient.
     kl = compute_kl(log_probs.masked_fill(padding, 0.0), ref_log_probs.masked_fill(padding, 0.0), kl_penalty)
     loss = average_loss(beta * kl, response_mask, loss_avg_mode, constant_length=constant_length, normalizer=normalizer)
     row_kl = kl.detach().sum(-1) / (response_mask.sum(-1) + MASK_EPS)
@@ -221,7 +221,7 @@ def _masked(ratio: Tensor, cap: float) -> Tensor:
 
 ImportanceWeights = Literal["truncated", "masked"]
 IMPORTANCE_WEIGHTS = {"truncated": _truncated, "masked": _masked}
-"""What becomes of the ratios ρ [B, L] beyond the cap."""
+"""How ratios ρ [B, L] beyond the cap are treated."""
 
 
 def importance_weights(
@@ -231,11 +231,11 @@ def importance_weights(
     cap: float | None,
     kind: ImportanceWeights = "truncated",
 ) -> tuple[Tensor, dict[str, float]]:
-    """Weights by ρ = π_learner,old / π_engine, for tokens that another policy, or another program, has sampled.
+    """Weights from ρ = π_learner,old / π_engine, for tokens sampled by an older policy or another implementation.
 
-    All tensors [B, L]; cap None leaves every weight 1 and only measures. Returns the weights [B, L], 1 at masked
-    positions, and metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3 of
-    KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction (weights other than ρ).
+    All tensors [B, L]; with cap None all weights are 1 and only the metrics matter. Returns the weights [B, L], 1 at
+    masked positions, and metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3
+    of KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction (weights other than ρ).
     Raises ValueError on a cap that is not positive.
     """
     if cap is not None and cap <= 0:

@@ -1,7 +1,7 @@
-"""pass@k: the chance that at least one of k samples is right, and how sure that estimate is.
+"""pass@k: the probability that at least one of k samples is correct, and a confidence interval.
 
-Covered: the unbiased estimator of Chen et al. 2021 ("Evaluating Large Language Models Trained on Code", eq. 1), and an
-interval of its mean over problems. Not covered: where correct samples come from.
+The unbiased estimator of Chen et al. 2021 ("Evaluating Large Language Models Trained on Code", eq. 1), and an interval
+for its mean over problems.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def pass_at_k(samples: np.ndarray, correct: np.ndarray, k: int) -> np.ndarray:
     if not n.size:
         return np.zeros(0)
     i = np.arange(1, n.max() + 1)
-    # Where n − c < k every choice of k has a correct sample, and a factor would be zero or negative.
+    # If n − c < k, every choice of k contains a correct sample, and a factor would be zero or negative.
     taken = (i > (n - c)[:, None]) & (i <= n[:, None]) & (n - c >= k)[:, None]
     return np.where(n - c < k, 1.0, 1.0 - np.prod(np.where(taken, 1.0 - k / i, 1.0), axis=1))
 
@@ -31,15 +31,15 @@ def pass_at_k(samples: np.ndarray, correct: np.ndarray, k: int) -> np.ndarray:
 def mean_interval(
     values: np.ndarray, seed: int, confidence: float = 0.95, resamples: int = 2000
 ) -> tuple[float, float]:
-    """Interval of the mean of per-problem values in [0, 1]: the percentile bootstrap over problems.
+    """Confidence interval for the mean of per-problem values in [0, 1]: the percentile bootstrap over problems.
 
-    values: [P]. It covers which problems were drawn and, through their values, the sampling. Where all values are 0 or
-    all are 1 resampling shows no spread; there it is the exact binomial interval over problems (Clopper and Pearson
-    1934). The draws come from `seed` alone. Raises ValueError for no values.
+    values: [P]. It accounts for the choice of problems and, through their values, for sampling. If all values are 0 or
+    all are 1, resampling shows no spread, and it is the exact binomial interval over problems (Clopper and Pearson
+    1934). Draws depend on `seed` alone. Raises ValueError for no values.
     """
     values = np.asarray(values, dtype=np.float64)
     if not values.size:
-        raise ValueError("there is no interval of nothing")
+        raise ValueError("an interval needs at least one value")
     tail = (1 - confidence) / 2
     if (values == 1).all():
         return tail ** (1 / len(values)), 1.0

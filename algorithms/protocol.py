@@ -1,9 +1,9 @@
-"""DataProto: one batch of rollouts as it passes from phase to phase, with its fields named and checked.
+"""DataProto: a batch of rollouts on its way from phase to phase, with named and checked fields.
 
 `batch` holds tensors (a TensorDict, rows first), `non_tensor_batch` one object array per column, `meta_info` facts
-about the batch as a whole. The rows of a group share a `uid`. With n samples of every prompt and nothing else, group i
-is rows [i·n, (i+1)·n); second turns and rows that were left out give groups of other sizes. Every operation returns a
-new DataProto and leaves its input as it was. On disk: safetensors, parquet and JSON; nothing is pickled.
+about the whole batch. The rows of a group share a `uid`. With n samples of every prompt, group i is rows
+[i·n, (i+1)·n); second turns and dropped rows make groups of other sizes. Every operation returns a new DataProto and
+leaves its input unchanged. On disk: safetensors, parquet and JSON; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from tensordict import TensorDict
 from torch import Tensor
 
-# Dimensions by name: B rows, P prompt and L response tokens, T = P + L, V vocabulary. A name is one length per batch.
+# Dimensions: B rows, P prompt and L response tokens, T = P + L, V vocabulary; each has one size per batch.
 TENSOR_FIELDS: dict[str, tuple[str, ...]] = {
     "prompts": ("B", "P"),
     "responses": ("B", "L"),
@@ -42,7 +42,7 @@ TENSOR_FIELDS: dict[str, tuple[str, ...]] = {
     "entropies": ("B", "L"),
     "hwe_mask": ("B", "L"),
 }
-# meta_info entries that hold one value per row, and so follow the rows.
+# meta_info entries with one value per row, which are indexed with the rows.
 ROW_META = ("global_token_num",)
 
 TENSOR_FILE, ROW_FILE, META_FILE = "tensors.safetensors", "rows.parquet", "meta.json"
@@ -131,7 +131,7 @@ class DataProto:
         return int(self.batch.batch_size[0])
 
     def __getitem__(self, rows: int | slice | Sequence[int] | np.ndarray | Tensor) -> DataProto:
-        """Rows by slice, by indices or by a boolean mask [B]; a single index gives a batch of one row."""
+        """Rows by slice, indices or boolean mask [B]; a single index gives a batch of one row."""
         index = np.arange(len(self))[rows.cpu().numpy() if isinstance(rows, Tensor) else rows]
         return self._take(np.atleast_1d(index))
 
@@ -157,7 +157,7 @@ class DataProto:
 
     @staticmethod
     def concat(parts: Sequence[DataProto]) -> DataProto:
-        """Batches one after the other. Raises ValueError naming a field or meta_info entry in which they disagree."""
+        """Concatenate batches. Raises ValueError naming a field or meta_info entry in which they disagree."""
         if not parts:
             raise ValueError("nothing to concatenate")
         first = parts[0]
@@ -187,8 +187,8 @@ class DataProto:
     def save(self, directory: str | Path) -> None:
         """Write tensors.safetensors, rows.parquet and meta.json into `directory` (created if absent).
 
-        Raises TypeError naming a column or meta_info entry that is no JSON value. Numpy values become Python ones,
-        tuples lists.
+        Numpy values become Python values, tuples become lists. Raises TypeError naming a column or meta_info entry that
+        is not JSON-serialisable.
         """
         path = Path(directory)
         path.mkdir(parents=True, exist_ok=True)
@@ -228,14 +228,14 @@ class DataProto:
 
 
 def object_column(values: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """One object per row, whatever the objects are: lists of equal length stay lists."""
+    """An object array with one object per row; lists of equal length stay lists."""
     if isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
         return values
     return np.fromiter(iter(values), dtype=object, count=len(values))
 
 
 def _plain(value: Any) -> Any:
-    """Numpy scalars and arrays as Python values; everything else as it is."""
+    """Numpy scalars and arrays as Python values, anything else unchanged."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 

@@ -1,1 +1,1 @@
-"""The signatures that published code has, thin over the functions that the training loop calls."""
+"""Signatures of the published code, as thin wrappers around the functions the training loop calls."""

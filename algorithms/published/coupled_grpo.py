@@ -1,9 +1,9 @@
-"""Coupled-GRPO (DiffuCoder, arXiv 2506.20639): the published trainer's own object.
+"""Coupled-GRPO (DiffuCoder, arXiv 2506.20639) with the interface of the published trainer.
 
 Covered: `DiffuGRPOTrainer` with forward_process, _get_per_token_logps, _generate_and_score_completions and compute_loss
-as its users know them, for one process and a model and tokenizer of transformers. Thin: masks, log-probs, denoising,
-advantages, loss and KL are the functions that the training loop calls, under the published names. Not covered:
-optimiser, devices, resuming (`ares train diffucoder`).
+as its users know them, for one process with a transformers model and tokenizer. Masks, log-probs, denoising,
+advantages, loss and KL are those of the training loop, under the published names. Not covered: optimiser, devices,
+resuming (`ares train diffucoder`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LARGEST_MASK_SEED = 2**31 - 1
 STD_EPS = 1e-4
 
 RewardFunction = Callable[..., Sequence[float | None]]
-"""TRL's signature: f(prompts=…, completions=…, **columns); None where the function does not apply."""
+"""TRL's signature: f(prompts=…, completions=…, **columns) returns None where it does not apply."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class DiffuGRPOConfig:
 
     num_generations: int = 10
     num_iterations: int = 2
-    """Updates per generated batch, each under masks of its own."""
+    """Updates per generated batch, each with its own masks."""
     gradient_accumulation_steps: int = 1
     beta: float = 0.01
     epsilon: float = 0.5
@@ -59,16 +59,16 @@ class DiffuGRPOConfig:
     alg_temp: float = 0.0
     generation_batch_size: int = 10
     random_masking: bool = True
-    """Mask seeds are drawn for each batch; off: 42 for every iteration."""
+    """Draw mask seeds for each batch; if false, 42 for every iteration."""
     seed: int = 0
-    """From which mask seeds and draws of generation are derived; the global generator is never touched."""
+    """Seeds the mask seeds and the draws of generation; the global generator is never touched."""
 
     def denoising(self) -> DenoisingSettings:
         return DenoisingSettings(self.diffusion_steps, self.temperature, self.top_p, self.alg, self.alg_temp)
 
 
 class DiffuGRPOTrainer:
-    """Policy, reference and reward functions, and what coupled-GRPO makes of them."""
+    """Coupled-GRPO on a policy, a reference and reward functions."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class DiffuGRPOTrainer:
             raise ValueError(f"{len(weights)} reward_weights for {len(self.reward_funcs)} reward functions")
         self.generator = torch.Generator().manual_seed(self.args.seed)
         self.metrics: dict[str, float] = {}
-        """Of the last generated batch."""
+        """Those of the last generated batch."""
 
     def forward_process(
         self, batch: Tensor, prompt_index: Tensor, mask_id: int, seed: int | None = None, accumulate: bool = False
@@ -105,7 +105,7 @@ class DiffuGRPOTrainer:
     ) -> Tensor:
         """Coupled log-probs of the last `logits_to_keep` tokens, one mask per iteration.
 
-        input_ids: [I, B, L]; mask_seeds: I of them. `accumulate`: the B rows are several micro-batches, which share a
+        input_ids: [I, B, L]; mask_seeds: I of them. `accumulate`: the B rows are several micro-batches that share a
         mask. Returns [B, I, K] float32. Padding before a prompt is not attended to. Raises ValueError.
         """
         if input_ids.ndim != 3:
@@ -145,7 +145,7 @@ class DiffuGRPOTrainer:
         return inside.cumsum(-1) > 0
 
     def _generate_and_score_completions(self, inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Answer prompts, score the answers and compare each with the others of its prompt.
+        """Sample completions, score them and compute leave-one-out advantages.
 
         inputs: rows with `prompt` (text or chat messages) and the columns that reward functions take; the rows of one
         prompt are contiguous, num_generations of each. Returns prompt_ids, prompt_mask, completion_ids,
@@ -230,7 +230,7 @@ class DiffuGRPOTrainer:
 
     @torch.no_grad()
     def _generate(self, prompt_ids: Tensor, prompt_mask: Tensor) -> Tensor:
-        """Completions [B, K]: by the model's own `diffusion_generate` where it has one."""
+        """Completions [B, K], by the model's own `diffusion_generate` if it has one."""
         args, mask_id = self.args, self.processing_class.mask_token_id
         width, keep = prompt_ids.shape[1], args.max_completion_length
         own = getattr(self.model, "diffusion_generate", None)
@@ -262,7 +262,7 @@ class DiffuGRPOTrainer:
         return torch.randint(0, LARGEST_MASK_SEED, (self.args.num_iterations,), generator=self.generator).tolist()
 
     def _rewards(self, inputs: Sequence[dict[str, Any]], completions: Tensor, mask: Tensor) -> Tensor:
-        """[B, F], NaN where a function does not apply. What follows the end token is no part of the text."""
+        """[B, F], NaN where a function does not apply. Tokens after the end token are not part of the text."""
         kept = [row[: int(length)].tolist() for row, length in zip(completions, mask.sum(1), strict=True)]
         texts = self.processing_class.batch_decode(kept, skip_special_tokens=True)
         prompts = [row["prompt"] for row in inputs]
@@ -295,15 +295,15 @@ class DiffuGRPOTrainer:
 
 
 def weighted_rewards(rewards_per_function: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sum over reward functions, NaN ("does not apply") counting nothing. [B, F] and [F] → [B]."""
+    """Weighted sum over reward functions, NaN ("does not apply") counting as 0. [B, F] and [F] → [B]."""
     return (rewards_per_function * weights.to(rewards_per_function)).nansum(1)
 
 
 def leave_one_out_advantages(rewards: Tensor, num_generations: int, scale: bool = False) -> tuple[Tensor, Tensor]:
-    """Reward less the mean of the group's others, optionally over (std + 1e-4) (RLOO, arXiv 2402.14740, eq. 8).
+    """Reward minus the mean of the group's others, optionally over (std + 1e-4) (RLOO, arXiv 2402.14740, eq. 8).
 
     rewards: [B], groups contiguous. Returns advantages [B] and each row's group std [B] (unbiased). Raises ValueError
-    when B cannot be cut into groups of at least two.
+    if B is not divisible into groups of at least two.
     """
     if num_generations < 2 or len(rewards) % num_generations:
         raise ValueError(f"{len(rewards)} rewards cannot be cut into groups of {num_generations} (at least 2)")

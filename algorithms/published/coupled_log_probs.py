@@ -1,8 +1,8 @@
 """Coupled log-probs with the signatures of the published code (DiffuCoder, arXiv 2506.20639).
 
-Covered: `forward_process` (masks from a seed, one ratio a call) and `selective_log_softmax` (from logits of all three
-passes), over the masks and the estimate of algorithms/coupled_sampling.py. Draws come from generators of their own,
-never from the global one. Not covered: the trainer (algorithms/published/coupled_grpo.py).
+Covered: `forward_process` (masks from a seed, one ratio per call) and `selective_log_softmax` (from the logits of all
+three passes), based on algorithms/coupled_sampling.py. Draws come from local generators, never from the global one. Not
+covered: the trainer (algorithms/published/coupled_grpo.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from algorithms.coupled_sampling import MASK_RATIO_RANGE, coupled_log_probs, version_masks
 
 ROWS_PER_CHUNK = 16
-"""Positions whose logits are worked on together: 16 × 151,936 in float32 are 10 MB, which a last-level cache holds."""
+"""Positions processed at a time: 16 × 151,936 logits in float32 are 10 MB, which fits the last-level cache."""
 
 
 def forward_process(
@@ -28,10 +28,10 @@ def forward_process(
 ) -> tuple[list[Tensor], list[float], Tensor]:
     """Three masked versions of a batch: all of the completion, a random part, and the rest of it (§4.2, "coupled").
 
-    batch: [B, L] tokens; prompt_index: [L] true at the prompt. p ~ U(0.2, 0.8), one per call. `accumulate`: the draws
-    of one micro-batch of B / gradient_accumulation_steps rows, repeated, so that whole batch and micro-batch agree.
-    Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2). seed None draws afresh; the global generator is left
-    alone either way. Raises ValueError on shapes that do not fit.
+    batch: [B, L] tokens; prompt_index: [L] true at the prompt. p ~ U(0.2, 0.8), one per call. `accumulate`: draw for
+    one micro-batch of B / gradient_accumulation_steps rows and repeat, so that whole batch and micro-batches agree.
+    Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2). With seed None the draw is random; the global
+    generator is untouched either way. Raises ValueError on shapes that do not fit.
     """
     if batch.ndim != 2 or prompt_index.shape != batch.shape[1:]:
         raise ValueError(
@@ -53,7 +53,7 @@ def forward_process(
 
 
 def coupled_versions(batch: Tensor, prompt_index: Tensor, mask_id: int, mask: Tensor) -> list[Tensor]:
-    """[v1, v2, v3] of a batch [B, L]: the completion all masked, masked where `mask` [B, L] is true, and where not."""
+    """[v1, v2, v3] of a batch [B, L]: completion fully masked, masked where `mask` [B, L] is true, and where not."""
     completion = ~prompt_index.bool()
     return [batch.masked_fill(masked & completion, mask_id) for masked in version_masks(mask)]
 
@@ -64,9 +64,9 @@ def selective_log_softmax(
     """Coupled log-prob of each token, (l₁ + w₂·l₂ or w₃·l₃)/2, from the version that masked it (eq. 7 and §4.2).
 
     logits: [3·I·B, K, V], per iteration the B rows of v1, then of v2, then of v3; index: [I·B, K] tokens; weights:
-    [3·I]; mask: [I·B, K], true where v2 masked. Without a mask l₁ alone; without weights there is one iteration and l₁
-    alone. Returns [I·B, K] in float32 (float64 for float64 logits). Sums are in that type, a few positions at a time;
-    of v2 and v3 only the positions that count are looked at. Raises ValueError on shapes that do not fit.
+    [3·I]; mask: [I·B, K], true where v2 masked. Without a mask the result is l₁; without weights, too, for one
+    iteration. Returns [I·B, K] in float32 (float64 for float64 logits). Sums are in that type, a few positions at a
+    time; of v2 and v3 only the positions that count are read. Raises ValueError on shapes that do not fit.
     """
     if logits.ndim != 3 or index.ndim != 2 or logits.shape[:2] != (3 * len(index), index.shape[1]):
         raise ValueError(
@@ -94,7 +94,7 @@ def selective_log_softmax(
 
 
 class _ChosenLogProbs(torch.autograd.Function):
-    """log softmax(logits[row, place])[token] of many (row, place, token), a few at a time in both directions."""
+    """log softmax(logits[row, place])[token] of many (row, place, token), a few at a time in forward and backward."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, rows: Tensor, places: Tensor, tokens: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """KL controllers and penalty with the signatures of the published code (verl, ARES).
 
-Thin: the same controllers and functions as in the training loop, told of a batch by numbers instead of a `BatchKL`.
+Thin wrappers around those of the training loop; `update` takes plain numbers instead of a `BatchKL`.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class TokenLevelAdaptiveKLController(DualAscentKL):
         super().__init__(init_kl_coefs, target_kls, mode)
 
     def update(self, current_kls: BatchKL | Mapping[str, float], n_steps: Mapping[str, int] | None = None) -> None:
-        """Mean KL (nats) of each bucket the batch shows; other buckets keep their λ. n_steps: sequences per bucket."""
+        """Mean KL (nats) of each bucket in the batch; other buckets keep their λ. n_steps: sequences per bucket."""
         if not isinstance(current_kls, BatchKL):
             current_kls = BatchKL(0.0, 0, current_kls, n_steps or {})
         super().update(current_kls)
 
 
 class KLSettings(Protocol):
-    """What `get_kl_controller` reads; a setting that the chosen type does not need is not touched."""
+    """Settings of `get_kl_controller`; those that the chosen type does not need are not read."""
 
     kl_type: str
     kl_coef: float | Mapping[str, float]
@@ -67,9 +67,9 @@ class KLSettings(Protocol):
 
 
 def get_kl_controller(config: KLSettings) -> KLController:
-    """The controller that `config.kl_type` names: "fixed", "adaptive" or "token_adaptive". Raises ValueError otherwise.
+    """The controller named by `config.kl_type`: "fixed", "adaptive" or "token_adaptive". Raises ValueError otherwise.
 
-    "token_adaptive" takes kl_coef and kl_target as one number for all buckets or as one per bucket.
+    "token_adaptive" takes kl_coef and kl_target as one number for all buckets or one per bucket.
     """
     if config.kl_type == "token_adaptive":
         return TokenLevelAdaptiveKLController(config.kl_coef, config.kl_target, config.kl_horizon, config.kl_mode)
@@ -94,8 +94,8 @@ def apply_kl_penalty(
     token_level_rewards = token_level_scores − coef·KL(old ‖ ref)·mask. Needs token_level_scores, old_log_probs,
     ref_log_probs, response_mask [B, L] and, for a controller per bucket, `difficulty`; "full" reads
     old_vocab_log_probs and ref_vocab_log_probs [B, L, V] instead of the two log-prob fields.
-    Returns the same `data` with token_level_rewards written, and metrics (nats): critic/kl, critic/kl_coef as it was
-    for this batch, and what the controller says, as it was too.
+    Returns the same `data` with token_level_rewards written, and metrics (nats): critic/kl, critic/kl_coef and the
+    controller's own, all before its update.
     """
     kind = "vocab_log_probs" if kl_penalty == "full" else "log_probs"
     token_kl = compute_kl(data.tensor(f"old_{kind}"), data.tensor(f"ref_{kind}"), kl_penalty)

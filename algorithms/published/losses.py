@@ -10,7 +10,7 @@ from algorithms.losses import LossAvgMode, PolicyTokens, PpoLoss, policy_loss
 
 
 class _Clips:
-    """Settings of the loss as the signature gives them."""
+    """The signature's clip arguments as the settings of `PpoLoss`."""
 
     def __init__(self, low: float, high: float, dual: float, ratio: Literal["token", "sequence"]) -> None:
         self.clip_low, self.clip_high, self.clip_dual, self.ratio = low, high, dual, ratio

@@ -71,5 +71,5 @@ def test_where_no_problem_differs_the_interval_is_the_binomials() -> None:
     low, high = mean_interval(np.ones(20), 0)
     assert (low**20, high) == (pytest.approx(0.025), 1)
     assert mean_interval(np.zeros(20), 0) == (0, pytest.approx(1 - low))
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="at least one value"):
         mean_interval(np.zeros(0), 0)
