@@ -1,7 +1,7 @@
 """The AEPO reward: accuracy plus an entropy term shaped by difficulty (ARES, arXiv 2510.08457).
 
-An easy, right answer is charged for more high-window-entropy (HWE) tokens than its target, a medium one for straying to
-either side, a hard one is paid for exploring; a wrong answer is paid a little for having explored.
+A right answer is penalised for more high-window-entropy (HWE) tokens than its target if easy, for deviating either way
+if medium, and rewarded for exploring if hard; a wrong answer gets a small reward for exploring.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from algorithms.buckets import BUCKETS
 from rewards.math import grade_answers
 
 # One entry per difficulty, the last for any other label: margin fraction f, Huber κ, sigmoid temperature τ, cap scale
-# c, and the share of the cap that a wrong answer can earn (0 for an unknown label, which has no entropy score).
+# c, and the share of the cap that a wrong answer can earn (0 for unknown labels, which have no entropy score).
 MARGIN_FRACTION = np.array([0.15, 0.25, 0.35, 0.2])
 KAPPA = np.array([2.0, 3.0, 4.0, 2.0])
 TEMPERATURE = np.array([2.0, 2.5, 3.0, 2.0])
@@ -39,7 +39,7 @@ def sigmoid_saturate(x: ArrayLike, temp: ArrayLike) -> np.ndarray:
     """σ(x) = 1/(1 + exp(−x/max(temp, 1e-6))), without overflow for any x (ARES code)."""
     x = np.clip(np.asarray(x, dtype=np.float64), -1e300, 1e300)
     scaled = x / np.maximum(np.asarray(temp, dtype=np.float64), MIN_TEMPERATURE)
-    # exp of a non-positive number only; the two branches are one function.
+    # Only takes exp of non-positive numbers.
     decay = np.exp(-np.abs(scaled))
     return np.where(scaled >= 0, 1.0, decay) / (1.0 + decay)
 
@@ -50,10 +50,10 @@ def margin_from_target(target: ArrayLike, frac: ArrayLike, min_margin: float = 1
 
 
 def format_reward(response: str) -> float:
-    r"""1.0 iff the whole text is `<think>…</think>…\boxed{…}…`, blanks around < > / ignored, else 0.0 (ARES code).
+    r"""1.0 iff the whole text is `<think>…</think>…\boxed{…}…`, ignoring blanks around < > /, else 0.0 (ARES code).
 
-    The same language as the published regular expression, by linear search: that expression backtracks for minutes on a
-    long response that repeats its parts.
+    Accepts what the published regular expression does, by linear search: the expression backtracks for minutes on long
+    responses that repeat its parts.
     """
     pieces = re.split(r"([<>/])", response)
     last = len(pieces) - 1
@@ -88,8 +88,8 @@ def entropy_score(
     {.6, .8, 1}·cap·σ(o) for easy, medium, hard. Any accuracy but 1 is wrong; an unknown difficulty scores 0.
 
     zero_baseline: 2σ − 1 in place of σ, so that a wrong answer within the margin earns nothing. guard_inversion: no
-    wrong answer of a bucket may outscore a right one. It keeps cap within 1/(1 + share), where the best wrong answer
-    meets the worst right one, and lifts a partly right answer no higher than that.
+    wrong answer of a bucket may outscore a right one: cap is at most 1/(1 + share), where the best wrong answer meets
+    the worst right one, and a partly right answer is raised no higher than that.
     All inputs [B] (N and T in HWE tokens, α ≥ 0). Returns float64 [B]. Raises ValueError naming the first bad row.
     """
     labels = np.asarray(difficulty, dtype=object)
@@ -147,10 +147,10 @@ def compute_score(
 
     Each input has `response`; `ground_truth` where accuracy must be graded; optionally difficulty ("easy"),
     high_entropy_token_num (1), target_high_entropy_token_num (1), alpha_entropy (the keyword's), accuracy. A given
-    accuracy counts, 0.0 too; None or absent is graded by math-verify, and a grader that fails gives NaN for accuracy
-    and overall: no score, never zero. format_weight and alpha_length_bonus belong to the published signature and have
-    no effect there or here. Returns overall, accuracy, format and high_entropy_token_num_score per input, in order.
-    Raises ValueError if the inputs are no list or a row lacks a field, or its counts are NaN or negative.
+    accuracy is used, even 0.0; if it is None or absent, the answer is graded, and a failure of the grader gives NaN for
+    accuracy and overall: no score, never zero. format_weight and alpha_length_bonus belong to the published signature
+    and have no effect there or here. Returns overall, accuracy, format and high_entropy_token_num_score per input, in
+    order. Raises ValueError if the inputs are no list or a row lacks a field, or its counts are NaN or negative.
     """
     if not isinstance(reward_inputs, list):
         raise ValueError(f"reward_inputs must be a list of dicts, got {type(reward_inputs).__name__}")
@@ -160,7 +160,7 @@ def compute_score(
     accuracy = _accuracies(reward_inputs, responses)
     graded = ~np.isnan(accuracy)
     scores = entropy_score(
-        # An ungraded row goes through as a wrong one, so that the other inputs are checked; its score is NaN below.
+        # Ungraded rows pass as wrong ones, so that their other inputs are checked; their score becomes NaN below.
         np.where(graded, accuracy, 0.0),
         [row.get("high_entropy_token_num", 1) for row in reward_inputs],
         [row.get("target_high_entropy_token_num", 1) for row in reward_inputs],
@@ -177,7 +177,7 @@ def compute_score(
 
 
 def _accuracies(reward_inputs: Sequence[Mapping[str, Any]], responses: Sequence[str]) -> np.ndarray:
-    """Given accuracies where there are any, graded ones elsewhere; NaN where grading failed."""
+    """The given accuracy of each input, else the graded one; NaN where grading failed."""
     accuracy = np.full(len(responses), math.nan)
     ungraded = []
     for i, row in enumerate(reward_inputs):

@@ -1,7 +1,7 @@
-"""Child processes of a run that are Python, too: they find the modules that it finds, and end when it does.
+"""Python child processes that can import what their parent can, and exit when it does.
 
-Beside the graders because every package above may import it from here; it needs nothing but the standard library. Not
-covered: the sandbox, whose processes must find nothing of ours.
+Here because every package that needs it may import from rewards/. Standard library only. Not covered: the sandbox,
+whose processes must not find our modules.
 """
 
 import os
@@ -11,14 +11,14 @@ import time
 
 
 def environment() -> dict[str, str]:
-    """The environment of a child that imports from where this process does."""
+    """The environment for a child with this process's import path."""
     return os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 
 
 def end_with(parent: int, code: int = 0) -> None:
-    """In the child: end, at once, when `parent` is no longer its parent, however busy the main thread is.
+    """In the child: exit as soon as `parent` is gone, even while the main thread is busy.
 
-    A parent that was killed cannot end its children itself.
+    A parent that is killed cannot stop its children itself.
     """
 
     def watch() -> None:

@@ -1,9 +1,8 @@
 """Rewards for code in TRL's calling convention: the share of tests that a completion's program passes, and its format.
 
-Covered: completions as text or as chat messages, the code block of a response, format, pass rate, all-or-nothing.
-`extract_code`, `code_format_score` and `no_code_verdict` are for callers that judge programs on a sandbox pool of their
-own. Not covered: what a verdict is worth in training (rewards/shaping.py); languages other than Python are checked for
-their format only.
+Covered: completions as text or chat messages, the code block of a response, format, pass rate, all-or-nothing.
+`extract_code`, `code_format_score` and `no_code_verdict` are for callers with a sandbox pool of their own. Not covered:
+the reward of a verdict in training (rewards/shaping.py); languages other than Python are only checked for format.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ logger = logging.getLogger(__name__)
 FENCE = "```"
 BINARY_THRESHOLD = 0.99
 _PARSED_AS = "<completion>"
-# Python 3.12 reports every invalid escape in a parsed text on stderr: thousands a step, about foreign programs.
+# Python 3.12 warns on stderr about every invalid escape in a parsed text: thousands per step, about generated programs.
 warnings.filterwarnings("ignore", category=SyntaxWarning, module=_PARSED_AS)
 
 Completion = str | Sequence[Mapping[str, Any]]
 
 
 def completion_text(completion: Completion) -> str:
-    """The reply of a completion: plain text as it is, of chat messages the last one of the assistant.
+    """The reply of a completion: the text itself, or the last assistant message.
 
     Raises ValueError if there is no assistant message.
     """
@@ -45,11 +44,11 @@ def completion_text(completion: Completion) -> str:
                 return content or ""
             return "".join(part.get("text") or "" for part in content)
     roles = ", ".join(str(message.get("role")) for message in completion) or "no messages"
-    raise ValueError(f"a completion is text or chat messages with one of the assistant (roles here: {roles})")
+    raise ValueError(f"a completion is text or chat messages with an assistant message (roles here: {roles})")
 
 
 def extract_code(text: str, language: str = "python") -> str | None:
-    """The first closed code block that is marked as `language`, without its fences; None if there is none."""
+    """The first closed code block marked as `language`, without its fences; None if there is none."""
     for block in text.split(FENCE)[1:-1:2]:
         if block.startswith(f"{language}\n"):
             return block[len(language) + 1 :]
@@ -57,10 +56,10 @@ def extract_code(text: str, language: str = "python") -> str | None:
 
 
 def code_format_score(text: str, language: str = "python", allow_trailing_text: bool = False) -> float:
-    """1.0 for a reply with exactly one code block, at its end; .5 if that is no Python; else 0.0 (DiffuCoder).
+    """1.0 for a reply with exactly one code block, at its end; .5 if it is not valid Python; else 0.0 (DiffuCoder).
 
-    The block starts with a fence and `language` and ends with a fence and a line break, after which nothing may come;
-    with `allow_trailing_text` anything but another fence may. Other languages than Python are not parsed.
+    The block opens with a fence and `language` and closes with a fence and a line break, which end the reply; with
+    `allow_trailing_text` anything but another fence may follow. Languages other than Python are not parsed.
     """
     parts = text.split(FENCE)
     if len(parts) != 3 or not parts[1].startswith(f"{language}\n") or not (allow_trailing_text or parts[2] == "\n"):
@@ -70,9 +69,9 @@ def code_format_score(text: str, language: str = "python", allow_trailing_text: 
 
 def _is_python(source: str) -> bool:
     try:
-        parse(source.strip(), _PARSED_AS)  # as published: one indented statement passes
+        parse(source.strip(), _PARSED_AS)  # stripped as published: a single indented statement passes
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        # ValueError: a null byte or half a surrogate pair. The last two: nesting that the parser gives up on.
+        # ValueError: a null byte or a lone surrogate. The last two: nesting too deep for the parser.
         return False
     return True
 
@@ -100,14 +99,14 @@ def code_reward(
 ) -> list[float | None]:
     """Share of its tests that each completion's program passes, in [0, 1]; 0.0 where the format is below 1.0.
 
-    kwargs are the columns of the data set, one entry a completion: `test_cases` (lists of asserts, or such a list as
-    JSON) and, optionally, `language` and `packages` (lists of modules that programs may import: all rows have those
-    of all); other columns are ignored. Every test is judged by itself, in the sandbox of provider_type (local, e2b,
-    morph), on `num_parallel` workers.
-    untrusted: how tests count that run in the program's own process, which could forge the outcome: accept, drop (no
-    score) or zero. Under TRL the metric code_reward/untrusted counts the completions with such tests.
-    A failure of the sandbox itself is retried there, then is None: no score, never zero. It is counted in the log
-    and, under TRL, as the metric code_reward/no_score.
+    kwargs are the data set's columns, one entry per completion: `test_cases` (a list of asserts, or such a list as
+    JSON) and, optionally, `language` and `packages` (a list of modules that programs may import; their union is
+    available to all rows); other columns are ignored. Each test is judged separately in the sandbox of provider_type
+    (local, e2b, morph), on `num_parallel` workers.
+    untrusted: how to count tests that run in the program's own process, which could forge the outcome: accept, drop (no
+    score) or zero. Under TRL the metric code_reward/untrusted counts completions with such tests.
+    A failure of the sandbox itself is retried, then None: no score, never zero. Failures are logged and, under TRL,
+    counted as code_reward/no_score.
     Raises ValueError before anything runs: a missing column, a row without tests, a language that is not Python, more
     than one language if `enforce_same_language`. Raises SandboxUnavailable where this machine cannot isolate programs.
     """
@@ -157,9 +156,9 @@ def binarize(rewards: Sequence[float | None], threshold: float = BINARY_THRESHOL
 
 
 def no_code_verdict(tests: int) -> Verdict:
-    """The verdict on a response without a program: every test fails, as if it were no Python. Raises if tests < 1."""
+    """The verdict on a response without a program: every test fails, as with a syntax error. Raises if tests < 1."""
     if tests < 1:
-        raise ValueError("a response is judged by at least one test")
+        raise ValueError("a verdict needs at least one test")
     return Verdict(0.0, "syntax_error", (TestOutcome("syntax_error", detail="no code block"),) * tests)
 
 
@@ -171,9 +170,9 @@ def _judge(
     try:
         pool = open_sandbox(provider, min(num_parallel, len(programs)), packages=packages)
     except SandboxUnavailable as error:
-        if provider == "local":  # this machine will not do better next time
+        if provider == "local":  # retrying on this machine would not help
             raise
-        logger.error("code_reward: no machine of %s: %s", provider, error)
+        logger.error("code_reward: no sandbox from %s: %s", provider, error)
         return [None] * len(programs)
     with pool:
         return pool.run(programs)
@@ -189,7 +188,7 @@ def _column(columns: Mapping[str, Any], name: str, rows: int) -> Sequence[Any] |
 
 
 def _packages(columns: Mapping[str, Any], rows: int) -> list[str]:
-    """The modules that any row names."""
+    """Modules named in any row."""
     named = _column(columns, "packages", rows) if "packages" in columns else []
     lists = [names for names in named if isinstance(names, Sequence | np.ndarray) and not isinstance(names, str)]
     return sorted({str(name) for names in lists for name in names})
@@ -201,20 +200,20 @@ def _tests(row: int, cases: Any) -> list[str]:
         try:
             cases = json.loads(cases)
         except ValueError as error:
-            raise ValueError(f"{where} is text but no JSON list: {error}") from error
+            raise ValueError(f"{where} is text but not a JSON list: {error}") from error
     if not isinstance(cases, Sequence | np.ndarray) or not all(isinstance(case, str) for case in cases):
         raise ValueError(f"{where} must be a list of assert statements, or such a list as JSON")
     if len(cases) == 0:
-        raise ValueError(f"{where} is empty; a program is judged by at least one test")
+        raise ValueError(f"{where} is empty; a program needs at least one test")
     return [str(case) for case in cases]
 
 
 def _check_languages(columns: Mapping[str, Any], rows: int, enforce_same: bool) -> None:
     languages = _column(columns, "language", rows) if "language" in columns else []
-    # None, and in a data frame NaN, is a row that does not say.
+    # None, or NaN in a data frame: not specified.
     named = [value for value in languages if value is not None and not (isinstance(value, float) and math.isnan(value))]
     if enforce_same and len(set(named)) > 1:
-        raise ValueError(f"enforce_same_language: there are {', '.join(sorted(map(str, set(named))))}")
+        raise ValueError(f"enforce_same_language: found {', '.join(sorted(map(str, set(named))))}")
     for row, language in enumerate(languages):
         if language in named and language != "python":
-            raise ValueError(f"row {row}: language {language!r}; the sandbox judges python")
+            raise ValueError(f"row {row}: language {language!r}; the sandbox only runs python")

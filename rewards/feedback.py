@@ -1,7 +1,6 @@
-"""What a program's author is told about its verdict, for a second turn (Murphy, arXiv 2511.07833: execution feedback).
+"""Execution feedback on a failed program for a second turn, and credit to the first turn (Murphy, arXiv 2511.07833).
 
-Covered: the text, and what the second turns are worth to the first. Not covered: how it is put into a prompt
-(ares/step/second_turn.py).
+Not covered: the prompt of the second turn (ares/step/second_turn.py).
 """
 
 from collections.abc import Sequence
@@ -15,13 +14,13 @@ LONGEST_TEST = 200
 
 
 def execution_feedback(tests: Sequence[str], outcomes: Sequence[str]) -> str:
-    """How many tests passed, and the first that did not with how it ended.
+    """How many tests passed, and the first failure with its error type.
 
-    tests: their texts; outcomes: one of sandbox.ERROR_TYPES each. Raises ValueError when none failed.
+    tests: their source; outcomes: one of sandbox.ERROR_TYPES each. Raises ValueError if none failed.
     """
     failing = next((place for place, outcome in enumerate(outcomes) if outcome != "accepted"), None)
     if failing is None:
-        raise ValueError("all tests passed: there is nothing to tell")
+        raise ValueError("all tests passed: there is no failure to report")
     passed = sum(outcome == "accepted" for outcome in outcomes)
     ending = outcomes[failing].replace("_", " ")
     return f"{passed} of {len(outcomes)} tests passed. {ending}: {tests[failing]:.{LONGEST_TEST}}"
@@ -30,12 +29,12 @@ def execution_feedback(tests: Sequence[str], outcomes: Sequence[str]) -> str:
 def first_turn_credit(
     own: np.ndarray, parent: np.ndarray, second: np.ndarray, credit: Credit, share: float = 1.0
 ) -> np.ndarray:
-    """What each first turn gains by its second turns: share·max(0, c − own), c the maximum or mean of their rewards.
+    """Reward that each first turn gains from its second turns: share·max(0, c − own), c their maximum or mean reward.
 
-    With share 1 a failure that was repaired is worth as much as a program that was right at once.
+    With share 1 a repaired failure is worth as much as a program that was right at once.
 
     own: [B] rewards of first turns (NaN: none); parent: int [C], the first turn of each second turn; second: [C] their
-    rewards (NaN: none, left out). Returns float64 [B], 0 where a first turn has no second one or no reward of its own.
+    rewards (NaN: none, ignored). Returns float64 [B], 0 for first turns without a second turn or a reward of their own.
     """
     gained = np.zeros(len(own))
     counted = ~np.isnan(second)

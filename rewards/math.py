@@ -1,12 +1,12 @@
 """Grading of mathematical answers: the last \\boxed{…} of a response against the ground truth.
 
-Plain numbers and equal strings are decided here, exactly, and so are words and names: letters alone are no product of
-variables, or `ACB` would be `ABC` and `listen` `silent`. Everything else goes to math-verify in a worker process,
-because a symbolic comparison can run for ever and its own timeout is a signal that only works on a main thread: a
-worker that overruns is killed and replaced. A failure of the grader is None (no score); a response without an answer
+Plain numbers, equal strings, and words and names are compared here, exactly: letters alone are not a product of
+variables, or `ACB` would equal `ABC`, and `listen` `silent`. Everything else goes to math-verify in a worker process,
+because symbolic comparison may never end, and math-verify's own timeout is a signal that only works on the main thread.
+A worker that overruns is killed and replaced. A failure of the grader is None (no score); a response without an answer
 is 0.0.
 
-Run as a module this file is the worker: one JSON request a line on stdin, one JSON reply a line on stdout.
+Run as a module, this file is the worker: one JSON request per line on stdin, one JSON reply per line on stdout.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ logger = logging.getLogger(__name__)
 
 PLAIN_NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})")
 SCIENTIFIC = re.compile(rf"({PLAIN_NUMBER.pattern})[eE][+-]?\d{{1,3}}")
-"""What Python, JSON and most programs print for small and large numbers; to math-verify it is e, a constant."""
+"""How Python, JSON and most programs print small and large numbers; math-verify reads the e as a constant."""
 MEASURED = re.compile(
     rf"({PLAIN_NUMBER.pattern})\s*((\\times|\\cdot|×)\s*10\s*\^\s*(\{{(?P<power>[+-]?\d{{1,3}})\}}|(?P<digit>\d))|\\?%)?"
 )
-"""A plain number, also with a percent sign or times a power of ten."""
+"""A plain number, optionally with a percent sign or times a power of ten."""
 GROUPED = re.compile(r"(?<=\d)(,?\\!|\\[, ]|\{,\}|[ ~])(?=\d{3}(?![\d/]))")
-"""What stands between groups of three digits: to math-verify 1\\,234 is 1 and 234, together 235."""
+"""Separators of thousands; math-verify reads 1\\,234 as 1 + 234."""
 REPEATING = re.compile(r"(\d{0,300})\.(\d{0,300})\\(overline|bar)\{(\d{1,300})\}")
-"""A decimal that repeats for ever: math-verify sees what stands before the point."""
+"""A repeating decimal; math-verify reads only its integer part."""
 NAMES = re.compile(r"[^\W\d_]+([\s,;()]+[^\W\d_]+)*[\s,;()]*")
-"""Words and names of points alone: letters, and what stands between the entries of a list. Each text matches in one way
-only: with an optional separator a sentence that holds a digit would take exponential time."""
+"""Only words or names of points: letters and list separators. With optional separators between letters, a failing match
+would take exponential time."""
 AROUND_NAMES = re.compile(
     r"\\(text|textbf|textit|mathrm|mathbf|mathit|mathsf|operatorname|overline|overrightarrow|vec|widehat|angle|triangle|"
     r"left|right)(?![a-zA-Z])|\\[ ,;!]|[{}$~]|\.$"
 )
-"""What may stand around names without making mathematics of them."""
+"""Formatting and symbols around names that do not make them an expression."""
 BOXED = "\\boxed{"
 _AFTER_STEPS = re.compile(r"####\s*(\S[^\n#]*?)\s*\Z")
-"""How a solution of GSM8K ends: with its answer."""
+"""The end of a GSM8K solution, with its answer."""
 START_TIMEOUT = 120.0
 MAX_WORKERS = 4
-# Seconds after which a request counts as held up, and the queue behind it gets another worker.
+# Seconds after which a request counts as slow and the queue gets another worker.
 SLOW = 0.5
 WORKER_MEMORY = 4 << 30
-# An answer longer than this is a derivation: parsing it costs seconds, and it equals no ground truth.
+# Longer answers are derivations: they take seconds to parse and never equal the ground truth.
 MAX_ANSWER = 4096
 SMALL = 1e-3
-"""Below it six decimals are no comparison: two numbers must differ by less than this share of the truth."""
+"""Below it, rounding to six decimals says little: numbers may differ by this share of the truth."""
 NOTHING = 1e-100
-"""sympy cannot always tell that a number is 0: it evaluates (√2 + 1)(√2 − 1) − 1 to some 1e-125."""
+"""sympy cannot always tell that a number is 0: (√2 + 1)(√2 − 1) − 1 evaluates to about 1e-125."""
 
 
 def last_boxed(text: str) -> str | None:
-    """Content of the last `\\boxed{…}` by matching braces, or None when there is none or it is never closed."""
+    """Content of the last `\\boxed{…}`, by matching braces; None if there is none or it is not closed."""
     start = text.rfind(BOXED)
     if start < 0:
         return None
@@ -82,10 +82,10 @@ def last_boxed(text: str) -> str | None:
 
 
 def grade_answers(responses: Sequence[str], ground_truths: Sequence[Any], timeout: float = 10.0) -> list[float | None]:
-    """1.0 where the response's last boxed answer equals the ground truth, 0.0 where it does not or there is none.
+    """1.0 if the response's last boxed answer equals the ground truth, 0.0 if it does not or there is none.
 
-    None where the grader itself failed or needed more than `timeout` seconds: no score. Ground truths are text (LaTeX,
-    with or without \\boxed{}; a solution of GSM8K with its answer after ####) or numbers (`answer_text`). Raises
+    None, no score, if the grader itself failed or needed more than `timeout` seconds. Ground truths are text (LaTeX,
+    with or without \\boxed{}; a GSM8K solution with its answer after ####) or numbers (`answer_text`). Raises
     ValueError if the lists differ in length or a ground truth is empty, RuntimeError if no worker can be started.
     """
     if len(responses) != len(ground_truths):
@@ -109,8 +109,8 @@ def grade_answers(responses: Sequence[str], ground_truths: Sequence[Any], timeou
 
 
 def answer_text(answer: Any) -> str:
-    """An answer as a row holds it, as text: numbers in digits alone (never 1e-05), a list of one as its element, other
-    lists and objects as JSON."""
+    """A row's answer as text: numbers in digits (never 1e-05), a list of one as its element, other lists and objects as
+    JSON."""
     if isinstance(answer, list) and len(answer) == 1:
         return answer_text(answer[0])
     if isinstance(answer, float | Decimal) and math.isfinite(answer):
@@ -129,7 +129,7 @@ def _truth(ground_truth: Any, row: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without dollars around it, and numbers in the one form that math-verify reads as meant."""
+    """Without surrounding dollars, and with numbers written so that math-verify reads them correctly."""
     text = GROUPED.sub("", text.strip().strip("$").strip())
     text = REPEATING.sub(_as_fraction, text)
     return format(Decimal(text), "f") if SCIENTIFIC.fullmatch(text) else text
@@ -142,7 +142,7 @@ def _as_fraction(repeating: re.Match[str]) -> str:
 
 
 def _grade_plain(answer: str, truth: str) -> float | None:
-    """The grade where equality of strings, plain numbers or names decides it, else None."""
+    """The grade if strings, plain numbers or names decide it, else None."""
     if not answer:
         return 0.0
     if _tight(answer) == _tight(truth):
@@ -161,18 +161,18 @@ def _grade_plain(answer: str, truth: str) -> float | None:
 
 
 def _tight(text: str) -> str:
-    """Without the blanks that mean nothing: beside anything but letters and digits."""
+    """Without insignificant blanks: only those between letters or digits stay."""
     return re.sub(r" ?([^\w ]) ?", r"\1", " ".join(text.split()))
 
 
 def _measured(text: str) -> Decimal | None:
-    """The value of a number times a power of ten, or before a percent sign; None of anything else."""
+    """The value of a plain number, times its power of ten, without its percent sign; None for anything else."""
     match = MEASURED.fullmatch(text)
     return match and Decimal(f"{match[1]}E{match['power'] or match['digit'] or 0}")
 
 
 def _names(text: str) -> list[str] | None:
-    """The words or names that an answer consists of, one an entry of a list; None where it is anything else."""
+    """The words or names in an answer, one per list entry; None if it contains anything else."""
     bare = AROUND_NAMES.sub(" ", text).strip()
     if not NAMES.fullmatch(bare.lstrip("( ")):
         return None
@@ -180,11 +180,11 @@ def _names(text: str) -> list[str] | None:
 
 
 class _Worker:
-    """One grader process and the request it is busy with."""
+    """A grader process and its current request."""
 
     def __init__(self) -> None:
-        # -P keeps the working directory off the import path. In a session of its own the worker outlives a Ctrl-C long
-        # enough for the pool to end it.
+        # -P keeps the working directory off the import path. In its own session the worker does not receive Ctrl-C; the
+        # pool ends it.
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "rewards.math"],
             env=environment(),
@@ -203,7 +203,7 @@ class _Worker:
         self.deadline = time.monotonic() + START_TIMEOUT
 
     def send(self, job: int, request: tuple[str, str], timeout: float) -> bool:
-        """Hand over one request; False when the process is already gone."""
+        """Send a request; False if the process is gone."""
         try:
             self.stdin.write(json.dumps(request).encode() + b"\n")
             self.stdin.flush()
@@ -214,7 +214,7 @@ class _Worker:
         return True
 
     def receive(self) -> list[bytes] | None:
-        """Complete lines that have arrived; None at the end of the stream."""
+        """Complete lines received so far; None at the end of the stream."""
         chunk = os.read(self.stdout.fileno(), 1 << 16)
         if not chunk:
             return None
@@ -225,13 +225,13 @@ class _Worker:
         self.process.kill()
         self.process.wait()
         for stream in (self.stdin, self.stdout):
-            # A request that the dead process never read is flushed on close; nobody is there to take it.
+            # Closing flushes a request that the dead process never read.
             with contextlib.suppress(BrokenPipeError):
                 stream.close()
 
 
 class _Pool:
-    """Grader processes that live as long as this one, started when there is work for them."""
+    """Grader processes, started on demand, that live as long as this process."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -244,7 +244,7 @@ class _Pool:
             try:
                 return self._grade(requests, timeout)
             except BaseException:
-                # Whatever interrupted us, a half-answered request must not meet the next caller.
+                # After any interruption: the next caller must not receive replies to these requests.
                 self.close()
                 raise
 
@@ -258,12 +258,12 @@ class _Pool:
                     break
                 job = pending.popleft()
                 if not worker.send(job, requests[job], timeout):
-                    # It died while idle: the request is not to blame and goes to another.
+                    # It died while idle, so the request is not to blame and goes to another worker.
                     pending.appendleft(job)
                     self._drop(worker)
             starting = sum(not worker.ready for worker in self.workers)
-            # One process answers hundreds of requests a second, so a short queue does not pay for starting another,
-            # unless it is held up by a request that may never end.
+            # A process answers hundreds of requests a second, so another one only pays off for a long queue, or if a
+            # request that may never end blocks the queue.
             now = time.monotonic()
             slow = sum(worker.job is not None and now - worker.started > SLOW for worker in self.workers)
             wanted = min(limit, 1 + slow + len(pending) // 64)
@@ -274,7 +274,7 @@ class _Pool:
         return grades
 
     def _collect(self, grades: list[float | None], requests: Sequence[tuple[str, str]], patience: float) -> None:
-        """Wait for a reply or the earliest deadline, `patience` seconds at most, and settle both."""
+        """Wait for replies or the earliest deadline, at most `patience` seconds, and process both."""
         waiting = [worker for worker in self.workers if worker.job is not None or not worker.ready]
         if not waiting:
             return
@@ -303,7 +303,7 @@ class _Pool:
             self._fail(worker, requests, "timed out")
 
     def _fail(self, worker: _Worker, requests: Sequence[tuple[str, str]], how: str) -> None:
-        """Remove a worker that died or overran; its request stays without a score."""
+        """Remove a worker that died or overran; its request gets no score."""
         self._drop(worker)
         if not worker.ready:
             raise RuntimeError(f"a math-verify worker {how} while starting (exit code {worker.process.returncode})")
@@ -315,7 +315,7 @@ class _Pool:
         self.workers.remove(worker)
 
     def close(self) -> None:
-        """Kill every worker. In a forked child they belong to the parent and are left alone."""
+        """Kill all workers; not in a forked child, where they belong to the parent."""
         if self.owner == os.getpid():
             for worker in list(self.workers):
                 self._drop(worker)
@@ -335,41 +335,41 @@ def _pool() -> _Pool:
 
 
 def _equal(answer: str, truth: str) -> bool:
-    """Mathematical equality by math-verify, or of the words where the ground truth is no mathematics."""
+    """Equality by math-verify, or of text if the ground truth is not a mathematical expression."""
     from math_verify import parse, verify
     from sympy import nan, zoo
 
-    # Between dollars math-verify expects one line.
+    # math-verify expects inline math on one line.
     answer, truth = " ".join(answer.split()), " ".join(truth.split())
     gold = parse(f"${truth}$", parsing_timeout=None, raise_on_error=True)
-    if all(isinstance(item, str) or item in (nan, zoo) for item in gold):  # 10:00 is no division by zero
+    if all(isinstance(item, str) or item in (nan, zoo) for item in gold):  # 10:00 is not a division by zero
         return answer.casefold() == truth.casefold()
     target = parse(f"${answer}$", parsing_timeout=None, raise_on_error=True)
     return bool(verify(gold, target, timeout_seconds=None, raise_on_error=True)) and _as_small(gold, target)
 
 
 def _as_small(gold: list[Any], target: list[Any]) -> bool:
-    """False where math-verify, which rounds to six decimals, took two small numbers for each other."""
-    # `doit`: math-verify leaves the hundredth of a percentage unevaluated.
+    """False if math-verify, which rounds to six decimals, confused two different small numbers."""
+    # `doit`: math-verify leaves the factor 1/100 of a percentage unevaluated.
     numbers = [
         [item.doit().evalf() for item in parsed if getattr(item, "is_number", False)] for parsed in (gold, target)
     ]
     if not all(numbers):
         return True
     size, gap = abs(numbers[0][0]), abs(numbers[1][0] - numbers[0][0])
-    if not (size.is_comparable and gap.is_comparable):  # infinite, or a limit that has no numerical value
+    if not (size.is_comparable and gap.is_comparable):  # infinite, or without a numerical value
         return True
     return bool(size >= SMALL or gap <= SMALL * size + NOTHING)
 
 
 def _serve() -> None:
-    """The worker: answer requests until stdin closes or the parent is gone."""
+    """The worker: answers requests until stdin closes or the parent is gone."""
     import resource
 
-    end_with(os.getppid())  # busy in a comparison it would not notice that stdin has closed
+    end_with(os.getppid())  # during a comparison it would not notice that stdin has closed
     resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY, WORKER_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Replies have the real stdout to themselves; anything a library prints goes to stderr.
+    # The real stdout carries only replies; whatever libraries print goes to stderr.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     logging.disable(logging.CRITICAL)

@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike
 
 
 def soft_overlong(lengths: ArrayLike, max_length: int, cache: int) -> np.ndarray:
-    """Reward term by response length, in [−1, 0]: 0 up to max_length − cache, then linear, −1 above max_length.
+    """Reward term in [−1, 0] by response length: 0 up to max_length − cache, then linear, −1 above max_length.
 
-    lengths: [B] tokens. cache: tokens over which the punishment grows; 0 makes it a step. Returns float64 [B].
+    lengths: [B] tokens. cache: tokens over which the penalty grows; 0 makes it a step. Returns float64 [B].
     Raises ValueError unless 0 ≤ cache ≤ max_length.
     """
     if not 0 <= cache <= max_length:

@@ -1,4 +1,4 @@
-"""Running pass rates of unit tests, and the weights that hard tests get from them (the dense_weighted reward)."""
+"""Running pass rates of unit tests, and test weights derived from them (the dense_weighted reward)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from numpy.typing import ArrayLike
 from algorithms.delta_dict import DeltaDict
 from algorithms.groups import plain_ids
 
-# Rates are kept as whole ten-thousandths: four digits a test in every commit, and the same on every machine.
+# Rates are stored in ten-thousandths: at most five digits per test in a commit, and identical on every machine.
 RESOLUTION = 10_000
 
 
 def difficulty_weights(rates: ArrayLike, alpha: float) -> np.ndarray:
-    """w_j = exp(−α·ρ_j)/Σ exp(−α·ρ): tests that rarely pass weigh more, Σw = 1 (VeRPO's difficulty factor).
+    """w_j = exp(−α·ρ_j)/Σ exp(−α·ρ): rarely passed tests weigh more, Σw = 1 (VeRPO's difficulty factor).
 
-    rates: [T] in [0, 1]. α = 0 weighs all alike. Returns float64 [T].
+    rates: [T] in [0, 1]. With α = 0 all weights are equal. Returns float64 [T].
     """
     weights = np.exp(-alpha * np.asarray(rates, dtype=np.float64))
     return weights / weights.sum()
 
 
 class RunningPassRates:
-    """Pass rate of every test of every problem seen, an exponential moving average over batches.
+    """Pass rate of every test of every problem seen, as an exponential moving average over batches.
 
-    ρ ← (1 − ema)·ρ + ema·(share of the batch's samples of the problem that pass the test); the first batch that shows a
-    problem sets its rates. `alpha` is the sharpness of the weights (`difficulty_weights`).
+    ρ ← (1 − ema)·ρ + ema·(share of the problem's samples in the batch that pass the test); a problem's first batch sets
+    its rates. `alpha` is the sharpness of the weights (`difficulty_weights`).
     """
 
     def __init__(self, alpha: float, ema: float) -> None:
@@ -40,15 +40,15 @@ class RunningPassRates:
         self.ema = ema
         self._rates: DeltaDict[Any, np.ndarray] = DeltaDict()
         self._known = np.zeros(4, dtype=np.int64)
-        """Sums over what is known (`_counts`), so that no step has to look at every problem."""
+        """Sums of `_counts` over known problems, so that no step has to visit them all."""
 
     def update(
         self, problems: Sequence[Any] | np.ndarray, passed: Sequence[np.ndarray], scored: np.ndarray | None = None
     ) -> None:
-        """Take in one batch: problem ids [B] (str or int), B arrays bool [T], and which rows count (None: all).
+        """Update from one batch: problem ids [B] (str or int), B arrays bool [T], and which rows count (None: all).
 
-        Leave out truncated and unscored rows: what they did not pass says nothing about the test. Raises ValueError
-        if a problem's number of tests differs from what it was; nothing is changed then.
+        Leave out truncated and unscored rows: their failures say nothing about the tests. Raises ValueError, without
+        changing anything, if a problem's number of tests has changed.
         """
         rows: dict[Any, list[np.ndarray]] = {}
         for row, problem in enumerate(plain_ids(problems, "problem ids")):
@@ -69,14 +69,14 @@ class RunningPassRates:
             raise ValueError(f"problem {problem!r}: its number of tests changes ({sorted(expected)})")
 
     def rates(self, problem: Any) -> np.ndarray | None:
-        """Pass rates float64 [T] of a problem's tests; None if no update has shown it."""
+        """Pass rates float64 [T] of a problem's tests; None for an unseen problem."""
         known = self._rates.get(plain_ids([problem], "problem ids")[0])
         return None if known is None else known / RESOLUTION
 
     def weights(self, problems: Sequence[Any] | np.ndarray, tests: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-        """The weights of each row's tests, Σ = 1: problem ids [B] and numbers of tests [B] → B arrays float64 [T].
+        """Weights of each row's tests, Σ = 1: problem ids [B] and numbers of tests [B] → B arrays float64 [T].
 
-        A problem that no update has shown weighs its tests alike. Raises ValueError if a number of tests changes.
+        The tests of an unseen problem weigh the same. Raises ValueError if a problem's number of tests has changed.
         """
         weights_of: dict[tuple[Any, int], np.ndarray] = {}
         keys = list(zip(plain_ids(problems, "problem ids"), (int(count) for count in tests), strict=True))
@@ -108,14 +108,14 @@ class RunningPassRates:
         return totals
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resume restores and is recent (since `settle`), as JSON: ids are listed, so an integer stays one."""
+        """State changed since `settle`, as JSON. Ids are list entries, so that integers stay integers."""
         return {
             "problems": list(self._rates.recent),
             "rates": [rates.tolist() for rates in self._rates.recent.values()],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` gave; it becomes what is recent, and what was known before stays.
+        """Restore what `state_dict` returned as recent entries, beside those known before.
 
         Raises ValueError on other keys, a bad id, or a rate out of bounds.
         """
@@ -130,16 +130,16 @@ class RunningPassRates:
         self._rates.recent = {p: np.array(r, dtype=np.int64) for p, r in zip(problems, state["rates"], strict=True)}
 
     def follow(self, before: RunningPassRates) -> None:
-        """Know of each problem what another knows that has nothing recent; shared, not copied."""
+        """Share, not copy, another's per-problem state; it must have no recent entries."""
         self._rates.follow(before._rates)
         self._known = before._known
 
     def settle(self) -> None:
-        """What is recent is known from now on: it is in a commit, and need not be written again."""
+        """Mark recent entries as committed: they need not be written again."""
         self._known = self._totals()
         self._rates.settle()
 
 
 def _counts(rates: np.ndarray) -> np.ndarray:
-    """Tests, sum of their rates, how many never passed, how many always: [4] int64."""
+    """Number of tests, sum of their rates, number never and always passed: [4] int64."""
     return np.array([len(rates), rates.sum(), (rates == 0).sum(), (rates == RESOLUTION).sum()], dtype=np.int64)

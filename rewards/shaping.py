@@ -1,15 +1,15 @@
-"""What a code response is worth from its verdict: one branch per sample, never a sum (RLTF, arXiv 2307.04349).
+"""Rewards of code responses from their verdicts: one branch per sample, never a sum (RLTF, arXiv 2307.04349).
 
-Covered: the reward designs that are compared (`RewardDesign`), over whole batches; RLTF's coarse and adaptive feedback;
-the late efficiency term. Not covered: running a program (sandbox/), the running pass rates (rewards/pass_rates.py),
-DAPO's soft overlong term, which any reward can have (rewards/overlong.py), and advantages.
+Covered: the reward designs (`RewardDesign`) over whole batches, RLTF's coarse and adaptive feedback, the late
+efficiency term. Not covered: running programs (sandbox/), running pass rates (rewards/pass_rates.py), DAPO's soft
+overlong term, which any reward can have (rewards/overlong.py), advantages.
 
-Branches of a verdict's error type, by precedence:
+Branches by the verdict's error type, in order of precedence:
 
     truncated, or the response was cut off    NaN: masked, no reward
     internal_error                            NaN: the sandbox failed, no score
     syntax_error (no code block too)          −1
-    memory, timeout, output_limit,            −.6, where the policy says that the sample ran into an error
+    memory, timeout, output_limit,            −.6, if the sample counts as an error under the error policy
     runtime_error
     wrong_answer, accepted                    by the tests passed
 """
@@ -39,7 +39,7 @@ ErrorPolicy = Literal["any", "all"]
 
 
 class RewardDesign(enum.StrEnum):
-    """The reward designs: p is the share of tests passed, p_w the weighted one, AC that all are passed."""
+    """The reward designs; p is the share of tests passed, p_w the weighted share, [AC] 1 if all passed."""
 
     SPARSE = "sparse"
     """1[AC], without the override."""
@@ -56,21 +56,21 @@ class RewardDesign(enum.StrEnum):
 
 
 OVERRIDDEN = frozenset({RewardDesign.DENSE_LINEAR, RewardDesign.DENSE_WEIGHTED, RewardDesign.OUTCOME_ANCHOR})
-"""The designs in which syntax errors and errors have rewards of their own."""
+"""Designs in which syntax and runtime errors override the reward by tests."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CodeOutcomes:
-    """What became of a batch of B responses. Raises ValueError naming the row and what is wrong."""
+    """Verdicts on a batch of B responses. Raises ValueError naming the row and what is wrong."""
 
     error_type: np.ndarray
     """[B], the verdict's error type, one of sandbox.ERROR_TYPES."""
     truncated: np.ndarray
     """bool [B]: the response was cut off at the length limit."""
     passed: Sequence[np.ndarray]
-    """B arrays bool [T], one entry a test; at least one test each."""
+    """B arrays bool [T], one entry per test, at least one."""
     errored: np.ndarray
-    """int [B]: how many of the tests ended in one of RUNTIME_ERRORS."""
+    """int [B]: number of tests that ended in one of RUNTIME_ERRORS."""
 
     def __post_init__(self) -> None:
         rows = len(self.passed)
@@ -79,7 +79,7 @@ class CodeOutcomes:
                 raise ValueError(f"{name} must have shape [{rows}], got {list(np.shape(getattr(self, name)))}")
         sizes = self.tests
         for row in np.flatnonzero(sizes == 0):
-            raise ValueError(f"row {row} has no tests; a program is judged by at least one")
+            raise ValueError(f"row {row} has no tests; a program needs at least one")
         for row in np.flatnonzero(~np.isin(self.error_type.astype(str), ERROR_TYPES)):
             raise ValueError(
                 f"row {row}: unknown error type {self.error_type[row]!r} (one of {', '.join(ERROR_TYPES)})"
@@ -108,12 +108,12 @@ class CodeOutcomes:
 
     @functools.cached_property
     def tests(self) -> np.ndarray:
-        """int64 [B], how many tests there are."""
+        """int64 [B], the number of tests."""
         return np.fromiter((len(row) for row in self.passed), dtype=np.int64, count=len(self.passed))
 
     @functools.cached_property
     def passes(self) -> np.ndarray:
-        """int64 [B], how many of them are passed."""
+        """int64 [B], the number of tests passed."""
         return np.fromiter((np.count_nonzero(row) for row in self.passed), dtype=np.int64, count=len(self.passed))
 
     @functools.cached_property
@@ -133,7 +133,7 @@ class CodeOutcomes:
 
 
 def rltf_coarse(error_type: Sequence[str] | np.ndarray) -> np.ndarray:
-    """RLTF's coarse feedback: pass 1, failure −.3, error −.6, syntax error −1; NaN without a score: float64 [B]."""
+    """RLTF's coarse feedback: pass 1, failure −.3, error −.6, syntax error −1; NaN if unscored: float64 [B]."""
     kinds = np.asarray(error_type, dtype=str)
     return np.select(
         [kinds == "accepted", kinds == "wrong_answer", kinds == "syntax_error", np.isin(kinds, list(RUNTIME_ERRORS))],
@@ -157,15 +157,15 @@ def shape_code_rewards(
 ) -> np.ndarray:
     """Reward of each response under a design: float64 [B], NaN where there is none (truncated, or sandbox failure).
 
-    weights: B arrays [T], for dense_weighted (RunningPassRates.weights; only their proportions count) and verpo
-    (verpo_group_weights, as they are). error_policy: a sample ran into an error if "any" of its tests did, or only if
-    "all" did. verpo: its settings, for that design alone.
-    In [−1, 1], except verpo: [0, β·Σw + γ]. Raises ValueError on an unknown design or policy, and where weights are
-    missing, superfluous, negative, or do not fit the tests.
+    weights: B arrays [T], for dense_weighted (RunningPassRates.weights; only proportions matter) and verpo
+    (verpo_group_weights, unnormalised). error_policy: a sample counts as an error if "any" of its tests, or only if
+    "all" of them, ended in one. verpo: settings of that design.
+    In [−1, 1], except verpo: [0, β·Σw + γ]. Raises ValueError on an unknown design or policy, and if weights are
+    missing, superfluous, negative, or do not match the tests.
     """
     design = RewardDesign(design)
     if (verpo is None) == (design is RewardDesign.VERPO):
-        raise ValueError(f"design {design}: verpo settings belong to the verpo design, which needs them")
+        raise ValueError(f"design {design}: the verpo design, and no other, needs verpo settings")
     passed_weight, weight = _weight(design, outcomes, weights)
     ratio, accepted = passed_weight / weight, outcomes.accepted
     if verpo is not None:
@@ -188,11 +188,11 @@ class LateEfficiency:
     """Settings of the late efficiency term. Raises ValueError where one is out of bounds."""
 
     coefficient: float
-    """c in [0, .26]; at most .2 with outcome_anchor and pass_ratio. Above, a further test passed could cost reward."""
+    """c in [0, .26]; at most .2 with outcome_anchor and pass_ratio. Above, passing one more test could cost reward."""
     soft_length: int
-    """Ls, tokens up to which nothing is charged."""
+    """Ls: no cost up to this many tokens."""
     max_length: int
-    """Lmax, tokens from which the whole of c is charged."""
+    """Lmax: the full cost c from this many tokens on."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.coefficient <= 0.26:
@@ -212,11 +212,11 @@ def late_efficiency(
     weights: Sequence[np.ndarray] | None = None,
     error_policy: ErrorPolicy = "any",
 ) -> np.ndarray:
-    """−c·clip((p − .8)/.2, 0, 1)·clip((L − Ls)/(Lmax − Ls), 0, 1): what length costs a response that is nearly right.
+    """−c·clip((p − .8)/.2, 0, 1)·clip((L − Ls)/(Lmax − Ls), 0, 1): a cost of length for nearly right responses.
 
     To be added to `shape_code_rewards`, with the same design, weights and policy. p is the design's own ratio: p_w with
-    dense_weighted, [AC] with sparse and verpo; so at equal length a further test passed never costs reward.
-    lengths: [B] tokens. Returns float64 [B] in [−c, 0]: 0 where the design's override holds, NaN where there is no
+    dense_weighted, [AC] with sparse and verpo; so at equal length, passing one more test never costs reward.
+    lengths: [B] tokens. Returns float64 [B] in [−c, 0]: 0 where an error overrides the reward, NaN where there is no
     reward.
     """
     design = RewardDesign(design)
@@ -245,7 +245,7 @@ def _ran_into_error(outcomes: CodeOutcomes, policy: ErrorPolicy) -> np.ndarray:
 def _weight(
     design: RewardDesign, outcomes: CodeOutcomes, weights: Sequence[np.ndarray] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weight of the tests passed, and of all: two float64 [B], exactly equal where all are passed."""
+    """Total weight of the tests passed and of all tests: two float64 [B], exactly equal if all passed."""
     weighted = design in (RewardDesign.DENSE_WEIGHTED, RewardDesign.VERPO)
     if weighted != (weights is not None):
         raise ValueError(f"design {design} {'needs' if weighted else 'takes no'} weights of tests")
@@ -260,5 +260,5 @@ def _weight(
     total = np.add.reduceat(flat, starts)
     for row in np.flatnonzero(~(np.isfinite(total) & (total > 0) & (np.minimum.reduceat(flat, starts) >= 0))):
         raise ValueError(f"row {row}: weights {weights[row]} must be finite, not negative, and not all 0")
-    # The same terms in the same order as in the total: with all tests passed the two sums are equal to the bit.
+    # The same terms in the same order as in `total`: if all tests passed, the two sums are bit-identical.
     return np.add.reduceat(np.where(np.concatenate(outcomes.passed), flat, 0.0), starts), total

@@ -1,7 +1,7 @@
 """VeRPO: test weights from the group's own pass rates, and outcome anchors (arXiv 2601.03525, eqs. 3 and 7-14).
 
-There is no public code; the readings taken are named in docs/rewards.md. The paper's hyper-parameters are settings
-without a default. Not covered: its normalisation of advantages by the group's deviation (the estimators do that).
+There is no public code; docs/rewards.md states how we read the paper. Its hyper-parameters are settings without
+defaults. Not covered: normalising advantages by the group's standard deviation (the estimators do that).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ class VerpoSettings:
     """Hyper-parameters of VeRPO. Raises ValueError where one is out of bounds."""
 
     alpha: float
-    """How much more a hard test weighs than an easy one, ≥ 0."""
+    """How much more hard tests weigh than easy ones, ≥ 0."""
     sigma: float
-    """Pass rates this close count as one cluster, > 0."""
+    """Distance of pass rates within a cluster, > 0."""
     delta: float
     """Added to a cluster's density, > 0."""
     gamma: float
     """Decay of the outcome anchor per turn, in [0, 1]."""
     beta: float
-    """Weight of the dense, per-turn part beside the outcome anchor, ≥ 0."""
+    """Weight of the dense per-turn reward relative to the outcome anchor, ≥ 0."""
 
     def __post_init__(self) -> None:
         for name, ok, bound in (
@@ -41,7 +41,7 @@ class VerpoSettings:
 
 
 def cluster_density(rates: ArrayLike, sigma: float) -> np.ndarray:
-    """N̂_j = Σ_j' exp(−(ρ_j − ρ_j')²/2σ²), how many tests pass about as often as test j: [T] → float64 [T]."""
+    """N̂_j = Σ_j' exp(−(ρ_j − ρ_j')²/2σ²), a soft count of tests with a pass rate like test j's: [T] → float64 [T]."""
     rho = np.asarray(rates, dtype=np.float64)
     return np.exp(-((rho[:, None] - rho[None, :]) ** 2) / (2 * sigma**2)).sum(1)
 
@@ -61,11 +61,11 @@ def verpo_group_weights(
     scored: np.ndarray,
     settings: VerpoSettings,
 ) -> list[np.ndarray]:
-    """The weights of each row's tests, from the pass rates of its group's scored rows.
+    """Weights of each row's tests, from the pass rates of its group's scored rows.
 
     groups: [B], rows of one prompt share a label; passed: B arrays bool [T]; scored: bool [B]. Returns B arrays float64
-    [T], one object per group; in a group without scored rows, weights of rate 0. Raises ValueError if rows of one
-    group differ in their number of tests.
+    [T], the same object within a group; without scored rows, all pass rates are taken as 0. Raises ValueError if rows
+    of a group differ in number of tests.
     """
     members: dict[Hashable, list[int]] = {}
     for row, label in enumerate(groups):
@@ -73,7 +73,7 @@ def verpo_group_weights(
     weights: list[np.ndarray] = [np.empty(0)] * len(passed)
     for label, rows in members.items():
         if len({len(passed[row]) for row in rows}) > 1:
-            raise ValueError(f"group {label!r}: its rows differ in their number of tests")
+            raise ValueError(f"group {label!r}: its rows differ in number of tests")
         outcomes = np.stack([passed[row] for row in rows])[np.asarray(scored)[rows]]
         rates = outcomes.mean(0) if len(outcomes) else np.zeros(len(passed[rows[0]]))
         of_group = verpo_weights(rates, settings.alpha, settings.sigma, settings.delta)
@@ -83,18 +83,18 @@ def verpo_group_weights(
 
 
 def verpo_turn_rewards(passed: ArrayLike, weights: ArrayLike) -> np.ndarray:
-    """Σ_j w_j·1[test j passes], the dense reward of each turn: [..., T] and [T] → float64 [...]."""
+    """Dense reward of each turn, Σ_j w_j·1[test j passes]: [..., T] and [T] → float64 [...]."""
     return np.asarray(passed, dtype=np.float64) @ np.asarray(weights, dtype=np.float64)
 
 
 def verpo_advantages(
     turn_rewards: Sequence[ArrayLike], solved: ArrayLike, gamma: float, beta: float
 ) -> list[np.ndarray]:
-    """A = (R − mean R) + β·(r − mean r): the outcome anchor of a trajectory plus its dense reward of a turn.
+    """A = (R − mean R) + β·(r − mean r): a trajectory's outcome anchor plus the dense reward of a turn.
 
-    turn_rewards: one array per trajectory of the group, one reward a turn; solved: bool per trajectory, all tests
-    passed at its last turn. R = γ^turns·solved, its mean is over trajectories; the mean of r is over all turns of all
-    trajectories. Returns one float64 array per trajectory. Raises ValueError on a trajectory without turns.
+    turn_rewards: one array per trajectory of the group, one reward per turn; solved: bool per trajectory, all tests
+    passed at its last turn. R = γ^turns·solved is averaged over trajectories, r over all turns of all trajectories.
+    Returns one float64 array per trajectory. Raises ValueError on a trajectory without turns.
     """
     rewards = [np.asarray(turns, dtype=np.float64) for turns in turn_rewards]
     turns = np.array([len(reward) for reward in rewards])

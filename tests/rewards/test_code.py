@@ -132,7 +132,7 @@ def test_a_provider_without_machines_is_no_score_but_a_missing_isolation_is_an_e
 
     monkeypatch.setattr(rewards.code, "open_sandbox", unavailable)
     assert code_reward([RIGHT, "no code"], provider_type="e2b", test_cases=[TESTS, TESTS]) == [None, 0.0]
-    assert "no machine of e2b" in caplog.text
+    assert "no sandbox from e2b" in caplog.text
     with pytest.raises(SandboxUnavailable):
         code_reward([RIGHT], provider_type="local", test_cases=[TESTS])
 
@@ -145,11 +145,11 @@ def test_a_provider_without_machines_is_no_score_but_a_missing_isolation_is_an_e
         ({"test_cases": [TESTS, []]}, "row 1: test_cases is empty"),
         ({"test_cases": [TESTS, [1]]}, "row 1: test_cases must be a list of assert statements"),
         ({"test_cases": [TESTS, None]}, "row 1: test_cases must be a list of assert statements"),
-        ({"test_cases": [TESTS, "assert f(1)"]}, "row 1: test_cases is text but no JSON list"),
+        ({"test_cases": [TESTS, "assert f(1)"]}, "row 1: test_cases is text but not a JSON list"),
         ({"test_cases": [TESTS, TESTS], "language": ["python", "cpp"]}, "row 1: language 'cpp'"),
         (
             {"test_cases": [TESTS, TESTS], "language": ["python", "cpp"], "enforce_same_language": True},
-            "enforce_same_language: there are cpp, python",
+            "enforce_same_language: found cpp, python",
         ),
         ({"test_cases": [TESTS, TESTS], "num_parallel": 0}, "num_parallel"),
         ({"test_cases": [TESTS, TESTS], "provider_type": "locale"}, "unknown sandbox provider 'locale'"),
