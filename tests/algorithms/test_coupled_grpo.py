@@ -1,4 +1,4 @@
-"""The published trainer's object: recorded numbers, and its parts on a small real model and tokenizer."""
+"""The published trainer: recorded numbers, and its methods on a small real model and tokenizer."""
 
 from types import SimpleNamespace
 
@@ -34,7 +34,7 @@ class Tokenizer:
 
 
 class Model(torch.nn.Module):
-    """Logits from the means of what is seen and from the place; padding that is not attended to has no influence."""
+    """Logits from the mean of the attended tokens and the position; masked padding has no influence."""
 
     def __init__(self, seed=0):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Masks, coupled log-probs and the loss of coupled-GRPO: recorded numbers and what must hold for any."""
+"""Masks, coupled log-probs and the loss of coupled-GRPO: recorded numbers and properties."""
 
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -178,7 +178,7 @@ options_of_echo: dict[str, Any] = {}
 
 
 def echo(input_ids, **options):
-    """Logits that tell which position they come from; the options are kept for the test to look at."""
+    """Logits that identify their position; records the options it is called with."""
     options_of_echo.clear()
     options_of_echo.update(options)
     place = torch.arange(input_ids.shape[1], dtype=torch.float32)

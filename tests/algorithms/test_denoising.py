@@ -1,4 +1,4 @@
-"""Dream-style denoising: recorded numbers, and what must hold whatever the order."""
+"""Dream-style denoising: recorded numbers, and properties of every order."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ def draws(shape, seed=0):
 
 
 def random_logits(shape, vocabulary=9, seed=1):
-    """Distributions that depend on what the canvas shows, the mask's own among the likely tokens."""
+    """Distributions that depend on the canvas, with the mask among the likely tokens."""
     table = 2 * torch.randn(vocabulary, vocabulary, generator=torch.Generator().manual_seed(seed))
     table[:, MASK] += 1.0
     place = torch.randn(shape[1], vocabulary, generator=torch.Generator().manual_seed(seed + 1))

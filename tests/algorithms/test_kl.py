@@ -58,7 +58,7 @@ def test_in_the_loss_k1_has_no_expected_gradient_and_the_others_lead_to_the_refe
     reference = logprobs(1, 7).log_softmax(-1)
 
     def gradient(kind):
-        """Of the loss, in expectation over tokens that the policy itself samples."""
+        """Of the loss, in expectation over tokens sampled from the policy."""
         own = logits.log_softmax(-1)
         if kind == "full":
             expected = kl.compute_kl(own[None, None], reference[None, None], kind).sum()
@@ -212,7 +212,7 @@ def test_round_trip_in_the_middle_changes_nothing(steps, cut):
 
 
 def test_a_restored_controller_has_the_coefficient_of_its_settings_where_it_is_no_state():
-    """A fork may change algorithm.kl.coef: a fixed one is what the settings say, of an anchored one λ is the state."""
+    """A fork may change algorithm.kl.coef: a fixed coefficient is a setting; of an anchored one only λ is state."""
     fixed = FixedKL(0.5)
     fixed.load_state_dict(FixedKL(0.1).state_dict())
     assert fixed.kl_coef == 0.5
@@ -230,7 +230,7 @@ def test_a_restored_controller_has_the_coefficient_of_its_settings_where_it_is_n
 
 @pytest.mark.parametrize(("told", "seen"), list(zip(controllers(), controllers(), strict=True)))
 def test_the_published_update_is_the_loops(told, seen):
-    """Numbers in the published form, and the same batch as the loop tells it, leave a controller in the same state."""
+    """The published signature and the loop's `BatchKL` leave a controller in the same state."""
     rows, difficulty = torch.tensor([0.3, 0.1, 0.2]), ["easy", "hard", "easy"]
     batch = BatchKL.of(rows, difficulty)
     per_bucket = isinstance(told, TokenLevelAdaptiveKLController)

@@ -1,4 +1,4 @@
-"""pass@k is the exact combinatorial figure, whatever the counts, and its interval covers as often as it says."""
+"""pass@k equals the exact combinatorial value, and its interval has the stated coverage."""
 
 from math import comb
 

@@ -1,4 +1,4 @@
-"""Execution feedback for a second turn, and what second turns are worth to the first."""
+"""Execution feedback for a second turn, and the credit of second turns to the first."""
 
 import math
 

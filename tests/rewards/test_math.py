@@ -1,4 +1,4 @@
-"""Answer grading: exact where it can be, by math-verify in a killable process elsewhere."""
+"""Answer grading: exact where possible, elsewhere by math-verify in a killable process."""
 
 import os
 import subprocess
@@ -156,12 +156,12 @@ WORDS_AND_LETTERS = [
     ("new york", "New York", 1), ("\\text{London}.", "london", 1), ("York New", "New York", 0),
     ("CD, AB", "AB, CD", 1), ("BA, CD", "AB, CD", 0), ("(CD, AB)", "(AB, CD)", 0), ("(AB, CD)", "(AB,CD)", 1),
 ]  # fmt: skip
-"""(answer, truth, right): letters alone are words or names, in which order counts."""
+"""(answer, truth, right): letters alone are words or names, whose order matters."""
 ALGEBRA = [
     ("x\\cdot 2", "2x", 1), ("b \\cdot a", "ab", 1), ("ab+1", "1+ba", 1), ("\\pi r^2", "r^2\\pi", 1), ("c", "b", 0),
     ("b", "b", 1), ("ac+ab", "a(b+c)", 1), ("B,A", "A,B", 1),
 ]  # fmt: skip
-"""What has an operator, a digit or a command in it is mathematics, and commutes."""
+"""Anything with an operator, a digit or a command is mathematics, and commutes."""
 NUMBERS = [
     ("1e-5", "0.00001", 1), ("0.00001", "1e-5", 1), ("1e-5", 1e-05, 1), ("10000000000000000", 1e16, 1),
     ("1E+3", "1000", 1), ("1e-5", "1e-6", 0), ("10^{-5}", 1e-05, 1), ("\\frac{1}{100000}", "1e-5", 1),
@@ -204,7 +204,7 @@ PERCENT = [
     ("25\\%", "25", 1), ("25", "25\\%", 1), ("25 \\text{ percent}", "25\\%", 1), ("\\frac14", "25\\%", 1),
     ("12.5\\%", "0.125", 1), ("26\\%", "25\\%", 0), ("0.06\\%", "0.05\\%", 0), ("0.05\\%", "0.0005", 1),
 ]  # fmt: skip
-"""A percentage is its number or the hundredth of it."""
+"""A percentage equals its number, or a hundredth of it."""
 
 
 @pytest.mark.parametrize(("answer", "truth", "right"), [*WORDS_AND_LETTERS, *ALGEBRA, *NUMBERS, *NOTATIONS, *PERCENT])

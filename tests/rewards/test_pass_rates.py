@@ -1,4 +1,4 @@
-"""Running pass rates of tests: what they remember, and the weights they give."""
+"""Running pass rates of tests: their state and the weights from them."""
 
 import json
 

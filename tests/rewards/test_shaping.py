@@ -1,4 +1,4 @@
-"""What a code response is worth: worked figures and properties of the designs."""
+"""Code rewards: worked examples and properties of the designs."""
 
 import math
 
@@ -53,7 +53,7 @@ verdict = st.sampled_from(ERROR_TYPES)
 
 @st.composite
 def judged(draw):
-    """A verdict as the sandbox makes it, and whether its response was cut off."""
+    """A verdict as the sandbox returns it, and whether its response was truncated."""
     kinds = draw(st.lists(st.sampled_from([k for k in ERROR_TYPES if k != "truncated"]), min_size=1, max_size=8))
     truncated = draw(st.booleans())
     verdicts = tuple(Outcome(kind) for kind in kinds)
