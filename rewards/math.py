@@ -129,8 +129,11 @@ def _truth(ground_truth: Any, row: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without surrounding dollars, and with numbers written so that math-verify reads them correctly."""
-    text = GROUPED.sub("", text.strip().strip("$").strip())
+    """Without dollars and a full stop around it, and with numbers written so that math-verify reads them correctly."""
+    text = text.strip().strip("$").strip()
+    if text.endswith(".") and not text.endswith(".."):
+        text = text[:-1].rstrip("$ ")
+    text = GROUPED.sub("", text)
     text = REPEATING.sub(_as_fraction, text)
     return format(Decimal(text), "f") if SCIENTIFIC.fullmatch(text) else text
 
@@ -153,11 +156,12 @@ def _grade_plain(answer: str, truth: str) -> float | None:
     if number is not None and number == _measured(truth):
         return 1.0
     given, wanted = _names(answer), _names(truth)
-    if given is None or wanted is None or max(map(len, wanted)) < 2:
+    if given is None or wanted is None:
         return None
-    if "(" in truth:
-        return float("(" in answer and given == wanted)
-    return float(sorted(given) == sorted(wanted))
+    equal = "(" in answer and given == wanted if "(" in truth else sorted(given) == sorted(wanted)
+    if max(map(len, wanted)) < 2 and not equal:  # single letters may be variables, or choices: (A) is A
+        return None
+    return float(equal)
 
 
 def _tight(text: str) -> str:

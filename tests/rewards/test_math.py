@@ -154,6 +154,8 @@ WORDS_AND_LETTERS = [
     ("\\text{ABC}", "ABC", 1), ("\\text{ACB}", "ABC", 0), ("\\triangle ACB", "\\triangle ABC", 0),
     ("A B C", "$ABC$", 1),
     ("new york", "New York", 1), ("\\text{London}.", "london", 1), ("York New", "New York", 0),
+    ("\\text{A, C}", "C,A", 1), ("\\text{A, B}", "A,C", 0), ("(A)", "A", 1), ("A", "(A)", 1), ("B", "(A)", 0),
+    ("\\text{(B, A)}", "(A, B)", 0),
     ("CD, AB", "AB, CD", 1), ("BA, CD", "AB, CD", 0), ("(CD, AB)", "(AB, CD)", 0), ("(AB, CD)", "(AB,CD)", 1),
 ]  # fmt: skip
 """(answer, truth, right): letters alone are words or names, whose order matters."""
@@ -196,6 +198,7 @@ NOTATIONS = [
     ("3\\times 10^{2}", "3000", 0), ("12.5\\%", "12.5", 1), ("12.5", "12.5%", 1), ("12.5\\%", "1.25", 0),
     ("\\begin{pmatrix}\n1 \\\\\n2\n\\end{pmatrix}", "\\begin{pmatrix}1\\\\2\\end{pmatrix}", 1),
     ("\\begin{pmatrix}\n1 \\\\\n3\n\\end{pmatrix}", "\\begin{pmatrix}\n1 \\\\\n2\n\\end{pmatrix}", 0), ("2\ny", "2", 0),
+    ("\\frac{1}{2}.", "1/2", 1), ("$\\frac12$.", "$1/2.$", 1), ("5.", "5", 1),
     ("p \\land q", "p\\land q", 1), ("( 1 ,2 ]", "(1,2]", 1), ("1 2", "12", 0),
     ("11:30", "10:00", 0), ("10:00", "10:00", 1), ("10:00 \\text{ PM}", "10:00\\text{ PM}", 1), ("5", "\\frac10", 0),
 ]  # fmt: skip
