@@ -51,6 +51,7 @@ AROUND_NAMES = re.compile(
     r"left|right)(?![a-zA-Z])|\\[ ,;!]|[{}$~]|\.$"
 )
 """Formatting and symbols around names that do not make them an expression."""
+NUMBERS = re.compile(r"\d[\d.,]*")
 BOXED = "\\boxed{"
 _AFTER_STEPS = re.compile(r"####\s*(\S[^\n#]*?)\s*\Z")
 """The end of a GSM8K solution, with its answer."""
@@ -340,16 +341,26 @@ def _pool() -> _Pool:
 
 def _equal(answer: str, truth: str) -> bool:
     """Equality by math-verify, or of text if the ground truth is not a mathematical expression."""
-    from math_verify import parse, verify
+    from math_verify import verify
     from sympy import nan, zoo
 
     # math-verify expects inline math on one line.
     answer, truth = " ".join(answer.split()), " ".join(truth.split())
-    gold = parse(f"${truth}$", parsing_timeout=None, raise_on_error=True)
+    gold = _parsed(truth)
     if all(isinstance(item, str) or item in (nan, zoo) for item in gold):  # 10:00 is not a division by zero
         return answer.casefold() == truth.casefold()
-    target = parse(f"${answer}$", parsing_timeout=None, raise_on_error=True)
+    target = _parsed(answer)
     return bool(verify(gold, target, timeout_seconds=None, raise_on_error=True)) and _as_small(gold, target)
+
+
+def _parsed(text: str) -> list[Any]:
+    """What math-verify reads: expressions, and the text they were read from; nothing if it cannot read the text."""
+    from math_verify import LatexExtractionConfig, parse
+
+    latex = parse(f"${text}$", [LatexExtractionConfig()], parsing_timeout=None, raise_on_error=True)
+    if all(isinstance(item, str) for item in latex) and len(NUMBERS.findall(text)) > 1:
+        return []  # it would take the last of the numbers for the answer: 5 for 17 \bmod 5
+    return parse(f"${text}$", parsing_timeout=None, raise_on_error=True)
 
 
 def _as_small(gold: list[Any], target: list[Any]) -> bool:

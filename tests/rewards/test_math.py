@@ -203,6 +203,12 @@ NOTATIONS = [
     ("11:30", "10:00", 0), ("10:00", "10:00", 1), ("10:00 \\text{ PM}", "10:00\\text{ PM}", 1), ("5", "\\frac10", 0),
 ]  # fmt: skip
 """Groups of digits, repeating decimals, powers of ten, percent signs, several lines, blanks, times of day."""
+UNREADABLE = [
+    ("17 \\bmod 5", "5", 0), ("17\\bmod 5", "17 \\bmod 5", 1), ("5", "17 \\bmod 5", 0),
+    ("\\begin{cases} x=1 \\\\ y=2\\end{cases}", "2", 0), ("2", "\\begin{cases} x=1 \\\\ y=2\\end{cases}", 0),
+    ("5 €", "5", 1), ("90°", "90", 1), ("\\approx 3.14", "3.14", 1), ("5/2 €", "2", 0), ("10 a.m.", "10", 1),
+]  # fmt: skip
+"""Unreadable to math-verify as a whole: if it contains a single number, that is the answer."""
 PERCENT = [
     ("25\\%", "25", 1), ("25", "25\\%", 1), ("25 \\text{ percent}", "25\\%", 1), ("\\frac14", "25\\%", 1),
     ("12.5\\%", "0.125", 1), ("26\\%", "25\\%", 0), ("0.06\\%", "0.05\\%", 0), ("0.05\\%", "0.0005", 1),
@@ -210,6 +216,8 @@ PERCENT = [
 """A percentage equals its number, or a hundredth of it."""
 
 
-@pytest.mark.parametrize(("answer", "truth", "right"), [*WORDS_AND_LETTERS, *ALGEBRA, *NUMBERS, *NOTATIONS, *PERCENT])
+@pytest.mark.parametrize(
+    ("answer", "truth", "right"), [*WORDS_AND_LETTERS, *ALGEBRA, *NUMBERS, *NOTATIONS, *UNREADABLE, *PERCENT]
+)
 def test_words_algebra_and_numbers(answer, truth, right):
     assert grading.grade_answers(boxed(answer), [truth]) == [right]
