@@ -79,7 +79,6 @@ MEANS = dict(zip(("easy", "medium", "hard"), counts(THRESHOLD).mean(1), strict=T
 def test_rows_are_padded_left_and_right_and_keep_their_order() -> None:
     table = rows(ACCURACIES, LENGTHS)
     batch = to_batch(table, 0)
-    batch.validate(["prompts", "responses", "attention_mask", "response_mask", "engine_log_probs"])
     width = batch.tensor("prompts").shape[1]
     for row, sample in enumerate(table.to_dict("records")):
         mask = batch.tensor("attention_mask")[row].bool()
