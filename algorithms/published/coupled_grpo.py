@@ -96,9 +96,8 @@ class DiffuGRPOTrainer:
         self, batch: Tensor, prompt_index: Tensor, mask_id: int, seed: int | None = None, accumulate: bool = False
     ) -> tuple[list[Tensor], list[float], Tensor]:
         """`forward_process` with the configured gradient_accumulation_steps."""
-        return forward_process(
-            batch, prompt_index, mask_id, seed, accumulate, self.args.gradient_accumulation_steps if accumulate else 1
-        )
+        parts = self.args.gradient_accumulation_steps
+        return forward_process(batch, prompt_index, mask_id, seed, accumulate, parts)
 
     def _get_per_token_logps(
         self, model: Any, input_ids: Tensor, logits_to_keep: int, mask_seeds: Sequence[int], accumulate: bool = False
