@@ -40,9 +40,13 @@ def masked_var(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_whiten(values: Tensor, mask: Tensor, eps: float = MASK_EPS) -> Tensor:
-    """(v − mean)·rsqrt(var + eps) with mean and unbiased variance of the masked entries."""
-    values = widened(values)
-    return (values - masked_mean(values, mask)) * torch.rsqrt(masked_var(values, mask) + eps)
+    """(v − mean)·rsqrt(var + eps) with mean and unbiased variance of the masked entries, computed in float64.
+
+    In float32 the mean of equal values can be off by a rounding, which a variance of almost 0 blows up to 0.4.
+    """
+    wide = values.double()
+    white = (wide - masked_mean(wide, mask)) * torch.rsqrt(masked_var(wide, mask) + eps)
+    return white.to(widened(values).dtype)
 
 
 def compute_grpo_outcome_advantage(

@@ -163,6 +163,17 @@ def test_whitening_gives_mean_zero_and_variance_one(seed):
     assert adv.masked_var(white, mask) == pytest.approx(1.0, abs=1e-4)
 
 
+@pytest.mark.parametrize("reward", [0.1, -0.3, 123.456])
+def test_equal_returns_are_whitened_to_nothing(reward):
+    mask = torch.ones(64, 512)
+    rewards = torch.zeros(64, 512)
+    rewards[:, -1] = reward
+    advantages, _ = adv.compute_reinforce_plus_plus_outcome_advantage(rewards, mask, 1.0)
+    assert advantages.abs().max() < 1e-5
+    advantages, _ = adv.compute_gae_advantage_return(rewards, torch.zeros(64, 512), mask, 1.0, 1.0)
+    assert advantages.abs().max() < 1e-5
+
+
 def test_degenerate_batches():
     empty = torch.zeros(0, 3)
     for estimator in GROUPED:
