@@ -8,6 +8,7 @@ leaves its input unchanged. On disk: safetensors, parquet and JSON; nothing is p
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -197,10 +198,13 @@ class DataProto:
         for key, column in self.non_tensor_batch.items():
             values = [_plain(value) for value in column]
             kinds = {type(value) for value in values if value is not None}
-            if len(kinds) > 1 or not kinds <= set(SCALARS):
-                values = [_json(value, f"row field {key!r}") for value in values]
+            # Parquet cannot hold every str and int: not a lone surrogate, nor an integer beyond 64 bits.
+            with contextlib.suppress(UnicodeEncodeError, OverflowError):
+                if len(kinds) <= 1 and kinds <= set(SCALARS):
+                    arrays[key] = pa.array(values, from_pandas=False)
+            if key not in arrays:
+                arrays[key] = pa.array([_json(value, f"row field {key!r}") for value in values])
                 encoded.append(key)
-            arrays[key] = pa.array(values, from_pandas=False)
         meta = _json({"meta_info": self.meta_info, "rows": len(self), "encoded": encoded}, "meta_info")
         save_file(tensors, path / TENSOR_FILE)
         pq.write_table(pa.table(arrays), path / ROW_FILE)

@@ -132,6 +132,8 @@ def test_save_and_load(tmp_path):
             "prompt": [[{"role": "user", "content": "hé"}], [], []],
             "truncated": [True, False, None],
             "nothing": [None] * 3,
+            "hash": [2**64 - 1, 0, None],
+            "half": ["\ud800", "", "b"],
         },
         {"high_entropy_threshold": 0.25, "global_token_num": [1, 2, 3], "note": None},
     )
