@@ -43,7 +43,7 @@ class Ahead:
         """A draw. left: what is under way, where `before` is none."""
         if before is not None:
             await asyncio.wait([before])  # what it raises is told to the step that takes it
-        step, ready = (self.run.step(each) for each in (number, number + 1 - self.parts))
+        step, ready = (self.run.step(each, ahead=True) for each in (number, number + 1 - self.parts))
         if self.parts == 1:
             samples = await sample(step, "rollout", planned[number], step.sampled_version, step.config.rollout.n)
         else:

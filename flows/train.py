@@ -226,6 +226,7 @@ async def train_step(number: int) -> None:
     is_last = config.train.ends(number, after_shaping["counters"]["tokens"])
     run.cluster.announce_update(number, shaped.batch, state["beta"])
     updated = await update(step, shaped.batch)
+    step.batch = shaped.batch
     if not at_once:
         check_mismatch(step, samples.rollouts, updated.metrics)
 

@@ -227,17 +227,21 @@ class Run:
         assert self.validation_set is not None
         return self.validation_set
 
-    def step(self, number: int) -> "Step":
-        """The step of this number; 0 is the bootstrap."""
-        return Step(self, number)
+    def step(self, number: int, ahead: bool = False) -> "Step":
+        """The step of this number; 0 is the bootstrap. ahead: to draw its first responses before its turn."""
+        return Step(self, number, ahead)
 
 
 class Step:
     """One step of a run: names its files, keys its phases."""
 
-    def __init__(self, run: Run, number: int) -> None:
+    def __init__(self, run: Run, number: int, ahead: bool = False) -> None:
         self.run = run
         self.number = number
+        self._after = self.sampled_version if ahead else number - 1
+        """The step whose policy its phases start from."""
+        self.batch: Ref | None = None
+        """The batch of its update, once that is done: later phases see the weights it made."""
         self.timings: dict[str, float] = {}
         """Seconds per phase of this execution."""
         self.rewarded: tuple[list[Ref], pd.DataFrame] | None = None
@@ -269,9 +273,15 @@ class Step:
         return phase_identity(own, self.run.fork, self.number, phase)
 
     def key(self, phase: str, inputs: str) -> str:
-        """Identity of a phase's result: the same run, settings, data, step and inputs give the same key."""
-        parts = (self.identity(phase), str(self.number), phase, inputs)
+        """Identity of a phase's result: the same run, settings, data, past, step and inputs give the same key."""
+        parts = (self.identity(phase), str(self.number), phase, inputs, *self._past())
         return f"{self.number:06d}-{phase}-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24]}"
+
+    def _past(self) -> list[str]:
+        """Hashes of what made the weights. A step that is done again may end differently (on a GPU, or at a time limit
+        of a program): results kept by the steps that followed it are then of another policy."""
+        commit = self.run.store.digest(self._after) if self.number else None
+        return [*([commit] if commit else []), *([self.batch.sha256] if self.batch else [])]
 
     def commit(self, artifacts: dict[str, Ref], state: dict[str, Any], metrics: dict[str, float]) -> None:
         """Finish the step: from here on it is never done again, and its run is at the state after it."""

@@ -331,6 +331,11 @@ class RunStore:
             steps.append(len(steps))
         return steps
 
+    def digest(self, step: int) -> str | None:
+        """Digest of a step's commit; None when there is none that is whole."""
+        link = self._link(step)
+        return None if link is None else link[1]
+
     def _link(self, step: int) -> tuple[str | None, str] | None:
         """Parent and digest of a step's commit; None when there is none that is whole."""
         try:

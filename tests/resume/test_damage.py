@@ -54,9 +54,9 @@ def deleted(file: Path, draws: random.Random) -> None:
 DAMAGES: list[Callable[[Path, random.Random], None]] = [flipped, flipped, flipped, cut_short, emptied, deleted]
 
 
-def trained(runs: Path, name: str) -> None:
+def trained(runs: Path, name: str, settings: list[str] = SETTINGS) -> None:
     """Train or resume the run, in this process."""
-    flows.train.prepare("tiny-math", SETTINGS, name)
+    flows.train.prepare("tiny-math", settings, name)
     asyncio.run(flows.train.ares_train(run=name))
 
 
@@ -169,6 +169,33 @@ def test_verify_names_what_is_damaged_and_where_a_resume_begins(directory: Path,
     flipped(copy / "run.json", draws)
     ended = told(directory, "verify", "copy")
     assert (ended.returncode, "run.json" in ended.stderr) == (2, True)
+
+
+def test_a_step_that_ends_differently_takes_nothing_from_the_steps_that_followed_it(directory: Path) -> None:
+    """As on a GPU, or where a program meets its time limit. The steps after it took the kept rollouts, held-out
+    accuracies and checkpoints of the policy that it had replaced."""
+    (directory / "right").write_text("0")
+    reward = directory / "reward.py"
+    reward.write_text(
+        "from pathlib import Path\n\n\n"
+        "def compute_score(data_source, solution_str, ground_truth, extra_info):\n"
+        f"    return float(len(solution_str) % 2 == int(Path({str(directory / 'right')!r}).read_text()))\n"
+    )
+    settings = [*SETTINGS, f"reward.kind={reward}:compute_score", "algorithm.filter.enabled=false", "train.steps=3"]
+    trained(directory, "redone", settings)
+    for scores in (directory / "redone/steps/000002").glob("score-rollout-*"):
+        scores.unlink()
+    shutil.rmtree(directory / "redone/steps/000002/batch")
+    shutil.rmtree(directory / "redone/checkpoints")
+    shutil.copytree(directory / "redone", directory / "fresh")
+    for result in (directory / "fresh/results").glob("00000[2-9]-*"):
+        result.unlink()
+    (directory / "right").write_text("1")
+    before = digests(directory, "redone")
+    trained(directory, "redone", settings)
+    trained(directory, "fresh", settings)
+    assert digests(directory, "redone")[2] != before[2]
+    assert digests(directory, "redone") == digests(directory, "fresh")
 
 
 def main(first: int, count: int) -> None:

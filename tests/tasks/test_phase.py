@@ -17,6 +17,7 @@ from tasks.phase import Phase, _refs
 from tasks.sampling import Draw, Rows, rollout, score
 from tasks.training import Samples, ShapedBatch, checkpoint, experience, update
 from tests.ares.builders import config
+from tests.ares.store_builders import chain
 
 
 def ref(name: str) -> Ref:
@@ -82,6 +83,29 @@ def test_a_key_changes_with_settings_step_phase_and_every_input(run: Run, tmp_pa
         key(checkpoint, step),
     ]  # fmt: skip
     assert len(set(keys)) == len(keys)
+
+
+def test_a_key_changes_with_what_made_the_weights(tmp_path: Path) -> None:
+    """A step that was done again with another result had the kept rollouts, evaluation and checkpoint of later steps
+    taken from the policy that it had replaced."""
+    run = Run.open(config("rollout.max_staleness=1"), "made", tmp_path)
+    zero, one = chain(run.store, 2)
+
+    def keys() -> list[str]:
+        updated = run.step(2)
+        updated.batch = ref("batch")
+        steps = [run.step(1), run.step(2), updated, run.step(3, ahead=True), run.step(4, ahead=True)]
+        return [key(rollout, step, draw=draw()) for step in steps]
+
+    before = keys()
+    assert before == keys()
+    assert before[1] != before[2]
+    run.store.write_commit(one.model_copy(update={"metrics": {"m": 0.25}}))
+    assert [one == other for one, other in zip(before, keys(), strict=True)] == [True, False, False, False, True]
+    run.store.write_commit(one.model_copy(update={"timings": {"t": 9.0}}))
+    assert before == keys()
+    assert zero.digest() == run.store.digest(0)
+    assert run.store.digest(2) is None
 
 
 def test_a_key_names_step_and_phase_and_is_a_file_name(run: Run) -> None:
