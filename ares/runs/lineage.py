@@ -59,7 +59,7 @@ def share_bootstrap(source: str, target: str, runs: Path) -> None:
     bit-identical to one that drew them. Raises StoreError.
     """
     donor, taker = run_store(source, runs), run_store(target, runs)
-    results = [result for result in donor.results_of(0) if result.name.split("-")[1] in DRAWN]
+    results = _whole_results(donor, 0, DRAWN)
     paths = {path for result in results for path in _paths_in(json.loads(result.read_text()))}
     beside = donor.here(donor.step_path(0)).glob(exec_times_name("*"))
     for whole in [*(donor.here(path) for path in sorted(paths)), *beside]:
@@ -80,9 +80,14 @@ def _forked_version(parent: RunStore, before: Config, config: Config, at: int, p
     if before.rollout.max_staleness or config.rollout.max_staleness:
         raise ConfigError("A run with rollout.max_staleness samples from older weights, which a fork does not have")
     version = at if phase is None else at - 1
-    if not (0 <= version < len(parent.committed_steps())) or (phase and not parent.results_of(at)):
+    if not 0 <= version < len(parent.committed_steps()):
         raise StoreError(
             f"Run {parent.name!r} has not got there: its last commit is {len(parent.committed_steps()) - 1}"
+        )
+    if phase and not parent.results_of(at):
+        raise StoreError(
+            f"Run {parent.name!r} keeps no results of the phases of step {at}: it has not begun it here, was forked "
+            f"after it, or `ares gc` has deleted them. Share less: --at {at - 1} without --phase"
         )
     return version
 
@@ -146,8 +151,14 @@ def _write_fork(
 
 def _shared_results(parent: RunStore, forked: int, phases: tuple[str, ...]) -> list[Path]:
     """Kept results of the forked step up to the phase. The evaluation after its update is not shared."""
-    kept = [result for result in parent.results_of(forked) if result.name.split("-")[1] in phases]
+    kept = _whole_results(parent, forked, phases)
     return [result for result in kept if "-validation-" not in result.read_text()]
+
+
+def _whole_results(store: RunStore, step: int, phases: tuple[str, ...]) -> list[Path]:
+    """Kept results of phases of a step; of a run in training one may be half written."""
+    of_phases = [result for result in store.results_of(step) if result.name.split("-")[1] in phases]
+    return [result for result in of_phases if store.is_whole_result(result)]
 
 
 def _shared_paths(parent: RunStore, version: int, forked: int, phases: tuple[str, ...]) -> Iterator[str]:
@@ -179,6 +190,12 @@ def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int
     own = parent.read_commit(version).artifacts.get("checkpoint")
     if own is not None and target.intact([own]):
         return own
+    forked = parent.fork()
+    if forked is not None and version < forked.version:  # made with the settings of the run that it comes from
+        raise StoreError(
+            f"Run {parent.name!r} was forked from {forked.run!r} after step {forked.version}, and has no checkpoint of "
+            f"step {version}: fork {forked.run!r} there instead"
+        )
     check_weights(parent, version)
     cluster = Cluster(config, parent)
 

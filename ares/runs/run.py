@@ -175,6 +175,13 @@ class Run:
         A step whose batch is missing or damaged is done again, and so are those after it, from what is intact.
         """
         newest, resumed = self.store.last_commit(), resumed_commit(self.cluster)
+        done = -1 if resumed is None else resumed.step
+        if self.fork is not None and done < self.fork.version:  # its settings would make another past
+            folder = self.store.directory / self.store.step_path(done + 1)
+            raise DamagedArtifact(
+                f"Run {self.store.name!r}: step {done + 1}, which it shares with {self.fork.run!r}, is damaged; fork "
+                f"{self.fork.run!r} again, or restore {folder} from a copy"
+            )
         if newest is not None and resumed is not None and resumed.step < newest.step:
             damaged = resumed.step + 1
             logger.warning("%s: what step %d left is damaged; done again from there", self.store.name, damaged)

@@ -145,6 +145,32 @@ def test_weights_that_gc_made_unreachable_are_told_before_anything_starts(
     Evaluation.open(EvaluationRequest(target="copy", step=3)).run.close()
 
 
+def test_a_fork_is_not_forked_where_its_own_settings_would_have_made_other_weights(
+    copy: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights after a step before its own were replayed with its settings, in place of those of its past."""
+    runs = copy.directory.parent
+    fork("copy", 3, None, ["learner.lr=0.001"], "fork", runs)
+    monkeypatch.setattr("ares.workers.cluster.connect", lambda *_: pytest.fail("Ray was started"))
+    with pytest.raises(StoreError, match=r"'fork' was forked from 'copy' after step 3, .* fork 'copy' there instead"):
+        fork("fork", 2, None, [], "again", runs)
+    with pytest.raises(StoreError, match=r"keeps no results of the phases of step 3: .*--at 2 without --phase"):
+        fork("fork", 3, "rollout", [], "again", runs)
+    assert not (runs / "again").exists()
+    for at in (0, 3):  # the first weights, and those of its checkpoint
+        fork("fork", at, None, [], f"at-{at}", runs)
+        assert RunStore(runs / f"at-{at}").last_commit() == copy.read_commit(at)
+
+
+def test_a_kept_result_that_is_being_written_is_not_shared(copy: RunStore) -> None:
+    """`ares fork` of a run in training ended in a trace: Prefect writes results in place."""
+    first, *others = (path for path in copy.results_of(4) if path.name.startswith("000004-rollout-"))
+    whole = [path.name for path in others if "-validation-" not in path.read_text()]
+    first.write_text(first.read_text()[:99])
+    fork("copy", 4, "rollout", [], "fork", copy.directory.parent)
+    assert sorted(path.name for path in RunStore(copy.directory.parent / "fork").results_of(4)) == sorted(whole)
+
+
 @pytest.mark.slow
 def test_a_run_goes_on_after_gc(tmp_path: Path) -> None:
     assert train(tmp_path, "pruned") == 0

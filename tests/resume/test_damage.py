@@ -21,6 +21,7 @@ import pytest
 
 import flows.train
 from ares.errors import UserError
+from ares.runs import fork
 from ares.store.store import RunStore
 from tests import prefect_server
 from tests.in_process import run_in_this_process
@@ -169,6 +170,18 @@ def test_verify_names_what_is_damaged_and_where_a_resume_begins(directory: Path,
     flipped(copy / "run.json", draws)
     ended = told(directory, "verify", "copy")
     assert (ended.returncode, "run.json" in ended.stderr) == (2, True)
+
+
+def test_what_a_fork_shares_is_not_done_again_with_its_settings(directory: Path) -> None:
+    """A fork whose shared past was damaged went on from before it, with other settings than that was made with."""
+    fork("whole", 3, None, ["learner.lr=0.0001"], "fork", directory)
+    shared = directory / "fork/steps/000003/COMMIT.json"
+    shared.unlink()
+    with pytest.raises(UserError, match="'fork': step 3, which it shares with 'whole', is damaged; fork 'whole' again"):
+        trained(directory, "fork", [*SETTINGS, "learner.lr=0.0001"])
+    shutil.copy2(directory / "whole/steps/000003/COMMIT.json", shared)
+    trained(directory, "fork", [*SETTINGS, "learner.lr=0.0001"])
+    assert digests(directory, "fork")[:4] == digests(directory, "whole")[:4]
 
 
 def test_a_step_that_ends_differently_takes_nothing_from_the_steps_that_followed_it(directory: Path) -> None:
