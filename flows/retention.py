@@ -30,7 +30,7 @@ def collect(policy: Policy, names: list[str] | None = None, dry_run: bool = Fals
         raise ConfigError("--keep-best says what stays; --older-than or --max-size say what goes")
     stores = [run_store(name) for name in names] if names else runs_in(runs_directory())
     total, deleted = 0, set()
-    for run, why in to_delete([known_run(store) for store in stores], policy) if by_age_or_size else []:
+    for run, freed, why in to_delete([known_run(store) for store in stores], policy) if by_age_or_size else []:
         try:
             if not dry_run:
                 run.store.delete()
@@ -38,8 +38,8 @@ def collect(policy: Policy, names: list[str] | None = None, dry_run: bool = Fals
             _leave(error, names, say)
             continue
         deleted.add(run.store.name)
-        total += run.bytes
-        say(f"{run.store.name}: the run, {run.bytes:,d} bytes ({why})")
+        total += freed
+        say(f"{run.store.name}: the run, {freed:,d} bytes ({why})")
     if policy.working_files:
         total += _prune([store for store in stores if store.name not in deleted], names, dry_run, say)
     if not names:

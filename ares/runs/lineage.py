@@ -267,7 +267,7 @@ def _has_checkpoint(store: RunStore, step: int) -> bool:
 def _freed_bytes(store: RunStore, path: Path, unlinked: Counter[int]) -> int:
     """Bytes that deleting sets free, at the URL where there is one; a file stays until its last link is deleted."""
     if store.mirror is not None:
-        return store.mirror.size(path.relative_to(store.directory).as_posix())
+        return sum(store.mirror.sizes(path.relative_to(store.directory).as_posix()).values())
     freed = 0
     for file in path.rglob("*") if path.is_dir() else [path]:
         status = file.stat()

@@ -5,6 +5,7 @@ MLflow's entries (ares/reports/entries.py), Prefect's database (flows/environmen
 """
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 
 from ares.store import Commit, RunStore
@@ -38,7 +39,8 @@ class KnownRun:
     """What a policy asks of a run."""
 
     store: RunStore
-    bytes: int
+    sizes: dict[int | str, int]
+    """Bytes of its files. Forks share some, by which they are counted once."""
     finished: float
     """Seconds since the epoch."""
     accuracy: float | None
@@ -52,7 +54,7 @@ def known_run(store: RunStore) -> KnownRun:
     commit = store.last_commit()
     made = (store.directory / "run.json").stat().st_mtime
     finished = made if commit is None else commit.timestamp / 1000
-    return KnownRun(store, store.bytes(), finished, _best(commit), store.is_held())
+    return KnownRun(store, store.sizes(), finished, _best(commit), store.is_held())
 
 
 def _best(commit: Commit | None) -> float | None:
@@ -60,12 +62,14 @@ def _best(commit: Commit | None) -> float | None:
     return max((float(evaluation["accuracy"]) for evaluation in evaluations), default=None)
 
 
-def to_delete(runs: list[KnownRun], policy: Policy, now: float | None = None) -> list[tuple[KnownRun, str]]:
-    """The runs that a policy gives up, and why; never one that is being trained, nor one of the best."""
+def to_delete(runs: list[KnownRun], policy: Policy, now: float | None = None) -> list[tuple[KnownRun, int, str]]:
+    """The runs that a policy gives up, the bytes that this frees, and why; never one that is being trained, nor one of
+    the best."""
     now = time.time() if now is None else now
     measured = sorted((run for run in runs if run.accuracy is not None), key=lambda run: run.accuracy or 0.0)
     best = {run.store.name for run in measured[len(measured) - min(policy.keep_best, len(measured)) :]}
-    left = sum(run.bytes for run in runs)
+    holders = Counter(file for run in runs for file in run.sizes)
+    left = sum({file: size for run in runs for file, size in run.sizes.items()}.values())
     given_up = []
     for run in sorted(runs, key=lambda run: run.finished):
         if run.is_held or run.store.name in best:
@@ -77,6 +81,8 @@ def to_delete(runs: list[KnownRun], policy: Policy, now: float | None = None) ->
             why = f"all runs take {left:,d} bytes"
         else:
             continue
-        left -= run.bytes
-        given_up.append((run, why))
+        freed = sum(size for file, size in run.sizes.items() if holders[file] == 1)
+        holders.subtract(run.sizes.keys())
+        left -= freed
+        given_up.append((run, freed, why))
     return given_up

@@ -172,9 +172,9 @@ class Mirror:
             return {PurePosixPath(entry).name for entry in self.system.ls(self._at(path), detail=False)}
         return set()
 
-    def size(self, path: str) -> int:
-        """Bytes of a file or folder there."""
-        return sum(info["size"] for info in self._listed(path).values())
+    def sizes(self, path: str) -> dict[str, int]:
+        """Bytes of the files below a path there, by their paths."""
+        return {name: info["size"] for name, info in self._listed(path).items()}
 
     def bring(self, path: str) -> None:
         """Download what there is of a file or folder and is not here in its size. Hold `transfer`."""

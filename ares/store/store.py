@@ -17,7 +17,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +136,17 @@ class RunStore:
             self.mirror.remove("" if inside == "." else inside)
         remove_tree(path)
 
-    def bytes(self) -> int:
-        """What the run takes, at the URL where there is one."""
+    def sizes(self) -> dict[int | str, int]:
+        """Bytes of the run's files: by inode, since forks share some, or by name at a URL."""
         if self.mirror is not None:
-            return self.mirror.size("")
-        return sum(file.stat().st_size for file in self.directory.rglob("*") if file.is_file())
+            return {f"{self.address}/{name}": size for name, size in self.mirror.sizes("").items()}
+        sizes: dict[int | str, int] = {}
+        for folder, _, names in os.walk(self.directory):
+            for name in names:
+                with suppress(FileNotFoundError):  # of a run in training
+                    file = os.stat(os.path.join(folder, name))
+                    sizes[file.st_ino] = file.st_size
+        return sizes
 
     def delete(self) -> None:
         """Delete the run. Raises RunHeld when it is being trained."""

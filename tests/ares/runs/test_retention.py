@@ -1,5 +1,6 @@
 """Which runs `ares gc` gives up by age, by size, and which are the best."""
 
+import os
 import time
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def runs(tmp_path: Path) -> Path:
 
 def given_up(runs: Path, policy: Policy) -> list[str]:
     known = [known_run(RunStore(path)) for path in sorted(runs.iterdir())]
-    return [run.store.name for run, _ in to_delete(known, policy, NOW)]
+    return [run.store.name for run, *_ in to_delete(known, policy, NOW)]
 
 
 def test_by_age_the_oldest_first_and_the_best_stay(runs: Path) -> None:
@@ -46,10 +47,26 @@ def test_by_age_the_oldest_first_and_the_best_stay(runs: Path) -> None:
 
 
 def test_by_size_as_many_of_the_oldest_as_it_takes(runs: Path) -> None:
-    one = known_run(RunStore(runs / "old")).bytes
+    one = sum(known_run(RunStore(runs / "old")).sizes.values())
     assert given_up(runs, Policy(max_bytes=4 * one + 1000)) == []
     assert given_up(runs, Policy(max_bytes=2 * one + 1000)) == ["old-best", "old"]
     assert given_up(runs, Policy(max_bytes=0, keep_best=1)) == ["old", "unmeasured", "new"]
+
+
+def test_what_forks_share_is_counted_once_and_freed_with_the_last_of_them(runs: Path) -> None:
+    """Each fork counted as a copy: `--max-size` deleted runs of a directory that was smaller than that."""
+    own = sum(size for path in runs.iterdir() for size in known_run(RunStore(path)).sizes.values())
+    size = 100_000
+    (runs / "old" / "shared").write_bytes(bytes(size))
+    for name in ("old-best", "new"):
+        os.link(runs / "old" / "shared", runs / name / "shared")
+    assert given_up(runs, Policy(max_bytes=own + size)) == []
+    known = [known_run(RunStore(path)) for path in sorted(runs.iterdir())]
+    freed = {run.store.name: freed for run, freed, _ in to_delete(known, Policy(max_bytes=0), NOW)}
+    assert list(freed) == ["old-best", "old", "unmeasured", "new"]
+    assert freed["new"] > size > freed["old"]
+    assert sum(freed.values()) == own + size
+    assert given_up(runs, Policy(max_bytes=size)) == ["old-best", "old", "unmeasured", "new"]
 
 
 def test_a_run_that_is_being_trained_stays(runs: Path) -> None:
