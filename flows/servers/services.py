@@ -78,7 +78,9 @@ class Services:
         for name, port in (("Prefect", self.ports.prefect), ("MLflow", self.ports.mlflow)):
             _check_free(name, port)
         (self.directory / "logs").mkdir(parents=True, exist_ok=True)
-        description = {"pid": os.getpid(), "api": self.ports.api, "mlflow": f"http://127.0.0.1:{self.ports.mlflow}"}
+        own = os.getpid()
+        description = {"pid": own, "started": _start_of(own), "api": self.ports.api,
+                       "mlflow": f"http://127.0.0.1:{self.ports.mlflow}"}  # fmt: skip
         _record(self.runs).write_text(json.dumps(description))
         signal.signal(signal.SIGTERM, _interrupt)
         try:
@@ -206,14 +208,23 @@ def name_queued(api: str) -> None:
 
 
 def running_services() -> dict[str, str | int] | None:
-    """Who runs the services of this directory of runs: pid, api, mlflow; None when nobody does."""
+    """Who runs the services of this directory of runs: pid, started, api, mlflow; None when nobody does."""
     record = _record(runs_directory().absolute())
     try:
         running: dict[str, str | int] = json.loads(record.read_text())
-        os.kill(int(running["pid"]), 0)
-    except (FileNotFoundError, ProcessLookupError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None
-    return running
+    started = _start_of(int(running["pid"]))
+    return running if started is not None and running.get("started", started) == started else None
+
+
+def _start_of(pid: int) -> int | None:
+    """When a process started (clock ticks since boot); None where there is none. After a reboot the number of an
+    `ares up` is another process's."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def end_services() -> None:

@@ -1,5 +1,6 @@
 """`ares up` when it, or one of its services, is killed. The services are stand-ins that listen in a child process."""
 
+import json
 import os
 import signal
 import socket
@@ -129,3 +130,28 @@ def test_servers_are_asked_to_end_at_the_same_time(tmp_path: Path, monkeypatch: 
     processes = list(running.processes.values())
     running.stop()
     assert [process.returncode for process in processes] == [0, 0]
+
+
+def test_a_process_that_has_the_number_of_an_ended_ares_up_is_not_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a reboot `ares up` refused to start beside whoever had its number, and `ares down` ended that one."""
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    (tmp_path / ".services").mkdir()
+    record, own = tmp_path / ".services" / "services.json", services._start_of(os.getpid())
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        started = services._start_of(other.pid)
+        assert own is not None
+        assert started is not None
+        record.write_text(json.dumps({"pid": other.pid, "started": started - 1}))
+        assert services.running_services() is None
+        with pytest.raises(ServiceError, match="No `ares up` is running"):
+            end_services()
+        assert other.poll() is None
+        record.write_text(json.dumps({"pid": other.pid, "started": started}))
+        assert services.running_services() == {"pid": other.pid, "started": started}
+    finally:
+        other.kill()
+        other.wait()
+    assert services.running_services() is None
