@@ -61,10 +61,11 @@ def model_digest(path: str) -> str:
 
 
 def _revision(path: str) -> str:
-    from transformers import AutoConfig
+    from transformers.utils import cached_file
+    from transformers.utils.hub import extract_commit_hash
 
-    try:
-        return str(getattr(AutoConfig.from_pretrained(path), "_commit_hash", None) or path)
+    try:  # not by its configuration: to load that, some models' own code would have to run
+        return extract_commit_hash(cached_file(path, "config.json"), None) or path
     except (OSError, ValueError) as error:
         raise ConfigError(absent_model(path, error)) from error
 

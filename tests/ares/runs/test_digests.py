@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from ares.config.run import Config
+from ares.config.strict import ConfigError
+from ares.runs.digests import model_digest
 from ares.runs.lineage import fork
 from ares.runs.run import Run
 from ares.step.state import RunState
@@ -136,3 +138,21 @@ def test_a_run_of_the_first_format_is_sealed_when_it_is_continued_and_its_fork_a
         run_store = RunStore(place / "runs" / name)
         assert run_store.format() == 2
         assert run_store.committed_steps() == [0]
+
+
+def test_a_model_of_the_hub_is_known_by_its_revision_and_none_of_its_code_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with code of its own, as DiffuCoder, was refused although model.trust_remote_code was set."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    revision, cached = "0123456789" * 4, tmp_path / "models--some--model"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text(revision)
+    snapshot = cached / "snapshots" / revision
+    snapshot.mkdir(parents=True)
+    own = {"model_type": "own", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
+    (snapshot / "config.json").write_text(json.dumps(own))
+    (snapshot / "configuration_own.py").write_text("raise AssertionError('it was executed')")
+    assert model_digest("some/model") == revision
+    with pytest.raises(ConfigError, match="no model of the hub"):
+        model_digest("some/other")
