@@ -7,6 +7,7 @@ artifacts lie. Not covered: the order of work (flows/) and the work (tasks/).
 import hashlib
 import json
 import logging
+import math
 import os
 import subprocess
 import time
@@ -293,6 +294,8 @@ class Step:
     def commit(self, artifacts: dict[str, Ref], state: dict[str, Any], metrics: dict[str, float]) -> None:
         """Finish the step: from here on it is never done again, and its run is at the state after it."""
         run = self.run
+        if unknown := sorted(name for name, value in metrics.items() if not math.isfinite(value)):
+            logger.warning("step %d: metrics that are not finite are left out: %s", self.number, ", ".join(unknown))
         total = time.perf_counter() - self.started
         counters = run.restored(state).counters
         before = run.state.counters
@@ -309,7 +312,7 @@ class Step:
             parent=run.commit.digest() if run.commit else None,
             artifacts=artifacts,
             state=state,
-            metrics=metrics,
+            metrics={name: value for name, value in metrics.items() if name not in unknown},
             timings=timings,
             timestamp=time.time_ns() // 1_000_000,
         )

@@ -1,10 +1,11 @@
 """Metrics of what reward functions said, under TRL's names: `rewards/NAME/mean` and `std`, unweighted, of the responses
-to which a function applies; `rewards/NAME/PART/mean` of a number that its dict holds beside the score.
+to which a function applies; `rewards/NAME/PART/mean` of a finite number that its dict holds beside the score.
 
 Not covered: what the scores come to (`reward/score`, ares/step/metrics.py).
 """
 
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -41,6 +42,6 @@ def _of_extras(extras: pd.Series) -> dict[str, float]:
     logged: dict[str, list[float]] = {}
     for function, parts in (pair for text in extras.dropna() for pair in json.loads(text).items()):
         for part, value in parts.items():
-            if isinstance(value, bool | int | float):
+            if isinstance(value, bool | int | float) and math.isfinite(value):
                 logged.setdefault(f"rewards/{function}/{part}/mean", []).append(float(value))
     return {name: float(np.mean(values)) for name, values in logged.items()}

@@ -137,3 +137,15 @@ def test_a_plan_is_made_by_the_state_that_later_steps_sample_with_and_changes_no
     assert run.with_plan(planned) == planned
     planned["planned"].pop(0)
     assert run.with_plan(planned)["planned"] == [asked[2:4], asked[4:], run.next_prompts(run.restored(planned), 2)]
+
+
+def test_a_metric_that_is_not_finite_is_left_out_of_the_commit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A commit holds none: one that a reward function or a controller gave ended the run, and every resume of it."""
+    run = Run.open(builders.config(), "run", tmp_path)
+    metrics = {"a": 1.0, "nan": float("nan"), "inf": float("inf")}
+    run.step(0).commit({}, run.state.state_dict() | {"step": 0}, metrics)
+    assert run.store.read_commit(0).metrics == {"a": 1.0}
+    assert run.store.committed_steps() == [0]
+    assert "step 0: metrics that are not finite are left out: inf, nan" in caplog.text
