@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ares.store.errors import RunHeld
+from ares.store.files import fsync
 
 LOCK = "lock"
 
@@ -21,7 +22,10 @@ LOCK = "lock"
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
     """Hold a directory, which is made where there is none. Raises RunHeld where another has it, and OSError."""
+    made = [folder for folder in (directory, *directory.parents) if not folder.exists()]
     directory.mkdir(parents=True, exist_ok=True)
+    for folder in made:
+        fsync(folder.parent)
     with (directory / LOCK).open("a+") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

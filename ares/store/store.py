@@ -154,7 +154,8 @@ class RunStore:
             self.remove(self.directory)
 
     def publish(self) -> None:
-        """Upload a run that was put together here, run.json last; kept results stay."""
+        """Sync the name of a run that was put together here, and upload it, run.json last; kept results stay."""
+        fsync(self.directory.parent)
         whole = [file for file in files_in(self.directory) if not file.is_relative_to(self.results)]
         for file in sorted(whole, key=lambda file: file.name == "run.json"):
             self._upload(file.relative_to(self.directory).as_posix(), file)
@@ -218,7 +219,9 @@ class RunStore:
             if temporary.is_dir():
                 remove_tree(target)
             os.replace(temporary, target)
-            folders = list(dict.fromkeys([target.parent, *(new.parent for new in made)]))
+            # Others make folders of a run, too: a journal, who holds it.
+            above = [folder for folder in target.parents if at_once and folder.is_relative_to(self.directory)]
+            folders = list(dict.fromkeys([target.parent, *above, *(new.parent for new in made)]))
             if behind is None:
                 for folder in folders:
                     fsync(folder)

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,9 +19,10 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from ares.store.files import fsync
+from ares.store.journal import Journal
 from ares.store.store import DamagedArtifact, Ref, RunStore, StoreError
 from tests.ares.builders import REPOSITORY
-from tests.ares.store_builders import KINDS, READERS, ROWS, WRITERS, chain, everything, fill
+from tests.ares.store_builders import KINDS, READERS, ROWS, WRITERS, chain, commit, everything, fill
 
 
 def test_what_was_written_is_read_back(store: RunStore) -> None:
@@ -183,6 +185,22 @@ def test_everything_on_the_way_to_an_artifact_is_synced(store: RunStore, monkeyp
     wanted = [*place.rglob("*"), place, *list(place.parents)[:4]]
     assert store.directory.parent in wanted
     assert [path for path in wanted if path.stat().st_ino not in synced] == []
+
+
+def test_folders_that_others_have_made_are_synced_with_the_commit(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who holds a run makes its folder, and a journal that of a step: neither name was ever synced, so that a machine
+    that lost power could lose committed steps."""
+    shutil.rmtree(store.directory, ignore_errors=True)
+    synced: set[Path] = set()
+    for module in ("lock", "store"):
+        monkeypatch.setattr(f"ares.store.{module}.fsync", synced.add)
+    with store.lock():
+        Journal(store.directory / "steps/000001/rollout.journal", "key").add(ROWS)
+        store.write_commit(commit(1, None))
+    places = ("steps/000001", "steps", "", "..")
+    assert {(store.directory / place).resolve() for place in places} <= {path.resolve() for path in synced}
 
 
 @pytest.mark.parametrize("kind", KINDS)
