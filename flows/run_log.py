@@ -33,8 +33,11 @@ class JsonLines(logging.Handler):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        sys.stdout.write(json.dumps(line | getattr(record, "about", {}), ensure_ascii=False) + "\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(json.dumps(line | getattr(record, "about", {}), ensure_ascii=False) + "\n")
+            sys.stdout.flush()
+        except (OSError, ValueError):  # nobody reads any more, the disk is full: a run must not end for its log
+            self.handleError(record)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What a run says: in the Logs tab of the run and of the step that says it, and as lines of JSON."""
 
 import asyncio
+import io
 import json
 import logging
 import sys
@@ -14,7 +15,7 @@ from prefect.settings import PREFECT_API_URL
 
 from flows.child_run import ChildRuns
 from flows.cli import main as command_line
-from flows.run_log import FORMAT, run_log
+from flows.run_log import FORMAT, JsonLines, run_log
 
 LOGGER = logging.getLogger("ares.workers.cluster")
 
@@ -88,3 +89,17 @@ def test_an_error_is_a_line_of_json_and_nothing_else_is_printed(
     assert (step["level"], step["message"], step["run"], step["step"]) == ("info", "step 1", "first", 1)
     assert step["logger"] == "ares.workers.cluster"
     assert step["time"].endswith("+00:00")
+
+
+def test_a_run_does_not_end_because_nobody_reads_its_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`ares train --log-format json | head -1` ended with a BrokenPipeError."""
+
+    class Closed(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    JsonLines().handle(logging.makeLogRecord({"msg": "step"}))
+    assert "Broken pipe" in capsys.readouterr().err
