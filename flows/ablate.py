@@ -1,10 +1,10 @@
-"""What the flow `ares-ablate` does: every child of an ablation trained once, as many at a time as cores or GPUs allow.
+"""The body of the flow `ares-ablate`: trains every child of an ablation, as many at a time as cores or GPUs allow.
 
-Covered: which children run, when, whose bootstrap they take, and what happens when one fails or this process ends. Not
-covered: the flow's form (flows/deployed.py), the file (ares/ablations/definition.py), a child's training
-(flows/train.py), the comparison (ares/ablations/report.py). A child is `ares train` in a process of its own, because a
-run is a context variable and Ray one per process. Its run directory says whether it is finished; so nothing that is
-finished is done again, and what was stopped resumes from its last commit.
+Covered: which children run and when, whose bootstrap they share, failures of a child and the end of this process. Not
+covered: the flow's parameters (flows/deployed.py), the file (ares/ablations/definition.py), a child's training
+(flows/train.py), the comparison (ares/ablations/report.py). A child is `ares train` in a process of its own, since a
+run is a context variable and Ray is one per process. Its run directory says whether it is finished: finished children
+are not trained again, and others resume from their last commit.
 """
 
 import asyncio
@@ -48,29 +48,29 @@ from tasks.phase import untagged
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Between two looks whether a bootstrap is there that another child waits for."""
+"""Between checks for a bootstrap that another child waits for."""
 LOGS = "logs"
 """Folder of the children's output, in the ablation's."""
 VERDICTS = "verdicts.sqlite"
-"""File of the verdicts that children share, in the ablation's folder."""
+"""File of verdicts that children share, in the ablation's folder."""
 STOP_SECONDS = 15.0
-"""What a child is given to end by itself before it is killed."""
+"""Time for a child to stop before it is killed."""
 
 
 class ChildFailed(UserError, RuntimeError):
-    """A child ended without being finished; the message is its own last word."""
+    """A child ended without being finished; the message is its last line of output."""
 
 
 @dataclass
 class Plan:
-    """An ablation that was read and checked, ready to start."""
+    """An ablation that has been read and checked."""
 
     ablation: Ablation
     children: list[Child]
     extra: list[Override]
     parallel: int
     drawn: dict[str, str]
-    """By child: what decides the draws of its bootstrap. Children that have it in common draw one."""
+    """By child: the identity of its bootstrap's draws. Children with the same one share a bootstrap."""
 
     @property
     def folder(self) -> Path:
@@ -101,7 +101,7 @@ def prepare(
 
 
 class ChildrenFailed(UserError, RuntimeError):
-    """Some children failed; the others are finished, and `result` is what `ablate` returned."""
+    """Some children failed. The others are finished; `result` is what `ablate` returned."""
 
     def __init__(self, result: dict[str, Any]) -> None:
         failed = result["failed"]
@@ -113,7 +113,7 @@ class ChildrenFailed(UserError, RuntimeError):
 async def as_asked(
     ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None
 ) -> dict[str, Any]:
-    """What the flow of flows/deployed.py does. Raises ChildrenFailed, and what `prepare` raises."""
+    """The body of the flow in flows/deployed.py. Raises ChildrenFailed, and what `prepare` raises."""
     with run_log():
         result = await ablate(prepare(ablation, overrides, name, parallel))
         logger.info("%s; report: %s", result["conclusion"], result["report"])
@@ -123,7 +123,7 @@ async def as_asked(
 
 
 async def ablate(plan: Plan) -> dict[str, Any]:
-    """Take every child to its last step and write the report. A failed child is reported, and the others continue.
+    """Train every child to its last step and write the report. If a child fails, the others continue.
 
     Returns the names of finished children, the errors of failed ones, the conclusion and the report's path.
     """
@@ -150,7 +150,7 @@ async def ablate(plan: Plan) -> dict[str, Any]:
 
 
 async def _train_children(plan: Plan, parent: ParentRun) -> dict[str, str]:
-    """Train what is not finished; the error of each child that failed."""
+    """Train the unfinished children; returns the error of each that failed."""
     (plan.folder / LOGS).mkdir(exist_ok=True)
     failed: dict[str, str] = {}
 
@@ -184,7 +184,7 @@ async def _train_children(plan: Plan, parent: ParentRun) -> dict[str, str]:
 
 
 async def _in_turn(plan: Plan, waiting: list[Child], train: Callable[[Child], Coroutine[Any, Any, None]]) -> None:
-    """Train as many children at a time as there is room for, in their order; one that waits for a bootstrap later."""
+    """Train children in order, as many at a time as fit; one that waits for a bootstrap comes later."""
     running: dict[asyncio.Task[None], Child] = {}
     try:
         while waiting or running:
@@ -206,13 +206,13 @@ async def _in_turn(plan: Plan, waiting: list[Child], train: Callable[[Child], Co
 
 
 def _next(plan: Plan, waiting: list[Child], running: list[Child]) -> Child | None:
-    """The first child whose bootstrap nobody is drawing at this moment."""
+    """The first child whose bootstrap is not being drawn by a running one."""
     drawing = {plan.drawn[child.name] for child in running if not _store(child).has_commits()}
     return next((child for child in waiting if plan.drawn[child.name] not in drawing), None)
 
 
 def _take_bootstrap(plan: Plan, child: Child) -> None:
-    """Give a new child the bootstrap of another one that has drawn the same."""
+    """Give a new child the bootstrap that another one has drawn, if it is the same."""
     if _store(child).exists():
         return
     same = [other for other in plan.children if plan.drawn[other.name] == plan.drawn[child.name]]
@@ -232,7 +232,7 @@ async def train_child(child: Child, parent_run: str, folder: Path) -> None:
         given["reward.code.verdicts"] = str((folder / VERDICTS).absolute())
     command = [sys.executable, "-m", "flows.ablate_child", str(os.getpid()), "train", child.profile, *child.overrides,
                *(f"{name}={json.dumps(value)}" for name, value in given.items()), "--run", child.name]  # fmt: skip
-    # One API serves all: it is this process's own, or the user's server.
+    # All share one API: this process's own, or the user's server.
     api = PREFECT_API_URL.value()
     environment = os.environ | ({"PREFECT_API_URL": api} if api else {}) | await ownership.link_to_task()
     with log.open("ab") as output:
@@ -249,7 +249,7 @@ async def train_child(child: Child, parent_run: str, folder: Path) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a child that is still there, and whatever it started."""
+    """End a child that is still running, and whatever it started."""
     if process.returncode is None:
         process.terminate()
         try:
@@ -275,7 +275,7 @@ def _state(child: Child) -> str:
     if not _store(child).exists():
         return "new"
     status = run_status(child.name)
-    # The run's own description may hold fewer steps than it is asked for now.
+    # run.json may hold fewer steps than are asked for now.
     return str(status["state"]) if child.config.train.ends(status["step"], status["tokens"]) else "stopped"
 
 

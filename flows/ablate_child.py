@@ -1,7 +1,7 @@
 """`ares …` in a process that ends with the one that started it: `python -m flows.ablate_child PARENT train …`.
 
-A parent that is asked to stop ends its children itself; this is for the parent that was killed and cannot. The run is
-killed with it, as if its machine had died: it resumes from its last commit.
+A parent that is asked to stop ends its children itself; this is for a parent that is killed and cannot. The run dies
+with it, as if its machine had died, and resumes from its last commit.
 """
 
 import sys

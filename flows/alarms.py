@@ -1,8 +1,8 @@
-"""What a run notices of itself and tells: a KL that runs away, a filter that keeps nothing, a standstill.
+"""Alarms that a run raises itself: a KL that runs away, a filter that keeps next to nothing, a standstill.
 
 Covered: a warning in the run's log, and an event `ares.alarm` at Prefect's server, which `--notify` passes on
-(flows/servers/notifications.py); each once, until it is well again. Not covered: a process that is dead or stopped (its
-heartbeats end, and it is marked as crashed), graders and engines that fail (they end the run).
+(flows/servers/notifications.py); once each, until the condition has cleared. Not covered: a dead or stopped process
+(its heartbeats end, and it is marked as crashed), graders and engines that fail (they end the run).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 EVENT = "ares.alarm"
 RESOURCE = "ares.run"
 RECENT = 20
-"""Steps that one is compared with."""
+"""Steps that each one is compared with."""
 FEWEST = 5
 KL_FACTOR, KL_LEAST = 10.0, 0.1
 """Of the recent median; nats a token."""
@@ -32,7 +32,7 @@ LOOK_SECONDS = 10.0
 
 
 def kl_runs_away(commit: Commit, recent: list[Commit]) -> str | None:
-    """Whether a step's KL is far above that of the steps before it; what to say."""
+    """The alarm for a KL far above that of the steps before; None: no alarm."""
     before = [kl for one in recent if (kl := one.metrics.get("critic/kl")) is not None]
     kl = commit.metrics.get("critic/kl")
     if kl is None or len(before) < FEWEST or kl <= max(KL_LEAST, KL_FACTOR * median(before)):
@@ -41,7 +41,7 @@ def kl_runs_away(commit: Commit, recent: list[Commit]) -> str | None:
 
 
 def little_is_kept(commit: Commit, recent: list[Commit]) -> str | None:
-    """Whether the filter has kept next to nothing; what to say."""
+    """The alarm for a filter that keeps next to nothing; None: no alarm."""
     kept = commit.metrics.get("filter/kept_share")
     if kept is None or kept >= KEPT_LEAST:
         return None
@@ -52,7 +52,7 @@ KINDS: dict[str, Callable[[Commit, list[Commit]], str | None]] = {"kl": kl_runs_
 
 
 class Alarms:
-    """The alarms of one execution of a run. To be used inside its event loop."""
+    """The alarms of one execution of a run. Create it inside the event loop."""
 
     def __init__(self, run: str) -> None:
         self.run = run
@@ -63,7 +63,7 @@ class Alarms:
         self._watching = asyncio.create_task(self._watch())
 
     def committed(self, commit: Commit) -> None:
-        """Look at a step that was just committed."""
+        """Check the step that was just committed."""
         now = time.monotonic()
         self._took.append(now - self._since)
         self._since = now
@@ -73,7 +73,7 @@ class Alarms:
         self.recent.append(commit)
 
     def end(self) -> None:
-        """The run has ended, well or not."""
+        """Stop watching."""
         self._watching.cancel()
 
     def _tell(self, kind: str, text: str | None) -> None:

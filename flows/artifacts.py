@@ -1,7 +1,7 @@
 """What Prefect's UI shows of a run besides its steps: progress, the last steps as a table, a summary, MLflow's link.
 
-Covered: a deployed run's artifacts, created once an execution and brought up to date at most every few seconds, beside
-the steps. Not covered: curves and comparisons (MLflow); what a terminal shows (ares/reports/terminal.py).
+Covered: a deployed run's artifacts, created once per execution and updated every few seconds, beside the steps. Not
+covered: curves and comparisons (MLflow); the terminal (ares/reports/terminal.py).
 """
 
 import asyncio
@@ -43,13 +43,13 @@ COLUMNS = {
     "kept": "filter/kept_share",
     "held out": "val/accuracy",
 }
-"""Columns of the table of recent steps, and the metrics they show."""
+"""Columns of the table of recent steps, and their metrics."""
 SHOWN = ("count", "acc", "hwe", "target", "alpha", "kl")
 """Metrics of a bucket in the summary."""
 
 
 class RunArtifacts:
-    """The artifacts of one execution of a run; without a server that has a UI there are none."""
+    """The artifacts of one execution of a run; none without a server that has a UI."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -60,7 +60,7 @@ class RunArtifacts:
         self._key = _key(run.store.name)
 
     def committed(self) -> None:
-        """Take up the step that was just committed; the UI is brought up to date during the next one."""
+        """Add the step that was just committed; the UI is updated during the next one."""
         if "PREFECT_API_URL" not in os.environ:
             return
         assert self.run.commit is not None
@@ -93,7 +93,7 @@ class RunArtifacts:
                 await client.update_artifact(self.shown["steps"], ArtifactUpdate(data=table))
                 await client.update_artifact(self.shown["summary"], ArtifactUpdate(data=summary(self.run)))
         except (httpx.TransportError, PrefectHTTPStatusError) as error:
-            logger.warning("Prefect's artifacts were not brought up to date: %s", error)
+            logger.warning("Prefect's artifacts were not updated: %s", error)
 
     async def _create(self) -> None:
         name = self._key
@@ -105,7 +105,7 @@ class RunArtifacts:
 
 
 def summary(run: Run) -> str:
-    """The state of a run in markdown: how far, held-out accuracy, the buckets, where its files lie."""
+    """The state of a run in markdown: progress, held-out accuracy, buckets, where its files are."""
     config, commit = run.config, run.commit
     step = max(run.state.step, 0)
     lines = [f"# {run.store.name}", "", f"step **{step}** of {config.train.steps}, `{config.model.path}`"]
@@ -124,7 +124,7 @@ def summary(run: Run) -> str:
 
 
 def run_page(run: Run) -> str | None:
-    """Address of the run in MLflow's UI; None where there is none or the run is not logged yet."""
+    """Address of the run in MLflow's UI; None if there is none or the run is not logged yet."""
     runs = run.store.directory.parent
     page, description = mlflow_page(tracking_uri(run.config.tracking.uri, runs), runs), run.store.read_run()
     if page is None or "mlflow_experiment_id" not in description:
@@ -133,7 +133,7 @@ def run_page(run: Run) -> str | None:
 
 
 async def show_report(name: str, conclusion: str, report: Path, page: str | None) -> None:
-    """Show an ablation's conclusion, and where its report is; `page`: that of its run in MLflow."""
+    """Show an ablation's conclusion, and where its report is. page: of its run in MLflow."""
     if "PREFECT_API_URL" not in os.environ:
         return
     where = (
@@ -147,7 +147,7 @@ async def show_report(name: str, conclusion: str, report: Path, page: str | None
 
 
 def _key(name: str) -> str:
-    """Of an artifact: lower case and dashes."""
+    """A valid key of an artifact: lower case and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 

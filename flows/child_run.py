@@ -1,8 +1,7 @@
-"""The parts of a run as flow runs of their own, under the run's flow run; Prefect is told of them behind the work.
+"""Parts of a run as child flow runs of its flow run, recorded at Prefect's server in the background.
 
-Covered: the name and identity of a step's flow run, created during the step before it, its states, sent in order by one
-thread, leaving when the run was suspended, working on while Prefect's server is away. Not covered: what a step does
-(flows/train.py).
+Covered: a step's flow run, created during the step before it; its states, sent in order by one thread; stopping when
+the run is suspended; continuing while Prefect's server is away. Not covered: what a step does (flows/train.py).
 """
 
 import asyncio
@@ -43,13 +42,13 @@ T = TypeVar("T")
 Part = Callable[..., Awaitable[None]]
 ANSWER_SECONDS = 5.0
 END_SECONDS = 20.0
-"""What the end of a run waits for its last states to be sent."""
+"""How long the end of a run waits for its last states to be sent."""
 
 
 class ChildRuns:
-    """The flow runs of a run's parts. To be made inside the run's flow.
+    """The flow runs of a run's parts. Create it inside the run's flow.
 
-    What Prefect is told of them is a record: a part does not wait for it, and a request that fails is a warning.
+    They are records only: no part waits for them, and a failed request is a warning.
     """
 
     def __init__(self) -> None:
@@ -62,14 +61,14 @@ class ChildRuns:
         self._expected: dict[str, Future[FlowRun]] = {}
 
     def expect(self, part: Part, title: str, *arguments: int) -> None:
-        """Have the flow run of a part that comes next created meanwhile."""
+        """Have the flow run of a coming part created in the background."""
         if title not in self._expected:
             self._expected[title] = self._later(self._create, part, title, arguments)
 
     async def conducted(self, part: Part, title: str, *arguments: int) -> None:
-        """Run `part(*arguments)` as a child flow run called `title`; as a plain call while the server is away.
+        """Run `part(*arguments)` as a child flow run called `title`, or as a plain call while the server is away.
 
-        Raises Pause when the run was suspended.
+        Raises Pause if the run was suspended.
         """
         self.expect(part, title, *arguments)
         try:
@@ -93,7 +92,7 @@ class ChildRuns:
             self._tell(child, Completed())
 
     def end(self) -> None:
-        """Wait until everything is sent, but not long for a server that is away."""
+        """Wait until everything is sent, up to END_SECONDS."""
         for created in self._expected.values():
             self._later(self._cancel, created)
         if self._last is not None and wait([self._last], END_SECONDS).not_done:
@@ -105,7 +104,7 @@ class ChildRuns:
         self._later(self._set_state, child, state)
 
     def _later(self, request: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Future[T]:
-        """Make a request after those that are waiting, with the settings and the logs of who asks for it."""
+        """Queue a request, to be made in the caller's context (Prefect's settings, logging)."""
         context = copy_context()
         self._last = future = self._thread.submit(lambda: context.run(request, *arguments, **named))
         return future
@@ -117,16 +116,16 @@ class ChildRuns:
         return get_client(sync_client=True)
 
     def _create(self, part: Part, title: str, arguments: tuple[int, ...]) -> FlowRun:
-        """Create a flow run, below a task run that stands for it in the run. Raises Pause when the run was suspended.
+        """Create a flow run, below a task run that stands for it in the run. Raises Pause if the run was suspended.
 
-        The key of the task run is used once. Prefect's own are places, and on a Retry the finished child of a place is
-        handed back without running anything; but a retried run starts at another step than before.
+        The task run's key is unique. Prefect's own keys count calls: a Retry, which begins at another step, would be
+        handed the finished child of the same count without running anything.
         """
         _check_reachable()
-        # Prefect tells a flow of its suspension by an event or a question every ten seconds: some short steps too late.
+        # Prefect polls for suspension every 10 s, too slow for short steps.
         state = self._client.read_flow_run(self._run.id).state
         if state and state.is_paused():
-            self._context.flow_run_suspension_request.mark_requested(state)  # the step in flight leaves at a phase
+            self._context.flow_run_suspension_request.mark_requested(state)  # the step in flight stops at a phase
             raise Pause(state=state)
         flow, task = _flow(part), _task(part)
         place = self._client.create_task_run(task, self._run.id, dynamic_key=uuid4().hex, name=title, state=Pending())
@@ -140,7 +139,7 @@ class ChildRuns:
             _check_reachable()
             answer = self._client.set_flow_run_state(child.id, state)
             refused = None if answer.status == SetStateStatus.ACCEPT else getattr(answer.details, "reason", answer)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is said, and the run directory has what counts
+        except Exception as error:  # noqa: BLE001 - it is logged below; the run directory is the truth
             refused = str(error) or type(error).__name__
         if refused is not None:
             logger.warning("%s: Prefect does not know that it is %s: %s", child.name, state.name, refused)
@@ -161,7 +160,7 @@ def _task(part: Part) -> Task[..., Any]:
 
 
 async def _state_after(error: BaseException) -> State[Any]:
-    """How a part ended that raised: by itself, with its run, or with its process."""
+    """The state of a part that raised: it failed, or its run or process ended."""
     if isinstance(error, Exception):
         return await exception_to_failed_state(error, message="Flow run encountered an exception:")
     if isinstance(error, Pause):
@@ -172,7 +171,7 @@ async def _state_after(error: BaseException) -> State[Any]:
 
 
 def _check_reachable() -> None:
-    """Raise httpx.TransportError when nobody is there: Prefect's client would try again for minutes."""
+    """Raise httpx.TransportError if the server is away: Prefect's client would retry for minutes."""
     url = PREFECT_API_URL.value()
     if url and httpx.get(f"{url}/health", timeout=ANSWER_SECONDS, **as_client(url)).status_code != 200:
         raise httpx.ConnectError("no answer")

@@ -1,8 +1,8 @@
-"""The flows as a worker finds them: forms. What they do is loaded when they run.
+"""The deployed flows: their parameters, which are forms in the UI. Their bodies are imported when they run.
 
-A worker loads the flow of a run whose process has died, or is cancelled, to look for hooks, and keeps what was loaded:
-with torch, transformers and Ray half a gigabyte. Not covered: what the flows do (flows/train.py, flows/evaluate.py,
-flows/ablate.py, flows/retention.py).
+A worker imports the flow of a dead or cancelled run to look for hooks, and keeps what that imports: with torch,
+transformers and Ray half a gigabyte. Not covered: the bodies (flows/train.py, flows/evaluate.py, flows/ablate.py,
+flows/retention.py).
 """
 
 from typing import Any
@@ -17,10 +17,10 @@ from flows.run_log import run_log
 
 @flow(name="ares-train", persist_result=False, flow_run_name=flow_run_title)
 async def ares_train(
-    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form refuses None for everything that may be left open)
+    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form cannot submit None)
     run: str = "",
     settings: Settings = Settings(),  # noqa: B008
-    overrides: list[str] = [],  # noqa: B006 (the form cannot submit None for a list; nobody changes it)
+    overrides: list[str] = [],  # noqa: B006 (the form cannot submit None for a list; it is never changed)
 ) -> dict[str, Any]:
     """Train a profile. A run that exists is resumed from its last commit, by Retry too.
 

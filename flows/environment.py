@@ -1,16 +1,15 @@
-"""Settings of Prefect, Ray, MLflow and transformers for every process of ares, and its end; import it before any of
-them."""
+"""Environment defaults for Prefect, Ray, MLflow and transformers, and a quick exit. Import it before any of them."""
 
 import atexit
 import gc
 import os
 
 DEFAULTS = {
-    # Nothing calls home unless the user asks for it.
+    # No telemetry unless the user asks for it.
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    # An MLflow that is away is asked again with every step; MLflow's own retries would take four minutes a call.
+    # Commits are logged later if MLflow is away; its own retries would take four minutes a call.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -21,14 +20,13 @@ DEFAULTS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     # A run that died with its worker is marked crashed when its heartbeats stop; 30 s is the shortest Prefect has.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    # Runs have their states without the events about them, of which three quarters of Prefect's database would consist.
-    # Automations are told of events that are not kept, too.
+    # Events would be three quarters of Prefect's database. States of runs and automations do not need them kept.
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
-    # It throws out, every hour, flow runs with their tasks, logs and artifacts that are older than thirty days.
+    # Deletes, every hour, flow runs with their tasks, logs and artifacts that are older than thirty days.
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "flow_runs",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(30 * 24 * 3600),
     "PREFECT_LOGGING_LEVEL": "WARNING",
-    # It goes where all logs go (flows/cli/logs.py).
+    # Its logs go where all logs go (flows/cli/logs.py).
     "MLFLOW_CONFIGURE_LOGGING": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "TOKENIZERS_PARALLELISM": "false",
@@ -44,11 +42,11 @@ for _name, _value in DEFAULTS.items():
 def end_quickly() -> None:
     """Leave the objects of torch, Ray and MLflow to the kernel.
 
-    Python would look through all of them for circles: up to twenty seconds on a busy machine, in which a run that has
-    completed still holds its place. Libraries complain on stderr of what is not taken apart.
+    Python's last garbage collection would take up to twenty seconds on a busy machine, in which a completed run still
+    holds its place. stderr is closed, since libraries complain there about objects that were not released.
     """
     gc.freeze()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-atexit.register(end_quickly)  # the first that is registered is the last that is called
+atexit.register(end_quickly)  # registered first, called last

@@ -1,7 +1,7 @@
 """What the flow `ares-eval` does: sample every problem n times, grade, and report pass@k.
 
-Covered: the order of work; a shard that was sampled or graded before an interruption is not done again. Not covered:
-the flow's form (flows/deployed.py), what is evaluated and its estimates (ares/evaluation).
+Covered: the order of work; shards sampled or graded before an interruption are not repeated. Not covered: the flow's
+parameters (flows/deployed.py), what is evaluated, estimates (ares/evaluation).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tasks.training import Samples
 
 logger = logging.getLogger(__name__)
 _prepared: dict[str, Evaluation] = {}
-"""Evaluations the command line has opened and checked, for the flow that it starts next."""
+"""Evaluations that the command line has opened and checked, for the flow that it starts next."""
 
 
 def prepare(request: EvaluationRequest) -> Evaluation:
@@ -26,7 +26,7 @@ def prepare(request: EvaluationRequest) -> Evaluation:
 
 
 async def as_asked(request: EvaluationRequest) -> dict[str, Any]:
-    """What the flow of flows/deployed.py does."""
+    """The body of the flow in flows/deployed.py."""
     with run_log():
         if (name := request.model_dump_json()) not in _prepared:
             prepare(request)
@@ -37,14 +37,14 @@ async def as_asked(request: EvaluationRequest) -> dict[str, Any]:
 
 
 async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
-    """Sample and grade what is missing, write samples.parquet, problems.parquet and summary.json, log them to MLflow;
-    the summary."""
+    """Sample and grade what is missing, write samples.parquet, problems.parquet and summary.json, log them to MLflow.
+    Returns the summary."""
     request = evaluation.request
     with evaluation.run.store.lock():
         evaluation.run.store.discard_unreadable_results(evaluation.number)
         try:
             samples = await _samples(evaluation)
-            # The log-probs of greedy answers are those of no temperature that the learner could compare at.
+            # Log-probs of greedy answers have no temperature at which the learner could be compared.
             temperature = evaluation.description["temperature"]
             compared = (
                 {} if request.greedy else await check_draw(evaluation, samples.rollouts, "validation", temperature)
@@ -57,7 +57,7 @@ async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _log(evaluation: Evaluation, summary: dict[str, Any]) -> None:
-    from ares.reports import log_evaluation  # imports MLflow, which takes as long as torch
+    from ares.reports import log_evaluation  # imports MLflow, which is slow
 
     log_evaluation(evaluation, summary)
 
@@ -95,7 +95,7 @@ async def _samples(evaluation: Evaluation) -> Samples:
 async def _second_turns(
     evaluation: Evaluation, draws: list[Draw], sampled: list[Rows], grading: list[asyncio.Task[Rows]]
 ) -> None:
-    """One more shard for each: the programs of it that failed, told why."""
+    """One more shard for each: second turns of its failed programs."""
     for draw, rows, scores in list(zip(draws, sampled, grading, strict=True)):
         continues = (rows.rows, (await scores).rows)
         second = draw.model_copy(update={"shard": draw.shard + len(draws), "continues": continues})
@@ -103,6 +103,6 @@ async def _second_turns(
 
 
 async def _shard(evaluation: Evaluation, draw: Draw, sampled: list[Rows], grading: list[asyncio.Task[Rows]]) -> None:
-    """Sample a shard, and have it graded from then on."""
+    """Sample a shard, and begin to grade it."""
     sampled.append(await rollout(evaluation, draw, label=f"{draw.shard}"))
     grading.append(asyncio.create_task(score(evaluation, draw, sampled[-1], label=f"{draw.shard}")))

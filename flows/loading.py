@@ -1,4 +1,4 @@
-"""Importing large libraries without looking for garbage among them, then or later: a look takes a third of a second."""
+"""Import large libraries with garbage collection off, then and later exempt: a collection takes a third of a second."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Import inside. What is there afterwards counts as in use for good, unused circles among it included."""
+    """Import inside. Everything that exists afterwards is exempt from garbage collection for good."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,6 @@
-"""Opening a run before its flow: checked, with its actors starting, while Prefect is still being imported.
+"""Opening and checking a run and starting its actors before its flow, while Prefect is still being imported.
 
-Covered: which run, and what is checked before anything is started. Not covered: training it (flows/train.py). Prefect
-is not imported here: it takes a second, in which Ray can come up.
+Not covered: training it (flows/train.py). Prefect is not imported here: that takes a second, in which Ray can start.
 """
 
 import time
@@ -12,13 +11,13 @@ from ares.runs import Run, read_config
 from ares.store import name_after, run_store, runs_directory
 
 _prepared: dict[str, Run] = {}
-"""Runs that were opened and checked, by name, for the flow that is started next."""
+"""Open, checked runs by name, for the flow that starts next."""
 
 
 def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -> str:
-    """Open and check a run, then have its actors start; returns its name. Raises what `Run.open` raises.
+    """Open and check a run, then start its actors; returns its name. Raises what `Run.open` raises.
 
-    Without a profile, the existing run's own settings are taken.
+    Without a profile, an existing run's own settings are used.
     """
     if profile is not None:
         config = load(profile, overrides)
@@ -33,5 +32,5 @@ def prepare(profile: str | None, overrides: list[str] | None, run: str | None) -
 
 
 def taken(name: str) -> Run:
-    """The run that was opened under this name, for the flow that trains it."""
+    """The run that was prepared under this name."""
     return _prepared.pop(name)

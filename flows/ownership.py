@@ -1,7 +1,7 @@
-"""Whose flow run is whose in Prefect's UI: tags of runs and ablations, what a killed process has left, children linked.
+"""Which flow runs belong to which run or ablation in Prefect's UI.
 
-Covered: `run:NAME` and `ablation:NAME` on flow runs, marking as crashed what says Running and is dead, a flow
-run below a task of another process. Not covered: which flow runs there are (flows/train.py, flows/ablate.py).
+Covered: tags `run:NAME` and `ablation:NAME`, marking as crashed what a killed process left as Running, flow runs below
+a task of another process. Not covered: which flow runs there are (flows/train.py, flows/ablate.py).
 """
 
 import asyncio
@@ -22,14 +22,14 @@ logger = logging.getLogger(__name__)
 PARENT = "ARES_PARENT_TASK_RUN"
 """Environment variable: the task run below which a command's flow run is shown."""
 KNOWN_SECONDS = 10.0
-"""Task runs are written behind the work; a child is not held up longer by its link."""
-LOST = "Its process ended without saying how; this was found when the same was started again."
+"""Task runs are recorded with a delay; a child waits no longer than this for its link."""
+LOST = "Its process ended without reporting; noticed when it was started again."
 
 
 async def claim(tag: str) -> None:
-    """Tag this flow run, and mark as crashed what else has the tag and says that it is running or about to.
+    """Tag this flow run, and mark as crashed whatever else has the tag and is shown as running or pending.
 
-    To be called by who holds the run or the ablation: whatever ran it before is dead.
+    Only the holder of the run or ablation may call it: whoever ran it before is then dead.
     """
     if not _has_page() or runtime.flow_run.id is None:
         return
@@ -53,7 +53,7 @@ async def claim(tag: str) -> None:
 
 
 async def link_to_task() -> dict[str, str]:
-    """The environment of a process whose flow run belongs below this task; empty where no server knows the task."""
+    """Environment variables for a process whose flow run belongs below this task; empty if no server knows it."""
     task = runtime.task_run.id
     if not _has_page() or task is None:
         return {}
@@ -71,7 +71,7 @@ async def link_to_task() -> dict[str, str]:
 
 
 async def started(flow: Flow[..., Any], name: str, **parameters: Any) -> Any:
-    """Run a flow under a name, below the task of another process where the environment names one."""
+    """Run a flow under a name, below another process's task if the environment names one."""
     named, parent = flow.with_options(flow_run_name=name), os.environ.get(PARENT)
     if parent is None:
         return await named(**parameters)

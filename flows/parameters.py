@@ -1,6 +1,6 @@
-"""What a deployment asks for, as Prefect's UI shows it: the profile as a choice, the settings as a form, a run name.
+"""Parameters of the deployments as Prefect's UI shows them: a choice of profiles, a form of settings, a run name.
 
-Covered: the types of the flows' parameters and what they mean as dotted overrides. The form is made from the
+Covered: the types of the flows' parameters, their conversion to dotted overrides. The form is built from the
 configuration's own models, so a new setting appears by itself, with its type, bounds and description.
 Not covered: what the settings do (ares/config/run.py).
 """
@@ -21,7 +21,7 @@ from pydantic import (
 from ares.config import Config, profile_names
 
 RUNS_OWN = "the run's own"
-"""Chosen for the profile of a run that exists."""
+"""The choice of profile that resumes an existing run."""
 
 if TYPE_CHECKING:
     Profile = str
@@ -39,7 +39,7 @@ class Switch(StrEnum):
 
 
 class Form(BaseModel):
-    """A section of the form. What is open is left out when it is written: the UI refuses `null` for a section."""
+    """A section of the form. Empty fields are left out when it is serialised: the UI refuses `null` for a section."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,7 +49,7 @@ class Form(BaseModel):
 
 
 def _form(section: type[BaseModel]) -> type[BaseModel]:
-    """A section in which every field may be left open, which means: as in the profile."""
+    """A section whose fields may all be left empty, which means: as in the profile."""
     fields: dict[str, Any] = {}
     for name, field in section.model_fields.items():
         kind = _form_type(field.annotation)
@@ -61,7 +61,7 @@ def _form(section: type[BaseModel]) -> type[BaseModel]:
 
 
 def _form_type(kind: Any) -> Any:
-    """What the UI shows for a setting of this type. A value that needs more than one box is written as YAML."""
+    """The type that the UI shows for a setting. A value that needs more than one box is entered as YAML."""
     alternatives = [each for each in get_args(kind) if each is not NoneType]
     if get_origin(kind) in (UnionType, Union):
         kind = alternatives[0] if len(alternatives) == 1 else str
@@ -74,7 +74,7 @@ def _form_type(kind: Any) -> Any:
 
 
 def _how_to_write(kind: Any) -> str:
-    """What is said of a box of text that is read as YAML: of a list, of settings of an extension, of one per bucket."""
+    """A hint for boxes that are read as YAML: lists, settings of extensions, values per bucket."""
     forms = ((dict, "{name: value}"), (list, "[first, second]"), (tuple, "[first, second]"))
     examples = [example for origin, example in forms if _holds(kind, origin)]
     return f" As YAML: {' or '.join(examples)}" if examples else ""
@@ -107,11 +107,11 @@ def _dotted(section: BaseModel, prefix: str) -> list[str]:
             overrides += _dotted(value, f"{prefix}{name}.")
         elif isinstance(value, Switch):
             overrides.append(f"{prefix}{name}={'true' if value is Switch.ON else 'false'}")
-        elif value not in (None, ""):  # an emptied box is open too
+        elif value not in (None, ""):  # an emptied box
             overrides.append(f"{prefix}{name}={value}")
     return overrides
 
 
 def flow_run_title() -> str:
-    """A flow run is called as the run it trains; one without a name gives the run its own."""
+    """The name of a flow run: that of the run it trains; without one, the run is named after the flow run."""
     return str(runtime.flow_run.parameters.get("run") or runtime.flow_run.name)

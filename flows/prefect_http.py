@@ -1,7 +1,7 @@
-"""What Prefect's API asks of whoever calls it without Prefect's client: its password, and whose certificates to trust.
+"""Calling Prefect's API without Prefect's client: password and trusted certificates.
 
 Covered: the settings that the client reads (PREFECT_API_AUTH_STRING, PREFECT_API_KEY, PREFECT_API_SSL_CERT_FILE,
-PREFECT_API_TLS_INSECURE_SKIP_VERIFY), from the environment or a Prefect profile. Not covered: what is asked.
+PREFECT_API_TLS_INSECURE_SKIP_VERIFY), from the environment or a Prefect profile. Not covered: the requests.
 """
 
 import base64
@@ -13,7 +13,7 @@ import certifi
 
 
 def as_client(url: str) -> dict[str, Any]:
-    """Arguments of httpx with which an address below Prefect's API is called as Prefect's client would."""
+    """Arguments for httpx to call an address below Prefect's API as Prefect's client would."""
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY
 
     headers = {}
@@ -32,6 +32,6 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
     return _certificates(PREFECT_API_SSL_CERT_FILE.value() or certifi.where())
 
 
-@cache  # they take 40 ms to load, and a run asks before every step
+@cache  # loading takes 40 ms, and a run asks before every step
 def _certificates(path: str) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=path)

@@ -1,8 +1,8 @@
 """What `ares gc` and the flow `ares-gc` do: delete whole runs, working files and MLflow's entries, by a policy.
 
-Covered: all runs of a directory or those that are named; a run that is being trained is left alone. Not covered: the
-policy and which runs it gives up (ares/runs/retention.py), what no kept run needs (ares/runs/lineage.py), which entries
-go (ares/reports/entries.py). Prefect's server cleans its database by itself (flows/environment.py).
+Covered: all runs of a directory, or named ones; runs in training are left alone. Not covered: the policy and which runs
+it deletes (ares/runs/retention.py), what no kept run needs (ares/runs/lineage.py), which entries go
+(ares/reports/entries.py). Prefect's server cleans its own database (flows/environment.py).
 """
 
 import logging
@@ -20,10 +20,9 @@ Say = Callable[[str], None]
 
 
 def collect(policy: Policy, names: list[str] | None = None, dry_run: bool = False, say: Say = logger.info) -> int:
-    """Delete what a policy gives up, of all runs and in MLflow, or of the runs that are named; bytes of their files.
+    """Apply a policy to all runs and MLflow, or only to named runs; returns the bytes freed.
 
-    A run that is being trained is left alone. Raises ConfigError, StoreError, EntriesError, and RunHeld where it is
-    named.
+    A run in training is left alone. Raises ConfigError, StoreError, EntriesError, and RunHeld if such a run is named.
     """
     by_age_or_size = policy.older_than is not None or policy.max_bytes is not None
     if policy.keep_best and not by_age_or_size:
@@ -34,7 +33,7 @@ def collect(policy: Policy, names: list[str] | None = None, dry_run: bool = Fals
         try:
             if not dry_run:
                 run.store.delete()
-        except RunHeld as error:  # since it was looked at, or by another machine
+        except RunHeld as error:  # meanwhile, or by another machine
             _leave(error, names, say)
             continue
         deleted.add(run.store.name)

@@ -1,7 +1,7 @@
-"""What the run itself says, where it is looked for: in Prefect's Logs tab, and as lines of JSON for what ships logs.
+"""The run's own log in Prefect's Logs tab, and as JSON lines for log shippers.
 
-Covered: records of ares at INFO and above, on the step or phase that says them and on the run. Not covered: what
-libraries log, the terminal and `log.txt` (flows/cli/logs.py).
+Covered: records of ares at INFO and above, on the run and on the step or phase that logs them. Not covered: logs of
+libraries, the terminal and `log.txt` (flows/cli/logs.py).
 """
 
 import json
@@ -14,16 +14,16 @@ from datetime import UTC, datetime
 
 OURS = ("ares", "algorithms", "flows", "rewards", "sandbox", "tasks")
 FORMAT = "ARES_LOG_FORMAT"
-"""Environment variable: `json` for lines of JSON, in place of what people read."""
+"""Environment variable: `json` for JSON lines instead of text."""
 
 
 def is_json() -> bool:
-    """Whether lines of JSON are wanted."""
+    """Whether JSON lines are wanted."""
     return os.environ.get(FORMAT) == "json"
 
 
 class JsonLines(logging.Handler):
-    """A record as an object on a line of stdout: time, level, logger, message, and what it was given as `about`."""
+    """Writes a record as a JSON object to stdout: time, level, logger, message, and the fields of its `about`."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record."""
@@ -42,15 +42,15 @@ class JsonLines(logging.Handler):
 
 @contextmanager
 def run_log() -> Iterator[None]:
-    """Inside a flow: what ares logs is on its flow run, and on the child that says it; nothing without a server.
+    """Inside a flow: records of ares go to its flow run and to the child that logs them.
 
-    A server that a command started for itself has no page.
+    Without PREFECT_API_URL there is no UI to show them: the server that a command starts for itself has none.
     """
     handlers: list[logging.Handler] = []
     if "PREFECT_API_URL" in os.environ:
         handlers.append(_LogsTab())
     if is_json() and not any(isinstance(handler, JsonLines) for handler in logging.getLogger().handlers):
-        handlers.append(JsonLines(logging.INFO))  # a worker's process, which no command of ares has begun
+        handlers.append(JsonLines(logging.INFO))  # in a process of a worker, not of the command line
     loggers = [logging.getLogger(room) for room in OURS]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -67,7 +67,7 @@ def run_log() -> Iterator[None]:
 
 
 class _LogsTab(logging.Handler):
-    """Records at Prefect's API, which sends them in batches."""
+    """Sends records to Prefect's API, in batches."""
 
     def __init__(self) -> None:
         from prefect import runtime
@@ -78,7 +78,7 @@ class _LogsTab(logging.Handler):
         self._api = APILogHandler()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, twice where a child says it."""
+        """Send a record to the run, and to the child that logs it."""
         from prefect import runtime
 
         of_run = logging.makeLogRecord(record.__dict__ | {"flow_run_id": self._run})

@@ -1,8 +1,8 @@
 """What the flow `ares-train` does: bootstrap, then one DAG run per training step, each ending in a commit.
 
-Covered: the order of work, where a run resumes, refill of filtered batches, what runs beside what. Not covered: the
-flow's form (flows/deployed.py), the work itself (tasks/). A run that was killed resumes from its last commit, and the
-phases of the step in flight whose results are kept are not done again.
+Covered: the order of work, where a run resumes, what runs concurrently. Not covered: refills (flows/refill.py), the
+flow's parameters (flows/deployed.py), the work itself (tasks/). A killed run resumes from its last commit; phases of
+the step in flight whose results are kept are not repeated.
 """
 
 import asyncio
@@ -44,22 +44,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 REPORT_SECONDS = 5.0
-"""Between two reports of what was committed."""
+"""Between reports of commits to MLflow."""
 RUN: ContextVar[Run] = ContextVar("run")
-"""The run that the step flows of this process belong to: a flow's parameters must be JSON, a run is not."""
+"""The run that this process's step flows belong to, since parameters of flows must be JSON."""
 AHEAD: ContextVar[Ahead] = ContextVar("ahead")
-"""What was drawn ahead for them."""
+"""Their draws ahead of time."""
 
 
 @flow(name="ares-train", persist_result=False)
 async def ares_train(run: str) -> dict[str, Any]:
-    """Train a run that was prepared, by its name: a deployment's flow without its form, which takes time to make."""
+    """Train a prepared run by its name: the deployments' flow without its form, which takes time to build."""
     with run_log():
         return await train(taken(run))
 
 
 async def started(run: str) -> dict[str, Any]:
-    """The flow of a run that was prepared, under its name."""
+    """Run the flow of a prepared run, named after it."""
     summary: dict[str, Any] = await ownership.started(ares_train, run, run=run)
     return summary
 
@@ -67,13 +67,13 @@ async def started(run: str) -> dict[str, Any]:
 async def as_asked(
     profile: str, run: str, settings: "Settings", overrides: list[str], last: int | None = None
 ) -> dict[str, Any]:
-    """What the flows of flows/deployed.py do."""
+    """The body of the flows in flows/deployed.py."""
     with run_log():
         return await train(_opened(profile, run, settings, overrides), last)
 
 
 def _opened(profile: str, run: str, settings: "Settings", overrides: list[str]) -> Run:
-    """The run that a flow run asks for; its Retry finds the same name again."""
+    """The run that a flow run asks for; a Retry finds it by the same name."""
     from flows.parameters import RUNS_OWN, as_overrides
 
     changed = [*as_overrides(settings), *overrides]
@@ -111,7 +111,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                     display.committed()
                     artifacts.committed()
                 while run.state.step < last and not run.config.train.ends(run.state.step, run.state.counters.tokens):
-                    # An MLflow that is slow or away keeps no step waiting, and several short steps take one call.
+                    # No step waits for a slow or absent MLflow, and several short steps share a call.
                     if reporting.done() and time.monotonic() - reported > REPORT_SECONDS:
                         await reporting
                         reporting, reported = asyncio.create_task(_catch_up(tracking)), time.monotonic()
@@ -124,7 +124,7 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                     display.committed()
                     artifacts.committed()
                     alarms.committed(run.commit)
-                run.cluster.answered.set()  # a run that was at its end has asked nothing
+                run.cluster.answered.set()  # a finished run has sampled nothing
                 await reporting
                 await asyncio.to_thread((await tracking).finish)
                 await artifacts.finish()
@@ -132,14 +132,14 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
             alarms.end()
             ahead.end()
             run.close()
-            run.cluster.disconnect()  # before Prefect calls the run ended: Retry needs the process gone
+            run.cluster.disconnect()  # before Prefect shows the run as ended: Retry needs the process gone
             children.end()
     logger.info("%s ended after step %d of %d", name, run.state.step, run.config.train.steps, extra=_about(run))
     return display.summary()
 
 
 def _about(run: Run) -> dict[str, Any]:
-    """What a line of JSON says besides its message."""
+    """What a JSON log line holds besides its message."""
     return {"about": {"run": run.store.name, "step": max(run.state.step, 0)}}
 
 
@@ -148,7 +148,7 @@ def _say_committed(run: Run) -> None:
 
 
 async def _loaded_tracker(run: Run) -> Tracker:
-    """The tracker. MLflow takes this process two seconds to load, in which the engines would wait for their work."""
+    """The tracker. Loading MLflow takes two seconds; until then engines should have work."""
 
     def load() -> Tracker:
         with loading():
@@ -159,7 +159,7 @@ async def _loaded_tracker(run: Run) -> Tracker:
 
 
 async def _catch_up(tracking: asyncio.Task[Tracker]) -> None:
-    """Report what was committed, once the tracker's library is loaded."""
+    """Report commits, once the tracker's library is loaded."""
     await asyncio.to_thread((await tracking).catch_up)
 
 
@@ -176,7 +176,7 @@ async def bootstrap() -> None:
     def measure(rollout: Ref) -> None:
         for task in measuring:
             if task.done():
-                task.result()  # a learner that raises ends the draw now, not after its last shard
+                task.result()  # an error of the learner ends the draw now, not after its last shard
         measuring.append(begun(_measured(step, rollout, len(measuring))))
 
     async def beside(rollouts: list[Ref]) -> None:

@@ -1,7 +1,7 @@
-"""The alarm on an engine that samples from other weights than it should: its log-probs against the learner's.
+"""Detects an engine that samples from the wrong weights, by comparing its log-probs with the learner's.
 
-Covered: a training step, all of whose tokens are compared in the course of it; the bootstrap and evaluations, some of
-whose responses the learner looks at for this alone. Not covered: the measures themselves (algorithms/losses.py).
+Covered: training steps, whose tokens are all compared anyway; the bootstrap and evaluations, of which the learner
+measures a few responses for this alone. Not covered: the measures themselves (algorithms/losses.py).
 """
 
 import numpy as np
@@ -15,26 +15,26 @@ from ares.store import Ref
 from tasks.phase import phase
 
 COMPARED = 64
-"""Responses of a bootstrap or an evaluation that the learner looks at: wrong weights show in every one of them."""
+"""Responses of a bootstrap or an evaluation that are compared: wrong weights show in every one."""
 SHARDS = 8
-"""Shards that they are taken from: the first, the last and some between; of each from its first row to its last, since
-every engine answers a part of each shard."""
+"""Shards that they are taken from, the first and last among them; spread over each shard, since every engine answers
+a part of it."""
 MEAN = "mismatch/logprob_diff_mean"
 
 
 class EngineMismatch(UserError, RuntimeError):
-    """The engine's log-probs are not the learner's: it sampled from another policy than the one being trained."""
+    """The engine's log-probs differ from the learner's: it sampled from another policy than the one being trained."""
 
 
 class Mismatch(BaseModel):
-    """Mean |log-prob difference| of engine and learner over the responses that were compared (nats a token)."""
+    """Mean |log-prob difference| of engine and learner over the compared responses (nats a token)."""
 
     mean: float
 
 
 @phase("compare")
 async def compare(step: Step, rollouts: list[Ref], purpose: str, temperature: float) -> Mismatch:
-    """Have the learner, whose policy is the one after the step, look at responses from all over a draw."""
+    """Compare responses from all over a draw with the learner's policy after the step."""
     shards = [step.run.store.read_rows(rollouts[shard]) for shard in _spread(len(rollouts), SHARDS)]
     some = [_some(rows[rows["sample"] != GREEDY], COMPARED // len(shards)) for rows in shards]
     batch = token_batch(sampled_rows(some, step.run.problems(purpose)), step.run.pad_id)
@@ -46,7 +46,7 @@ def _some(rows: pd.DataFrame, count: int) -> pd.DataFrame:
 
 
 def _spread(size: int, count: int) -> list[int]:
-    """At most so many of the numbers below `size`, the first and the last among them."""
+    """At most `count` evenly spaced numbers below `size`, the first and last among them."""
     places: list[int] = np.linspace(0, size - 1, min(size, count)).round().astype(int).tolist()
     return places
 
@@ -54,7 +54,7 @@ def _spread(size: int, count: int) -> list[int]:
 async def check_draw(step: Step, rollouts: list[Ref], purpose: str, temperature: float) -> dict[str, float]:
     """The mismatch of a bootstrap's or an evaluation's samples, as a metric. Raises EngineMismatch.
 
-    Without a limit nothing is compared: masked-diffusion models cannot be, and nobody asked.
+    Nothing is compared without rollout.max_mismatch, as for masked-diffusion models, which cannot be compared.
     """
     if step.config.rollout.max_mismatch is None:
         return {}
@@ -64,17 +64,17 @@ async def check_draw(step: Step, rollouts: list[Ref], purpose: str, temperature:
 
 
 def check_mismatch(step: Step, rollouts: list[Ref], metrics: dict[str, float]) -> None:
-    """Raise EngineMismatch when the step's own tokens show an engine with other weights than the learner's.
+    """Raise EngineMismatch if the step's own tokens show that engine and learner have different weights.
 
-    Every sampled token is compared, so this is the check that the weights' update in place worked. Stale samples differ
-    by the update in between, and are not checked.
+    Every token is compared, so this checks that the engine received the updated weights. Stale samples are not checked:
+    they differ by the updates in between.
     """
     if not step.is_stale:
         _check(step, rollouts, metrics.get(MEAN, 0.0), f"step {step.number}")
 
 
 def _check(step: Step, rollouts: list[Ref], mismatch: float, what: str) -> None:
-    """The samples are discarded: a resumed run draws them again, from an engine that was started anew."""
+    """Discard the samples, so that a resumed run draws them again from a new engine, and raise."""
     limit = step.config.rollout.max_mismatch
     if limit is None or mismatch <= limit:
         return

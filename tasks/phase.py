@@ -1,7 +1,7 @@
-"""A phase: one durable piece of a step, run as a Prefect task whose small result is keyed, kept and checked.
+"""A phase: one durable part of a step, run as a Prefect task whose small result is kept under a key and checked.
 
-Covered: the key (run, settings, data, step, phase, inputs), results under the run directory, retries, the check that a
-kept result can be read and its files are intact. Not covered: what a phase does (the other modules of this package).
+Covered: the key (ares/runs: Step.key), results under the run directory, retries, the check that a kept result can be
+read and its files are intact. Not covered: what phases do (the other modules of this package).
 """
 
 import json
@@ -25,15 +25,15 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R", bound=BaseModel)
 TITLE: ContextVar[str] = ContextVar("title")
-"""Name of the task run that is begun."""
+"""Name of the task run that is about to start."""
 
 
 class SealedJSON(JSONSerializer):
-    """JSON with its hash: what Prefect keeps of a phase is believed on resume, numbers and all."""
+    """JSON with a checksum, since a resume trusts the numbers in kept results."""
 
     type: Literal["sealed-json"] = "sealed-json"
     object_decoder: str | None = None
-    """`Phase._read` decodes: classes may be renamed."""
+    """None: `Phase._read` decodes, since classes may be renamed."""
 
     def dumps(self, obj: Any) -> bytes:
         """Raises TypeError."""
@@ -52,7 +52,7 @@ class Phase(Generic[P, R]):
         self.function = function
         self.result_type: type[R] = get_type_hints(function)["return"]
         self._configured: dict[Path, Task[Any, Any]] = {}
-        """By the folder of a run's results. A task takes milliseconds to make."""
+        """By results folder, since making a task takes milliseconds."""
         self.task: Task[Any, Any] = Task(
             function,
             name=name,
@@ -68,7 +68,7 @@ class Phase(Generic[P, R]):
         )
 
     async def __call__(self, step: Step, *inputs: Any, label: str = "") -> R:
-        """Run the phase, or take its kept result when the files it names are intact."""
+        """Run the phase, or take its kept result if the files it names are intact."""
         results = step.run.store.results.absolute()
         if results not in self._configured:
             self._configured[results] = self.task.with_options(result_storage=results)
@@ -86,9 +86,9 @@ class Phase(Generic[P, R]):
         return result
 
     def _read(self, result: Any) -> R | None:
-        """The result, fresh or from its file, where Prefect wraps it as {"__class__", "data"}; None: another form.
+        """The result, fresh or as Prefect keeps it ({"__class__", "data"}); None if its fields do not fit.
 
-        The class's name counts for nothing: it is the one that the code had when the result was kept.
+        The class name is ignored: it may be an older version's.
         """
         if isinstance(result, self.result_type):
             return result
@@ -99,7 +99,7 @@ class Phase(Generic[P, R]):
 
 
 def phase(name: str, retries: int = 0) -> Callable[[Callable[..., Awaitable[R]]], Phase[Any, R]]:
-    """Make a function a phase. `retries`: how often Prefect tries it again after an error."""
+    """Make a function a phase. `retries`: how often Prefect retries it after an error."""
     return lambda function: Phase(name, function, retries)
 
 
@@ -108,13 +108,13 @@ def _title() -> str:
 
 
 def untagged() -> TagsContext:
-    """Inside, tasks have no tags of their flow run: Prefect would ask the server for a slot of each, before each."""
+    """Inside, tasks do not inherit tags: for each, Prefect would ask the server for a concurrency slot."""
     return TagsContext(current_tags=set())
 
 
 def _is_retried(task: Task[Any, Any], run: Any, state: Any) -> bool:
-    """Whether Prefect tries a phase again after an error, and a word of it; Prefect's own is on the phase alone."""
-    if not getattr(state.data, "may_pass", True):  # of a grader: the same call would raise it again
+    """Whether Prefect retries a phase after an error. Logs it for the run, since Prefect logs it on the task only."""
+    if not getattr(state.data, "may_pass", True):  # a grader's error that would occur again
         return False
     logger.warning("%s failed and is tried again: %s", run.name, state.message)
     return True

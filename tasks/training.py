@@ -1,4 +1,4 @@
-"""Phases between the samples and the next policy: experience, shape, update, evaluate, checkpoint; the bootstrap's end.
+"""Phases from samples to the next policy: experience, shape, update, evaluate, checkpoint; the end of the bootstrap.
 
 Not covered: sampling and grading (tasks/sampling.py), what is computed (ares/step), the order of phases and the commit
 (flows/train.py).
@@ -51,7 +51,7 @@ class Batch(BaseModel):
 
 
 class ShapedBatch(BaseModel):
-    """What shaping leaves: the batch the update takes, a readable table of its samples, the state, the metrics."""
+    """Result of shaping: the batch for the update, a readable table of its samples, the state, the metrics."""
 
     batch: Ref
     samples: Ref
@@ -60,7 +60,7 @@ class ShapedBatch(BaseModel):
 
 
 class PolicyUpdate(BaseModel):
-    """What the update leaves besides new weights."""
+    """Result of the update besides the new weights."""
 
     metrics: dict[str, float]
     beta: dict[str, Any] | None
@@ -83,26 +83,26 @@ class Checkpoint(BaseModel):
 
 @phase("experience")
 async def experience(step: Step, rollouts: list[Ref], slots: list[int], folder: str) -> Batch:
-    """Have the learner add log-probs and exact entropies to what was sampled; with `slots`, to those groups alone.
+    """Have the learner add log-probs and exact entropies to samples; with `slots`, of these groups only.
 
-    With algorithm.policy.old_log_probs=engine, what the engine said stands for them.
+    With algorithm.policy.old_log_probs=engine, the engine's values are used instead.
     """
     rows = sampled_rows([step.run.store.read_rows(ref) for ref in rollouts], step.run.train_set)
     rows = rows[(rows["sample"] != GREEDY) & (rows["slot"].isin(slots) if slots else True)]
     batch = token_batch(rows, step.run.pad_id)
     if step.config.algorithm.policy.old_log_probs == "engine":
         return Batch(batch=step.run.store.write_folder(step.path(folder), as_sampled(batch).save))
-    # Not by Ray's object store: when its node has died, Ray ends a process that puts something large there.
+    # Not through Ray's object store: if its node has died, putting a large object there ends this process.
     inputs = step.run.store.write_folder(step.path(f"inputs-{folder}"), batch.save)
     version = max(step.number - 1, 0)
     whole = await step.run.cluster.experience(version, inputs, step.path(folder))
-    step.run.store.discard(inputs)  # the learner's folder holds it all
+    step.run.store.discard(inputs)  # the learner's folder includes them
     return Batch(batch=whole)
 
 
 @phase("shape")
 async def shape_batch(step: Step, samples: Samples, found: list[Batch], state: dict[str, Any]) -> ShapedBatch:
-    """HWE tokens, difficulty, targets, alpha, rewards, KL and advantages of the chosen groups; moves the state on."""
+    """HWE tokens, difficulty, targets, alpha, rewards, KL and advantages of the chosen groups; the next state."""
     run = step.run
     after = run.restored(state)
     rows = in_training_order(_rewarded(step, samples))
@@ -120,7 +120,7 @@ async def shape_batch(step: Step, samples: Samples, found: list[Batch], state: d
 
 @phase("update")
 async def update(step: Step, batch: Ref) -> PolicyUpdate:
-    """Train on the batch: the policy before the step becomes the policy after it."""
+    """Train the policy on the batch."""
     progress = step.run.progress
     progress.begin("update", step.config.optimizer_steps)
     result = await step.run.cluster.update(step.number, lambda done: progress.reach("update", done))
@@ -142,7 +142,7 @@ async def evaluate(step: Step, samples: Samples) -> EvaluationResult:
 
 @phase("checkpoint")
 async def checkpoint(step: Step) -> Checkpoint:
-    """Write weights and optimiser after the step."""
+    """Write weights and optimiser as they are after the step."""
     return Checkpoint(checkpoint=await step.run.cluster.save(step.number, f"checkpoints/{step.number:06d}"))
 
 
@@ -165,21 +165,21 @@ async def summarise_bootstrap(step: Step, samples: Samples, found: list[Batch]) 
 
 
 def choose(step: Step, samples: Samples, refill: Refill, state: RunState) -> None:
-    """Have the refill choose among one rollout's groups, and the state count and learn from all of them."""
+    """Let the refill choose among a draw's groups, and the state count and learn from all of them."""
     rows = _rewarded(step, samples)
     state.absorb_sampled(rows, refill.take(rows))
 
 
 def _joined(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
-    """Samples with their scores and their problems."""
+    """Samples with their scores and problems."""
     rollouts, scores = ([step.run.store.read_rows(ref) for ref in refs] for refs in (samples.rollouts, samples.scores))
     return joined_rows(rollouts, scores, step.run.problems(purpose))
 
 
 def _rewarded(step: Step, samples: Samples) -> pd.DataFrame:
-    """The same with what each is worth, by the test weights before the step; with `slots`, only those groups.
+    """Samples with their rewards, by the test weights before the step; with `slots`, of these groups only.
 
-    A first turn is credited with second ones that are not trained on, too: groups are chosen after the rewards.
+    Rewards come before the choice of groups: second turns that are not trained on count for their first turns.
     """
     tables = [*samples.rollouts, *samples.scores]
     if step.rewarded is None or step.rewarded[0] != tables:
@@ -189,7 +189,7 @@ def _rewarded(step: Step, samples: Samples) -> pd.DataFrame:
 
 
 def _graded_shard(step: Step, rollout: Ref, scores: Ref, measured: Batch) -> DataProto:
-    """A shard of the bootstrap: what the learner measured, and what graders said."""
+    """A shard of the bootstrap with the learner's measures and the grades."""
     rows = in_training_order(_joined(step, Samples(rollouts=[rollout], scores=[scores], slots=[]), "bootstrap"))
     batch = DataProto.load(step.run.store.folder(measured.batch))
     return graded(gathered([batch], rows, step.run.pad_id), rows)

@@ -1,4 +1,4 @@
-"""A run and its relatives: opening and resuming, forks, differences, damage, exports, the doctor.
+"""Opening and resuming a run; forks, differences, verification, exports, retention, the doctor.
 
 Not covered: the order of a run's work (flows/).
 """

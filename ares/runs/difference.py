@@ -1,7 +1,7 @@
-"""Where two runs first differ, and in what: settings, then step by step phases, controllers, metrics and weights.
+"""Where two runs first differ: settings, then step by step artifacts, controllers and metrics.
 
-Covered: everything a resumed run must reproduce. Not covered: seconds and rates, which are of one execution only; how
-two runs compare in quality, which is what MLflow's UI is for.
+Covered: everything a resumed run must reproduce. Not covered: seconds and rates, which differ between executions; how
+runs compare in quality (MLflow's UI).
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from ares.runs.run import read_config
 from ares.store import Commit, RunStore
 
 SHOWN = 8
-"""How many differing values of one kind are told."""
+"""Differing values of one kind that are listed."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first step in which two runs differ; `lines` say in what, in the order of the step's phases."""
+    """The first step in which two runs differ, and in what."""
 
     step: int
     lines: list[str]
@@ -30,7 +30,7 @@ def settings_difference(one: RunStore, other: RunStore) -> list[str]:
 
 
 def first_difference(one: RunStore, other: RunStore) -> Difference | None:
-    """None when every common step is bit-identical in weights, controllers and metrics, and both ended at one step."""
+    """None if all steps are bit-identical in weights, controllers and metrics, and both runs end at the same one."""
     steps = one.committed_steps(), other.committed_steps()
     for step in steps[0][: len(steps[1])]:
         commits = one.read_commit(step), other.read_commit(step)
@@ -48,7 +48,7 @@ def _lines(one: Commit, other: Commit) -> Iterator[str]:
     for name in sorted(one.artifacts.keys() | other.artifacts.keys()):
         refs = one.artifacts.get(name), other.artifacts.get(name)
         if None in refs:
-            # How often weights are written is no difference of the weights; a missing evaluation is one.
+            # Runs may write checkpoints at different steps; a missing evaluation is a difference.
             if name != "checkpoint":
                 yield f"{name}: in one of the two only"
         elif refs[0] is not None and refs[1] is not None and refs[0].sha256 != refs[1].sha256:
@@ -67,7 +67,7 @@ def _values(kind: str, one: dict[str, Any], other: dict[str, Any]) -> Iterator[s
 
 
 def _phases(one: RunStore, other: RunStore, step: int) -> Iterator[str]:
-    """Artifacts of the step that both runs have and that differ, oldest first: the first names the phase."""
+    """The oldest file of the step that both runs have and that differs: it names the phase."""
     folders = [store.here(store.step_path(step)) for store in (one, other)]
     files = {file for file in folders[0].rglob("*") if file.is_file() and file.name != "COMMIT.json"}
     for file in sorted(files, key=lambda path: (path.stat().st_mtime_ns, path)):

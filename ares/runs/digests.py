@@ -1,7 +1,7 @@
-"""What a run is made of besides its settings, by hash: data, weights, and the files that it executes and reads.
+"""Hashes of a run's inputs besides its settings: data, weights, and files that it executes or reads.
 
-Covered: the hashes that run.json holds, and what is said when one changed. Not covered: modules that a reward file
-imports (only the file itself is looked at), data that it reads on its own.
+Covered: the hashes in run.json, and the errors when one has changed. Not covered: modules that a reward file imports
+(only the file itself is hashed), data that it reads on its own.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ logger = logging.getLogger(__name__)
 OF_A_MODEL = (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model")
 WEIGHTS = (".safetensors", ".bin")
 FILES = ("files", "model_files")
-"""Digests of files; runs of before they were kept have none, and get them when they are resumed."""
+"""Digests of single files; older runs lack them, and get them when they are resumed."""
 
 
 def digests_of(config: Config, train: Problems, validation: Problems | None, graded_with: str = "") -> dict[str, Any]:
-    """Hashes of the data, of the model directory, and of the files that settings name, by their path.
+    """Hashes of the data, of the model directory, and by path of the files that settings name.
 
-    graded_with: what of the machine decides grades besides, the lock of the packages that programs import.
+    graded_with: what else on this machine decides grades: the lock of the packages that programs import.
     """
     data = {"train": train.digest(), "validation": validation.digest() if validation is not None else None}
     files = {str(path): _digest_of(path, setting) for path, setting in run_files(config).items()}
@@ -32,14 +32,14 @@ def digests_of(config: Config, train: Problems, validation: Problems | None, gra
 
 
 def model_digests(path: str) -> dict[str, Any]:
-    """Hash of a model directory, and of each file in it besides the weights, by its name."""
+    """Hash of a model directory, and by name of each file in it but the weights."""
     folder = Path(location(path))
     files = {str(file.relative_to(folder)): file_digest(file)[:16] for file in _model_files(folder)}
     return {"model": model_digest(path), "model_files": files}
 
 
 def run_files(config: Config) -> dict[Path, str]:
-    """Files that settings name and whose content decides results, and the settings that name them."""
+    """Files whose content decides results, and the settings that name them."""
     triggers = config.algorithm.entropy.trigger_tokens
     named = {Path(triggers): "algorithm.entropy.trigger_tokens"} if triggers is not None else {}
     return extension_files(config) | named
@@ -71,8 +71,8 @@ def _revision(path: str) -> str:
 
 
 def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise StoreError when data, weights or files are not those that a run was started with, naming what changed."""
-    _check_same_model(name, before, now)  # first: a chat template is in the data, too
+    """Raise StoreError, naming what changed, if data, weights or files are not those a run was started with."""
+    _check_same_model(name, before, now)  # first: its chat template changes the data, too
     for what in ("train", "validation"):
         if before[what] != now[what]:
             raise StoreError(
@@ -94,22 +94,22 @@ def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str,
 
 
 def changed_files(config: Config, before: dict[str, Any], now: dict[str, Any]) -> dict[str, str]:
-    """Files of a configuration that are not what they were, and the settings that name them."""
+    """Files of a configuration that have changed, and the settings that name them."""
     settings = {str(path): setting for path, setting in run_files(config).items()}
     return {path: settings[path] for path in _changed("files", before, now) if path in settings}
 
 
 def check_model(store: RunStore, config: Config) -> None:
-    """Raise StoreError when the model directory is not what a run was started with."""
+    """Raise StoreError if the model directory is not what a run was started with."""
     _check_same_model(store.name, store.read_run()["digests"], model_digests(config.model.path))
 
 
 def completed(name: str, before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """A run's digests, with those of files that were not looked at when it was started."""
+    """A run's digests, and those of files that were not hashed when it was started."""
     files = {kind: now[kind] | before.get(kind, {}) for kind in FILES}
     added = [path for kind in FILES for path in sorted(files[kind].keys() - before.get(kind, {}).keys())]
     if added:
-        logger.info("%s: from now on it is held to the content of %s, too", name, ", ".join(added))
+        logger.info("%s: from now on it also depends on the content of %s", name, ", ".join(added))
     return before | files
 
 
@@ -121,12 +121,12 @@ def _check_same_model(name: str, before: dict[str, Any], now: dict[str, Any]) ->
 
 
 def _changed(kind: str, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Files that were looked at and are gone, or other than they were."""
+    """Files that are gone or have changed."""
     return sorted(path for path, digest in before.get(kind, {}).items() if now[kind].get(path) != digest)
 
 
 def _model_files(folder: Path) -> list[Path]:
-    """What a model directory holds besides its weights; code and templates in folders of it, too."""
+    """Files of a model directory but its weights, including code and templates in subfolders."""
     if not folder.is_dir():
         return []
     beneath = [file for suffix in (".py", ".jinja") for file in folder.rglob(f"*{suffix}")]

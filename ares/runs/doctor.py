@@ -1,4 +1,4 @@
-"""What this machine can do: versions, engines, isolation, GPU, disk. Findings only; nothing is changed."""
+"""What this machine can do: versions, engines, isolation, GPU, disk. Changes nothing."""
 
 import importlib.metadata
 import importlib.util
@@ -20,7 +20,7 @@ MIN_FREE_GB = 2
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at."""
+    """One check and its result."""
 
     subject: str
     text: str
@@ -28,7 +28,7 @@ class Finding:
 
 
 def findings(config: Config | None = None) -> Iterator[Finding]:
-    """Everything that decides whether and how a run works here; with a configuration, how that one would."""
+    """Everything that decides whether and how a run works here; with a configuration, for that run."""
     fits = (3, 11) <= sys.version_info < (3, 13)
     yield Finding("python", platform.python_version() + ("" if fits else " (3.11 or 3.12 is needed)"), fits)
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
@@ -45,7 +45,7 @@ def findings(config: Config | None = None) -> Iterator[Finding]:
 
 
 def _models() -> Finding:
-    """torchvision builds that do not fit the installed torch break the import of every model."""
+    """A torchvision that does not fit the installed torch breaks the import of every model."""
     try:
         from transformers import Qwen2ForCausalLM  # noqa: F401
     except (ImportError, RuntimeError) as error:
@@ -64,7 +64,7 @@ def _gpu() -> Finding:
 
 
 def _engine(config: Config | None) -> Finding:
-    """Which engine a profile gets here and why; without a profile, what there is to choose from."""
+    """Which engine a profile gets here and why; without a profile, which engines are installed."""
     if config is not None:
         import torch
 
@@ -88,7 +88,7 @@ def _engine(config: Config | None) -> Finding:
 
 
 def _model(config: Config) -> Finding:
-    """Whether the model's files hold what ares trains."""
+    """Whether ares can train the model."""
     try:
         check_architecture(config)
         model = check_weight_files(config.model)
@@ -109,7 +109,7 @@ def _isolation() -> Finding:
 
 
 def _packages(config: Config | None) -> Finding:
-    """What programs may import; with a profile, whether what it names is there."""
+    """What programs may import; with a profile, whether the packages it names are installed."""
     from sandbox import PackageMissing, packages
 
     subject = "code packages"

@@ -1,6 +1,6 @@
-"""CPU seconds of judged programs, in files beside the scores: they differ from one execution to the next.
+"""CPU seconds of judged programs, in files beside the scores because they differ between executions.
 
-So no hash and no result names them, and losing one costs the metrics that are computed from it and nothing else.
+No hash covers them and no result names them; losing one loses only the metrics computed from it.
 """
 
 import logging
@@ -15,14 +15,14 @@ COLUMNS = ["slot", "sample", "exec_time"]
 
 
 def exec_times_name(purpose: str, shard: int | None = None) -> str:
-    """Name of a shard's file; without `shard`, a pattern of them all."""
+    """Name of a shard's file; without `shard`, a pattern for all of them."""
     return f"exec-time-{purpose}-{'*' if shard is None else f'{shard:04d}'}.parquet"
 
 
 def read_exec_times(store: RunStore, path: str) -> pd.DataFrame | None:
-    """slot, sample, exec_time of a shard; None, with a warning, when the file is gone or damaged."""
+    """slot, sample, exec_time of a shard; None, with a warning, if the file is missing or damaged."""
     try:
         return pd.read_parquet(store.here(path), columns=COLUMNS)
     except (OSError, ValueError, KeyError, ArrowException) as error:
-        logger.warning("%s: the seconds of its programs are left out: %s", store.directory / path, error)
+        logger.warning("%s: cannot be read, CPU seconds are left out: %s", store.directory / path, error)
         return None

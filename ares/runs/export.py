@@ -23,8 +23,8 @@ from ares.store import Ref, RunStore, StoreError, run_store
 def export(run: str, out: Path, step: int | None = None, merge: bool = False) -> int:
     """Write the newest checkpoint (at or before `step`) of a run to `out`; returns the step it was made after.
 
-    Full weights are written in the type of the model that training started from. With model.lora the adapters are
-    written, or with `merge` the model they amount to. Raises StoreError.
+    Full weights are written in the dtype of the original model. With model.lora the adapters are written, or with
+    `merge` the merged model. Raises StoreError.
     """
     _check_new(out)
     disable_progress_bar()  # one for reading the weights, one for writing them
@@ -50,7 +50,7 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
 
 
 def _check_new(out: Path) -> None:
-    """Raise StoreError unless `out` is a folder that can be made, or one with nothing in it."""
+    """Raise StoreError unless `out` is a folder that can be made, or an empty one."""
     there = next(place for place in (out, *out.absolute().parents) if place.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise StoreError(f"{out} cannot be written: {there} is {'read-only' if there.is_dir() else 'no folder'}")

@@ -1,9 +1,9 @@
-"""Runs that share their past: forks by hard links, a bootstrap drawn once, and what of a run can be deleted.
+"""Runs that share their past by hard links: forks, shared bootstraps; and which files of a run can be deleted.
 
-Covered: `fork` (a new run that has every artifact of another one up to a step, or to a phase of it), `share_bootstrap`
-(a run that would draw the same bootstrap takes it from another), `prune` (delete what no resume and no fork from the
-oldest kept checkpoint on can need). Not covered: training the fork (it is a run
-like any other), comparing two runs (ares/runs/difference.py).
+Covered: `fork` (a new run with every artifact of another one up to a step, or to a phase of it), `share_bootstrap` (a
+run takes over a bootstrap that it would draw alike), `prune` (delete what neither a resume nor a fork from the oldest
+kept checkpoint on can need). Not covered: training the fork (it is a run like any other), comparing runs
+(ares/runs/difference.py).
 
 A fork at step K after phase P starts from the commit of step K − 1 and takes over the kept results of step K's phases
 up to P: they keep the identity they had, so its step K finds them. Without P it starts from the commit of step K.
@@ -30,14 +30,14 @@ from ares.store import Fork, Ref, RunStore, StoreError, run_store
 from ares.workers import Cluster, check_weights
 
 BESIDE = {"score": [exec_times_name(purpose) for purpose in ("rollout", "second-turn")]}
-"""Files of a phase that its results do not name."""
+"""Files that a phase writes and its results do not name."""
 
 
 def fork(source: str, at: int, phase: str | None, overrides: list[str], name: str, runs: Path) -> list[str]:
     """Create run `name` from `source`; returns the settings in which they differ, as `field: before → after`.
 
-    at: step whose commit is shared last, or with `phase` the step whose phases are shared up to it.
-    Raises ConfigError or StoreError, and leaves nothing behind.
+    at: the last step that is shared, or with `phase` the step of which the phases up to this one are shared.
+    Raises ConfigError or StoreError, and then leaves nothing behind.
     """
     parent, target = run_store(source, runs), run_store(name, runs)
     before = read_config(parent)
@@ -55,8 +55,8 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
 def share_bootstrap(source: str, target: str, runs: Path) -> None:
     """Give a run that is about to start the responses, grades and log-probs of another one's bootstrap.
 
-    The caller sees to it that both have one `drawn_identity`: then the new run finds them as kept results, and is
-    bit-identical to one that drew them. Raises StoreError.
+    Both must have the same `drawn_identity`: then the new run finds kept results, and is bit-identical to one that drew
+    them itself. Raises StoreError.
     """
     donor, taker = run_store(source, runs), run_store(target, runs)
     results = _whole_results(donor, 0, DRAWN)
@@ -72,7 +72,7 @@ def share_bootstrap(source: str, target: str, runs: Path) -> None:
 
 
 def _forked_version(parent: RunStore, before: Config, config: Config, at: int, phase: str | None, target: Path) -> int:
-    """The step whose commit is shared last. Raises ConfigError or StoreError where there can be no fork."""
+    """The last step whose commit is shared. Raises ConfigError or StoreError if there can be no fork."""
     if phase is not None and phase not in PHASES:
         raise ConfigError(f"--phase {phase}: a fork can share the phases {', '.join(PHASES)}")
     if target.exists() or RunStore(target).exists():
@@ -95,11 +95,11 @@ def _forked_version(parent: RunStore, before: Config, config: Config, at: int, p
 def _check_past(
     parent: RunStore, before: Config, run: Run, digests: dict[str, Any], version: int, at: int, phase: str | None
 ) -> None:
-    """Raise ConfigError or StoreError where what is shared does not fit the fork's data, model or settings."""
+    """Raise ConfigError or StoreError if what is shared does not fit the fork's data, model or settings."""
     check_model(parent, run.config)
     known = parent.read_run()["digests"]
     if digests["train"] != known["train"]:
-        raise ConfigError("A fork keeps the data of its run: data.train stays, as it was")
+        raise ConfigError("A fork keeps the train set of its run: data.train, and what it holds, cannot change")
     try:
         RunState.restored(run.config, len(run.train_set), parent.read_commit(version).state)
     except (KeyError, TypeError, ValueError) as error:
@@ -113,11 +113,11 @@ def _check_past(
 def _write_fork(
     parent: RunStore, before: Config, run: Run, digests: dict[str, Any], version: int, at: int, phase: str | None
 ) -> None:
-    """Link what is shared into the new run's directory, whole or not at all."""
+    """Link what is shared into the new run's directory, completely or not at all."""
     shared = PHASES[: PHASES.index(phase) + 1] if phase else ()
     own, forked = identity_of(before, parent.read_run()["digests"]), parent.fork()
     directory = run.store.directory
-    # Taken away again as a whole when anything goes wrong on the way.
+    # Deleted as a whole if anything fails.
     target = RunStore(directory.with_name(f".{directory.name}.{os.getpid()}.partial"))
     try:
         for path in _shared_paths(parent, version, at, shared):
@@ -183,7 +183,7 @@ def _shared_paths(parent: RunStore, version: int, forked: int, phases: tuple[str
 def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int) -> Ref | None:
     """The weights a fork starts from: the run's own checkpoint, else one made by replaying with the run's settings.
 
-    The fork itself must not replay batches of its past: its settings would make other weights of them.
+    The fork itself must not replay batches of its past: with its settings they would give other weights.
     """
     if version == 0:
         return None
@@ -225,8 +225,8 @@ def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) 
 
     That is: leftovers of interrupted writes, and of the steps before the oldest intact checkpoint everything but the
     commits and the tables that people read (samples, evaluation). Files that a fork shares stay with the fork.
-    unlinked: links of each file (by inode) that dry runs before this one would have deleted; it is counted on.
-    Raises RunHeld when the run is being trained.
+    unlinked: links of each file (by inode) that earlier dry runs would have deleted; updated.
+    Raises RunHeld if the run is being trained.
     """
     with store.lock():
         prunable = sorted(_prunable(store))
@@ -253,7 +253,7 @@ def _prunable(store: RunStore) -> set[Path]:
 
 
 def _oldest_needed(store: RunStore) -> int:
-    """The oldest policy that a step of those that are planned samples from (rollout.max_staleness)."""
+    """The oldest policy that a planned step samples from (rollout.max_staleness)."""
     last = store.last_commit()
     assert last is not None
     return last.step - max(len(last.state.get("planned", [])) - 1, 0)
@@ -265,7 +265,7 @@ def _has_checkpoint(store: RunStore, step: int) -> bool:
 
 
 def _freed_bytes(store: RunStore, path: Path, unlinked: Counter[int]) -> int:
-    """Bytes that deleting sets free, at the URL where there is one; a file stays until its last link is deleted."""
+    """Bytes that a deletion frees, at the URL if there is one; a file stays until its last link is deleted."""
     if store.mirror is not None:
         return sum(store.mirror.sizes(path.relative_to(store.directory).as_posix()).values())
     freed = 0

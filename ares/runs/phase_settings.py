@@ -1,9 +1,9 @@
-"""Which settings each phase of a step computes with: what a fork that shares the phase cannot change.
+"""Which settings each phase of a step depends on, and so what a fork that shares the phase cannot change.
 
-Covered: every setting that changes results, under the first phase of a step that it decides; settings that matter only
-beside others; what a checkpoint must hold. A setting that no table names fails a test
-(tests/ares/runs/test_phase_settings.py, which also records what the phases read). Not covered: data and weights, which
-are compared by content (ares/runs/digests.py).
+Covered: every setting that changes results, under the first phase that it affects; settings whose effect depends on
+others; what a checkpoint must hold. A setting that no table names fails a test (tests/ares/runs/test_phase_settings.py,
+which also records what the phases read). Not covered: data and weights, which are compared by content
+(ares/runs/digests.py).
 """
 
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from pydantic import BaseModel
 from ares.config import Config, ConfigError, result_settings
 
 PHASES = ("rollout", "score", "experience", "shape")
-"""What a fork can share of its first step. Were the update shared too, the whole step would be: leave the phase out."""
+"""What a fork can share of its first step. To share the update too is to share the step: without a phase."""
 BOOTSTRAP = "the bootstrap"
 """Every fork shares it."""
 WEIGHTS = "the checkpoint"
 """What a fork after step 1 or later starts from."""
 UPDATE = "update"
-"""No fork shares it, nor what follows it."""
+"""No fork shares it, or anything after it."""
 ALIKE = "alike"
-"""Whatever the setting, phases compute the same but for the last bits (threads, ranks, rows in a pass)."""
+"""These change only the last bits of what phases compute (threads, ranks, rows in a pass)."""
 
 FIRST_USE: dict[str, tuple[str, ...]] = {
     BOOTSTRAP: ("bootstrap.n", "bootstrap.max_prompts", "model.family", "algorithm.difficulty.alpha_init"),
@@ -86,10 +86,10 @@ FIRST_USE: dict[str, tuple[str, ...]] = {
         "rollout.vllm.tensor_parallel", "rollout.diffusion.batch",
     ),
 }  # fmt: skip
-"""Every setting that changes results. What a phase decides, those after it are given: it counts for them too."""
+"""Every setting that changes results, under the first phase that it affects; it affects all later ones, too."""
 
 Rule = Callable[[Config, Config], bool]
-"""(before, after) → whether what was shared was computed in another way, or lacks something."""
+"""(before, after) → whether what is shared was computed differently, or lacks something."""
 CHOSEN_GROUPS = (
     "algorithm.filter.enabled", "algorithm.filter.key", "algorithm.filter.low", "algorithm.filter.high",
     "algorithm.filter.max_tries", "algorithm.overlong.mask_truncated",
@@ -117,20 +117,20 @@ EARLIER: dict[str, dict[str, Rule]] = {
         **dict.fromkeys(CHOSEN_GROUPS, lambda before, after: not (before.measures_all and after.measures_all)),
     },
 }
-"""Settings that decide something before their phase of FIRST_USE, if a rule holds."""
+"""Settings that affect something before their phase in FIRST_USE if a rule holds."""
 OF_STEPS = {
     "rollout.max_staleness",
     "rollout.second_turn.enabled", "rollout.second_turn.children", "rollout.second_turn.shuffled",
 }  # fmt: skip
-"""Settings of sampling that the bootstrap and its evaluation do not look at: held-out problems get one honest second
-turn however a run is trained."""
+"""Settings of sampling that do not affect the bootstrap and its evaluation: held-out problems get one real second turn
+however a run is trained."""
 
 
 def bootstrap_settings(config: Config) -> dict[str, Any]:
-    """The settings with which the bootstrap's responses, grades and log-probs are computed, and a few more.
+    """The settings that the bootstrap's responses, grades and log-probs depend on, and a few more.
 
-    What is left out decides only what is made of them (their shape, and updates), or what steps sample. The longest
-    sequence is what an engine is told of.
+    Left out are those that affect only shaping and updates, or what later steps sample. Engines are given the longest
+    sequence.
     """
     named = {name for part in ("rollout", "experience", WEIGHTS) for name in EARLIER[part]} - set(CHOSEN_GROUPS)
     later = {*FIRST_USE["shape"], *FIRST_USE[UPDATE]} - named
@@ -140,9 +140,9 @@ def bootstrap_settings(config: Config) -> dict[str, Any]:
 
 
 def check_fork(before: Config, after: Config, files: dict[str, str], at: int, phase: str | None) -> None:
-    """Raise ConfigError, naming them, where settings of a fork differ with which something that it shares was computed.
+    """Raise ConfigError, naming them, if a fork changes settings that something it shares was computed with.
 
-    files: those with another content than before, and the settings that name them. at, phase: as `fork` has them.
+    files: those whose content has changed, and the settings that name them. at, phase: as in `fork`.
     """
     conflicts = in_the_way(before, after, set(files.values()), shared_parts(at, phase))
     if not conflicts:
@@ -159,14 +159,14 @@ def check_fork(before: Config, after: Config, files: dict[str, str], at: int, ph
 
 
 def shared_parts(at: int, phase: str | None) -> tuple[str, ...]:
-    """What a fork shares, in the order in which it is computed."""
+    """What a fork shares, in the order of computation."""
     version = at if phase is None else at - 1
     weights = (WEIGHTS,) if version else ()
     return (BOOTSTRAP, *weights, *(PHASES[: PHASES.index(phase) + 1] if phase else ()))
 
 
 def in_the_way(before: Config, after: Config, files: set[str], parts: tuple[str, ...]) -> dict[str, str]:
-    """Settings that differ and with which a shared part was computed, with the first such part."""
+    """Settings that differ and that a shared part was computed with, and the first such part."""
     changed = changed_settings(before, after) | files
     conflicts: dict[str, str] = {}
     for part in parts:
@@ -178,7 +178,7 @@ def in_the_way(before: Config, after: Config, files: set[str], parts: tuple[str,
 
 
 def changed_settings(before: Config, after: Config) -> set[str]:
-    """Result-changing settings that differ, by the names of FIRST_USE (a section that may be absent counts whole)."""
+    """Result-changing settings that differ, by their names in FIRST_USE (an optional section counts as one)."""
     old, new = result_settings(before), result_settings(after)
     names = {name for name in old | new if old.get(name) != new.get(name)}
     return {_whole(name) for name in names}
@@ -188,7 +188,7 @@ OPTIONAL_SECTIONS = ("model.lora", "reward.code.verpo")
 
 
 def _whole(name: str) -> str:
-    """The section that may be absent and holds a setting; any other setting itself."""
+    """The optional section that holds a setting; any other setting itself."""
     return next((whole for whole in OPTIONAL_SECTIONS if name.startswith(f"{whole}.")), name)
 
 
@@ -208,13 +208,13 @@ def _needs_greedy(config: Config) -> bool:
 
 
 def _only_starts_there(config: Config) -> bool:
-    """Whether the coefficient of KL is what a controller starts from and never looks at again."""
+    """Whether the KL coefficient is only the start value of a controller."""
     kl = config.algorithm.kl
     return kl.kind == "adaptive" or (kl.kind == "token_adaptive" and kl.mode == "compound")
 
 
 def _other_reference(before: Config, after: Config) -> bool:
-    """Whether a checkpoint holds a moved reference that will not be moved, or lacks one that will."""
+    """Whether a checkpoint has a moved reference that is to stay fixed, or lacks one that is to move."""
     if after.algorithm.kl.placement == "none":
         return False
     kls = (before.algorithm.kl, after.algorithm.kl)

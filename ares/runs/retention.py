@@ -1,4 +1,4 @@
-"""What may be deleted, and which runs that gives up: by age, by size, and the best ones whatever their age.
+"""Which whole runs to delete: by age and total size, sparing the best.
 
 Covered: the policy, choosing whole runs. Not covered: what a kept run no longer needs (ares/runs/lineage.py, `prune`),
 MLflow's entries (ares/reports/entries.py), Prefect's database (flows/environment.py says how long it keeps what).
@@ -12,44 +12,44 @@ from ares.store import Commit, RunStore
 
 DAY = 24 * 3600.0
 TRASH_DAYS = 30
-"""What was deleted in MLflow stays in its trash so long, from where its page restores it."""
+"""Days that deleted entries stay in MLflow's trash, from where its UI restores them."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What may go; as it stands, nothing of a run.
+    """What to delete; by default nothing of any run.
 
-    Of runs that are deleted the oldest go first; a run is as old as its last commit.
+    The oldest runs go first; a run is as old as its last commit.
     """
 
     older_than: float | None = None
     """Days."""
     max_bytes: int | None = None
-    """What all runs may take together."""
+    """Limit on all runs together."""
     keep_best: int = 0
-    """Runs with the highest held-out accuracies, which stay."""
+    """How many runs with the highest held-out accuracies stay."""
     entries_older_than: float | None = None
-    """Days since MLflow's entry of a run was last written, where the run is gone."""
+    """MLflow entries of deleted runs go after so many days without a change."""
     working_files: bool = False
-    """What no run needs to resume; no fork starts before the oldest kept checkpoint then."""
+    """Delete what no run needs to resume. Afterwards no fork starts before the oldest kept checkpoint."""
 
 
 @dataclass(frozen=True)
 class KnownRun:
-    """What a policy asks of a run."""
+    """What a policy depends on."""
 
     store: RunStore
     sizes: dict[int | str, int]
-    """Bytes of its files. Forks share some, by which they are counted once."""
+    """Bytes of each file. Files that forks share count once."""
     finished: float
     """Seconds since the epoch."""
     accuracy: float | None
-    """The best on held-out problems; None where it was never measured."""
+    """The best on held-out problems; None if never measured."""
     is_held: bool
 
 
 def known_run(store: RunStore) -> KnownRun:
-    """Read what a policy asks of a run. Raises StoreError when there is none."""
+    """Read what a policy depends on. Raises StoreError if there is no such run."""
     store.read_run()
     commit = store.last_commit()
     made = (store.directory / "run.json").stat().st_mtime
@@ -63,8 +63,7 @@ def _best(commit: Commit | None) -> float | None:
 
 
 def to_delete(runs: list[KnownRun], policy: Policy, now: float | None = None) -> list[tuple[KnownRun, int, str]]:
-    """The runs that a policy gives up, the bytes that this frees, and why; never one that is being trained, nor one of
-    the best."""
+    """The runs that a policy deletes, the bytes that each frees, and why; never one in training or one of the best."""
     now = time.time() if now is None else now
     measured = sorted((run for run in runs if run.accuracy is not None), key=lambda run: run.accuracy or 0.0)
     best = {run.store.name for run in measured[len(measured) - min(policy.keep_best, len(measured)) :]}

@@ -1,7 +1,7 @@
-"""A run while it is running: configuration, run directory, problems, actors and state in one place.
+"""An open run: its configuration, directory, problems, actors and state.
 
-Covered: opening a new run or an existing one (checked: same settings, same data, same weights), where a step's
-artifacts lie. Not covered: the order of work (flows/) and the work (tasks/).
+Covered: creating a run or resuming one (checked: same settings, data, weights and files), the artifacts, keys and
+commit of a step. Not covered: the order of work (flows/) and the work (tasks/).
 """
 
 import hashlib
@@ -44,13 +44,13 @@ from ares.workers import Cluster, check_cluster, check_engine, check_gpus, first
 
 logger = logging.getLogger(__name__)
 _SHOWN = 10
-"""Rows that are named of those that are left out; `ares data check` names more."""
+"""Rows left out that a warning names; `ares data check` names more."""
 DRAWN = ("rollout", "score", "experience", "compare")
-"""Phases of the bootstrap that settings of rewards and of the algorithm do not change."""
+"""Phases of the bootstrap that do not depend on settings of rewards and of the algorithm."""
 
 
 class Run:
-    """One run, opened. `state` is the state after the last commit; the flow moves it on."""
+    """An open run. `state` is the state after the last commit; commits advance it."""
 
     def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train_set: Problems,
                  validation_set: Problems | None, identity: str, grader: Grader,
@@ -65,10 +65,10 @@ class Run:
         self.commit: Commit | None = None
         self.identity = identity
         self.drawn = drawn or identity
-        """What decides the results of the bootstrap's DRAWN phases."""
+        """Identity of the bootstrap's DRAWN phases."""
         self.progress = Progress()
         self.adapted: AdaptedLayers | None = None
-        """Which layers model.lora adapts, where it is set."""
+        """The layers that model.lora adapts, if it is set."""
         self.fork = store.fork()
         self.grader = grader
         self.pad_id = padding_id(tokenizer)
@@ -76,10 +76,10 @@ class Run:
 
     @classmethod
     def open(cls, config: Config, name: str, runs: Path) -> "Run":
-        """Check everything that can be checked, start the grader, then create the run or take up the existing one.
+        """Check everything that can be checked, start the grader, then create the run or resume the existing one.
 
-        Raises what `check` raises, before anything is spent, and before anything is written SandboxUnavailable, or
-        RewardError where the first call of a grader of the user's goes wrong.
+        Raises what `check` raises; and, still before anything is written, SandboxUnavailable, or RewardError if the
+        first call of a user's grader fails.
         """
         check_cluster()
         run, digests = cls.check(config, name, runs)
@@ -95,7 +95,7 @@ class Run:
         return run
 
     def _try_grader(self) -> None:
-        """Have a grader of the user's called for the first time. Raises RewardError."""
+        """Call a user's grader for the first time. Raises RewardError."""
         held_out = self.validation_set.parts(self.config.data.held_out_names) if self.validation_set else []
         for problems in (self.train_set, *held_out):
             try_on(self.grader, problems, self.tokenizer)
@@ -111,7 +111,7 @@ class Run:
         for problems in (self.train_set, self.validation_set):
             if problems is not None:
                 problems.write_embedded()
-        with self.store.lock():  # a run that is being trained keeps its run.json to itself
+        with self.store.lock():  # nobody else writes the run.json of a run in training
             if self.store.exists():
                 known = self.store.read_run()
                 now = {
@@ -133,7 +133,7 @@ class Run:
         store = run_store(name, runs)
         check_engine(config)
         check_architecture(config)
-        if not os.environ.get("RAY_ADDRESS"):  # a cluster is asked when it is met
+        if not os.environ.get("RAY_ADDRESS"):  # a cluster is asked when actors start
             check_gpus(config, torch.cuda.device_count(), "this machine")
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         model = check_weight_files(config.model)
@@ -166,18 +166,19 @@ class Run:
         run = cls(config, store, tokenizer, train, validation, identity_of(config, digests), grader,
                   drawn_identity(config, digests))  # fmt: skip
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
-        if store.exists() or store.has_commits():  # without a run.json nothing says what made the commits
+        if store.exists() or store.has_commits():  # commits without a run.json are refused
             _check_same(store, config, digests)
         return run, digests
 
     def restore(self) -> None:
-        """Go to the state after the last commit from which the weights can be rebuilt.
+        """Go to the state after the last commit whose weights can be rebuilt.
 
-        A step whose batch is missing or damaged is done again, and so are those after it, from what is intact.
+        A step whose batch is missing or damaged is done again, and so are those after it. Raises DamagedArtifact if a
+        fork shares that step.
         """
         newest, resumed = self.store.last_commit(), resumed_commit(self.cluster)
         done = -1 if resumed is None else resumed.step
-        if self.fork is not None and done < self.fork.version:  # its settings would make another past
+        if self.fork is not None and done < self.fork.version:  # done with its settings, the step would differ
             folder = self.store.directory / self.store.step_path(done + 1)
             raise DamagedArtifact(
                 f"Run {self.store.name!r}: step {done + 1}, which it shares with {self.fork.run!r}, is damaged; fork "
@@ -185,19 +186,19 @@ class Run:
             )
         if newest is not None and resumed is not None and resumed.step < newest.step:
             damaged = resumed.step + 1
-            logger.warning("%s: what step %d left is damaged; done again from there", self.store.name, damaged)
-        # What is known per prompt is in the commits of all steps, each with what its step added.
+            logger.warning("%s: artifacts of step %d are damaged; it is done again", self.store.name, damaged)
+        # Per-prompt state is a delta in each commit.
         self.state = RunState.initial(self.config, len(self.train_set))
         self.commit = None
         for step in range(resumed.step + 1 if resumed is not None else 0):
             try:
                 self.advance(self.store.read_commit(step))
             except DamagedArtifact as error:
-                logger.warning("%s: %s; done again from there", self.store.name, error)
+                logger.warning("%s: %s; the step is done again", self.store.name, error)
                 break
 
     def restored(self, state: dict[str, Any]) -> RunState:
-        """A state of the step that follows the last commit, or of that commit. Raises ValueError."""
+        """The state that a dict holds, of the last commit or of the step after it. Raises ValueError."""
         return RunState.restored(self.config, len(self.train_set), state, before=self.state)
 
     def advance(self, commit: Commit) -> None:
@@ -205,15 +206,15 @@ class Run:
         self.commit, self.state = commit, self.restored(commit.state).settled()
 
     def next_prompts(self, state: RunState, count: int) -> list[str]:
-        """The next problems to draw, without those that are skipped; moves the state's cursor on."""
+        """The next problems to draw, without skipped ones; advances the state's cursor."""
         names, skipped = self.train_set.frame["id"], state.difficulty.skip_gid_set
         rows = state.cursor.take(count, lambda row: names.iat[row] in skipped)
         return names.iloc[rows].tolist()
 
     def with_plan(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The state after a step, with what is drawn first by each step that samples from a policy up to this one.
+        """The state after a step, with the prompts of the first draws up to the one from this step's policy.
 
-        Where no samples are stale (rollout.max_staleness), a step decides it when it begins.
+        Without rollout.max_staleness there are none: each step chooses its prompts when it begins.
         """
         stale = self.config.rollout.max_staleness
         if not stale:
@@ -224,24 +225,24 @@ class Run:
         return after.state_dict()
 
     def close(self) -> None:
-        """Let actors and sandbox go."""
+        """Release actors and sandbox."""
         self.cluster.shut_down()
         self.grader.close()
 
     def problems(self, purpose: str) -> Problems:
-        """The data set that a draw's ids belong to: held-out for `validation`, else the train set."""
+        """The data set of a draw: held-out for `validation`, else the train set."""
         if purpose != "validation":
             return self.train_set
         assert self.validation_set is not None
         return self.validation_set
 
     def step(self, number: int, ahead: bool = False) -> "Step":
-        """The step of this number; 0 is the bootstrap. ahead: to draw its first responses before its turn."""
+        """The step of this number; 0 is the bootstrap. ahead: to draw its first responses early (flows/ahead.py)."""
         return Step(self, number, ahead)
 
 
 class Step:
-    """One step of a run: names its files, keys its phases."""
+    """One step of a run: its paths, the keys of its phases, its commit."""
 
     def __init__(self, run: Run, number: int, ahead: bool = False) -> None:
         self.run = run
@@ -253,7 +254,7 @@ class Step:
         self.timings: dict[str, float] = {}
         """Seconds per phase of this execution."""
         self.rewarded: tuple[list[Ref], pd.DataFrame] | None = None
-        """What the last draw is worth, and the tables it was made of: most batches are that draw."""
+        """The rewarded rows of the last draw and the tables they came from: most batches are that one draw."""
         self.started = time.perf_counter()
 
     @property
@@ -267,16 +268,16 @@ class Step:
 
     @property
     def sampled_version(self) -> int:
-        """Steps behind the policy that this step's first responses are drawn from."""
+        """Version of the policy that this step's first responses are drawn from."""
         return _sampled_version(self.config, self.number)
 
     @property
     def is_stale(self) -> bool:
-        """Whether that is an older policy than the one being trained."""
+        """Whether that policy is older than the one being trained."""
         return self.sampled_version < self.number - 1
 
     def identity(self, phase: str) -> str:
-        """What decides a phase's result besides its inputs; a fork's shared phases keep that of their run."""
+        """What determines a phase's result besides its inputs; phases that a fork shares keep the parent's."""
         own = self.run.drawn if self.number == 0 and phase in DRAWN else self.run.identity
         return phase_identity(own, self.run.fork, self.number, phase)
 
@@ -286,13 +287,13 @@ class Step:
         return f"{self.number:06d}-{phase}-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24]}"
 
     def _past(self) -> list[str]:
-        """Hashes of what made the weights. A step that is done again may end differently (on a GPU, or at a time limit
-        of a program): results kept by the steps that followed it are then of another policy."""
+        """Hashes of what made the weights. A step that is done again may end differently (on a GPU, or if a program
+        hits its time limit): results that later steps have kept are then another policy's."""
         commit = self.run.store.digest(self._after) if self.number else None
         return [*([commit] if commit else []), *([self.batch.sha256] if self.batch else [])]
 
     def commit(self, artifacts: dict[str, Ref], state: dict[str, Any], metrics: dict[str, float]) -> None:
-        """Finish the step: from here on it is never done again, and its run is at the state after it."""
+        """Finish the step: it is never done again, and the run's state becomes the one after it."""
         run = self.run
         if unknown := sorted(name for name, value in metrics.items() if not math.isfinite(value)):
             logger.warning("step %d: metrics that are not finite are left out: %s", self.number, ", ".join(unknown))
@@ -327,7 +328,7 @@ def _sampled_version(config: Config, step: int) -> int:
 
 
 def resumed_commit(cluster: Cluster) -> Commit | None:
-    """The newest commit whose responses under way are whole, and from which the weights that are asked for can be
+    """The newest commit whose partial responses are intact and whose weights, and older ones still needed, can be
     rebuilt; None: no step is finished."""
     commit = cluster.store.last_commit()
     while commit is not None and (damaged := _first_damaged(cluster, commit)) is not None:
@@ -336,8 +337,8 @@ def resumed_commit(cluster: Cluster) -> Commit | None:
 
 
 def _first_damaged(cluster: Cluster, last: Commit) -> int | None:
-    """The first step whose batch is damaged or missing, of those that the policies of later steps are made of; the last
-    where it is so of the responses that it left under way."""
+    """The first step whose batch is damaged or missing and needed to rebuild a policy; the last step if its partial
+    responses are damaged; None if nothing is."""
     oldest = _sampled_version(cluster.config, last.step + 1)
     found = (first_unreplayable(cluster.store, version) for version in range(oldest, last.step + 1))
     if (damaged := next((step for step in found if step is not None), None)) is not None:
@@ -346,25 +347,25 @@ def _first_damaged(cluster: Cluster, last: Commit) -> int | None:
 
 
 def under_way(commit: Commit) -> list[Ref]:
-    """The responses that a step left to be drawn on (rollout.parts), shard by shard."""
+    """The partial responses that a step left to be continued (rollout.parts), shard by shard."""
     return [commit.artifacts[name] for name in sorted(commit.artifacts) if name.startswith("under-way-")]
 
 
 def identity_of(config: Config, digests: dict[str, Any]) -> str:
-    """What decides the results of a run's phases besides their inputs."""
+    """What determines the results of a run's phases besides their inputs."""
     packages = digests.get("graded_with", "")
     return "-".join([fingerprint(config), digests["train"], digests["model"], *packages.split()[-1:]])
 
 
 def drawn_identity(config: Config, digests: dict[str, Any]) -> str:
-    """What decides the results of the bootstrap's DRAWN phases besides their inputs: runs that have it in common can
-    take them from one another (ares/runs/lineage.py)."""
+    """What determines the results of the bootstrap's DRAWN phases besides their inputs: runs with the same one can
+    share them (ares/runs/lineage.py)."""
     known = {"settings": bootstrap_settings(config), "digests": digests}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def phase_identity(own: str, fork: Fork | None, step: int, phase: str) -> str:
-    """Identity of a phase: the run's own, or in the step in which it was forked that of the run it comes from."""
+    """Identity of a phase: the run's own, or for phases that a fork shares the parent's."""
     shared = fork.identities if fork is not None and fork.at == step else {}
     return shared.get(phase, own)
 
@@ -380,7 +381,7 @@ def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | 
 
 
 def _told_apart(train: Problems, held_out: Problems, config: Config) -> Problems:
-    """The train set, without what it shares with the held-out one where that is wanted; says how much that is."""
+    """The train set, without prompts it shares with the held-out one if data.drop_shared; warns of them."""
     shared = train.shared_with(held_out)
     if not shared.normalised.any():
         return train
@@ -390,12 +391,12 @@ def _told_apart(train: Problems, held_out: Problems, config: Config) -> Problems
 
 
 def read_config(store: RunStore) -> Config:
-    """The configuration an existing run was started with."""
+    """The configuration of an existing run."""
     return from_dict(_description(store)["config"], str(store.directory / "run.json"))
 
 
 def _description(store: RunStore) -> dict[str, Any]:
-    """What run.json says of a run that exists. Raises StoreError."""
+    """run.json of an existing run. Raises StoreError."""
     description, needed = store.read_run(), ("config", "digests")
     if not all(isinstance(description.get(key), dict) for key in needed):
         raise StoreError(f"{store.directory / 'run.json'}: no description of a run: it needs {' and '.join(needed)}")
@@ -403,7 +404,7 @@ def _description(store: RunStore) -> dict[str, Any]:
 
 
 def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:
-    """What run.json says of a new run."""
+    """run.json of a new run."""
     return {
         "run": name,
         "config": config.model_dump(mode="json"),
@@ -416,7 +417,7 @@ def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[s
 
 
 def code_version() -> str:
-    """Commit of the checkout, `+changes` when files differ from it; "unknown" outside one."""
+    """Commit of the checkout, with `+changes` if tracked files differ from it; "unknown" outside one."""
     here = Path(__file__).resolve().parent
     try:
         commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Where a run stands, read from outside. Nothing here writes."""
+"""Where a run stands, for any process. Writes nothing."""
 
 from typing import Any
 

@@ -1,8 +1,7 @@
-"""Whether a run directory is what was written: every commit, artifact, checkpoint and kept result, read once.
+"""Whether a run directory is what was written: reads every commit, artifact, checkpoint and kept result once.
 
-Covered: what is damaged or missing, what follows from it, the step after which a resume begins. Nothing here writes,
-but a directory that is the copy of one at a URL, which is brought what it lacks. Not covered: the checks that a start
-makes by itself (ares/store), evaluations.
+Covered: what is damaged or missing, the consequences, the step after which a resume begins. Writes nothing, except that
+the copy of a run at a URL downloads what it lacks. Not covered: the checks at every start (ares/store), evaluations.
 """
 
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from ares.workers import Cluster
 
 CONSEQUENCES = {
     "batch": "a resume or fork from before it does the step again",
-    "checkpoint": "counts for nothing; the weights are replayed from an earlier one",
+    "checkpoint": "it is ignored, the weights are replayed from an earlier one",
     "under-way": "of the last step: a resume does the step again",
     "samples": "training does not read it again",
     "evaluation": "training does not read it again",
@@ -24,7 +23,7 @@ CONSEQUENCES = {
 
 @dataclass(frozen=True)
 class Damage:
-    """A file or folder that is not what was written, and what follows."""
+    """A file or folder that is not what was written, and the consequence."""
 
     path: str
     what: str
@@ -33,7 +32,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Verification:
-    """What of a run is whole."""
+    """The result: damage, and totals of what is intact."""
 
     damages: list[Damage]
     commits: int
@@ -44,7 +43,7 @@ class Verification:
 
 
 def verify(store: RunStore) -> Verification:
-    """Read a run directory whole. Raises StoreError or DamagedArtifact where run.json is missing or damaged."""
+    """Read a whole run directory. Raises StoreError or DamagedArtifact if run.json is missing or damaged."""
     config, steps = read_config(store), store.committed_steps()
     commits = [store.read_commit(step) for step in steps]
     refs = [(commit, name) for commit in commits for name in commit.artifacts]
@@ -67,7 +66,7 @@ def _damage(store: RunStore, commit: Commit, name: str) -> Damage:
 
 
 def _deleted(store: RunStore, commit: Commit, name: str, whole: dict[tuple[int, str], bool]) -> bool:
-    """Whether an artifact is gone because it is not needed: older checkpoints, and what `ares gc` takes."""
+    """Whether an artifact is gone because it is no longer needed: older checkpoints, and what `ares gc` deletes."""
     if (store.directory / commit.artifacts[name].path).exists():
         return False
     later = [step for (step, artifact), intact in whole.items() if artifact == "checkpoint" and intact]

@@ -1,7 +1,7 @@
-"""What happens to a batch between rollout and update, and the state that moves on with it.
+"""A batch from rollout to update, and the run state.
 
-Covered: what an engine is asked, joining and collating rows, rewards, refill, shaping, metrics, second turns, the run
-state. Not covered: when (flows/), what is stored where (tasks/).
+Covered: requests to engines, joining and collating rows, rewards, refill, shaping, metrics, second turns, the run
+state. Not covered: the order of work (flows/), what is stored where (tasks/).
 """
 
 from ares.step.bootstrap import bootstrapped

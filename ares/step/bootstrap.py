@@ -1,6 +1,6 @@
 """The state before the first step, from one pass over the train set: buckets, targets, τ and alpha.
 
-Not covered: sampling and grading that pass (flows/train.py), what later steps change (ares/step/shape.py).
+Not covered: sampling and grading (flows/train.py), later steps (ares/step/shape.py).
 """
 
 from collections.abc import Iterable
@@ -26,11 +26,11 @@ def bootstrapped(
     graded: Iterable[DataProto],
     is_trigger: Tensor | None,
 ) -> tuple[pd.DataFrame, dict[str, float]]:
-    """Move the initial state to step 0; the table of the samples, and the metrics.
+    """Advance the initial state to step 0; returns the table of samples and the metrics.
 
-    sampled: the shards as the learner left them; graded: the same with what graders said. Both are read once, one after
-    the other, so that one shard need be in memory at a time: τ needs every response before the first HWE token can be
-    counted. Raises RewardError when nothing was graded.
+    sampled: the shards as the learner left them; graded: the same with grades. Each is iterated once, one after the
+    other, so that only one shard is in memory at a time: τ needs every response before HWE tokens can be counted.
+    Raises RewardError if nothing was graded.
     """
     threshold = state.threshold.update(np.concatenate([entropy_statistics(batch, config) for batch in sampled]))
     tables = []

@@ -1,7 +1,7 @@
-"""Figures of a step's programs: how they ended, what passed, what a solved problem cost; over all and per bucket.
+"""Metrics of a step's programs: how they ended, what passed, the cost of a solved problem; overall and per bucket.
 
-Covered: every sample that was drawn, before filtering, because what filtering drops was paid for too. Not covered: the
-batch that is trained on (ares/step/shape.py), the held-out set (tasks/training.py: evaluate).
+Covered: every sample that was drawn, before filtering, since dropped samples cost as much. Not covered: the batch that
+is trained on (ares/step/shape.py), the held-out set (tasks/training.py: evaluate).
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ from algorithms.difficulty import difficulty_codes
 from sandbox.program import ERROR_TYPES
 
 ENDINGS = tuple(ending for ending in ERROR_TYPES if ending != "internal_error")
-"""How a program can end; one that the sandbox failed to judge has no ending, and counts nowhere here."""
+"""How a program can end. One that the sandbox failed to judge has no ending and is not counted here."""
 
 
 def ending_shares(rows: pd.DataFrame) -> dict[str, float]:
-    """Share of each ending, as error/TYPE; what a cut-off response did not pass counts as truncated alone."""
+    """Share of each ending, as error/TYPE; a truncated response that did not pass counts as truncated only."""
     cut = rows["truncated"].astype(bool) & (rows["pass_ratio"].astype(float) < 1.0)
     endings = rows["error_type"].mask(cut, "truncated")
     return {f"error/{ending}": float((endings == ending).mean()) for ending in ENDINGS}
@@ -25,9 +25,9 @@ def ending_shares(rows: pd.DataFrame) -> dict[str, float]:
 def code_metrics(rows: pd.DataFrame, kept_slots: list[int]) -> dict[str, float]:
     """`code/…` and `bucket/{easy,medium,hard}/code/…` of a step's rows.
 
-    rows: slot, accuracy, pass_ratio, error_type, truncated, tokens and, where known, trusted. A group's bucket is that
-    of its mean accuracy. A figure per solved problem is missing where none was solved. code/untrusted is the share of
-    programs with tests that ran in their own process.
+    rows: slot, accuracy, pass_ratio, error_type, truncated, tokens and, if known, trusted. A group's bucket is that of
+    its mean accuracy. Costs per solved problem are missing if none was solved. code/untrusted is the share of programs
+    with tests that ran in the program's own process.
     """
     scored = rows[rows["pass_ratio"].notna()]
     untrusted = {"code/untrusted": float((~rows["trusted"].astype(bool)).mean())} if "trusted" in rows else {}
@@ -46,7 +46,7 @@ def code_metrics(rows: pd.DataFrame, kept_slots: list[int]) -> dict[str, float]:
 
 
 def seconds_per_solved(rows: pd.DataFrame, exec_times: pd.DataFrame) -> dict[str, float]:
-    """CPU seconds that programs ran for, per problem that at least one of its samples solved; nothing if none was."""
+    """CPU seconds of programs per problem that at least one sample solved; nothing if none did."""
     solved = _solved(rows)
     return {"perf/seconds_per_solved": float(exec_times["exec_time"].sum()) / solved} if solved else {}
 

@@ -1,6 +1,6 @@
-"""From rows to tensors and back: sampled and graded rows as a DataProto, a DataProto as a readable table.
+"""Rows to tensors and back: sampled and graded rows as a DataProto, a DataProto as a readable table.
 
-Covered: padding, joining the parts of a batch, the columns of graders. Not covered: rewards and advantages
+Covered: padding, joining the parts of a batch, columns of graders. Not covered: rewards and advantages
 (ares/step/shape.py).
 """
 
@@ -17,14 +17,14 @@ from ares.step.rewards import PART
 from rewards.math import answer_text
 
 OF_GRADERS = ("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "trusted")
-"""Columns that not every sample has, and that are stored with those that do."""
+"""Optional columns of graded rows that are kept."""
 OF_WHOLE_ROWS = ("canvas", "mask_seeds")
-"""Tensors of a masked-diffusion model whose width is not the response's."""
+"""Tensors of masked-diffusion models that are not as wide as the responses."""
 
 
 def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
-    """What was sampled, before it is graded: prompts padded left, responses right, uid and sample of each row, and the
-    references of what it shows."""
+    """Samples before grading: prompts padded left, responses padded right, uid and sample of each row, and references
+    of the media in its prompt."""
     prompts = _padded(rows["prompt_token_ids"].tolist(), pad_id, np.int64, left=True)
     responses = _padded(rows["token_ids"].tolist(), pad_id, np.int64)
     prompt_mask = _padded([np.ones(len(ids)) for ids in rows["prompt_token_ids"]], 0, np.int64, left=True)
@@ -44,9 +44,9 @@ def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
 
 
 def as_sampled(batch: DataProto) -> DataProto:
-    """A token batch with the engine's log-probs for the learner's, and −log p for each token's entropy (nats).
+    """A token batch with the engine's log-probs in place of the learner's, and −log p as each token's entropy (nats).
 
-    Over samples the mean of −log p is the entropy; of a single token it says little.
+    The mean of −log p over samples is the entropy; for a single token it is a noisy estimate.
     """
     batch.batch["old_log_probs"] = batch.tensor("engine_log_probs")
     batch.batch["entropies"] = -batch.tensor("engine_log_probs")
@@ -54,11 +54,11 @@ def as_sampled(batch: DataProto) -> DataProto:
 
 
 def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
-    """A batch with what graders said of its rows, which are given in its order, and the parts of their rewards."""
+    """A batch with the grades and reward parts of its rows, which are given in its order."""
     batch.non_tensor_batch |= DataProto.from_dict(
         non_tensors={
             "global_id": rows["id"].tolist(),
-            # A table holds one type a column; rows of prompts alone have no answer.
+            # A column of a table has one type; data sets without answers have no column.
             "ground_truth": [answer_text(answer) for answer in rows["answer"]]
             if "answer" in rows
             else [""] * len(rows),
@@ -75,7 +75,7 @@ def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
 
 
 def gathered(parts: list[DataProto], rows: pd.DataFrame, pad_id: int) -> DataProto:
-    """Rows (slot, sample) of batches that together hold them, in the order of `rows`. Raises KeyError on another."""
+    """The rows (slot, sample) that `rows` names, in its order, from several batches. Raises KeyError for others."""
     whole = parts[0]
     if len(parts) > 1:
         prompt = max(part.tensor("prompts").shape[1] for part in parts)
@@ -87,14 +87,14 @@ def gathered(parts: list[DataProto], rows: pd.DataFrame, pad_id: int) -> DataPro
 
 
 def readable_rows(batch: DataProto) -> pd.DataFrame:
-    """One row a sample: what graders and shaping know of it, without its tensors."""
+    """One row a sample: everything known of it but the tensors."""
     columns = {name: list(values) for name, values in batch.non_tensor_batch.items()}
     table = pd.DataFrame(columns).rename(columns={"global_id": "id", "uid": "slot"})
     return table.assign(tokens=batch.tensor("attention_mask")[:, batch.tensor("prompts").shape[1] :].sum(1).numpy())
 
 
 def _widened(batch: DataProto, prompt: int, response: int, pad_id: int) -> DataProto:
-    """The batch with prompts padded to a width on the left, and all that goes with responses on the right."""
+    """The batch with prompts padded on the left to a width, and responses and their tensors on the right."""
     before = batch.tensor("prompts").shape[1]
     left, right = prompt - before, response - batch.tensor("responses").shape[1]
     tensors = {}
@@ -111,7 +111,7 @@ def _widened(batch: DataProto, prompt: int, response: int, pad_id: int) -> DataP
 
 
 def _diffusion_tensors(rows: pd.DataFrame, pad_id: int) -> dict[str, Tensor]:
-    """What only a masked-diffusion engine says: the whole canvas, and entropies of the passes that uncovered it."""
+    """Of masked-diffusion engines: the whole canvas, and each token's entropy when it was uncovered."""
     if "canvas" not in rows:
         return {}
     return {

@@ -1,7 +1,7 @@
-"""Metrics of what reward functions said, under TRL's names: `rewards/NAME/mean` and `std`, unweighted, of the responses
-to which a function applies; `rewards/NAME/PART/mean` of a finite number that its dict holds beside the score.
+"""Metrics of reward functions under TRL's names: `rewards/NAME/mean` and `std` of unweighted scores over the responses
+that a function applies to; `rewards/NAME/PART/mean` of a finite number that its dict holds beside the score.
 
-Not covered: what the scores come to (`reward/score`, ares/step/metrics.py).
+Not covered: the total (`reward/score`, ares/step/metrics.py).
 """
 
 import json
@@ -16,12 +16,12 @@ OF_A_FUNCTION = f"{SCORE}_"
 
 
 def function_columns(rows: pd.DataFrame) -> list[str]:
-    """The columns with what functions said; none where another grader judged."""
+    """The columns of reward functions; none if another grader judged."""
     return [str(name) for name in rows if name == EXTRAS or str(name).startswith(OF_A_FUNCTION)]
 
 
 def function_metrics(rows: pd.DataFrame) -> dict[str, float]:
-    """Of rows with the columns of functions; nothing where there are none, or none applied."""
+    """Metrics of rows with columns of functions; nothing if there are none, or none applied."""
     metrics: dict[str, float] = {}
     columns = function_columns(rows)
     for column in columns:

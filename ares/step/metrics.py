@@ -1,6 +1,6 @@
 """Metrics of a shaped batch (rewards, lengths, advantages, entropy; over all rows and by bucket) and of an evaluation.
 
-Not covered: metrics of programs (ares/step/code_metrics.py) and of controllers, which report their own.
+Not covered: metrics of programs (ares/step/code_metrics.py) and of controllers (their own `metrics`).
 """
 
 import math
@@ -63,10 +63,10 @@ def batch_metrics(
 
 
 def lag_metrics(rows: pd.DataFrame, step: int, settings: RolloutConfig) -> dict[str, float]:
-    """`rollout/staleness_mean` and `rollout/staleness_share/{0…max_staleness}`: updates between the policy that a token
-    was drawn from and the one that is trained on it, and the share of the tokens by that number.
+    """`rollout/staleness_mean` and `rollout/staleness_share/{0…max_staleness}`: how many updates older the policy that
+    sampled a token is than the one trained on it, and the share of tokens by that number.
 
-    rows: slot and tokens of what is trained on; slots from `prompts` on are what filtering drew besides.
+    rows: slot and tokens of what is trained on; slots from `prompts` on were drawn by refills, from the newest policy.
     """
     lags, stale = np.zeros(settings.max_staleness + 1), settings.max_staleness
     size = settings.max_response_length // settings.parts
@@ -80,13 +80,13 @@ def lag_metrics(rows: pd.DataFrame, step: int, settings: RolloutConfig) -> dict[
 
 
 def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = (), turns: int = 1) -> dict[str, float]:
-    """`val/…`: accuracy and length on the held-out problems, over all and by bucket of their own accuracy, and what
-    functions scored; of two turns, `val/second_turn/accuracy` of each sample's last one; `val/few_steps/accuracy` of
-    those that were drawn in few passes.
+    """`val/…`: accuracy and length on the held-out problems, shares of buckets, scores of reward functions; with two
+    turns `val/second_turn/accuracy`, of each sample's last turn; `val/few_steps/accuracy`, of samples drawn in few
+    passes.
 
-    rows: held-out samples with scores, in training order. Lengths are of all of them, the rest of those that were
-    graded. names: of several sets, whose problems are called `set/problem`: of each that was graded the same as
-    `val/SET/…`. Raises RewardError when none was.
+    rows: held-out samples with scores, in training order. Lengths, format and truncation are over all samples, the rest
+    over graded ones. names: the sets, if there are several, whose problems are called `set/problem`: each set with any
+    grade has the same metrics as `val/SET/…`. Raises RewardError if nothing was graded.
     """
     first = _first_attempts(rows)
     metrics = {f"val/{name}": value for name, value in _evaluated(first).items()}
@@ -133,7 +133,7 @@ def _evaluated(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def evaluation_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """What is kept of held-out samples: first attempts."""
+    """The table of held-out samples that is kept: first attempts only."""
     rows = _first_attempts(rows)
     return rows[[*(name for name in OF_EVALUATIONS if name in rows), *function_columns(rows)]]
 

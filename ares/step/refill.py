@@ -1,6 +1,6 @@
-"""Refill: how many prompts to draw next, which of the drawn groups are trained on, and the metrics of all of them.
+"""Refill: how many prompts to draw next, which drawn groups to train on, and metrics of everything drawn.
 
-Covered: the groups worth training on, the keep rate, the end of tries. Pure: rows in, numbers out. Not covered: drawing
+Covered: choosing groups, the keep rate, the limit of tries. Pure: rows in, numbers out. Not covered: drawing
 and grading (flows/refill.py), shaping the batch (ares/step/shape.py).
 """
 
@@ -19,9 +19,9 @@ from ares.step.second_turn import second_turn_metrics
 from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
 
 LOWEST_KEEP_RATE = 0.125
-"""However few groups were kept, at most eight times as many prompts are asked for as groups are missing."""
+"""Lower bound: at most eight prompts are drawn for each missing group."""
 SMALLEST_GROUP = 2
-"""Samples with a score that a group needs: one alone compares with nothing."""
+"""Scored samples that a group needs: a single one has nothing to compare with."""
 
 
 class FilterExhausted(UserError, RuntimeError):
@@ -40,18 +40,18 @@ class Refill:
         self.shards = 0
         """Shards of first turns so far."""
         self.slots: list[int] = []
-        """Groups that are trained on, second turns among them."""
+        """Groups that are trained on, including second turns."""
         self._rollouts = self._asked = self._kept = self._useful = self._scored = self._unscored_groups = 0
         self._correct = 0.0
         self._rows: list[pd.DataFrame] = []
 
     @property
     def is_full(self) -> bool:
-        """Whether the batch has all of its groups."""
+        """Whether the batch is complete."""
         return self._kept == self.wanted
 
     def ask(self) -> int:
-        """How many prompts to draw next: by the share that was worth keeping so far, at most a whole batch.
+        """How many prompts to draw next, by the share kept so far; at most a whole batch.
 
         Raises FilterExhausted after algorithm.filter.max_tries rollouts.
         """
@@ -62,12 +62,12 @@ class Refill:
         return self._asked
 
     def take(self, rows: pd.DataFrame) -> list[int]:
-        """Choose among the groups of the prompts asked for; the slots of all that are worth training on.
+        """Choose among the groups of a draw, no more than are missing; returns the slots of all worth training on.
 
-        rows: every sample of them, with rewards (ares/step/rewards.py). No more groups are chosen than are missing.
+        rows: every sample of the draw, with rewards (ares/step/rewards.py).
         """
         rewards = total_reward(rows)
-        if self.config.algorithm.overlong.leaves_out_truncated:  # their group is compared without them
+        if self.config.algorithm.overlong.leaves_out_truncated:  # groups are compared without them
             rewards = np.where(rows["truncated"], np.nan, rewards)
         good = keep_groups(rows, self.config.algorithm.filter, rewards)
         first_turn = [slot for slot in good if slot < SECOND_TURN_SLOT]
@@ -87,7 +87,7 @@ class Refill:
         return good
 
     def metrics(self) -> dict[str, float]:
-        """Of everything drawn: `reward/…`, `filter/…`; of functions `rewards/…`, of programs `code/…` and
+        """Metrics of everything drawn: `reward/…`, `filter/…`; of functions `rewards/…`, of programs `code/…` and
         `second_turn/…`."""
         metrics = {
             "reward/sampled_accuracy": self._correct / max(self._scored, 1),
@@ -106,7 +106,7 @@ class Refill:
         return metrics
 
     def seconds_per_solved(self, exec_times: pd.DataFrame) -> dict[str, float]:
-        """`perf/seconds_per_solved` of everything drawn, from the CPU seconds of its programs."""
+        """`perf/seconds_per_solved` of everything drawn, by the CPU seconds of its programs."""
         return seconds_per_solved(self._drawn_rows(), exec_times)
 
     def _drawn_rows(self) -> pd.DataFrame:
@@ -124,9 +124,9 @@ class Refill:
 
 
 def keep_groups(rows: pd.DataFrame, filtering: FilterConfig, rewards: np.ndarray) -> list[int]:
-    """Slots of the groups worth training on: at least two rows with a reward and, when filtering, something to learn.
+    """Slots of the groups worth training on: at least two rows with a reward and, with filtering, a signal.
 
-    rows: slot, accuracy and, with ReMax, baseline: the greedy answer must have a score too. rewards: [B], NaN for none.
+    rows: slot, accuracy and, for ReMax, baseline: the greedy answer needs a score too. rewards: [B], NaN for none.
     """
     counts = ~np.isnan(rewards)
     if "baseline" in rows:

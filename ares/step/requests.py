@@ -1,8 +1,8 @@
-"""What an engine is asked: one row per response, with the key of its draws; second turns with prompts of their own.
+"""Requests to engines: one row per response, with the seed of its draws; second turns with prompts of their own.
 
-Covered: rows of a draw, and the calls that they make; the table of responses that are drawn in parts (rollout.parts),
-of several steps, each one row until its step takes it. Not covered: which policy draws which part (flows/ahead.py),
-sampling (ares/engines), what second turns are told (ares/step/second_turn.py).
+Covered: the rows of a draw and the engine calls they make; the table of responses drawn in parts (rollout.parts), of
+several steps, in which a response stays until its step takes it. Not covered: which policy draws which part
+(flows/ahead.py), sampling (ares/engines), the prompts of second turns (ares/step/second_turn.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,10 +26,9 @@ PROMPT = ["prompt", "prompt_token_ids"]
 def requested_rows(
     problems: pd.DataFrame, first_slot: int, n: int, greedy: bool, key: tuple[int, str, int | str]
 ) -> pd.DataFrame:
-    """One row per response to sample: id, slot, sample, prompt_token_ids, the seed of its draws, what it shows, where
-    it may stop.
+    """One row per response to sample: id, slot, sample, prompt_token_ids, seed, media references, stop strings.
 
-    problems: those that are asked, slot by slot. greedy: one greedy answer more. key: seed of the run, purpose, moment.
+    problems: slot by slot. greedy: add a greedy answer to each. key: seed of the run, purpose, moment.
     """
     samples = ([GREEDY] if greedy else []) + list(range(n))
     media = problems["media_references"] if "media_references" in problems else [()] * len(problems)
@@ -52,7 +51,7 @@ def second_turn_rows(
     rollout: pd.DataFrame, scores: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase,
     settings: SecondTurnConfig, key: tuple[int, str, int | str], template_settings: Mapping[str, Any],
 ) -> pd.DataFrame:  # fmt: skip
-    """One row per second turn: id, slot, sample, its own prompt and prompt_token_ids, the seed of its draws.
+    """One row per second turn: id, slot, sample, its own prompt and prompt_token_ids, seed.
 
     rollout, scores: the first turns; problems: theirs, row by row. template_settings: data.chat_template_kwargs.
     """
@@ -64,16 +63,16 @@ def second_turn_rows(
 
 
 def begun_rows(requested: pd.DataFrame, step: int) -> pd.DataFrame:
-    """Responses of a step that have no token yet: id, slot, sample, seed, step, finish_reason, token_ids, log_probs."""
+    """Responses of a step without tokens yet: id, slot, sample, seed, step, finish_reason, token_ids, log_probs."""
     rows = requested[[*ID_COLUMNS, "seed"]].assign(step=step, finish_reason="length")
     nothing: dict[str, Any] = {"token_ids": np.empty(0, np.int32), "log_probs": np.empty(0, np.float32)}
     return rows.assign(**{name: [empty] * len(rows) for name, empty in nothing.items()})
 
 
 def asked_rows(under_way: pd.DataFrame, problems: pd.DataFrame) -> pd.DataFrame:
-    """Those that have not ended, as what is asked: each prompt ends in the `begun` tokens that its response has.
+    """Requests to continue unfinished responses: each prompt ends with the `begun` tokens of its response.
 
-    problems: theirs, row by row.
+    problems: of these rows, row by row.
     """
     asked = under_way.assign(begun=under_way["token_ids"].map(len))
     prompts = zip(problems["prompt_token_ids"], under_way["token_ids"], strict=True)
@@ -84,7 +83,7 @@ def asked_rows(under_way: pd.DataFrame, problems: pd.DataFrame) -> pd.DataFrame:
 
 
 def drawn_on(under_way: pd.DataFrame, places: pd.Index, answers: pd.DataFrame) -> pd.DataFrame:
-    """The table with answers (token_ids, log_probs, finish_reason) behind what the rows at `places` had."""
+    """The table with answers (token_ids, log_probs, finish_reason) appended to the rows at `places`."""
     columns = {name: under_way[name].tolist() for name in ("token_ids", "log_probs", "finish_reason")}
     for place, answer in zip(places, answers.to_dict("records"), strict=True):
         for name in ("token_ids", "log_probs"):
@@ -96,9 +95,9 @@ def drawn_on(under_way: pd.DataFrame, places: pd.Index, answers: pd.DataFrame) -
 def engine_calls(
     rows: pd.DataFrame, temperature: float, config: RolloutConfig, denoising_steps: int | None = None
 ) -> Iterator[tuple[pd.DataFrame, list[Request], SamplingSettings]]:
-    """The calls that rows make: sampled ones and greedy ones apart, each with its rows, requests and settings.
+    """The engine calls for rows, sampled and greedy ones apart: each with its rows, requests and settings.
 
-    Rows with a column `begun` are asked for one part more.
+    With a column `begun`, one more part of each response is requested.
     """
     for sampled, part in rows.groupby((rows["sample"] != GREEDY).to_numpy(), sort=False):  # a series would be printed
         media, stops = (part.get(name, [()] * len(part)) for name in ("media_references", "stops"))

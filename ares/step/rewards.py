@@ -1,8 +1,8 @@
-"""What a graded response is worth before any shaping of entropy or length: its score, accuracy, or program's reward.
+"""The reward of a graded response before shaping by entropy or length: its score, accuracy, or program's reward.
 
-Covered: what functions score; accuracy for graders that say no more; for code the profile's design, format and late
-efficiency, and the test weights they need; what first turns gain by second ones; ReMax's baselines. All else reads the
-columns that are made here. Not covered: the designs themselves (rewards/shaping.py), AEPO and soft overlong
+Covered: scores of functions; accuracy for graders without scores; for code the design, format and late efficiency, and
+the test weights they need; the credit of first turns for second ones; ReMax's baselines. Everything else reads the
+columns made here. Not covered: the designs themselves (rewards/shaping.py), AEPO and soft overlong
 (ares/step/shape.py).
 """
 
@@ -27,7 +27,7 @@ PART = "reward_"
 
 
 def running_pass_rates(config: Config) -> RunningPassRates | None:
-    """The controller of test weights; None where the design does not weigh tests by what they were passed before."""
+    """The controller of test weights; None if the design does not weight tests by running pass rates."""
     code = config.reward.code
     if not config.reward.judges_programs or REWARD_DESIGNS.fact(code.design, "test_weights") != "running":
         return None
@@ -35,17 +35,17 @@ def running_pass_rates(config: Config) -> RunningPassRates | None:
 
 
 def observe_tests(rates: RunningPassRates | None, rows: pd.DataFrame) -> None:
-    """Have the running pass rates take in judged rows (id, test_outcomes, pass_ratio, truncated)."""
+    """Update the running pass rates with judged rows (id, test_outcomes, pass_ratio, truncated)."""
     if rates is not None:
         outcomes = _outcomes(rows, masked=np.array(rows["truncated"], dtype=bool))
         rates.update(rows["id"].to_numpy(), outcomes.passed, outcomes.scored)
 
 
 def rewarded(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> pd.DataFrame:
-    """Rows with the parts of their rewards, columns `reward_…` (NaN: none), whose sum is what a response is worth.
+    """Rows with the parts of their rewards as columns `reward_…` (NaN: none); their sum is the reward.
 
-    rows: whole groups, both turns of them, with slot, sample and accuracy; for code also id, format, pass_ratio,
-    error_type, test_outcomes, truncated and tokens. Greedy answers (ReMax) become the column `baseline` of their group.
+    rows: whole groups with both turns: slot, sample and accuracy; for code also id, format, pass_ratio, error_type,
+    test_outcomes, truncated and tokens. Greedy answers (ReMax) become the column `baseline` of their group.
     """
     is_greedy = rows["sample"] == GREEDY
     greedy, rows = rows[is_greedy], rows[~is_greedy]
@@ -60,9 +60,9 @@ def rewarded(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None)
 
 
 def reward_parts(columns: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
-    """The parts of rewards among the columns of rewarded rows, by their names: [B] float64, NaN where there is none.
+    """The parts of rewards among the columns of rewarded rows, by name: [B] float64, NaN for none.
 
-    Raises ValueError where there are none: the rows were not rewarded.
+    Raises ValueError if the rows were not rewarded.
     """
     names = [name for name in columns if name.startswith(PART)]
     if not names:
@@ -71,18 +71,18 @@ def reward_parts(columns: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
 
 
 def total_reward(rows: pd.DataFrame) -> np.ndarray:
-    """What each rewarded row is worth: [B] float64, NaN where it has no reward."""
+    """The reward of each rewarded row: [B] float64, NaN for none."""
     return np.asarray(sum(reward_parts({str(name): rows[name] for name in rows}).values()))
 
 
 def _outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> dict[str, np.ndarray]:
-    """Parts of each row's own reward: [B] float64, NaN where there is none (unscored, or truncated)."""
+    """Parts of each row's own reward: [B] float64, NaN for none (unscored, or truncated)."""
     if not config.reward.judges_programs:
         part = SCORE if SCORE in rows else "accuracy"
         return {part: rows[part].to_numpy(dtype=float, na_value=np.nan)}
     code, overlong = config.reward.code, config.algorithm.overlong
     truncated = np.array(rows["truncated"], dtype=bool)
-    # Whoever wants truncated responses in the baseline, or does not mask them, needs the number they would have had.
+    # If truncated responses count in the baseline, or are not masked, they need a reward.
     outcomes = _outcomes(rows, truncated & overlong.leaves_out_truncated)
     parts = _designed(rows, outcomes, config, rates)
     parts["code"] = code.weight * parts["code"]
@@ -98,7 +98,7 @@ class JudgedPrograms:
     """What a reward design sees of B responses with a program each."""
 
     outcomes: CodeOutcomes
-    """Of the sandbox: tests passed, how programs ended, which rows have a reward at all (`scored`)."""
+    """From the sandbox: tests passed, how programs ended, which rows have a reward at all (`scored`)."""
     rows: pd.DataFrame
     """id, slot, sample, response, tokens, format, pass_ratio, truncated, … of each."""
     test_weights: list[np.ndarray] | None
@@ -106,10 +106,10 @@ class JudgedPrograms:
 
 
 class RewardDesign(Protocol):
-    """What a judged program is worth; made from its settings. docs/extending.md has an example."""
+    """The reward of judged programs; made from its settings. docs/extending.md has an example."""
 
     def reward(self, seen: JudgedPrograms) -> np.ndarray:
-        """Reward of each row, float64 [B]; whatever is given to rows that are not scored is left out."""
+        """Reward of each row, float64 [B]; values of rows that are not scored are ignored."""
 
 
 class ShapedDesign:
@@ -147,7 +147,7 @@ def _designed(
 
 
 def _checked(rewards: np.ndarray, outcomes: CodeOutcomes, design: str) -> np.ndarray:
-    """The rewards, NaN where there is none. Raises RewardError when a design breaks its contract."""
+    """The rewards, NaN for none. Raises RewardError if a design breaks its contract."""
     if np.shape(rewards) != outcomes.scored.shape:
         raise RewardError(
             f"reward.code.design={design} returned {list(np.shape(rewards))} rewards for {len(outcomes.scored)} rows"

@@ -1,7 +1,7 @@
-"""Rows of a step: what was sampled, joined with what graders said of it and with the problems that it answers.
+"""Rows of a step: samples joined with their grades and their problems.
 
-Covered: the joins, the groups that are chosen and the order in which they are trained on. Not covered: what a response
-is worth (ares/step/rewards.py), tensors (ares/step/collate.py), reading and writing (tasks/).
+Covered: the joins, the order of training. Not covered: rewards (ares/step/rewards.py), tensors (ares/step/collate.py),
+reading and writing (tasks/).
 """
 
 import pandas as pd
@@ -24,9 +24,9 @@ def sampled_rows(rollouts: list[pd.DataFrame], problems: Problems) -> pd.DataFra
 
 
 def with_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Samples with what graders said of them, and whether (`truncated`) and where (`tokens`) they were cut off.
+    """Samples with their grades, length (`tokens`), and whether they were cut off (`truncated`).
 
-    A sample without scores is left out. Raises MergeError when one has two.
+    A sample without a row of grades is left out. Raises MergeError if one has two.
     """
     rows = rows.assign(truncated=rows["finish_reason"] == "length", tokens=rows["token_ids"].map(len))
     return rows.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
@@ -38,9 +38,9 @@ def joined_rows(rollouts: list[pd.DataFrame], scores: list[pd.DataFrame], proble
 
 
 def in_training_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows by prompt, then slot and sample: second turns stand behind the first ones of their prompt.
+    """Rows by prompt, then slot and sample: second turns follow the first turns of their prompt.
 
-    Both are then in one optimiser step.
+    So both are in the same optimiser step.
     """
     order = rows.assign(prompt_slot=rows["slot"] % SECOND_TURN_SLOT)
     places = order.sort_values(["prompt_slot", "slot", "sample"], kind="stable").index
@@ -48,7 +48,7 @@ def in_training_order(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def scored_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that have a score. Raises RewardError when there is none: no metric can be made of them."""
+    """The rows with an accuracy. Raises RewardError if there are none, since metrics need some."""
     scored = rows[rows["accuracy"].notna()]
     if scored.empty:
         raise RewardError(f"none of the {len(rows)} responses could be graded: see what the reward function reports")

@@ -1,7 +1,6 @@
-"""A second turn for programs that failed: which first turns get one, and the prompt that holds their verdict (Murphy).
+"""A second turn for programs that failed: which first turns get one, and its prompt with the verdict (Murphy).
 
-Covered: their slots, their prompts, their credit to the first turn. Not covered: sampling and judging them, as for any
-shard (tasks/sampling.py).
+Covered: slots, prompts, credit to the first turn. Not covered: sampling and judging (tasks/sampling.py, as any shard).
 """
 
 from collections.abc import Mapping
@@ -26,9 +25,9 @@ def second_turns(
     """One row per second turn: id, slot, sample, prompt, prompt_token_ids.
 
     rows: judged first turns (id, slot, sample, response, token_ids, finish_reason, pass_ratio, test_outcomes);
-    problems: theirs, row by row; template_settings: data.chat_template_kwargs; key: of the draw that shuffles verdicts.
-    A first turn that passed, was cut off or was not judged gets no second one; nor does one whose verdict is longer
-    than engines have room for.
+    problems: of these rows, row by row; template_settings: data.chat_template_kwargs; key: seeds shuffled verdicts.
+    A first turn that passed, was truncated or was not judged gets no second one; nor does one whose verdict is longer
+    than max_feedback_length.
     """
     chosen = np.flatnonzero(_may_go_on(rows))
     failed, theirs = rows.iloc[chosen].to_dict("records"), problems.iloc[chosen].to_dict("records")
@@ -54,15 +53,15 @@ def second_turns(
 
 
 def _may_go_on(rows: pd.DataFrame) -> np.ndarray:
-    """Which first turns [B] failed and ended by themselves."""
+    """Which first turns [B] failed and were not truncated."""
     failed = rows["pass_ratio"].notna() & (rows["pass_ratio"].fillna(1.0).astype(float) < 1.0)
     return failed.to_numpy() & (rows["finish_reason"] == "stop").to_numpy()
 
 
 def _of_another_problem(told: list[str], slots: np.ndarray, key: tuple[int | str, ...]) -> list[str]:
-    """For each row one of another slot's texts: slots [B] stand in a ring that is drawn anew for each key.
+    """For each row a text of another slot: each slot takes those of its neighbour in a ring, shuffled by the key.
 
-    Where one problem alone has failed there is no other: its texts are dealt among its rows.
+    If only one problem has failed, its own texts are dealt among its rows.
     """
     rng = np.random.default_rng(derive_seed("shuffled verdicts", *key))
     ring = rng.permutation(np.unique(slots))
@@ -71,9 +70,9 @@ def _of_another_problem(told: list[str], slots: np.ndarray, key: tuple[int | str
 
 
 def second_turn_credit(rows: pd.DataFrame, rewards: np.ndarray, settings: SecondTurnConfig) -> np.ndarray:
-    """What each row gains by its second turns: [B] float64, 0 for second turns themselves, NaN where it has no reward.
+    """What each row gains by its second turns: [B] float64, 0 for second turns themselves, NaN without a reward.
 
-    rows: both turns (slot, sample); rewards: [B], of each turn alone.
+    rows: both turns (slot, sample); rewards: [B], each turn's own.
     """
     second = is_second_turn(rows).to_numpy()
     place = {key: row for row, key in enumerate(zip(rows["slot"], rows["sample"], strict=True)) if not second[row]}
@@ -85,10 +84,8 @@ def second_turn_credit(rows: pd.DataFrame, rewards: np.ndarray, settings: Second
 
 
 def second_turn_metrics(rows: pd.DataFrame, children: int) -> dict[str, float]:
-    """`second_turn/{samples,solved,tokens_share,overlong}`: how many, share that passed, share of the step's tokens,
-    first turns that got none because their verdict was too long.
-
-    Where there are none, no share of them passed: `solved` is absent.
+    """`second_turn/{samples,solved,tokens_share,overlong}`: count, share that passed, share of the step's tokens, first
+    turns that got none because their verdict was too long. `solved` is absent if there are none.
     """
     is_second = is_second_turn(rows)
     second, failed = rows[is_second], _may_go_on(rows[~is_second])
@@ -109,9 +106,9 @@ def _tests(problem: Mapping[Any, Any]) -> list[str]:
 def _following_turns(
     tokenizer: PreTrainedTokenizerBase, texts: list[str], ends: list[int], template_settings: Mapping[str, Any]
 ) -> list[tuple[str, list[int]]]:
-    """What follows responses that have ended their turns: a user's turn with a text, the start of the next answer.
+    """What follows a response that has ended its turn: a user's turn with a text, and the start of the next answer.
 
-    ends: the token that each response ended with, which is not always the tokenizer's end token.
+    ends: the last token of each response, which is not always the tokenizer's end token.
     """
     turns = []
     for text, token in zip(texts, ends, strict=True):

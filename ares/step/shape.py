@@ -1,8 +1,8 @@
-"""From a graded batch to what the update takes: the numbers between rollout and update.
+"""From a graded batch to the inputs of the update.
 
 Covered: τ and HWE tokens, difficulty, targets and alpha, the AEPO reward, KL in the reward or its coefficients in the
-loss, advantages, importance weights. Pure but for the state it moves on. Not covered: making the batch
-(ares/step/collate.py), where it goes (tasks/).
+loss, advantages, importance weights. Pure but for the state, which it updates. Not covered: making the batch
+(ares/step/collate.py), storing it (tasks/).
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ from rewards.overlong import soft_overlong
 
 
 def entropy_statistics(batch: DataProto, config: Config) -> np.ndarray:
-    """Percentile of window entropy per response (nats), from which τ is estimated; also stored with the rows."""
+    """Percentile of window entropy per response (nats), from which τ is estimated; also stored in the batch."""
     settings = config.algorithm.entropy
     thresholds = entropy_percentile_thresholds(
         batch.tensor("entropies"), batch.tensor("response_mask"), settings.window, settings.percentile
@@ -55,7 +55,7 @@ def mark_hwe(batch: DataProto, threshold: float, config: Config, is_trigger: Ten
 
 
 def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor | None = None) -> dict[str, float]:
-    """Everything between the experience and the update; moves `state` on and returns the metrics of the step.
+    """Everything between experience and update; advances `state` and returns the metrics of the step.
 
     batch: rewarded rows (ares/step/rewards.py) as the learner's `experience` left them. Writes rewards, advantages,
     returns, kl_coefs and importance weights into it, and clears the response_mask of rows that must not be learnt from
@@ -67,7 +67,7 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     threshold = state.threshold.update(thresholds)
     mark_hwe(batch, threshold, config, is_trigger)
     first_turn = batch.non_tensor_batch["uid"].astype(np.int64) < SECOND_TURN_SLOT
-    state.difficulty.update_difficulty_and_skip_gid_set(batch[scored & first_turn])  # a problem is as hard as unaided
+    state.difficulty.update_difficulty_and_skip_gid_set(batch[scored & first_turn])  # difficulty is that of first turns
     state.difficulty.annotate(batch)
     rewards, parts = _rewards(batch, state, scored, config)
     graded, scored = scored, scored & ~np.isnan(rewards)
@@ -88,7 +88,7 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
         config.algorithm.policy.importance_weights,
     )
     batch.batch["importance_weights"] = weights
-    if config.algorithm.policy.old_log_probs == "learner":  # else the update measures it
+    if config.algorithm.policy.old_log_probs == "learner":  # else the update measures the mismatch
         metrics |= mismatch
     metrics = state.metrics() | metrics | batch_metrics(batch, rewards, parts, scored, truncated)
     metrics |= {"reward/accuracy": mean_accuracy(batch, graded), "reward/unscored": float((~graded).sum())}
@@ -99,7 +99,7 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
 def _rewards(
     batch: DataProto, state: RunState, scored: np.ndarray, config: Config
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Reward of each row (NaN: none) and its parts, which are stored: every reward can be explained."""
+    """Reward of each row (NaN: none) and its parts, which are stored so that every reward can be explained."""
     accuracy = np.where(scored, batch.non_tensor_batch["accuracy"], 0.0).astype(float)
     lengths = batch.tensor("response_mask").sum(1).numpy()
     observe_tests(state.tests, readable_rows(batch))
@@ -144,7 +144,7 @@ def _at_last_token(rewards: np.ndarray, mask: Tensor) -> Tensor:
 
 
 def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
-    """KL in the reward, or its coefficient per token for the loss; the controller sees the batch either way."""
+    """KL in the reward, or its coefficients per token for the loss; the controller sees the batch either way."""
     settings = config.algorithm.kl
     scores = batch.batch["token_level_rewards"] = batch.tensor("token_level_scores")
     if settings.placement == "none":
@@ -165,7 +165,7 @@ def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
             config.algorithm.entropy.window,
         )
     metrics, own = seen.metrics(coefficients), state.kl.metrics()
-    # A controller with one coefficient tells it exactly; the mean of equal numbers may be off by a rounding.
+    # A controller with one coefficient reports it exactly; a mean of equal numbers may round.
     metrics |= {name: own[name] for name in metrics.keys() & own.keys()}
     state.kl.update(seen)
     return metrics

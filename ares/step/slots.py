@@ -1,4 +1,4 @@
-"""How the samples of a step are numbered: slot (group) and sample within it."""
+"""How samples of a step are numbered: by slot (group), and sample within it."""
 
 import pandas as pd
 
@@ -7,7 +7,7 @@ GREEDY = -1
 SECOND_TURN_SLOT = 1_000_000_000
 """Second turns of slot s are the group s + SECOND_TURN_SLOT; sample k of it continues first turn k // children."""
 FEW_STEPS_SLOT = 500_000_000
-"""Held-out samples that were drawn in few passes (validation.few_steps) of slot s have the slot s + FEW_STEPS_SLOT."""
+"""Held-out samples of slot s drawn in few passes (validation.few_steps) have slot s + FEW_STEPS_SLOT."""
 
 
 def is_second_turn(rows: pd.DataFrame) -> pd.Series:

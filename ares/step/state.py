@@ -1,7 +1,7 @@
-"""The run state: everything that a step changes besides the weights, in one structure.
+"""The run state: everything that a step changes besides weights and optimiser.
 
-Covered: every controller, the data cursor, the counters, the evaluations. What is not in here (and not in the weights
-or the optimiser) does not survive a resume, so nothing adaptive may live anywhere else.
+Covered: every controller, the data cursor, counters, evaluations. Nothing else survives a resume, so nothing adaptive
+may live anywhere else.
 """
 
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Counters:
 class RunState:
     """State after `step` steps; `state_dict` is what COMMIT.json holds.
 
-    Of what is known per prompt, a commit holds what its step added: all commits together hold the whole.
+    Per-prompt state is a delta: all commits together hold the whole.
     """
 
     step: int
@@ -57,7 +57,7 @@ class RunState:
     cursor: Cursor
     tests: RunningPassRates | None = None
     planned: list[list[str]] = field(default_factory=list)
-    """What the steps after this one draw first, as far as that is decided (rollout.max_staleness)."""
+    """The prompts that the next steps draw first, as far as chosen (rollout.max_staleness)."""
     counters: Counters = field(default_factory=Counters)
     evaluations: list[Evaluation] = field(default_factory=list)
 
@@ -88,9 +88,9 @@ class RunState:
     def restored(
         cls, config: Config, train_size: int, state: dict[str, Any], before: "RunState | None" = None
     ) -> "RunState":
-        """The state that a commit holds. Raises ValueError when it does not fit the configuration.
+        """The state that a commit holds. Raises ValueError if it does not fit the configuration.
 
-        `before`: the settled state that knows the prompts of the commits before it.
+        `before`: the settled state with the per-prompt state of earlier commits.
         """
         run = cls.initial(config, train_size)
         if before is not None:
@@ -106,7 +106,7 @@ class RunState:
             run.tests.load_state_dict(state["tests"])
         run.counters = Counters(**state["counters"])
         run.evaluations = [Evaluation(**evaluation) for evaluation in state["evaluations"]]
-        run.planned = [list(ids) for ids in state.get("planned", [])]  # only a run with stale samples has one
+        run.planned = [list(ids) for ids in state.get("planned", [])]  # only with rollout.max_staleness
         return run
 
     def state_dict(self) -> dict[str, Any]:
@@ -124,21 +124,21 @@ class RunState:
         } | ({"planned": [list(ids) for ids in self.planned]} if self.planned else {})
 
     def settled(self) -> "RunState":
-        """The same, once it is committed: what its step added per prompt is not written again."""
+        """The state, marked as committed: per-prompt changes so far are not written again."""
         self.difficulty.settle()
         if self.tests is not None:
             self.tests.settle()
         return self
 
     def absorb_sampled(self, rows: pd.DataFrame, kept_slots: list[int]) -> None:
-        """Count one rollout's rows (id, slot, accuracy, token_ids, log_probs) and learn from groups filtering dropped.
+        """Count a draw's rows (id, slot, accuracy, token_ids, log_probs) and learn from the groups filtering dropped.
 
-        A dropped group's difficulty is known all the same, and one that is always solved may join the skip set. Its
-        exact entropies were never computed: the mean negative log-prob of its samples is an unbiased estimate.
+        A dropped group still sets its prompt's difficulty, and one that is always solved may join the skip set. Its
+        exact entropies were not computed: the mean negative log-prob of its samples is an unbiased estimate.
         """
         is_dropped = ~rows["slot"].isin(kept_slots) & rows["accuracy"].notna()
         observe_tests(self.tests, rows[is_dropped])
-        first = rows["slot"] < SECOND_TURN_SLOT  # a problem is as hard as it is without help
+        first = rows["slot"] < SECOND_TURN_SLOT  # difficulty is that of first turns
         dropped = rows[is_dropped & first]
         groups = rows.loc[first, "slot"].nunique()
         self.counters.prompts += groups
@@ -154,19 +154,19 @@ class RunState:
                 self.difficulty.skip(name)
 
     def metrics(self) -> dict[str, float]:
-        """What the controllers say."""
+        """Metrics of the controllers."""
         said = self.difficulty.metrics() | self.threshold.metrics() | self.kl.metrics()
         said |= self.beta.metrics() if self.beta is not None else {}
         return said | (self.tests.metrics() if self.tests is not None else {})
 
 
 def finished_state(shaped: dict[str, Any], step: int, beta: dict[str, Any] | None, skipped: int) -> dict[str, Any]:
-    """The state to commit after a step: what shaping left, with β and the optimiser steps skipped by the update."""
+    """The state to commit after a step: the one after shaping, with the update's β and skipped optimiser steps."""
     counters = shaped["counters"] | {"skipped_updates": shaped["counters"]["skipped_updates"] + skipped}
     return shaped | {"step": step, "beta": beta, "counters": counters}
 
 
 def with_evaluation(state: dict[str, Any], accuracy: float, mean_length: float) -> dict[str, Any]:
-    """The state with the evaluation that followed its step."""
+    """The state with the evaluation after its step."""
     evaluation = Evaluation(state["step"], accuracy, mean_length)
     return state | {"evaluations": [*state["evaluations"], vars(evaluation).copy()]}

@@ -1,4 +1,4 @@
-"""What is kept: the files of a run, whole or absent, on this machine and where they are mirrored.
+"""The files of a run, each whole or absent, on this machine and at the URL that mirrors them.
 
 Covered: artifacts with hashes, commits, locks, upload and download. Not covered: what an artifact means (tasks/).
 """

@@ -1,8 +1,7 @@
-"""What a run directory's own files say, run.json and COMMIT.json, and how their content and kept results are sealed.
+"""run.json and COMMIT.json: their models, checksums and format version; checksums of kept results.
 
-Covered: the models, the checksum that a file carries of itself, the version of its format. Files of format 1 have
-neither; they are read, and sealed when their run is resumed. Not covered: where they lie, the links between commits
-(ares/store/store.py).
+Files of format 1 have neither checksum nor version; they are read, and sealed when their run is resumed. Not covered:
+where the files lie, how commits are chained (ares/store/store.py).
 """
 
 import hashlib
@@ -19,13 +18,13 @@ FORMAT = 2
 
 
 def sealed(body: dict[str, Any]) -> dict[str, Any]:
-    """What is written of a body: with the version of the format, and the hash of both."""
+    """A body as it is written: with the format version and a checksum over both."""
     whole = body | {"format": FORMAT}
     return whole | {"checksum": _checksum(whole)}
 
 
 def unsealed(content: bytes, path: Path) -> tuple[dict[str, Any], int]:
-    """The body of a file, and its format. Raises DamagedArtifact; StoreError when a newer version of ares wrote it."""
+    """A file's body and its format. Raises DamagedArtifact, or StoreError if a newer version of ares wrote it."""
     try:
         body = dict(json.loads(content))
     except (ValueError, TypeError, RecursionError) as error:
@@ -45,12 +44,12 @@ def _checksum(body: dict[str, Any]) -> str:
 
 
 def sealed_text(text: str) -> str:
-    """What is written of a text: with its hash."""
+    """A text as it is written: with its checksum, as JSON."""
     return json.dumps({"checksum": hashlib.sha256(text.encode()).hexdigest(), "text": text})
 
 
 def unsealed_text(content: str) -> str:
-    """The text that was sealed. Raises DamagedArtifact when it is not the one that was written."""
+    """The text that was sealed. Raises DamagedArtifact if it has changed."""
     try:
         told, text = (json.loads(content)[name] for name in ("checksum", "text"))
         whole = told == hashlib.sha256(text.encode()).hexdigest()
@@ -73,18 +72,18 @@ class Commit(BaseModel, extra="forbid"):
     """What a finished step leaves behind: enough to resume from, and to check everything before it."""
 
     step: int
-    """Steps finished; the bootstrap commits as step 0, the first training step as step 1."""
+    """Steps finished: 0 after the bootstrap, 1 after the first training step."""
     parent: str | None
-    """Hash of the commit before: a run resumes only from a commit whose parent is what it was."""
+    """Digest of the previous commit; a run resumes only from an unbroken chain."""
     artifacts: dict[str, Ref]
     state: dict[str, Any]
     """The whole run state after the step (ares.step.RunState)."""
     metrics: dict[str, float]
-    """Deterministic metrics: the same in a resumed run."""
+    """Deterministic: a resumed run has the same."""
     timings: dict[str, float]
-    """Seconds and rates: of this execution only."""
+    """Seconds and rates of this execution."""
     timestamp: int
-    """Milliseconds since the epoch; metrics are logged under it, so that logging twice adds nothing."""
+    """Milliseconds since the epoch. Metrics are logged with it, so that logging them twice adds nothing."""
 
     def digest(self) -> str:
         """Hash over everything that a resumed run must reproduce."""
@@ -93,17 +92,17 @@ class Commit(BaseModel, extra="forbid"):
 
 
 class Fork(BaseModel):
-    """Where a run that was forked comes from (ares/runs/lineage.py)."""
+    """Where a forked run comes from (ares/runs/lineage.py)."""
 
     run: str
     at: int
     phase: str | None
-    """Last phase of step `at` whose results are shared; None: all of that step is."""
+    """Last phase of step `at` whose results are shared; None: the whole step is."""
     version: int
-    """Steps that are finished in both runs."""
+    """Finished steps that both runs share."""
     commit: str
     """Digest of the last commit that is shared."""
     identities: dict[str, str]
-    """Of each shared phase of step `at`: the identity under which its results are kept."""
+    """By shared phase of step `at`: the identity under which its results are kept."""
     checkpoint: Ref | None
     """The weights after step `version`; None: those the run was started with."""

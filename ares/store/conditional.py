@@ -1,7 +1,7 @@
-"""Writes to an object store that happen only while an object is as it was last seen.
+"""Conditional writes to an object store: they succeed only if the object is unchanged since it was last seen.
 
-Covered: S3 and what speaks its protocol, through s3fs: If-None-Match and If-Match. Not covered: what the conditions are
-for (ares/store/lease.py); stores without them, or whose conditions nobody has tried (gs://, abfs://).
+Covered: S3 and compatible stores, through s3fs (If-None-Match, If-Match). Not covered: what the conditions are for
+(ares/store/lease.py); stores without conditional writes, or where they are untested (gs://, abfs://).
 """
 
 from pathlib import Path
@@ -12,19 +12,19 @@ from fsspec.asyn import sync
 from ares.store.errors import ObjectChanged, told
 
 LARGE = 64 * 2**20
-"""Bytes above which a file goes in parts; those of an object that is there have no condition on what they replace."""
+"""Bytes from which a file is uploaded in parts, which cannot be conditional on the object that they replace."""
 REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404"}
 
 
 class S3Objects:
-    """Objects below a URL, by their stamps; an absent one has the stamp None. Every method raises StoreError."""
+    """Objects below a URL and their stamps (ETags), None for an absent one. Every method raises StoreError."""
 
     def __init__(self, system: Any, url: str) -> None:
         self._system = system
         self._url = url
 
     def stamp(self, path: str) -> str | None:
-        """Changes with the content."""
+        """An object's stamp, which changes with its content."""
         try:
             return str(self._call("head_object", path, "read")["ETag"])
         except ObjectChanged:
@@ -45,7 +45,7 @@ class S3Objects:
         return str(self._call("put_object", path, "written", Body=content, **condition)["ETag"])
 
     def upload(self, path: str, file: Path, seen: str | None) -> None:
-        """The same with a file of any size; a large one's object is gone for a moment. Raises ObjectChanged."""
+        """Upload a file of any size likewise. A large object is deleted first: it is gone for a moment."""
         if file.stat().st_size < LARGE:
             self.write(path, file.read_bytes(), seen)
             return
@@ -58,7 +58,7 @@ class S3Objects:
                 raise _changed(error) or error from error
 
     def holds(self, path: str, file: Path) -> bool:
-        """Whether an object is a file; of a large one nobody asks."""
+        """Whether an object has a file's content; a large one is not compared."""
         if file.stat().st_size >= LARGE:
             return False
         content = self.read(path)
@@ -75,7 +75,7 @@ class S3Objects:
 
 
 def _changed(error: OSError) -> ObjectChanged | None:
-    """s3fs makes an OSError of its own of what S3 says."""
+    """s3fs wraps S3's errors in OSErrors."""
     said = getattr(error.__cause__, "response", {}).get("Error", {}).get("Code")
     return ObjectChanged(str(error)) if said in REFUSED or isinstance(error, FileExistsError) else None
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a run directory. Here alone, because several modules of this package tell it."""
+"""Errors of the store and its mirror."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ class StoreError(UserError, RuntimeError):
 
 
 class RunHeld(StoreError):
-    """Another process trains the run."""
+    """Another process is training the run."""
 
 
 class DamagedArtifact(StoreError):
@@ -19,12 +19,12 @@ class DamagedArtifact(StoreError):
 
 
 class ObjectChanged(Exception):
-    """An object is not, or no longer, what a write was meant for."""
+    """An object is not what a conditional write expected."""
 
 
 @contextmanager
 def told(where: str, done: str) -> Iterator[None]:
-    """Say of any failure which address it is about: every file system raises what its own library does."""
+    """Turn any failure into a StoreError that names the address: every file system's library raises its own errors."""
     try:
         yield
     except (StoreError, ObjectChanged):
@@ -32,5 +32,5 @@ def told(where: str, done: str) -> Iterator[None]:
     except Exception as error:
         raise StoreError(
             f"{where}: cannot be {done}: {str(error) or type(error).__name__}. Check the address, the credentials "
-            "and the network, then give the same command again: what was committed is there"
+            "and the network, then give the same command again: what was committed is safe"
         ) from error

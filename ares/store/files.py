@@ -1,4 +1,4 @@
-"""Files and folders beneath the run directory: listed, hashed, synced, deleted; what to do about their errors.
+"""Listing, hashing, syncing and deleting files and folders; advice on file-system errors.
 
 Not covered: when an artifact counts as written (ares/store/store.py).
 """
@@ -35,7 +35,7 @@ def tree_hash(path: Path) -> str | None:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a file or a folder with all in it; one that is not there is no error."""
+    """Delete a file, or a folder with everything in it, if it is there."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -43,7 +43,7 @@ def remove_tree(path: Path) -> None:
 
 
 def fsync(path: Path) -> None:
-    """Have the disk hold what was written: a file's content, or a folder's names."""
+    """Flush a file's content, or a folder's entries, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -52,7 +52,7 @@ def fsync(path: Path) -> None:
 
 
 class Syncing:
-    """Syncs files and folders behind the work, in a thread."""
+    """Syncs files and folders in a background thread."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "sync")
@@ -65,11 +65,11 @@ class Syncing:
         self._thread.shutdown()
 
     def add(self, paths: list[Path]) -> None:
-        """Sync these, after those that are waiting."""
+        """Queue paths to be synced."""
         self._thread.submit(self._sync, paths)
 
     def wait(self) -> None:
-        """Return when all that was added is synced. Raises OSError."""
+        """Wait until everything that was queued is synced. Raises OSError."""
         self._thread.submit(lambda: None).result()
         if self._errors:
             raise self._errors.pop()
@@ -79,13 +79,13 @@ class Syncing:
             try:
                 fsync(path)
             except FileNotFoundError:
-                continue  # it was discarded or replaced since
+                continue  # discarded or replaced since
             except OSError as error:
                 self._errors.append(error)
 
 
 def remedy_for(error: Exception, place: Path) -> str:
-    """What to do about an error of the file system; safetensors tells its number in words only."""
+    """Advice on a file-system error; safetensors gives its number only in the message."""
     told = re.search(r"os error (\d+)", str(error))
     number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
     if number == errno.ENOSPC:

@@ -1,7 +1,7 @@
-"""Rows kept as they come, until the artifact that holds them all is written: a file to which lines are added.
+"""An append-only file of rows as they arrive, until the artifact that holds them all is written.
 
-Covered: what a killed process added is found, a line that was being written is not. Not covered: power failures (a line
-is not synced), the URL of a run: another machine finds no journal, only artifacts.
+Covered: a killed process's rows are found again, but for a line that was being written. Not covered: power failures
+(lines are not synced); runs at a URL: a journal is not uploaded, so that other machines find artifacts only.
 """
 
 import base64
@@ -17,7 +17,7 @@ from ares.store.files import remedy_for
 
 
 class Journal:
-    """The rows of one piece of work. key: what decides them; what another key left is dropped."""
+    """The rows of one piece of work. key: identifies it; a file left under another key is deleted."""
 
     def __init__(self, path: Path, key: str) -> None:
         self.path = path
@@ -28,12 +28,12 @@ class Journal:
             self.end()
 
     def rows(self) -> pd.DataFrame | None:
-        """What an earlier process added, in its order; None: nothing."""
+        """What an earlier process added, in order; None: nothing."""
         tables = [pd.read_parquet(io.BytesIO(base64.b64decode(line))) for line in self._kept[1:]]
         return pd.concat(tables, ignore_index=True) if tables else None
 
     def add(self, rows: pd.DataFrame) -> None:
-        """Keep rows; a killed process has them from here on. Raises StoreError."""
+        """Append rows, which survive a kill from here on. Raises StoreError."""
         lines = [base64.b64encode(rows.to_parquet(index=False)).decode()]
         try:
             if not self.path.exists():
@@ -46,13 +46,13 @@ class Journal:
             raise StoreError(f"{self.path}: cannot be written: {error}. {remedy}") from error
 
     def end(self) -> None:
-        """Delete the file: the artifact is there."""
+        """Delete the file: the artifact is written."""
         if self.path.exists():
             self.path.unlink()
 
 
 def _whole_lines(path: Path) -> list[str]:
-    """The texts of a file's lines up to the first that is not as it was written, at which the file is cut off."""
+    """The texts of a file's intact lines; the file is truncated at the first damaged one."""
     if not path.exists():
         return []
     texts, whole = [], 0

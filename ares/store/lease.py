@@ -1,16 +1,16 @@
 """A lease on a run directory in an object store: one machine at a time writes to it.
 
-Nothing depends on a clock that two machines share, nor on a process noticing in time that it was stopped:
+It needs no clock that machines share, and no process has to notice in time that it was paused:
 
-- Who holds the run stands in `LEASE.json`, which is only ever written while it is as its writer last saw it. The holder
-  writes it anew every few seconds. Another machine watches: a lease that changes is alive and it is refused; one that
-  stays the same for SILENCE is taken over. From there on every write of the former holder's to the lease fails.
-- A commit is announced in the lease, then created. Who takes a lease over changes the announced object first, so that a
-  commit that is still on its way fails.
-- Any other object is created where there is none. One that is there is replaced only if it has not changed since before
-  the lease was last found to be one's own (`Mirror.put`).
+- `LEASE.json` names the holder. It is only ever written if it is unchanged since its writer last saw it. The holder
+  rewrites it every few seconds. Another machine watches it: if it changes, the holder is alive and the machine is
+  refused; if it stays the same for SILENCE, the machine takes it over, and later writes by the former holder fail.
+- A commit is announced in the lease before it is created. Whoever takes a lease over changes the announced object
+  first, so that a commit still in flight fails.
+- Any other object is created only if absent, and replaced only if it is unchanged since before the lease was last
+  confirmed (`Mirror.put`).
 
-Deletions are not fenced: before each the lease is asked for, and then there is an instant. Not covered: the conditional
+Deletions are not fenced: the lease is confirmed before each, which leaves a short window. Not covered: the conditional
 writes (ares/store/conditional.py), locks of file systems (ares/store/lock.py).
 """
 
@@ -31,19 +31,19 @@ from ares.store.errors import ObjectChanged, RunHeld, StoreError
 logger = logging.getLogger(__name__)
 LEASE = "LEASE.json"
 FENCE = 64
-"""Bytes that an object has less than if it is a fence: line feeds, where a commit was announced and is not there."""
+"""An object of fewer bytes is a fence: line feeds in place of a commit that was announced and has not arrived."""
 RENEWAL = 15.0
-"""Seconds between two signs of life."""
+"""Seconds between renewals."""
 SILENCE = 60.0
-"""Seconds without one after which another machine may take over."""
+"""Seconds without a renewal after which another machine may take over."""
 
 
 class LeaseLost(StoreError):
-    """Another machine has the run by now."""
+    """Another machine has taken the run over."""
 
 
 class Holder(BaseModel):
-    """What the lease says: who has the run, and what it is about to commit."""
+    """Content of the lease: who holds the run, and what it is about to commit."""
 
     writer: str
     copy_id: str
@@ -59,7 +59,7 @@ class Holder(BaseModel):
 
 
 class Lease:
-    """The lease of one writer. `copy_id` names this machine's copy of the run, which one process at a time works on."""
+    """The lease of one writer. `copy_id` names this machine's copy of the run, which one process at a time holds."""
 
     def __init__(self, objects: S3Objects, address: str, writer: str, copy_id: str = "") -> None:
         self._objects = objects
@@ -74,7 +74,7 @@ class Lease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the run. Raises StoreError where another machine has it."""
+        """Hold the run. Raises StoreError if another machine holds it."""
         self._take()
         self._check_conditions()
         ended = threading.Event()
@@ -85,15 +85,15 @@ class Lease:
         finally:
             ended.set()
             renewing.join()
-            with suppress(StoreError):  # lost, or the store is away: it will be taken over
+            with suppress(StoreError):  # lost, or the store is away: another machine takes it over after SILENCE
                 self._write(announced=None, released=True)
 
     def announce(self, path: str) -> None:
-        """Say what is committed next. Raises LeaseLost."""
+        """Announce the next commit. Raises LeaseLost."""
         self._write(announced=path)
 
     def confirm(self) -> None:
-        """Ask whether the run is still this writer's. Raises LeaseLost."""
+        """Check that this writer still holds the run. Raises LeaseLost."""
         lease = self._read()
         if lease is None or lease[0].writer != self._mine.writer:
             raise self._lost(lease)
@@ -106,7 +106,7 @@ class Lease:
             self._stamp = self._objects.write(LEASE, self._content(), lease[1] if lease else None)
         except ObjectChanged:
             taken = self._read()
-            if taken is None or taken[0].writer != self._mine.writer:  # else an answer was lost
+            if taken is None or taken[0].writer != self._mine.writer:  # else the answer to the write was lost
                 raise self._refused(taken) from None
             self._stamp = taken[1]
         if lease is not None and lease[0].announced is not None:
@@ -125,17 +125,17 @@ class Lease:
         logger.warning("%s: %s was silent for %.0f s, its lease is taken over", self._address, holder, SILENCE)
 
     def _fence(self, path: str) -> None:
-        """Change an object, so that a write of the former holder's that is on its way fails; JSON stays what it is."""
+        """Change an object, by a line feed that JSON ignores, so that a write of the former holder in flight fails."""
         while True:
             content, stamp = self._objects.read(path) or (b"", None)
             try:
                 self._objects.write(path, content + b"\n", stamp)
             except ObjectChanged:
-                continue  # it has arrived meanwhile
+                continue  # that write has just arrived
             return
 
     def _check_conditions(self) -> None:
-        """Some stores take a condition and ignore it."""
+        """Warn about stores that accept conditions and ignore them."""
         for seen in (None, '"0"'):
             try:
                 stamp = self._objects.write(LEASE, self._content(), seen)
@@ -196,5 +196,5 @@ class Lease:
 
 
 def new_writer() -> str:
-    """A name for a process that writes to a run, its actors included."""
+    """A name for a process that writes to a run, and for its actors."""
     return uuid4().hex

@@ -9,17 +9,17 @@ from ares.store.store import RunStore
 
 
 def runs_directory() -> Path:
-    """Where runs lie: ARES_RUNS, else `runs` in the working directory; of a URL its copy on this machine."""
+    """Where runs lie: ARES_RUNS, else `runs` in the working directory; for a URL its copy on this machine."""
     return path_of(os.environ.get("ARES_RUNS", "runs"))
 
 
 def run_store(name: str, runs: Path | None = None) -> RunStore:
-    """The files of a run, by its name. Raises StoreError where no run may be called so."""
+    """The files of a run, by its name. Raises StoreError for a name that no run can have."""
     return RunStore((runs or runs_directory()) / checked_name(name))
 
 
 def runs_in(directory: Path) -> list[RunStore]:
-    """The runs of a directory, by name; of a URL's those that are only there too."""
+    """The runs of a directory by name; at a URL also those without a copy here."""
     paths = sorted(RunStore(directory).children(""))
     stores = [RunStore(path) for path in paths if path.name[0] != "." and not path.is_file()]
     return [store for store in stores if store.exists()]

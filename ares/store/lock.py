@@ -1,6 +1,6 @@
-"""The lock of a file system: one process at a time has a directory, and a killed one's lock is gone.
+"""A file lock: one process at a time holds a directory, and a kill releases it.
 
-Covered: holding it, being refused, asking without taking. Not covered: object stores, which have no locks
+Covered: taking it, being refused, asking whether it is taken. Not covered: object stores, which have no locks
 (ares/store/lease.py).
 """
 
@@ -21,7 +21,7 @@ LOCK = "lock"
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Hold a directory, which is made where there is none. Raises RunHeld where another has it, and OSError."""
+    """Hold a directory, made if missing. Raises RunHeld if another process holds it, and OSError."""
     made = [folder for folder in (directory, *directory.parents) if not folder.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     for folder in made:
@@ -32,7 +32,7 @@ def held(directory: Path) -> Iterator[None]:
         except BlockingIOError as error:
             handle.seek(0)
             raise RunHeld(f"Run {directory.name!r} is being trained by another process ({handle.read()})") from error
-        # A lock that others can ask for without taking one.
+        # A second lock, which others can query without taking it.
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
         handle.truncate(0)
         handle.write(f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}")
@@ -41,7 +41,7 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process of this machine holds a directory. Asking takes no lock: it would refuse a start."""
+    """Whether a process of this machine holds a directory. Takes no lock, which could make a start fail."""
     try:
         with (directory / LOCK).open() as handle:
             asked = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _whole_file(fcntl.F_WRLCK))

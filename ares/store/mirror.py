@@ -1,10 +1,10 @@
-"""A run directory at an fsspec URL. Every machine that works on the run has a copy of it, at a path of its own.
+"""A run directory at an fsspec URL, of which every machine that works on the run has a local copy.
 
-Covered: which path stands for which URL, bringing files there and here, what is told when that fails. Not covered: when
-(ares/store/store.py decides), and what stays in the copy: Prefect's kept results, MLflow's own database.
+Covered: the path of the copy, uploads, downloads and their errors. Not covered: when they happen (ares/store/store.py),
+and what stays in the copy: Prefect's kept results, MLflow's default database.
 
-While a process holds the run, others on other machines are refused: by a lease where the store knows conditional writes
-(ares/store/lease.py), by a lock where it is a file system; anywhere else a warning says that nothing does.
+While a process holds the run, other machines are kept out: by a lease where the store has conditional writes
+(ares/store/lease.py), by a lock on a file system; anywhere else a warning says that nothing keeps them out.
 
     s3://bucket/runs/first       ~/.cache/ares/runs/s3/bucket/runs/first
     file:///mnt/shared/first     ~/.cache/ares/runs/file/_/mnt/shared/first
@@ -31,16 +31,16 @@ from ares.store.lock import held
 
 logger = logging.getLogger(__name__)
 BROUGHT = ("run.json", "COMMIT.json")
-"""Files that opening a run brings here; the others come when they are read."""
+"""Files that are downloaded when a run is opened; the others when they are read."""
 COMMIT = "COMMIT.json"
 REPLACEMENTS = 10
-"""How often an object may change under a write of the one who holds the run; each time an earlier holder's arrived."""
+"""How often an object may change while the holder writes it: by late writes of earlier holders."""
 ROOT = "_"
-"""Stands in a path for the empty host of a URL as file:///mnt."""
+"""Stands in a path for the empty host of a URL like file:///mnt."""
 
 
 def path_of(address: str) -> Path:
-    """The path that an address means: of a URL that of its copy on this machine. Raises StoreError."""
+    """The path of an address: for a URL that of its copy on this machine. Raises StoreError."""
     protocol, separator, rest = address.partition("://")
     if not separator:
         return Path(address)
@@ -52,9 +52,9 @@ def path_of(address: str) -> Path:
 
 
 def mirror_of(directory: Path) -> "Mirror | None":
-    """What a directory is a copy of; None for one that is its own truth. Raises StoreError."""
+    """The mirror that a directory is the copy of; None for an ordinary directory. Raises StoreError."""
     place, copies = directory.absolute(), _copies()
-    # A run that is being put together is not one yet.
+    # A fork under construction is uploaded when it is complete.
     if not place.is_relative_to(copies) or place.name.endswith(".partial"):
         return None
     protocol, first, *others = place.relative_to(copies).parts
@@ -73,7 +73,7 @@ class Mirror:
         self.copy = copy
         self._notes = copy.with_name(f".{copy.name}.copied")
         with self._told("", "used"):
-            # Of the file systems that have folders, this one makes no missing ones unless told to.
+            # Unlike other file systems with folders, this one must be told to make missing ones.
             self.system, root = url_to_fs(url, **({"auto_mkdir": True} if url.startswith("file:") else {}))
         self.root = root.rstrip("/")
         self.writer = new_writer()
@@ -82,14 +82,14 @@ class Mirror:
         self._lease: Lease | None = None
 
     def act_for(self, writer: str) -> None:
-        """Write as a part of another process, which holds the run."""
+        """Write on behalf of another process, which holds the run."""
         self.writer = writer
         if self._objects is not None:
             self._lease = Lease(self._objects, self.url, writer)
 
     @contextmanager
     def held(self, copy_id: str) -> Iterator[None]:
-        """Hold the run at the URL. Raises StoreError where another machine has it."""
+        """Hold the run at the URL. Raises StoreError if another machine holds it."""
         if self._objects is not None:
             self._lease = Lease(self._objects, self.url, self.writer, copy_id)
             try:
@@ -142,15 +142,15 @@ class Mirror:
                 self._objects.upload(path, file, seen)
                 return
             except ObjectChanged:
-                # In this order: whoever takes the run over after it is asked for will have changed what it writes.
+                # In this order: a machine that takes the run over after `confirm` changes the objects it writes.
                 seen = self._objects.stamp(path)
                 lease.confirm()
                 if self._objects.holds(path, file):
-                    return  # its answer was lost
+                    return  # the answer to this write was lost
         raise StoreError(f"{self.url}/{path}: changes again and again while it is written")
 
     def replace(self, path: str, files: dict[str, Path]) -> None:
-        """Upload a folder's files and delete what else lies there."""
+        """Upload a folder's files and delete whatever else is in it."""
         if self._lease is None:
             self.remove(path)
         self.put(files)
@@ -177,14 +177,14 @@ class Mirror:
         return {name: info["size"] for name, info in self._listed(path).items()}
 
     def bring(self, path: str) -> None:
-        """Download what there is of a file or folder and is not here in its size. Hold `transfer`."""
+        """Download files that are missing here or differ in size. Hold `transfer` meanwhile."""
         files = self._listed(path)
         self._download(path, [name for name, info in files.items() if self._size_here(name) != info["size"]])
 
     def refresh(self, held: Callable[[], bool]) -> None:
-        """Bring run.json and the commits, and delete those here that are not there.
+        """Download run.json and the commits, and delete those here that are gone there.
 
-        Nothing while the run is `held` by a process of this machine: what that has written here is there already.
+        Does nothing while a process of this machine has the run `held`: whatever that wrote here is there already.
         """
         if held():
             return
@@ -199,7 +199,7 @@ class Mirror:
             self._download("", sorted({*missing, *changed}))
             for file in [file for name in BROUGHT for file in self.copy.rglob(name)]:
                 name = file.relative_to(self.copy).as_posix()
-                # Asked again: it may have been written since the listing, and it is there before it is here.
+                # Ask again: it may have been uploaded since the listing, and uploads come before local writes.
                 if name not in there and not self._listed(name):
                     file.unlink(missing_ok=True)
             notes.seek(0)
@@ -208,7 +208,7 @@ class Mirror:
 
     @contextmanager
     def transfer(self) -> Iterator[Any]:
-        """Keep others on this machine from downloading the same; gives the file that says what was brought."""
+        """Keep other processes of this machine from downloading at the same time; yields the record of downloads."""
         try:
             self.copy.parent.mkdir(parents=True, exist_ok=True)
             notes = self._notes.open("a+")

@@ -1,4 +1,4 @@
-"""What runs, forks and ablations may be called: names that are one folder everywhere, and no option."""
+"""Valid names of runs, forks and ablations: one folder on every system, and never mistaken for an option."""
 
 import re
 
@@ -10,17 +10,17 @@ RULE = f"letters, digits, '.', '_' and '-', a letter or digit first, at most {LO
 
 
 def is_name(name: str) -> bool:
-    """Whether something may be called so."""
+    """Whether a name is valid."""
     return _NAME.fullmatch(name) is not None
 
 
 def name_after(text: str) -> str:
-    """What may be called after a text: what no name can hold becomes a dash."""
+    """A valid name made from a text: other characters become dashes."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip("._-")[: LONGEST // 2] or "run"
 
 
 def checked_name(name: str) -> str:
-    """The name. Raises StoreError, with the rule, where nothing may be called so."""
+    """The name, if it is valid. Raises StoreError, which states the rule."""
     if not is_name(name):
         shown = name if len(name) <= LONGEST else f"{name[:20]}… ({len(name)} characters)"
         raise StoreError(f"{shown!a} cannot be the name of a run or an ablation: {RULE}")

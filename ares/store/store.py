@@ -1,10 +1,9 @@
 """The run directory: artifacts that are whole or absent, and the chain of commits.
 
 Covered: atomic writes (temporary name, fsync, rename), content hashes, rows as parquet, folders that a caller fills,
-`run.json`, `COMMIT.json`, syncing behind the work, the lock that keeps a second process out; where the directory is a
-copy of one at a URL, that what is written is there first. Not covered: how it gets there (ares/store/mirror.py), what
-artifacts mean (tasks/), and whether a phase has to run (Prefect's keyed results decide; `kept` tells whether their
-files can be trusted).
+`run.json`, `COMMIT.json`, background syncing, the lock that keeps a second process out; for the copy of a run at a URL,
+the upload before every local write. Not covered: how to upload (ares/store/mirror.py), what artifacts mean (tasks/),
+and whether a phase has to run (Prefect's keyed results decide; `kept` tells whether their files can be trusted).
 
     runs/<run>/run.json                    resolved configuration, fingerprint, code version, MLflow run
     runs/<run>/bootstrap/…                 the pass over the train set
@@ -44,31 +43,31 @@ class RunStore:
         self.mirror = mirror_of(directory)
         self._is_fresh = self.mirror is None
         self._links: dict[int, tuple[tuple[int, ...], str | None, str]] = {}
-        """Of commits that were read: their file's stamp, their parent, their digest."""
+        """By step, of commits that were read: the file's stamp, parent, digest."""
         self._format: int | None = None
         self._whole: set[Ref] = set()
-        """Checkpoints whose content was checked, and is what was written."""
+        """Checkpoints whose content was found to be what was written."""
         self._syncing: Syncing | None = None
 
     @property
     def address(self) -> str:
-        """What an actor finds the run by, wherever it is: its URL, else its path."""
+        """Where actors find the run: its URL, else its path."""
         return str(self.directory.absolute()) if self.mirror is None else self.mirror.url
 
     @property
     def writer(self) -> str:
-        """What this process and its actors are called by the lease of a run at a URL."""
+        """The name of this process and its actors in the lease of a run at a URL."""
         return "" if self.mirror is None else self.mirror.writer
 
     def act_for(self, writer: str) -> None:
-        """Write as a part of the process that holds the run."""
+        """Write on behalf of the process that holds the run."""
         if writer and self.mirror is not None:
             self.mirror.act_for(writer)
 
     # ---- artifacts -------------------------------------------------------------------------------------------------
 
     def write_json(self, path: str, value: Any, at_once: bool = False) -> Ref:
-        """Write a JSON file; `at_once`: on disk when this returns, also inside `synced_behind`."""
+        """Write a JSON file; `at_once`: synced when this returns, even inside `synced_behind`."""
         text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
         return self._write(path, lambda target: _write_bytes(target, text.encode()), at_once)
 
@@ -77,7 +76,7 @@ class RunStore:
         return self._write(path, lambda target: rows.to_parquet(target, index=False, compression="zstd"))
 
     def write_folder(self, path: str, fill: Callable[[Path], None]) -> Ref:
-        """Write a folder: `fill` puts the files into the (temporary) folder it is given."""
+        """Write a folder: `fill` puts the files into the temporary folder it is given."""
 
         def make(target: Path) -> None:
             target.mkdir()
@@ -102,9 +101,9 @@ class RunStore:
         return all(self._hash(ref) == ref.sha256 for ref in refs)
 
     def kept(self, refs: list[Ref]) -> bool:
-        """Whether a kept result's artifacts are intact; if so, they are what lies at the URL.
+        """Whether a kept result's artifacts are intact; if so, they are uploaded again.
 
-        Another machine may have begun the same step since, and on a GPU have written something else there.
+        Another machine may have begun the same step since, and on a GPU have written something else at the URL.
         """
         if not self.intact(refs):
             return False
@@ -113,14 +112,14 @@ class RunStore:
         return True
 
     def here(self, path: str) -> Path:
-        """Where a file or folder of the run lies, brought from the URL; for what no Ref is known of."""
+        """The path of a file or folder of the run, downloaded if needed; for what has no Ref."""
         if self.mirror is not None:
             with self.mirror.transfer():
                 self.mirror.bring(path)
         return self.directory / path
 
     def children(self, path: str) -> set[Path]:
-        """Files and folders in a folder of the run, those that are at the URL only too."""
+        """Files and folders in a folder of the run, including those that are only at the URL."""
         folder = self.directory / path
         here = set(folder.iterdir()) if folder.is_dir() else set()
         return here if self.mirror is None else here | {folder / name for name in self.mirror.names(path)}
@@ -161,12 +160,12 @@ class RunStore:
             self._upload(file.relative_to(self.directory).as_posix(), file)
 
     def _hash(self, ref: Ref) -> str | None:
-        """Hash of what an artifact is, brought from the URL where what is here is not it."""
+        """Hash of an artifact as it is, downloaded first if what is here differs."""
         path = self.directory / ref.path
         digest = tree_hash(path)
         if self.mirror is not None and digest != ref.sha256:
             with self.mirror.transfer():
-                if tree_hash(path) != ref.sha256:  # another process may have brought it meanwhile
+                if tree_hash(path) != ref.sha256:  # another process may have downloaded it meanwhile
                     remove_tree(path)
                     self.mirror.bring(ref.path)
             digest = tree_hash(path)
@@ -190,9 +189,9 @@ class RunStore:
 
     @contextmanager
     def synced_behind(self) -> Iterator[None]:
-        """Inside, writing an artifact does not wait for the disk; a commit waits for all that was written before it.
+        """Inside, writing an artifact does not wait for the disk; a commit waits for everything written before it.
 
-        A machine that loses power may leave artifacts half written under their own names: their hashes tell.
+        A power failure may leave half-written artifacts under their final names, which their hashes reveal.
         """
         try:
             with Syncing() as self._syncing:
@@ -219,7 +218,7 @@ class RunStore:
             if temporary.is_dir():
                 remove_tree(target)
             os.replace(temporary, target)
-            # Others make folders of a run, too: a journal, who holds it.
+            # A journal and the lock make folders of a run, too.
             above = [folder for folder in target.parents if at_once and folder.is_relative_to(self.directory)]
             folders = list(dict.fromkeys([target.parent, *above, *(new.parent for new in made)]))
             if behind is None:
@@ -231,7 +230,7 @@ class RunStore:
             remove_tree(temporary)
             raise StoreError(f"{target}: cannot be written: {error}. {remedy_for(error, self.directory)}") from error
         finally:
-            remove_tree(temporary)  # there only when something failed
+            remove_tree(temporary)  # left only if something failed
         return Ref(path=path, sha256=digest, bytes=size)
 
     # ---- the run and its commits -----------------------------------------------------------------------------------
@@ -262,22 +261,22 @@ class RunStore:
             raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
 
     def has_commits(self) -> bool:
-        """Whether any step was ever finished here, whatever became of it since."""
+        """Whether any step was ever finished here, intact or not."""
         return next(self._opened.glob("*/**/COMMIT.json"), None) is not None
 
     def format(self) -> int:
-        """Format of the run's own files: 1 has no checksums in them, and 2 has."""
+        """Format of run.json: 1 is without checksums, 2 with them."""
         if self._format is None:
             self._format = self._read_run()[1] if self.exists() else 1
         return self._format
 
     def seal(self) -> None:
-        """Give the commits of a run of format 1 their checksums; write run.json after it."""
+        """Add checksums to the commits of a run of format 1; write run.json afterwards."""
         for step in self.committed_steps():
             self.write_commit(self.read_commit(step))
 
     def fork(self) -> Fork | None:
-        """What the run was forked from; None for a run of its own."""
+        """What the run was forked from; None if it was not."""
         described = self.read_run().get("fork") if self.exists() else None
         return None if described is None else Fork.model_validate(described)
 
@@ -286,13 +285,13 @@ class RunStore:
         return sorted(self.results.glob(f"{step:06d}-*"))
 
     def discard_unreadable_results(self, step: int) -> None:
-        """Delete the kept results of a step that are half written (Prefect writes them in place) or have changed."""
+        """Delete a step's kept results that are half written (Prefect writes in place) or have changed."""
         for result in self.results_of(step):
             if not self.is_whole_result(result):
                 result.unlink()
 
     def is_whole_result(self, result: Path) -> bool:
-        """Whether a kept result is what was written; one of before 2026-11-23 has no hash, and is if it is JSON."""
+        """Whether a kept result is what was written; one from before 2026-11-23 has no hash and need only be JSON."""
         try:
             text = json.loads(result.read_bytes())["result"]
             if "checksum" in json.loads(text):
@@ -306,7 +305,7 @@ class RunStore:
         return "bootstrap" if step == 0 else f"steps/{step:06d}"
 
     def write_commit(self, commit: Commit) -> None:
-        """Finish a step. Nothing of it counts before this file is there."""
+        """Finish a step, which does not count until this file is there."""
         if self._syncing is not None:
             try:
                 self._syncing.wait()
@@ -329,9 +328,9 @@ class RunStore:
         return commit
 
     def committed_steps(self) -> list[int]:
-        """Numbers of the finished steps, ascending: as far as every commit is whole and the child of the one before.
+        """Numbers of the finished steps, ascending, as long as every commit is whole and the child of the one before.
 
-        What comes after a damaged commit, or after a step that was done again with another result, does not count.
+        Steps after a damaged commit, or after one that was redone with another result, do not count.
         """
         steps: list[int] = []
         parent = None
@@ -358,15 +357,15 @@ class RunStore:
         return self._links[step][1:]
 
     def last_commit(self) -> Commit | None:
-        """The newest commit that can be trusted; a damaged one's step is done again from what is intact."""
+        """The newest commit of an unbroken chain; the steps after it are done again."""
         steps = self.committed_steps()
         return self.read_commit(steps[-1]) if steps else None
 
     def prune_checkpoints(self, last: Commit, keep: int, needed: int | None = None) -> None:
-        """Delete the checkpoints before the newest `keep` whole ones up to the commit that was just written.
+        """Delete all checkpoints but the newest `keep` whole ones, up to the commit that was just written.
 
-        needed: the oldest version whose weights may be asked for; one of those that stay is no newer.
-        Those of steps after it are of a past that is being done again: they count for nothing.
+        needed: the oldest version whose weights may be asked for; a checkpoint no newer than that stays.
+        Checkpoints of later steps belong to a past that is being redone, and are left alone.
         """
         whole, oldest = 0, last.step
         needed = last.step if needed is None else needed
@@ -379,7 +378,7 @@ class RunStore:
                 whole, oldest = whole + 1, step
 
     def checkpoint_of(self, commit: Commit | int) -> Ref | None:
-        """The weights after a step, where its commit or the run's fork names them."""
+        """The checkpoint of a step, if its commit or the run's fork names one."""
         fork = self.fork()
         step = commit if isinstance(commit, int) else commit.step
         if fork is not None and fork.version == step:
@@ -391,18 +390,18 @@ class RunStore:
         return known.artifacts.get("checkpoint")
 
     def _is_whole(self, ref: Ref) -> bool:
-        """Whether a checkpoint is what was written, read once; one that is at the URL only is taken for it."""
+        """Whether a checkpoint is what was written. It is read once; one that is only at the URL is trusted."""
         here = (self.directory / ref.path).exists()
         if ref not in self._whole and (here or self.mirror is None):
             if not self.intact([ref]):
-                logger.warning("%s: the checkpoint is damaged, and counts for nothing", self.directory / ref.path)
+                logger.warning("%s: the checkpoint is damaged and is ignored", self.directory / ref.path)
                 return False
             self._whole.add(ref)
         return True
 
     @property
     def _opened(self) -> Path:
-        """The directory, in which run.json and the commits are those of the URL."""
+        """The directory, after run.json and the commits were brought up to date from the URL."""
         if not self._is_fresh and self.mirror is not None:
             self.mirror.refresh(self.is_held)
             self._is_fresh = True
@@ -410,16 +409,16 @@ class RunStore:
 
     @property
     def results(self) -> Path:
-        """Where Prefect keeps the results of this run's phases."""
+        """Where Prefect keeps the results of the run's phases."""
         return self.directory / "results"
 
     def is_held(self) -> bool:
-        """Whether a process of this machine holds the run directory. Asking takes no lock: it would refuse a start."""
+        """Whether a process of this machine holds the run directory. Takes no lock, which could make a start fail."""
         return is_held(self.directory)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run directory. Raises RunHeld when another process has it; a killed one's lock is gone."""
+        """Hold the run directory. Raises RunHeld if another process holds it; a kill releases it."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(held(self.directory))
@@ -428,13 +427,13 @@ class RunStore:
                 raise StoreError(f"{self.directory}: cannot be written: {error.strerror}. {remedy}") from error
             if self.mirror is not None:
                 stack.enter_context(self.mirror.held(self._copy_id()))
-                # From now on what is here is taken for what is at the URL.
+                # From now on the copy is taken to be what is at the URL.
                 self.mirror.refresh(lambda: False)
                 self._is_fresh = True
             yield
 
     def _copy_id(self) -> str:
-        """A name for this copy of the run: whoever holds it knows that no other process works on it."""
+        """A name for this copy of the run, which only one process at a time holds."""
         file = self.directory / ".copy"
         if not file.exists():
             file.write_text(new_writer())

@@ -1,7 +1,7 @@
 """What a Prefect server needs to run the flows: the work pool, the deployments of prefect.yaml, the crash automation.
 
-Covered: registering them, again and again with the same effect, by `ares up` and, at a server of one's own, by `python
--m flows.servers.deployment`. Not covered: servers and workers (flows/servers/services.py).
+Covered: registering them (idempotent), by `ares up` or, at your own server, by `python -m flows.servers.deployment`.
+Not covered: servers and workers (flows/servers/services.py).
 """
 
 import argparse
@@ -37,7 +37,7 @@ class DeploymentError(UserError, RuntimeError):
 def register(api: str, concurrent_runs: int, notify: str | None = None) -> None:
     """Create or update pool, deployments and automations on the server at `api`. Raises DeploymentError.
 
-    notify: an address that is told of runs that failed or crashed.
+    notify: an address to be told of failed or crashed runs.
     """
     with temporary_settings({PREFECT_API_URL: api}):
         _register_pool(concurrent_runs)
@@ -57,8 +57,8 @@ def register(api: str, concurrent_runs: int, notify: str | None = None) -> None:
 def main() -> None:
     """Register at the server that PREFECT_API_URL, or Prefect's profile, names."""
     parser = argparse.ArgumentParser(prog="python -m flows.servers.deployment", description=main.__doc__)
-    parser.add_argument("--concurrent-runs", type=int, default=1, help="that the workers train at the same time")
-    parser.add_argument("--notify", help="an address that is told of runs that failed or crashed")
+    parser.add_argument("--concurrent-runs", type=int, default=1, help="that workers train at the same time")
+    parser.add_argument("--notify", help="an address to be told of failed or crashed runs")
     given = parser.parse_args()
     api = PREFECT_API_URL.value()
     if api is None:
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _register_pool(concurrent_runs: int) -> None:
-    """A queue for runs, and one for what is done beside them: a run of weeks must not hold up the daily `ares-gc`."""
+    """A queue for runs and one for `ares-gc`, which a run of weeks must not hold up."""
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(POOL)
@@ -86,7 +86,7 @@ def _register_pool(concurrent_runs: int) -> None:
 
 
 def _register_automation() -> None:
-    """A flow run whose heartbeats stop before it ended or was put to rest is marked crashed, so that Retry appears."""
+    """A flow run whose heartbeats stop before it has ended or paused is marked as crashed, so that Retry appears."""
     wanted = AutomationCore(
         name=AUTOMATION,
         description="Marks a run as crashed that was killed together with its worker.",
@@ -108,7 +108,7 @@ def _register_automation() -> None:
         if not known:
             client.create_automation(wanted)
         elif AutomationCore.model_validate(known[0].model_dump(include=set(AutomationCore.model_fields))) != wanted:
-            # An update forgets which heartbeats are awaited: a run that died with `ares up` would never be marked.
+            # An update forgets the awaited heartbeats: a run that died with `ares up` would never be marked.
             client.update_automation(known[0].id, wanted)
 
 

@@ -1,7 +1,7 @@
-"""A Prefect API of one's own for a run without a server: on loopback, on SQLite, gone with the process that started it.
+"""A temporary Prefect API for a run without a server: on loopback, on SQLite, ending with the process that started it.
 
-Prefect starts such a server by itself, but a SIGKILL of the run leaves that one running for ever. This one watches its
-parent. Run as a module it is the server: `python -m flows.servers.local_server PORT PARENT`.
+Prefect would start one by itself, which a SIGKILL of the run leaves behind for ever. This one watches its parent. Run
+as a module it is the server: `python -m flows.servers.local_server PORT PARENT`.
 """
 
 import logging
@@ -26,17 +26,17 @@ ANSWER_SECONDS = 10.0
 
 
 class ServerError(UserError, RuntimeError):
-    """The local Prefect server did not start, or the one that is named does not answer."""
+    """The local Prefect server did not start, or the configured one does not answer."""
 
 
 @contextmanager
 def local_api() -> Iterator["LocalServer | None"]:
     """A local API for the duration, unless PREFECT_API_URL (or the Prefect profile) names a server: then None.
 
-    Raises ServerError where nobody answers there.
+    Raises ServerError if that server does not answer.
     """
-    # Prefect takes a second to import, in which the server can start: a profile of Prefect's that names another one is
-    # asked when Prefect is there.
+    # Importing Prefect takes a second, in which the server can start: a server that only Prefect's profile names is
+    # found later, by `connected`.
     if ("prefect" in sys.modules or "PREFECT_API_URL" in os.environ) and (named := _named()) is not None:
         _check_answers(named)
         yield None
@@ -55,7 +55,7 @@ def _named() -> str | None:
 
 
 def _check_answers(url: str) -> None:
-    """Raise ServerError when nobody is at an address, or it wants a password; a server that takes its time is there."""
+    """Raise ServerError if no server answers at a URL, or it wants a password; a slow answer counts as one."""
     import httpx
 
     try:
@@ -75,7 +75,7 @@ def _check_answers(url: str) -> None:
 
 
 class LocalServer:
-    """The server process; it starts at once and is waited for by `connected`."""
+    """The server process. It starts at once; `connected` waits for it."""
 
     def __init__(self) -> None:
         with socket.socket() as probe:
@@ -83,7 +83,7 @@ class LocalServer:
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/api"
         command = [sys.executable, "-m", "flows.servers.local_server", str(self.port), str(os.getpid())]
-        # Nobody needs the web page of a server that nobody knows of, nor what schedules deployments.
+        # Nobody sees this server's UI, and it has no deployments to schedule.
         off = ("UI", "SERVER_SERVICES_SCHEDULER", "SERVER_SERVICES_LATE_RUNS", "SERVER_SERVICES_FOREMAN",
                "SERVER_SERVICES_CANCELLATION_CLEANUP", "SERVER_SERVICES_PAUSE_EXPIRATIONS",
                "SERVER_SERVICES_REPOSSESSOR", "SERVER_SERVICES_TRIGGERS")  # fmt: skip
@@ -96,9 +96,9 @@ class LocalServer:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Wait until the server answers, and use it inside; where Prefect's profile names another one, use that.
+        """Wait until the server answers and use it inside, or the one that Prefect's profile names.
 
-        Raises ServerError when it does not start, or does not answer.
+        Raises ServerError if it does not start, or does not answer.
         """
         if (named := _named()) is not None:
             self.stop()
@@ -116,7 +116,7 @@ class LocalServer:
                     "Its database lies in PREFECT_HOME (default ~/.prefect); is that writable?"
                 )
             try:
-                # Asked to verify, httpx loads all certificates for each call, though nothing is encrypted: 50 ms.
+                # With verify, httpx would load all certificates for each call, 50 ms, though nothing is encrypted.
                 if httpx.get(f"{self.url}/health", timeout=5, verify=False).status_code == 200:
                     break
             except httpx.TransportError:
@@ -136,7 +136,7 @@ class LocalServer:
 
 
 def _log(output: IO[bytes]) -> None:
-    """What a server prints, as lines of the log."""
+    """Log what the server prints."""
     for line in output:
         logger.warning("%s", line.decode(errors="replace").rstrip())
 

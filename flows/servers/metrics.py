@@ -1,7 +1,7 @@
-"""What a monitor asks: `/metrics` for Prometheus, `/health` for whoever starts things again.
+"""Monitoring endpoints: `/metrics` for Prometheus, `/health` for supervisors.
 
-Covered: the runs that are being trained on this machine, read from their run directories when asked, the runs that wait
-at Prefect's server, whether the servers answer. Not covered: curves (MLflow), alarms (`ares up --notify`).
+Covered: runs in training on this machine, read from their directories on each request; runs queued at Prefect's server;
+whether the servers answer. Not covered: curves (MLflow), alarms (`ares up --notify`).
 """
 
 import threading
@@ -29,38 +29,38 @@ OF_RUN: dict[str, tuple[str, Callable[[Commit, float], float | None]]] = {
     "ares_unscored_share": ("Samples without a score, of all.", lambda commit, now: unscored_share(commit)),
     "ares_held_out_accuracy": ("The last measured.", lambda commit, now: last_accuracy(commit)),
 }
-"""Gauges of a run: name, help, value from its last commit and the time now; None: not known."""
+"""Gauges of a run: name, help, value from its last commit and the time now (None: unknown)."""
 
 
 class MetricsError(UserError, RuntimeError):
-    """The port of the metrics cannot be had."""
+    """The port for metrics is not available."""
 
 
 def unscored_share(commit: Commit) -> float | None:
-    """Share of the samples drawn so far that could not be graded."""
+    """Share of all samples so far that could not be graded."""
     counters = commit.state.get("counters", {})
     samples = counters.get("samples", 0)
     return counters.get("unscored_samples", 0) / samples if samples else None
 
 
 def last_accuracy(commit: Commit) -> float | None:
-    """Held-out accuracy where it was last measured."""
+    """Held-out accuracy as last measured."""
     evaluations = commit.state.get("evaluations", [])
     return float(evaluations[-1]["accuracy"]) if evaluations else None
 
 
 class RunCollector:
-    """Gauges of the runs that are being trained in a directory, and of the servers, made when asked for."""
+    """Gauges of the servers and of a directory's runs in training, collected on request."""
 
     def __init__(self, runs: Path, api: str | None, servers: dict[str, str]) -> None:
         self.runs = runs
         self.api = api
         self.servers = servers
-        """Addresses that answer 200 while a server is well, by its name."""
+        """Health addresses by server, which answer 200 while it is well."""
         self._stores: dict[str, RunStore] = {}
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """What Prometheus reads."""
+        """The gauges for Prometheus."""
         gauges = {name: GaugeMetricFamily(name, text, labels=["run"]) for name, (text, _) in OF_RUN.items()}
         held = GaugeMetricFamily("ares_run_is_trained", "1 while a process of this machine trains it.", labels=["run"])
         now = time.time()
@@ -86,7 +86,7 @@ class RunCollector:
         return {name: answers(address) for name, address in self.servers.items()}
 
     def _held(self) -> list[RunStore]:
-        """Kept between questions, with the commits they have read."""
+        """The stores of runs in training. They are kept between requests, with the commits they have read."""
         folders = [path for path in self.runs.glob("[!.]*") if (path / "run.json").exists()]
         self._stores = {path.name: self._stores.get(path.name) or RunStore(path) for path in sorted(folders)}
         return [store for store in self._stores.values() if store.is_held()]
@@ -94,7 +94,7 @@ class RunCollector:
     def _queued(self) -> float | None:
         if self.api is None:
             return None
-        now = datetime.now(UTC).isoformat()  # a schedule's next days are there already
+        now = datetime.now(UTC).isoformat()  # the next days of a schedule are in the queue already
         states, due = {"type": {"any_": ["SCHEDULED", "PENDING"]}}, {"before_": now}
         waiting = {"flow_runs": {"state": states, "expected_start_time": due}}
         try:
@@ -113,7 +113,7 @@ def answers(address: str) -> bool:
 
 
 def serve(collector: RunCollector, host: str, port: int) -> WSGIServer:
-    """Answer at a port, in a thread of this process, until `shutdown`. Raises MetricsError."""
+    """Serve at a port, in a thread of this process, until `shutdown`. Raises MetricsError."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     metrics = make_wsgi_app(registry)
@@ -136,4 +136,4 @@ def serve(collector: RunCollector, host: str, port: int) -> WSGIServer:
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:
-        """A monitor asks every few seconds."""
+        """Silent: a monitor asks every few seconds."""

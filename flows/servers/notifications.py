@@ -1,8 +1,8 @@
-"""What is told of runs elsewhere: Prefect automations that call an address when one fails, crashes or raises an alarm.
+"""Notifications: Prefect automations that call an address when a run fails, crashes or raises an alarm.
 
-Covered: `ares up --notify URL`; for a server of one's own, at PREFECT_API_URL, `python -m flows.servers.deployment
---notify URL`. Not covered: what an alarm is (flows/alarms.py), who listens; Slack, Mattermost and whatever takes a POST
-of {"text": …} do.
+Covered: `ares up --notify URL`; for your own server, at PREFECT_API_URL, `python -m flows.servers.deployment --notify
+URL`. The address gets a POST of {"text": …}, as Slack and Mattermost take it. Not covered: what an alarm is
+(flows/alarms.py).
 """
 
 from uuid import UUID
@@ -21,11 +21,11 @@ ENDS = ("Failed", "Crashed")
 SUBJECT = "{{ flow_run.name }}: {{ flow_run.state.name }}"
 BODY = "{{ flow_run.state.message }} {{ flow_run | ui_url }}"
 FLOWS = ["ares-train", "ares-bootstrap", "ares-eval", "ares-ablate", "ares-gc"]
-"""Steps are flow runs too, and fail with their run."""
+"""Not steps: they are flow runs, too, and fail with their run."""
 
 
 def register(url: str | None) -> None:
-    """Have PREFECT_API_URL's server call an address when a run fails, crashes or raises an alarm; None: no longer."""
+    """Have PREFECT_API_URL's server call an address when a run fails, crashes or raises an alarm; None: stop it."""
     with get_client(sync_client=True) as client:
         for name in (NAME, ALARM):
             for known in client.read_automations_by_name(name):

@@ -1,8 +1,8 @@
 """`ares up`: Prefect's server, MLflow's, a worker and the deployments on this machine, on loopback only.
 
-Covered: starting them in the foreground, starting again what died, a clean stop by Ctrl-C or `ares down`, ending what
-an `ares up` that was killed has left. Each service is a process group and ends as a whole. Everything they keep lies in
-the directory of runs: `.services/` (Prefect's database, logs, who is running) and `mlflow.db`.
+Covered: running them in the foreground, restarting what dies, a clean stop by Ctrl-C or `ares down`, ending what a
+killed `ares up` has left. Each service is a process group and ends as a whole. All their data is in the runs directory:
+`.services/` (Prefect's database, logs, the record of who runs them) and `mlflow.db`.
 Not covered: servers elsewhere; point PREFECT_API_URL at one and run `prefect deploy --all` and a worker there.
 """
 
@@ -30,10 +30,10 @@ START_SECONDS = 180.0
 STOP_SECONDS = 10.0
 RESTARTS = 5
 QUIET_SECONDS = 60.0
-"""A service is started again so often within so long; then it has to wait, and nothing else ends for it."""
+"""A service is restarted at most RESTARTS times in so many seconds; then it waits, and the others keep running."""
 NAMING_SECONDS = 5.0
 _MARK = "ARES_SERVICES"
-"""Environment variable of the services, by which those are found whose `ares up` was killed."""
+"""Environment variable that marks services, to find those whose `ares up` was killed."""
 
 
 class ServiceError(UserError, RuntimeError):
@@ -54,7 +54,7 @@ class Ports:
 
 
 class Services:
-    """The three processes, and the file that tells `ares down` of them."""
+    """The three processes, and the record that `ares down` reads."""
 
     def __init__(
         self, ports: Ports, concurrent_runs: int, say: Callable[[str], None], notify: str | None = None
@@ -69,7 +69,7 @@ class Services:
         self.restarts: dict[str, list[float]] = {}
 
     def __enter__(self) -> "Services":
-        """Start everything; returns when runs can be started. Raises ServiceError or DeploymentError."""
+        """Start everything; returns when it is ready for runs. Raises ServiceError or DeploymentError."""
         running = running_services()
         if running is not None:
             raise ServiceError(f"`ares up` is running already (pid {running['pid']}); `ares down` ends it")
@@ -87,7 +87,7 @@ class Services:
             for name in ("Prefect", "MLflow"):
                 self._start(name)
             self._wait_for("Prefect", self.health_pages["Prefect"])
-            from flows.servers.deployment import register  # Prefect's client, which `ares down` does without
+            from flows.servers.deployment import register  # imports Prefect's client, which `ares down` does not need
 
             register(self.ports.api, self.concurrent_runs, self.notify)
             self._start("worker")
@@ -102,11 +102,11 @@ class Services:
 
     @property
     def health_pages(self) -> dict[str, str]:
-        """Addresses that answer 200 while a server is well."""
+        """Health addresses, which answer 200 while a server is well."""
         return {"Prefect": f"{self.ports.api}/health", "MLflow": f"http://127.0.0.1:{self.ports.mlflow}/health"}
 
     def watch(self) -> None:
-        """Start again whatever dies, until interrupted."""
+        """Restart whatever dies, until interrupted."""
         named = time.monotonic()
         while True:
             for name in list(self.processes):
@@ -117,12 +117,12 @@ class Services:
             time.sleep(0.5)
 
     def look_after(self, name: str, now: float) -> None:
-        """Start a service again that has ended. One that always ends must not end the others: runs need them."""
+        """Restart a service that has ended. One that keeps dying must not stop the others, which runs need."""
         code = self.processes[name].poll()
         recent = [at for at in self.restarts.get(name, []) if now - at < QUIET_SECONDS]
         if code is None or len(recent) == RESTARTS:
             return
-        _kill_group(self.processes[name].pid, self.directory)  # its own processes outlive it, and hold its port
+        _kill_group(self.processes[name].pid, self.directory)  # its children may outlive it, and hold its port
         self.restarts[name] = [*recent, now]
         last = len(recent) + 1 == RESTARTS
         then = f"; the last time within {QUIET_SECONDS:.0f} s" if last else ""
@@ -131,7 +131,7 @@ class Services:
         self._start(name)
 
     def stop(self) -> None:
-        """End the worker, which ends its runs (they are resumable), then the servers, both at the same time."""
+        """End the worker, which ends its runs (they are resumable), then both servers."""
         for names in (("worker",), ("MLflow", "Prefect")):
             _end([self.processes.pop(name) for name in names if name in self.processes], self.directory)
         _record(self.runs).unlink(missing_ok=True)
@@ -142,12 +142,12 @@ class Services:
             "ARES_RUNS": str(self.runs),
             _MARK: str(self.directory),
             "PREFECT_HOME": str(home),
-            # Both have a default outside PREFECT_HOME's reach once a profile sets them.
+            # A Prefect profile may set these outside PREFECT_HOME.
             "PREFECT_LOCAL_STORAGE_PATH": str(home / "storage"),
             "PREFECT_SERVER_MEMO_STORE_PATH": str(home / "memo_store.toml"),
             "PREFECT_API_URL": self.ports.api,
             "PREFECT_UI_API_URL": self.ports.api,
-            # Seven processes that evaluate language-model traces; ours has none.
+            # Seven processes for evaluating language-model traces, which ares does not use.
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         }
         if name == "worker":
@@ -191,8 +191,8 @@ class Services:
 
 
 def name_queued(api: str) -> None:
-    """Call the flow runs that wait by the run they will train. Prefect names them when they start; a server that is
-    away has its names the next time."""
+    """Name queued flow runs after the run they will train; Prefect would name them only at their start. If the server
+    is away, the next call does it."""
     waiting = {
         "flows": {"name": {"any_": ["ares-train", "ares-bootstrap"]}},
         "flow_runs": {"state": {"type": {"any_": ["SCHEDULED", "PENDING"]}}},
@@ -208,7 +208,7 @@ def name_queued(api: str) -> None:
 
 
 def running_services() -> dict[str, str | int] | None:
-    """Who runs the services of this directory of runs: pid, started, api, mlflow; None when nobody does."""
+    """The `ares up` of this runs directory: pid, started, api, mlflow; None if none is running."""
     record = _record(runs_directory().absolute())
     try:
         running: dict[str, str | int] = json.loads(record.read_text())
@@ -219,8 +219,8 @@ def running_services() -> dict[str, str | int] | None:
 
 
 def _start_of(pid: int) -> int | None:
-    """When a process started (clock ticks since boot); None where there is none. After a reboot the number of an
-    `ares up` is another process's."""
+    """When a process started (clock ticks since boot); None if there is none. A pid alone may be another process's by
+    now, as after a reboot."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (FileNotFoundError, ProcessLookupError):
@@ -228,7 +228,7 @@ def _start_of(pid: int) -> int | None:
 
 
 def end_services() -> None:
-    """`ares down`: end the `ares up` of this directory of runs and wait for it. Raises ServiceError."""
+    """`ares down`: end the `ares up` of this runs directory and wait for it. Raises ServiceError."""
     running = running_services()
     if running is None and _end_left(runs_directory().absolute() / ".services"):
         return
@@ -274,7 +274,7 @@ def _end(processes: list[subprocess.Popen[bytes]], directory: Path) -> None:
 
 
 def _kill_group(group: int, directory: Path) -> None:
-    """Returns when its ports are free."""
+    """Kill a process group; returns when its processes are gone."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
     deadline = time.monotonic() + STOP_SECONDS
@@ -283,7 +283,7 @@ def _kill_group(group: int, directory: Path) -> None:
 
 
 def _end_left(directory: Path) -> bool:
-    """End the services of a directory whose `ares up` was killed, with the worker's runs; whether there were any."""
+    """End the services that a killed `ares up` has left, and the worker's runs; whether there were any."""
     groups = _groups_marked(directory)
     for group in groups:
         with suppress(ProcessLookupError):
