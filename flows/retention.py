@@ -13,7 +13,7 @@ from pathlib import Path
 from ares.config import ConfigError
 from ares.reports import mlflow_page
 from ares.runs import TRASH_DAYS, Policy, known_run, prune, to_delete
-from ares.store import RunHeld, RunStore, run_store, runs_directory, runs_in, tracking_uri
+from ares.store import RunHeld, RunStore, StoreError, run_store, runs_directory, runs_in, tracking_uri
 
 logger = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -22,12 +22,14 @@ Say = Callable[[str], None]
 def collect(policy: Policy, names: list[str] | None = None, dry_run: bool = False, say: Say = logger.info) -> int:
     """Apply a policy to all runs and MLflow, or only to named runs; returns the bytes freed.
 
-    A run in training is left alone. Raises ConfigError, StoreError, EntriesError, and RunHeld if such a run is named.
+    Runs in training and damaged ones are left alone. Raises ConfigError, EntriesError, and StoreError if such a run is
+    named.
     """
     by_age_or_size = policy.older_than is not None or policy.max_bytes is not None
     if policy.keep_best and not by_age_or_size:
         raise ConfigError("--keep-best says what stays; --older-than or --max-size say what goes")
     stores = [run_store(name) for name in names] if names else runs_in(runs_directory())
+    stores = [store for store in stores if _is_readable(store, names, say)]
     total, deleted = 0, set()
     for run, freed, why in to_delete([known_run(store) for store in stores], policy) if by_age_or_size else []:
         try:
@@ -46,7 +48,16 @@ def collect(policy: Policy, names: list[str] | None = None, dry_run: bool = Fals
     return total
 
 
-def _leave(error: RunHeld, names: list[str] | None, say: Say) -> None:
+def _is_readable(store: RunStore, names: list[str] | None, say: Say) -> bool:
+    try:
+        store.read_run()
+    except StoreError as error:  # damaged: what it needs is unknown
+        _leave(error, names, say)
+        return False
+    return True
+
+
+def _leave(error: StoreError, names: list[str] | None, say: Say) -> None:
     if names:
         raise error
     say(f"left alone: {error}")
@@ -56,7 +67,6 @@ def _prune(stores: list[RunStore], names: list[str] | None, dry_run: bool, say: 
     total = 0
     unlinked: Counter[int] = Counter()
     for store in stores:
-        store.read_run()
         try:
             pruned = prune(store, dry_run, unlinked if dry_run else None)
         except RunHeld as error:

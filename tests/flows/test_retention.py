@@ -83,6 +83,17 @@ def test_a_run_in_training_holds_up_the_others_only_where_it_is_named(tmp_path: 
     assert "is being trained by another process" in named.stderr
 
 
+def test_a_damaged_run_holds_up_the_others_only_where_it_is_named(tmp_path: Path, entries: dict[str, str]) -> None:
+    """One damaged run.json ended every `ares gc` of the directory, the daily one too."""
+    (tmp_path / "live" / "run.json").write_text("{")
+    done = told(tmp_path, "gc", "--older-than", "99")
+    assert done.returncode == 0, done.stderr
+    assert f"left alone: {tmp_path / 'live' / 'run.json'}: not readable as JSON" in done.stdout
+    assert (tmp_path / "live" / ".left.1.partial").exists()
+    assert not (tmp_path / "stopped").exists()
+    assert told(tmp_path, "gc", "live").returncode == 2
+
+
 def test_a_dry_run_lists_entries_and_leaves_them(
     tmp_path: Path, entries: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
