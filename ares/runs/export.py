@@ -60,12 +60,9 @@ def _check_new(out: Path) -> None:
 
 def _checkpoint(store: RunStore, step: int | None) -> tuple[int, Ref]:
     for number in reversed(store.committed_steps()):
-        if step is not None and number > step:
-            continue
-        commit = store.read_commit(number)
-        checkpoint = commit.artifacts.get("checkpoint")
+        checkpoint = store.checkpoint_of(number) if step is None or number <= step else None
         if checkpoint is not None and store.intact([checkpoint]):
-            return commit.step, checkpoint
+            return number, checkpoint
     before = "" if step is None else f" at or before step {step}"
     raise StoreError(f"Run {store.name!r} has no checkpoint{before} (train.checkpoint_every, train.keep_checkpoints)")
 

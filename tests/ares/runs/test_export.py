@@ -62,3 +62,17 @@ def test_no_checkpoint_and_a_full_folder_are_refused(tmp_path: Path, monkeypatch
     with pytest.raises(StoreError, match="is not empty"):
         export("r", tmp_path)
     assert RunStore(tmp_path / "runs" / "r").committed_steps() == [0, 1]
+
+
+def test_a_fork_is_exported_with_the_weights_it_was_forked_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made by a replay, they are in no commit: older ones were exported, or none."""
+    trained(tmp_path / "runs", monkeypatch)
+    store = RunStore(tmp_path / "runs" / "r")
+    first, last = store.read_commit(0), store.read_commit(1)
+    made = {"run": "of", "at": 1, "phase": None, "version": 1, "commit": "", "identities": {}}
+    store.write_run(store.read_run() | {"fork": made | {"checkpoint": last.artifacts["checkpoint"].model_dump()}})
+    store.write_commit(last.model_copy(update={"artifacts": {}}))
+    assert store.committed_steps() == [first.step, last.step]
+    assert export("r", tmp_path / "out") == 1
