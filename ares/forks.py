@@ -1,10 +1,10 @@
-"""Ray's workers, forked from this process when all that actors compute with is loaded: once, instead of once each.
+"""Ray's workers, forked from a process that has loaded what actors need: once, instead of once per worker.
 
-Covered: a Ray of this process's own (ares/workers/local_ray.py). Not covered: the nodes of a cluster; CUDA builds of
-torch, where Ray starts its workers itself: CUDA does not survive a fork, and none has been tried.
+Covered: a Ray that this process starts (ares/workers/local_ray.py). Not covered: nodes of a cluster; CUDA builds of
+torch, with which Ray starts its workers itself: CUDA does not survive a fork, and this is untested.
 
-Run as a script, with nothing but the standard library, it is what Ray starts in place of its own worker script: it asks
-for a forked worker and ends; where nobody answers it becomes the worker that Ray would have started.
+As a script, which needs only the standard library, it takes the place of Ray's worker script: it asks for a forked
+worker and ends; if nobody answers, it becomes the worker that Ray would have started.
 """
 
 import array
@@ -30,19 +30,19 @@ from typing import Any
 SERVER = "ARES_FORK_SERVER"
 """Environment variable: the name of the server's socket, in Linux' abstract namespace."""
 SCRIPT = __file__
-"""What Ray is to start in place of its own script."""
+"""What Ray starts instead of its own script."""
 LOADED = ("ares.engines", "ares.learner", "ares.models", "ares.store", "transformers.models.auto.tokenization_auto")
-"""Not Ray, which reads its environment when it is loaded."""
+"""Not Ray, which reads its environment when it is imported."""
 _OPTIONS = ("--serialized-runtime-env-context=", "--language=")
-"""What Ray tells the script that sets up a worker's environment, besides the worker's own script and arguments."""
+"""Options that Ray gives the script that sets up a worker's environment."""
 _PLAIN = {f"{_OPTIONS[0]}{{}}", f"{_OPTIONS[1]}PYTHON"}
-"""What it says where there is nothing to set up."""
+"""Their values if there is nothing to set up."""
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Of C's mallopt."""
 
 
 def load() -> None:
-    """Import what actors compute with."""
+    """Import what actors need."""
     for name in LOADED:
         importlib.import_module(name)
 
@@ -51,8 +51,8 @@ def load() -> None:
 def forked_workers() -> Iterator[None]:
     """Inside, a Ray that this process starts gets its workers from a copy of this process as it is now.
 
-    Call it after `load`, before Ray is imported and before any thread that holds a lock. The copy ends with this
-    process, whatever ends that.
+    Call it after `load`, before Ray is imported and before any thread can hold a lock. The copy ends with this process,
+    however that ends.
     """
     if _is_for_cuda() or "ray" in sys.modules:
         yield
@@ -61,7 +61,7 @@ def forked_workers() -> Iterator[None]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("\0" + name)
         listener.listen(64)
-        ends, alive = os.pipe()  # the server sees the end of this process by the end of the pipe
+        ends, alive = os.pipe()  # its end tells the server that this process has ended
         server = os.fork()
         if server == 0:
             os.close(alive)
@@ -86,7 +86,7 @@ def _is_for_cuda() -> bool:
 
 
 def _only(work: Callable[[], None]) -> None:
-    """Do it and end: a forked process must not continue as the one that it was forked from."""
+    """Do the work and exit: a forked process must not continue the code it was forked in."""
     code = 1
     try:
         work()
@@ -102,12 +102,12 @@ def _only(work: Callable[[], None]) -> None:
 
 
 def _serve(listener: socket.socket, ends: int) -> None:
-    """Fork a worker for everyone of this user who asks."""
+    """Fork a worker for every request of this user."""
     os.setsid()  # Ctrl-C is for the command
     with open(os.devnull) as nothing:
         for stream in range(3):
             os.dup2(nothing.fileno(), stream)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the workers
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are not waited for
     watched: list[Any] = [listener, ends]
     while ends not in select.select(watched, [], [])[0]:
         connection, _ = listener.accept()
@@ -119,14 +119,14 @@ def _serve(listener: socket.socket, ends: int) -> None:
 
 
 def _user_of(connection: socket.socket) -> int:
-    """Number of the user whose process is at the other end."""
+    """The user id of the process at the other end."""
     credentials = "3i"
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(credentials))
     return int(struct.unpack(credentials, peer)[1])
 
 
 def _work(connection: socket.socket) -> None:
-    """Be a worker of Ray, with the directory, environment and streams that it was started with."""
+    """Become a worker of Ray, with the directory, environment and streams of the process that asked."""
     arguments, environment, directory, streams = received(connection)
     connection.close()
     take_over(environment, directory, streams)
@@ -142,7 +142,7 @@ def _work(connection: socket.socket) -> None:
 
 
 def take_over(environment: dict[str, str], directory: str, streams: list[int]) -> None:
-    """Continue with another process's environment, directory and standard streams."""
+    """Take on another process's environment, directory and standard streams."""
     for standard, stream in enumerate(streams):
         os.dup2(stream, standard)
         os.close(stream)
@@ -152,7 +152,7 @@ def take_over(environment: dict[str, str], directory: str, streams: list[int]) -
 
 
 def _keep_freed_memory() -> None:
-    """What GLIBC_TUNABLES says of freed memory to a process that is started, said to one that is forked."""
+    """Apply what GLIBC_TUNABLES sets for freed memory, which glibc reads only when a program starts."""
     started_with = Path("/proc/self/environ").read_bytes()
     if "malloc" in os.environ.get("GLIBC_TUNABLES", "") and b"GLIBC_TUNABLES=" not in started_with:
         mallopt = ctypes.CDLL(None).mallopt
@@ -161,7 +161,7 @@ def _keep_freed_memory() -> None:
 
 
 def received(connection: socket.socket) -> tuple[list[str], dict[str, str], str, list[int]]:
-    """Arguments, environment, directory and standard streams that were sent."""
+    """Receive arguments, environment, directory and standard streams."""
     streams = array.array("i")
     _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(3 * streams.itemsize))
     for _, _, data in ancillary:
@@ -172,7 +172,7 @@ def received(connection: socket.socket) -> tuple[list[str], dict[str, str], str,
 
 
 def _ask() -> None:
-    """Hand over this process's arguments, environment, directory and standard streams."""
+    """Send this process's arguments, environment, directory and standard streams."""
     asked = json.dumps((sys.argv[1:], dict(os.environ), os.getcwd()))
     with socket.socket(socket.AF_UNIX) as connection:
         try:
@@ -184,7 +184,7 @@ def _ask() -> None:
 
 
 def _become_own(arguments: list[str]) -> None:
-    """Be the worker that Ray would have started."""
+    """Become the worker that Ray would have started."""
     ray = importlib.util.find_spec("ray")
     assert ray is not None
     assert ray.origin is not None
