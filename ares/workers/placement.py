@@ -98,8 +98,10 @@ def bundles(config: Config) -> list[dict[str, float]]:
     """Resources of a placement group: a bundle for each GPU that is shared, or each actor with GPUs of its own."""
     learner, rollout = config.learner, config.rollout
     if rollout.placement == "colocate":
-        both = max(learner.ranks, rollout.engines)
-        return [{"CPU": learner.threads + rollout.threads, "GPU": 1}] * both
+        return [
+            {"CPU": learner.threads * (gpu < learner.ranks) + rollout.threads * (gpu < rollout.engines), "GPU": 1}
+            for gpu in range(max(learner.ranks, rollout.engines))
+        ]
     each = rollout.vllm.tensor_parallel if rollout.engine == "vllm" else 1
     of_rank: dict[str, float] = {"CPU": learner.threads, "GPU": 1}
     of_engine: dict[str, float] = {"CPU": rollout.threads, "GPU": each}

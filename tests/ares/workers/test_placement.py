@@ -20,6 +20,20 @@ def test_the_gpus_of_a_configuration(settings: list[str], gpus: int) -> None:
     assert sum(bundle["GPU"] for bundle in bundles(config(*settings))) == gpus
 
 
+@pytest.mark.parametrize("placement", ["colocate", "split"])
+@pytest.mark.parametrize(("ranks", "engines"), [(4, 1), (1, 3), (2, 2)])
+def test_bundles_ask_for_no_more_cpus_than_the_actors_in_them(placement: str, ranks: int, engines: int) -> None:
+    """A local Ray has as many as the actors need: a placement group that wants more would wait forever."""
+    counts = [f"learner.ranks={ranks}", f"rollout.engines={engines}", "learner.threads=2", "rollout.threads=16"]
+    asked = config(f"rollout.placement={placement}", *counts)
+    assert sum(bundle["CPU"] for bundle in bundles(asked)) == 2 * ranks + 16 * engines
+    roles = [("learner", number) for number in range(ranks)] + [("engine", number) for number in range(engines)]
+    used = [0.0] * len(bundles(asked))
+    for options in (actor_options(asked, *actor, object()) for actor in roles):
+        used[options["scheduling_strategy"].placement_group_bundle_index] += options["num_cpus"]
+    assert used == [bundle["CPU"] for bundle in bundles(asked)]
+
+
 def test_more_gpus_than_there_are_is_an_error_with_the_numbers() -> None:
     counted = r"learner.ranks=4 \+ rollout.engines=3 × rollout.vllm.tensor_parallel=2 \(rollout.placement=split\)"
     with pytest.raises(ConfigError, match=f"{counted} needs 10 GPUs; this machine has 8"):
