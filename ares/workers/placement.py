@@ -140,6 +140,10 @@ def runs_that_fit(configs: list[Config]) -> int:
     """
     if "RAY_ADDRESS" not in os.environ and torch.cuda.is_available():
         return 1
-    both = [(config, (config.learner.threads, config.rollout.threads)) for config in configs]
-    threads = max(sum(of) if config.rollout.max_staleness else max(of) for config, of in both)
-    return max(1, len(os.sched_getaffinity(0)) // threads)
+    busy = max(
+        (sum if config.rollout.max_staleness else max)(
+            [config.learner.threads * config.learner.ranks, config.rollout.threads * config.rollout.engines]
+        )
+        for config in configs
+    )
+    return max(1, len(os.sched_getaffinity(0)) // busy)

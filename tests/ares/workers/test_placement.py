@@ -1,10 +1,13 @@
 """GPUs are counted before anything starts; none is needed to test that."""
 
+import os
+
 import pytest
+import torch
 
 from ares.config import ConfigError
 from ares.runs.doctor import findings
-from ares.workers.placement import actor_options, bundles, check_engine, check_gpus, demand
+from ares.workers.placement import actor_options, bundles, check_engine, check_gpus, demand, runs_that_fit
 from tests.ares.builders import config
 
 SPLIT = ["rollout.engine=vllm", "rollout.placement=split", "rollout.vllm.tensor_parallel=2", "learner.ranks=4",
@@ -63,6 +66,25 @@ def test_colocated_rank_and_engine_share_a_bundle_and_split_ones_do_not() -> Non
     assert bundle(shared, "learner", 1) == bundle(shared, "engine", 1) == (1, 0.5)
     assert bundle(SPLIT, "learner", 3) == (3, 1)
     assert bundle(SPLIT, "engine", 0) == (4, 2)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="runs would share the GPU")
+@pytest.mark.parametrize(
+    ("settings", "fit"),
+    [
+        ([], 8),
+        (["rollout.threads=2"], 4),
+        (["learner.ranks=4"], 2),
+        (["rollout.engines=2", "rollout.threads=2"], 2),
+        (["learner.ranks=2", "rollout.engines=2", "rollout.max_staleness=1", "algorithm.policy.importance_cap=2"], 2),
+        (["learner.ranks=2", "rollout.engines=64"], 1),
+    ],
+)
+def test_runs_side_by_side_keep_no_more_threads_busy_than_there_are_cores(
+    settings: list[str], fit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    assert runs_that_fit([config(), config(*settings)]) == fit
 
 
 def test_an_engine_over_several_gpus_shares_none() -> None:
