@@ -15,7 +15,11 @@ DEATHS = (RayActorError, OutOfMemoryError)
 ROLES = {"LearnerActor": "learner", "EngineActor": "engine"}
 """What actors are called, by what Ray says in the first line of an error."""
 _COLOUR = re.compile(r"\x1b\[\d+m")
-_RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<cause>.*)", re.MULTILINE)
+_RAISED = re.compile(
+    r"^(?P<kind>(?:[A-Za-z_]\w*\.)+\w+|\w+(?:Error|Exception|Exit|Interrupt|Iteration)):?(?: (?P<cause>.*))?$",
+    re.MULTILINE,
+)
+"""The first line of an error; one of Python's own is known by its name, since its message may hold such lines, too."""
 
 
 class WorkerError(UserError, RuntimeError):
@@ -25,7 +29,7 @@ class WorkerError(UserError, RuntimeError):
 def raised(trace: str) -> tuple[str, str]:
     """Kind and first line of the error at the end of a remote trace."""
     errors = list(_RAISED.finditer(trace))
-    return (errors[-1]["kind"], errors[-1]["cause"]) if errors else ("error", trace.strip().rpartition("\n")[2])
+    return (errors[-1]["kind"], errors[-1]["cause"] or "") if errors else ("error", trace.strip().rpartition("\n")[2])
 
 
 def failure(role: str, error: Exception, store: RunStore) -> WorkerError:
@@ -33,7 +37,7 @@ def failure(role: str, error: Exception, store: RunStore) -> WorkerError:
     trace = _COLOUR.sub("", str(error))
     role = next((role for kind, role in ROLES.items() if kind in trace.partition("\n")[0]), role)
     kind, cause = raised(trace)
-    told = cause if kind.startswith("ares.") else f"{kind}: {cause}"
+    told = cause if kind.startswith("ares.") else f"{kind}: {cause}".removesuffix(": ")
     file = store.here(f"errors/{role}.txt")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -274,3 +274,16 @@ def test_the_error_of_a_trace_is_its_last() -> None:
     )
     assert raised(trace) == ("ares.models.architecture.ModelError", "no: b")
     assert raised("something odd") == ("error", "something odd")
+
+
+def test_lines_of_a_message_are_no_errors() -> None:
+    trace = "ray::A.f()\n  File 'x.py', line 3\n"
+    assert raised(f"{trace}ValueError: no such layer\nHint: look at config.json\nweights: 3") == (
+        "ValueError",
+        "no such layer",
+    )
+    assert raised(f"{trace}KeyError: 'a'\n\nDuring handling …\n\n{trace}AssertionError") == ("AssertionError", "")
+    assert raised(f"{trace}torch.OutOfMemoryError: CUDA out of memory.\nSee: the manual") == (
+        "torch.OutOfMemoryError",
+        "CUDA out of memory.",
+    )
