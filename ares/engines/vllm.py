@@ -49,6 +49,8 @@ class VllmEngine(Engine):
         """`colocated`: the learner needs this GPU too, so `sleep` gives its memory back. `data`: how the images of a
         vision-language model are read."""
         os.environ |= _ENVIRONMENT | {"VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_cache_gib)}
+        if settings.tensor_parallel > 1:
+            os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # each worker would want a NUMA node of its own
         from vllm import LLM
 
         self.end_ids = sorted(end_ids)
@@ -69,6 +71,8 @@ class VllmEngine(Engine):
             max_model_len=max_length,
             max_num_seqs=settings.max_sequences,
             tensor_parallel_size=settings.tensor_parallel,
+            # In a placement group vLLM would take Ray's workers, a bundle each: ours has one bundle for the engine.
+            distributed_executor_backend="mp" if settings.tensor_parallel > 1 else None,
             enforce_eager=not self._on_gpu,  # compiling costs a CPU 25 s and gains 7 %
             # A prompt cut in two makes one draw too many, which vLLM takes back from a GPU's generator, a CPU's cannot.
             enable_chunked_prefill=self._on_gpu,

@@ -6,6 +6,7 @@ where vLLM is not installed.
 
 import asyncio
 import importlib.util
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ import ray
 import torch
 
 import flows.train
-from ares.config import ConfigError, load
+from ares.config import Config, ConfigError, load
 from ares.engines.engine import Request, SamplingSettings
 from ares.learner.learner import Learner
 from ares.runs.run import Run
@@ -67,13 +68,13 @@ def careless() -> type[EngineActor]:
 class Sampler:
     """The actor with the learner's weights in it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Config = CONFIG) -> None:
         connect(cpus=3)  # one for this engine, two for the run of a test
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("ares.workers.cluster.EngineActor", careless())
-            self.engine = Cluster(CONFIG, RunStore(directory))._start_engine()
+            self.engine = Cluster(settings, RunStore(directory))._start_engine()
         (self.actor,) = self.engine.actors
-        self.learner = Learner(CONFIG)
+        self.learner = Learner(settings)
         self.version = 0
         self.hand_over()
 
@@ -243,6 +244,41 @@ def test_weights_that_do_not_fit_are_named(vllm: Sampler) -> None:
     del weights["model.norm.weight"]
     with pytest.raises(ValueError, match=r"model\.norm\.weight"):
         ray.get(vllm.actor.load_weights.remote(99, weights))
+
+
+def test_an_engine_over_several_gpus_starts_its_own_workers(vllm: Sampler) -> None:
+    """In a placement group vLLM would leave them to Ray, and refuse the group: one bundle holds all of their GPUs."""
+
+    def executor(actor: Any, spread: int) -> Any:
+        from unittest.mock import patch
+
+        from vllm.config import ParallelConfig
+
+        from ares.config import VllmConfig
+        from ares.engines.vllm import VllmEngine
+
+        settings = VllmConfig(tensor_parallel=spread)
+        with patch("vllm.LLM") as made, patch.dict(os.environ), patch("ray.util.get_current_placement_group"):
+            VllmEngine(model, "float32", {1}, 32, settings, colocated=False)
+            names = "tensor_parallel_size", "distributed_executor_backend"
+            options = {name: made.call_args.kwargs[name] for name in names if name in made.call_args.kwargs}
+            return ParallelConfig(**options).distributed_executor_backend
+
+    model = CONFIG.model.location
+    found = [ray.get(vllm.actor.__ray_call__.remote(executor, spread)) for spread in (1, 2)]
+    assert found == ["uni", "mp"]
+
+
+@pytest.mark.slow
+def test_an_engine_over_two_processes_samples_from_the_learners_policy_after_an_update_in_place(tmp_path: Path) -> None:
+    """What is spread over GPUs, here over processes of a CPU."""
+    spread = ["rollout.placement=split", "rollout.vllm.tensor_parallel=2", "rollout.engine=vllm"]
+    sampler = Sampler(tmp_path, config(*spread, "data.max_prompt_length=300", "rollout.max_response_length=24"))
+    for _ in range(2):
+        assert sampler.difference(long_requests(8)).max() < 1e-4
+        sampler.move_on()
+        sampler.hand_over()
+    ray.kill(sampler.actor)
 
 
 def test_top_p_is_refused_where_its_log_probs_would_be_incomparable() -> None:
