@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -220,7 +221,8 @@ class Cluster:
     def _warm_up(self) -> None:
         self._start()
         self._learner = self._learner or self._start_learner()
-        self._engine = self._engine or self._start_engine()
+        if not self.takes_turns:
+            self._engine = self._engine or self._start_engine()
 
     def shut_down(self) -> None:
         """Let the actors go."""
@@ -260,13 +262,23 @@ class Cluster:
 
     async def _engine_at(self, version: int) -> EngineGroup:
         self._start()
-        if self._engine is None:
-            self._engine, self._engine_version = self._start_engine(), None
-        engine = self._engine  # while this waits, the learner's side may let everything go
+        engine = self._engine or await self._new_engine()  # while this waits, the learner's side may let everything go
         if self._engine_version != version:
             if not await self._handed_over_in_place(engine, version):
                 await engine.load_weights(version, await self._weights_of(version))
             self._engine_version = version
+        return engine
+
+    async def _new_engine(self) -> EngineGroup:
+        """Start the engines; on shared GPUs, while the learner has loaded its model and does nothing: as it starts,
+        vLLM measures how much free memory is lost, and takes that for its own use."""
+        async with self._learning if self.takes_turns else nullcontext():
+            if self.takes_turns:
+                await self._running_learner().started()
+            engine = self._engine = self._start_engine()
+            self._engine_version = None
+            if self.takes_turns:
+                await engine.started()
         return engine
 
     async def _handed_over_in_place(self, engine: EngineGroup, version: int) -> bool:
@@ -329,11 +341,14 @@ class Cluster:
             await self._engine.sleep()
             self._engine_version = None
 
-    async def _learner_at(self, version: int) -> LearnerGroup:
-        self._start()
+    def _running_learner(self) -> LearnerGroup:
         if self._learner is None:
             self._learner, self._learner_version = self._start_learner(), None
-        learner, held = self._learner, self._learner_version  # likewise
+        return self._learner
+
+    async def _learner_at(self, version: int) -> LearnerGroup:
+        self._start()
+        learner, held = self._running_learner(), self._learner_version  # likewise
         if held is None:
             held = self._learner_version = await learner.call("version")
         return learner if held == version else await self._rewind(learner, version, held if held < version else None)

@@ -35,7 +35,7 @@ class LearnerGroup:
 
         Raises one of DEATHS when one died, whatever the others say of it, and ActorHung.
         """
-        await self._joined()
+        await self.started()
         async with self._patience.waiting(method, name_of(self.actors[0])):
             return (await _all([getattr(actor, method).remote(*arguments) for actor in self.actors]))[0]
 
@@ -57,12 +57,13 @@ class LearnerGroup:
                         progress(result)
             return result
 
-        await self._joined()
+        await self.started()
         async with self._patience.waiting("update", name_of(self.actors[0])) as came:
             result: UpdateResult = (await _all([of_one(actor) for actor in self.actors]))[0]
         return result
 
-    async def _joined(self) -> None:
+    async def started(self) -> None:
+        """Wait until every rank has loaded the model."""
         if not self._started:
             await _up(self.actors)
             await _all(self._joining)
@@ -102,12 +103,16 @@ class EngineGroup:
         Raises one of DEATHS or ActorHung.
         """
         references = weights if isinstance(weights, list) else [weights] * len(self.actors)
-        if not self._started:
-            await _up(self.actors)
-            self._started = True
+        await self.started()
         async with self._patience.waiting("load_weights", ""):  # it may be the learner that hangs
             pairs = zip(self.actors, references, strict=False)
             await _all([actor.load_weights.remote(version, reference) for actor, reference in pairs])
+
+    async def started(self) -> None:
+        """Wait until every engine is there."""
+        if not self._started:
+            await _up(self.actors)
+            self._started = True
 
     async def sleep(self) -> None:
         """Have every engine give back the memory it shares with the learner."""

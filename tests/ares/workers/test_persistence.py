@@ -131,6 +131,45 @@ def test_who_is_let_go_while_it_is_brought_to_a_version_is_met_as_dead_and_not_a
     assert asyncio.run(cluster._engine_at(0)) is engine
 
 
+def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it_works(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM subtracts from its cache what another process takes of the GPU's memory meanwhile (vllm.utils.mem_utils)."""
+    seen: list[str] = []
+
+    def starts(role: str) -> Any:
+        async def started() -> None:
+            await asyncio.sleep(0.01)
+            seen.append(f"{role} is up")
+
+        def start(cluster: Cluster) -> Any:
+            seen.append(f"{role} starts")
+            return SimpleNamespace(started=started)
+
+        return start
+
+    async def handed_over(cluster: Cluster, engine: Any, version: int) -> bool:
+        seen.append("the learner works")
+        return True
+
+    async def both() -> None:
+        async def work() -> None:
+            await asyncio.sleep(0)
+            async with cluster._learning:
+                seen.append("other work")
+
+        await asyncio.gather(cluster._engine_at(0), work())
+
+    cluster._learner, cluster._engine, cluster._placement = None, None, object()
+    monkeypatch.setattr(Cluster, "_start_learner", starts("learner"))
+    monkeypatch.setattr(Cluster, "_start_engine", starts("engine"))
+    monkeypatch.setattr(Cluster, "_handed_over_in_place", handed_over)
+    cluster.warm_up()
+    asyncio.run(both())
+    assert seen[:4] == ["learner starts", "learner is up", "engine starts", "engine is up"]
+    assert sorted(seen[4:]) == ["other work", "the learner works"]
+
+
 def test_a_death_is_counted_for_whose_it_was_whoever_meets_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
