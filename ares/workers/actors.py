@@ -64,12 +64,15 @@ class LearnerActor:
 
     def weights(self) -> dict[str, np.ndarray]:
         """The policy's weights (arrays: they cross Ray's object store without a copy). Sharded, all ranks must call."""
-        return {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
+        weights = {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
+        _give_back_memory(self.config)
+        return weights
 
     def weights_in_place(self) -> dict[str, torch.Tensor]:
         """The policy's weights on the learner's device: engines copy them before the learner continues."""
         weights = self.learner.weights_in_place()
         _wait_for_gpu()
+        _give_back_memory(self.config)
         return weights
 
     def contribute(self) -> None:
@@ -93,7 +96,7 @@ class EngineActor:
     """The engine as an actor."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        config = Config.model_validate(settings)
+        self.config = config = Config.model_validate(settings)
         torch.set_num_threads(config.rollout.threads)
         self.tokenizer = AutoTokenizer.from_pretrained(
             config.model.location, trust_remote_code=config.model.trust_remote_code
@@ -115,6 +118,7 @@ class EngineActor:
     def sleep(self) -> None:
         """Give back the memory that the learner needs where the two share a GPU."""
         self.engine.sleep()
+        _give_back_memory(self.config)
 
     def generate(self, requests: list[Request], settings: SamplingSettings) -> Iterator[pd.DataFrame]:
         """Sample; rows as they finish, with their index, token_ids, log_probs, finish_reason and decoded response."""
@@ -138,3 +142,9 @@ class EngineActor:
 def _wait_for_gpu() -> None:
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
+
+
+def _give_back_memory(config: Config) -> None:
+    """Free the GPU memory that torch keeps for later: whoever shares the GPU cannot have it otherwise."""
+    if torch.cuda.is_initialized() and config.rollout.placement == "colocate":
+        torch.cuda.empty_cache()
