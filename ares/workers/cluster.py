@@ -174,6 +174,7 @@ class Cluster:
                     self._held(step - 1, learner)
                 await self._engine_sleeps()
                 inputs = self._update_inputs(step)
+                self._learner_version = None  # it goes on where nobody waits any more
                 try:
                     result = await learner.update(inputs.batch, inputs.beta, progress)
                 except RayTaskError:
@@ -264,6 +265,7 @@ class Cluster:
         self._start()
         engine = self._engine or await self._new_engine()  # while this waits, the learner's side may let everything go
         if self._engine_version != version:
+            self._engine_version = None
             if not await self._handed_over_in_place(engine, version):
                 await engine.load_weights(version, await self._weights_of(version))
             self._engine_version = version
@@ -356,6 +358,7 @@ class Cluster:
     async def _rewind(self, learner: LearnerGroup, version: int, held: int | None) -> LearnerGroup:
         """Load the newest checkpoint at or before `version` and replay the batches committed since then."""
         checkpoint_version, checkpoint = newest_checkpoint(self.store, version)
+        self._learner_version = None
         if held is None or checkpoint_version > held:
             if checkpoint is None:
                 learner.kill()

@@ -170,6 +170,65 @@ def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it
     assert sorted(seen[4:]) == ["other work", "the learner works"]
 
 
+class Trained:
+    """A learner that is never at its end before nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        self.version, self.batches = 0, list[Any]()
+
+    async def call(self, method: str, *arguments: Any) -> int:
+        assert method == "version"
+        return self.version
+
+    async def update(self, batch: Any, *how: Any) -> Any:
+        self.version += 1
+        self.batches.append(batch)
+        await asyncio.sleep(60 if len(self.batches) == 1 else 0)
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_an_update_that_was_abandoned_is_not_made_twice(
+    replayed: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An actor completes what it was asked for, whoever was cancelled."""
+    learner: Any = Trained()
+    cluster._learner, cluster._learner_version = learner, 0
+    monkeypatch.setattr(Cluster, "_update_inputs", lambda cluster, step: SimpleNamespace(batch=step, beta=None))
+
+    async def abandoned() -> None:
+        work = cluster._learner_at(1) if replayed else cluster.update(1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(work, 0.05)
+        assert await cluster._learner_at(2) is learner
+
+    asyncio.run(abandoned())
+    assert learner.batches == [1, 2]
+
+
+def test_weights_that_an_engine_may_have_taken_over_are_not_taken_for_the_ones_before(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[int] = []
+
+    async def load(version: int, weights: Any) -> None:
+        loaded.append(version)
+        await asyncio.sleep(60 if len(loaded) == 1 else 0)
+
+    async def weights(version: int) -> None: ...
+
+    engine: Any = SimpleNamespace(load_weights=load)
+    cluster._engine, cluster._engine_version = engine, 1
+    monkeypatch.setattr(cluster, "_weights_of", weights)
+
+    async def abandoned() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(cluster._engine_at(2), 0.05)
+        await cluster._engine_at(1)
+
+    asyncio.run(abandoned())
+    assert loaded == [2, 1]
+
+
 def test_a_death_is_counted_for_whose_it_was_whoever_meets_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
