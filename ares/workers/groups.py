@@ -1,6 +1,7 @@
 """Several actors called as one: the learner's ranks, which compute together, and the engines, which share requests."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,9 @@ class LearnerGroup:
         self.actors = actors
         self._patience = patience
         self._started = False
+        self._ready = [
+            actor.__ray_ready__.remote() for actor in actors
+        ]  # before they join, which has a limit of its own
         self._joining: list[Any] = []
         if len(actors) > 1:
             address = actors[0].address.remote()
@@ -65,8 +69,9 @@ class LearnerGroup:
     async def started(self) -> None:
         """Wait until every rank has loaded the model."""
         if not self._started:
-            await _up(self.actors)
-            await _all(self._joining)
+            await _up(self._ready, self.actors, self._patience)
+            async with self._patience.waiting("join", name_of(self.actors[0])):
+                await _all(self._joining)
             self._started = True
 
     def weights(self) -> Any:
@@ -96,6 +101,7 @@ class EngineGroup:
         self.actors = actors
         self._patience = patience
         self._started = False
+        self._ready = [actor.__ray_ready__.remote() for actor in actors]
 
     async def load_weights(self, version: int, weights: Any) -> None:
         """Hand every engine the weights of a version: a reference, or a list of one for each (and more).
@@ -111,7 +117,7 @@ class EngineGroup:
     async def started(self) -> None:
         """Wait until every engine is there."""
         if not self._started:
-            await _up(self.actors)
+            await _up(self._ready, self.actors, self._patience)
             self._started = True
 
     async def sleep(self) -> None:
@@ -164,9 +170,13 @@ def _is_one(actors: list[Any], actor_id: str | None) -> bool:
     return actor_id in [name_of(actor) for actor in actors]
 
 
-async def _up(actors: list[Any]) -> None:
-    """Wait until actors are there, however long the cluster has no room for them."""
-    await _all([actor.__ray_ready__.remote() for actor in actors])
+async def _up(ready: list[Any], actors: list[Any], patience: Patience) -> None:
+    """Wait until actors are ready; on a cluster, however long it has no room for them."""
+    if os.environ.get("RAY_ADDRESS"):
+        await _all(ready)
+    else:
+        async with patience.waiting("start", name_of(actors[0])):
+            await _all(ready)
 
 
 async def _all(references: list[Any]) -> list[Any]:

@@ -1,7 +1,7 @@
 """How long an actor is waited for: ten times what such calls took, and ten minutes at least.
 
 Covered: an actor that neither answers nor dies, such as one whose device is stuck or whose process was stopped. Not
-covered: one that does not come up, since it may be waiting for room on the cluster.
+covered: one that does not come up on a cluster, since it may be waiting for room there.
 """
 
 import asyncio

@@ -229,6 +229,38 @@ def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
     cluster.shut_down()
 
 
+@pytest.mark.parametrize("method", ["__init__", "join"])
+def test_an_actor_that_does_not_come_up_is_replaced(
+    method: str, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one whose driver hangs, or whose model is on a disk that does not answer."""
+
+    class Stuck:  # names nothing of ares
+        def __init__(self, *settings: Any) -> None: ...
+
+        def address(self) -> str:
+            return ""
+
+        def join(self, address: str) -> None: ...
+
+    def stuck(self: Any, *given: Any) -> None:
+        import time
+
+        time.sleep(600)
+
+    config = run.config.model_copy(update={"learner": run.config.learner.model_copy(update={"ranks": 2})})
+    monkeypatch.setattr(
+        "ares.workers.cluster.LearnerActor", type("LearnerActor", (), dict(vars(Stuck)) | {method: stuck})
+    )
+    monkeypatch.setattr("ares.workers.cluster.ATTEMPTS", 1)
+    monkeypatch.setattr("ares.workers.patience.FIRST", 5.0)
+    cluster = Cluster(config, run.store)
+    call = {"__init__": "start", "join": "join"}[method]
+    with pytest.raises(WorkerError, match=f"learner hung 1 times .*no answer to `{call}` within 5 s"):
+        asyncio.run(asyncio.wait_for(cluster.save(0, "checkpoints/000000"), 60))
+    cluster.shut_down()
+
+
 class Careless:
     """An actor with a mistake in its constructor; names nothing of ares."""
 

@@ -73,7 +73,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
     def actor(*settings: Any) -> Any:
         name = str(next(numbers))
-        return SimpleNamespace(_actor_id=SimpleNamespace(hex=lambda: name))
+        ready = SimpleNamespace(remote=lambda: None)
+        return SimpleNamespace(_actor_id=SimpleNamespace(hex=lambda: name), __ray_ready__=ready)
 
     monkeypatch.setattr("ray.remote", lambda kind: SimpleNamespace(options=lambda **how: SimpleNamespace(remote=actor)))
     monkeypatch.setattr(Cluster, "_start", lambda cluster: None)
