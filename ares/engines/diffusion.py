@@ -24,7 +24,7 @@ from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
 from ares.config import Config, DiffusionConfig, ModelConfig
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids
-from ares.engines.model_engine import ModelEngine, device_of, padding_id
+from ares.engines.model_engine import ModelEngine, device_of
 from ares.models import empty_model
 
 PURPOSES = {"token": 0, "place": 1}
@@ -33,20 +33,24 @@ PURPOSES = {"token": 0, "place": 1}
 class DiffusionEngine(ModelEngine):
     """Samples responses by denoising on one device."""
 
-    def __init__(self, model: ModelConfig, how: DiffusionConfig, device: str, end_ids: set[int], pad_id: int) -> None:
+    def __init__(
+        self, model: ModelConfig, how: DiffusionConfig, device: str, end_ids: set[int], pad_id: int | None
+    ) -> None:
+        """pad_id: None where the tokenizer has no padding token."""
         self.model, self.mask_id = empty_model(model, torch.device(device))
         self.how = how
         self.device = torch.device(device)
         # Text never holds padding: models that fill a canvas up with it say so that they are done.
-        self.end_ids = torch.tensor(sorted(end_ids | {pad_id}), device=self.device)
-        self.pad_id = pad_id
+        ends = end_ids if pad_id is None else end_ids | {pad_id}
+        self.end_ids = torch.tensor(sorted(ends), dtype=torch.long, device=self.device)
+        self.pad_id = pad_id or 0
         self.version: int | None = None
 
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "DiffusionEngine":
         """rollout.engine=diffusion."""
         end_ids = end_token_ids(config.model.location, tokenizer)
-        return cls(config.model, config.rollout.diffusion, device_of(config), end_ids, padding_id(tokenizer))
+        return cls(config.model, config.rollout.diffusion, device_of(config), end_ids, tokenizer.pad_token_id)
 
     @torch.no_grad()
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:

@@ -1,5 +1,6 @@
 """The denoising engine: keyed draws, canvases without masks, entropies and log-probs that belong to the passes."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from ares.config.run import ModelConfig
 from ares.engines.diffusion import DiffusionEngine
 from ares.engines.engine import Completion, SamplingSettings
 from ares.models.masked_diffusion import MaskedLanguageModel
-from tests.ares.masked_builders import model_directory, remote_directory, requests, tokenizer
+from tests.ares.masked_builders import config, model_directory, remote_directory, requests, tokenizer
 
 PLACES = 10
 SETTINGS = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=PLACES)
@@ -26,6 +27,14 @@ def engine(folder: Path | None = None, remote: bool = False, **how: object) -> D
     weights = MaskedLanguageModel.load(model, torch.device("cpu")).model.named_parameters()
     sampler.load_weights(3, dict(weights))
     return sampler
+
+
+def test_without_a_padding_token_no_token_of_text_ends_a_response() -> None:
+    """Prompts are padded with token 0 then, which is a character in many vocabularies."""
+    words = copy.deepcopy(tokenizer())
+    words.pad_token = None
+    assert words.pad_token_id is None
+    assert DiffusionEngine.create(None, config("reward.kind=math"), words).end_ids.tolist() == [words.eos_token_id]
 
 
 def same(one: list[Completion], other: list[Completion]) -> bool:
