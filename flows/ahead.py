@@ -1,11 +1,11 @@
-"""What coming steps draw first, rolled out and graded beside the steps before them (rollout.max_staleness=k).
+"""The first draws of coming steps, rolled out and graded while the steps before them run (rollout.max_staleness=k).
 
-Covered: which draws are under way, and their order. Not covered: what is drawn (ares/runs/run.py, `with_plan`), what a
-step draws besides (flows/refill.py). Draw n is from the policy after step n − 1 − k, whenever it is made: what a killed
+Covered: which draws are under way, and their order. Not covered: what is drawn (ares/runs/run.py, `with_plan`), further
+draws of a step (flows/refill.py). Draw n is from the policy after step n − 1 − k, whenever it is made: what a killed
 process has finished is kept, and the rest is drawn again from that policy. It is the first of the p parts
-(rollout.parts) of step n's responses and the last of step n − p + 1's, which takes it; what it leaves under way is in
-that step's commit, and draw n + 1 goes on with it. The phases belong to the run's own flow run, since they may outlast
-the step that is under way.
+(rollout.parts) of step n's responses and the last of step n − p + 1's, which takes it; responses it leaves unfinished
+are in that step's commit, and draw n + 1 continues them. The phases belong to the run's own flow run, since they may
+outlast the current step.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ Drawing = asyncio.Task[Drawn]
 
 
 class Ahead:
-    """Draws that are under way or done, by number; none that steps after `last` alone would take."""
+    """Draws that are under way or done, by number; none that only steps after `last` would take."""
 
     def __init__(self, run: Run, last: int) -> None:
         self.run = run
@@ -27,12 +27,12 @@ class Ahead:
         self._drawing: dict[int, Drawing] = {}
 
     def begin(self) -> None:
-        """Begin on what the last commit has planned, one draw after the other."""
+        """Start the draws that the last commit has planned, one after the other."""
         assert self.run.commit is not None
         done, left = self.run.state.step, under_way(self.run.commit)
         planned = dict(enumerate(self.run.state.planned, done + 1))
         for number in planned:
-            is_new = done == 0 or number >= done + self.parts  # that commit has those before
+            is_new = done == 0 or number >= done + self.parts  # the commit has the earlier ones
             if is_new and number < self.last + self.parts and number not in self._drawing:
                 before = self._drawing.get(number - 1)
                 self._drawing[number] = begun(self._drawn(number, planned, before, left))
@@ -40,9 +40,9 @@ class Ahead:
     async def _drawn(
         self, number: int, planned: dict[int, list[str]], before: Drawing | None, left: list[Ref]
     ) -> Drawn:
-        """A draw. left: what is under way, where `before` is none."""
+        """Make a draw. left: the unfinished responses, if there is no draw `before`."""
         if before is not None:
-            await asyncio.wait([before])  # what it raises is told to the step that takes it
+            await asyncio.wait([before])  # its error is raised in the step that takes it
         step, ready = (self.run.step(each, ahead=True) for each in (number, number + 1 - self.parts))
         if self.parts == 1:
             samples = await sample(step, "rollout", planned[number], step.sampled_version, step.config.rollout.n)
@@ -54,10 +54,10 @@ class Ahead:
         return Drawn(samples, timings, left)
 
     def take(self, number: int) -> Drawing | None:
-        """The draw of a step, which is no longer kept here: a step without one draws it itself."""
+        """Hand out the draw of a step, which is no longer kept here; None: the step makes it itself."""
         return self._drawing.pop(number + self.parts - 1, None)
 
     def end(self) -> None:
-        """Leave what is not done."""
+        """Cancel the draws that are not done."""
         for drawing in self._drawing.values():
             drawing.cancel()

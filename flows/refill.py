@@ -1,6 +1,6 @@
 """Sampling as part of a flow: shards rolled out while the ones before are graded, until a batch is full.
 
-Covered: what is generated beside what is graded. Not covered: a shard's work (tasks/sampling.py), how much is drawn and
+Covered: what is sampled while what is graded. Not covered: a shard's work (tasks/sampling.py), how much is drawn and
 which groups are chosen (ares/step/refill.py), the rest of a step (flows/train.py).
 """
 
@@ -28,7 +28,7 @@ class Drawn(NamedTuple):
     timings: dict[str, float]
     """Seconds of their phases."""
     under_way: list[Ref]
-    """The responses of later steps that were drawn with them (rollout.parts), shard by shard."""
+    """Unfinished responses of later steps, sampled with them (rollout.parts), shard by shard."""
 
 
 async def training_samples(
@@ -36,8 +36,8 @@ async def training_samples(
 ) -> tuple[Samples, list[Batch], dict[str, Any], dict[str, float]]:
     """Draw prompts until rollout.prompts groups are worth training on. Raises FilterExhausted.
 
-    drawn: the first draw, where it was made ahead; those after it are from the newest policy.
-    Returns them, the learner's measures of them, the state with cursor and counters moved on, and metrics.
+    drawn: the first draw, if it was made ahead; later ones are from the newest policy.
+    Returns the samples, the learner's measures of them, the state with cursor and counters advanced, and metrics.
     """
     run, config = step.run, step.config
     state = run.restored(run.state.state_dict())
@@ -72,7 +72,7 @@ async def training_samples(
 
 
 def begin_sampling(step: Step) -> None:
-    """Have the engine start on what a step draws first, while the one before is still being recorded."""
+    """Have the engine start a step's first draw while the step before is still being recorded."""
     run, settings = step.run, step.config.rollout
     ids = run.next_prompts(run.restored(run.state.state_dict()), settings.prompts)
     begin(step, _draws(step, "rollout", ids, step.sampled_version, settings.n)[0])
@@ -83,7 +83,7 @@ async def _experience(step: Step, batches: list[Batch], rollouts: list[Ref]) -> 
 
 
 def begun(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Work as a task; of several that fail one is raised, and nobody need ask for the errors of the others."""
+    """Start work as a task whose error need not be retrieved: of several that fail, only one is raised."""
     task = asyncio.create_task(work)
     task.add_done_callback(lambda task: task.cancelled() or task.exception())
     return task
@@ -97,9 +97,9 @@ async def sample(
 ) -> Samples:  # fmt: skip
     """Roll out shard after shard; each is graded while the next one is generated, the last while `beside` runs.
 
-    before: scores of what the step drew before. rolled_out: is told of each shard. roll_out: samples a shard, where it
-    is not asked for whole. graded: is given all, while `beside` may still run. Raises RewardError where too much of it
-    all has no score.
+    before: scores of the step's earlier draws. rolled_out: called with each shard. roll_out: samples a shard, if not
+    the phase `rollout`. graded: called with all samples, maybe while `beside` still runs. Raises RewardError if too
+    many samples have no score.
     """
     config = step.config
     draws: list[Draw] = []
@@ -121,11 +121,11 @@ async def sample(
     done, progress = 0, step.run.progress
     progress.begin(purpose, sum(draw.responses for draw in planned))
     for draw, following in zip(planned, [*planned[1:], None], strict=True):
-        # Greedy answers are a second call; beside stale samples, other draws may come between.
+        # Greedy answers are a second call; with stale samples, other draws may come between.
         goes_on = following is not None and not (following.greedy or config.rollout.max_staleness)
         expect(step, following if goes_on else None)
         await shard_of(draw)
-        done += draw.responses  # a shard that was kept had nobody who counted its responses
+        done += draw.responses  # nobody has counted the responses of a shard that was kept
         progress.reach(purpose, done)
     for draw, rows, scores in list(zip(draws, sampled, grading, strict=True)):
         if (second := _second_turn(draw, len(planned), config)) is not None:
@@ -153,7 +153,7 @@ async def sample(
 
 
 async def _both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, T]) -> tuple[T, T]:
-    """What the two return, done at once; neither goes on when one of them raises."""
+    """Await both at once; when one raises, the other is cancelled."""
     tasks = [begun(first), begun(second)]
     try:
         one, other = await asyncio.gather(*tasks)
@@ -166,8 +166,8 @@ async def _both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, T]) -
 async def sample_part(
     step: Step, ids: list[str], under_way: list[Ref], ready: Step, ready_ids: list[str]
 ) -> tuple[Samples, list[Ref]]:
-    """Sample one part (rollout.parts), shard by shard: the first of a step's responses, the last of those of `ready`,
-    which are graded; nothing is ready before step 1. Returns these, and what stays under way.
+    """Sample one part (rollout.parts), shard by shard: the first of a step's responses and the last of `ready`'s, which
+    are graded; before step 1 there are none. Returns the graded samples and the unfinished responses.
     """
     left: list[Ref] = []
     n = step.config.rollout.n
@@ -192,7 +192,7 @@ async def sample_part(
 
 
 def _second_turn(draw: Draw, shards: int, config: Config) -> Draw | None:
-    """The draw that continues one's failed programs; None where none does. shards: of first turns."""
+    """The draw of second turns for a draw's failed programs, if any. shards: the number of first turns' shards."""
     if draw.purpose == "rollout" and config.rollout.second_turn.enabled:
         return draw.model_copy(update={"purpose": "second-turn", "n": config.rollout.second_turn.children})
     asked_twice = draw.purpose == "validation" and config.validation.turns > 1 and draw.denoising_steps is None

@@ -32,7 +32,7 @@ class Draw(BaseModel):
     """What a shard samples: problems by id, in slots that are unique within the step."""
 
     version: int
-    """Policy version that answers."""
+    """Policy version that is sampled from."""
     purpose: str
     """`rollout`, `second-turn`, `bootstrap` or `validation`: part of every draw's key, and which data set it is."""
     shard: int
@@ -45,7 +45,7 @@ class Draw(BaseModel):
     continues: tuple[Ref, Ref] | None = None
     """Rollout and scores of the first turns that are continued."""
     denoising_steps: int | None = None
-    """Passes, where not rollout.diffusion.steps."""
+    """Denoising steps, if not rollout.diffusion.steps."""
 
     @property
     def responses(self) -> int:
@@ -61,10 +61,10 @@ class Rows(BaseModel):
 
 
 class Part(BaseModel):
-    """What a part leaves (rollout.parts): the responses that are whole, those of steps to come."""
+    """The result of sampling one part (rollout.parts): finished responses, and those of coming steps."""
 
     whole: Rows | None
-    """None: the steps that have parts are all to come."""
+    """None: no step's responses are finished yet."""
     under_way: Ref
 
 
@@ -88,9 +88,9 @@ async def rollout(step: Step, draw: Draw) -> Rows:
 
 @phase("rollout")
 async def rollout_part(step: Step, draw: Draw, under_way: Ref | None) -> Part:
-    """Sample the first part of `draw`'s responses, and one part more of those under way: an earlier step's are whole.
+    """Sample the first part of `draw`'s responses and the next part of those under way, which finishes one step's.
 
-    What is generated together is the same whatever the machine does, and so are its bits.
+    What is sampled together does not depend on timing, so neither do its bits.
     """
     store, settings, problems = step.run.store, step.config.rollout, step.run.problems(draw.purpose)
     rows = begun_rows(requested(step, draw), step.number)
@@ -112,7 +112,7 @@ async def rollout_part(step: Step, draw: Draw, under_way: Ref | None) -> Part:
 
 
 def _journal(step: Step, draw: Draw) -> Journal | None:
-    """Where a shard's responses are kept as they end; None where a shard is redone whole, for its bits' sake."""
+    """Where a shard's responses are kept as they finish; None where a shard is resampled whole to get the same bits."""
     if not step.run.cluster.answers_parts:
         return None
     path = step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.journal")
@@ -122,7 +122,7 @@ def _journal(step: Step, draw: Draw) -> Journal | None:
 async def _answers(
     step: Step, draw: Draw, asked: pd.DataFrame, requests: list[Request], how: SamplingSettings, journal: Journal | None
 ) -> pd.DataFrame:
-    """One row a request, indexed by its place; a killed process's responses are not asked for again."""
+    """One row per request, indexed by its place; responses that a killed process kept are not sampled again."""
     finished, generate = partial(_anticipate, step, draw.purpose, asked), step.run.cluster.generate
     if journal is None:
         return await generate(draw.version, requests, how, finished)
@@ -143,7 +143,7 @@ async def _answers(
 
 
 def _known(journal: Journal, asked: pd.DataFrame) -> pd.DataFrame:
-    """The journalled responses to rows, indexed by their places; those of a dead engine may be there twice."""
+    """The journalled responses to rows, indexed by place; those of an engine that died may be there twice."""
     rows = journal.rows()
     if rows is None:
         return pd.DataFrame()
@@ -154,12 +154,12 @@ def _known(journal: Journal, asked: pd.DataFrame) -> pd.DataFrame:
 
 
 def begin(step: Step, draw: Draw) -> None:
-    """Have the engine start on a draw that is its next, before the phase that asks for it."""
+    """Have the engine start on its next draw before the phase asks for it."""
     step.run.cluster.begin(*_first_call(step, draw))
 
 
 def expect(step: Step, following: Draw | None) -> None:
-    """Have the engine go on with a draw after the one that it is asked for next, while that is still being written."""
+    """Have the engine start on `following` right after its next draw, while that is still being written."""
     step.run.cluster.expect(None if following is None else partial(_first_call, step, following))
 
 
@@ -170,10 +170,10 @@ def _first_call(step: Step, draw: Draw) -> tuple[int, list[Request], SamplingSet
 
 
 def _anticipate(step: Step, purpose: str, asked: pd.DataFrame, answers: pd.DataFrame) -> None:
-    """Let the grader begin with responses that have finished, and count them."""
+    """Let the grader start on finished responses, and count them for the progress bar."""
     step.run.progress.add(purpose, len(answers))
     if type(step.run.grader).anticipate is Grader.anticipate:
-        return  # it does nothing, and its tables took a quarter of this process's time in steps of tiny-math
+        return  # it does nothing, and making its table took a quarter of this process's time in steps of tiny-math
     problems = step.run.problems(purpose).rows(asked["id"].iloc[answers.index].tolist())
     step.run.grader.anticipate(problems.assign(response=answers["response"].tolist()))
 
@@ -211,9 +211,9 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
 
 
 def check_graded(step: Step, scores: list[Ref]) -> None:
-    """Raise RewardError when too much of what was drawn has no score (ares/grading/unscored.py).
+    """Raise RewardError when too many samples have no score (ares/grading/unscored.py).
 
-    Kept, such scores would meet every resume: they are discarded, and the grader is asked again.
+    Such scores are discarded, so that a resume asks the grader again instead of failing on them.
     """
     tables = [step.run.store.read_rows(ref) for ref in scores]
     drawn = pd.concat([table[["id", "accuracy"]] for table in tables], ignore_index=True)
@@ -227,9 +227,9 @@ def check_graded(step: Step, scores: list[Ref]) -> None:
 
 
 def exec_times(step: Step, shards: int) -> pd.DataFrame | None:
-    """CPU seconds of the programs of a step's first rollout shards, second turns too: slot, sample, exec_time.
+    """CPU seconds of the programs in a step's first rollout shards, second turns too: slot, sample, exec_time.
 
-    None when a file of them is gone or damaged.
+    None if a file is gone or damaged.
     """
     purposes = ("rollout", "second-turn") if step.config.rollout.second_turn.enabled else ("rollout",)
     paths = [step.path(exec_times_name(purpose, shard)) for purpose in purposes for shard in range(shards)]
@@ -238,6 +238,6 @@ def exec_times(step: Step, shards: int) -> pd.DataFrame | None:
 
 
 def program_seconds(step: Step, refill: Refill) -> dict[str, float]:
-    """`perf/seconds_per_solved` of all programs that a step's refill has drawn; nothing when a file of them is gone."""
+    """`perf/seconds_per_solved` of all programs that a step's refill has drawn; empty if a file of them is gone."""
     times = exec_times(step, refill.shards)
     return {} if times is None else refill.seconds_per_solved(times)

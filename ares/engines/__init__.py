@@ -1,6 +1,6 @@
-"""What answers: sampling of responses, one module per engine behind one interface.
+"""Engines: sample responses from the policy, one module per engine behind one interface.
 
-Not covered: which prompts, what is done with the answers.
+Not covered: which prompts are sampled, what is done with the responses.
 """
 
 import ares.lighter_transformers  # noqa: F401

@@ -1,9 +1,9 @@
-"""The engine of masked-diffusion LMs: a canvas of masks after each prompt, uncovered step by step (Dream, DiffuCoder).
+"""The engine of masked-diffusion LMs (Dream, DiffuCoder): a canvas of mask tokens after each prompt, denoised stepwise.
 
-Covered: batches of rows, left-padded prompts, keyed draws, token entropies from the passes that uncovered the tokens;
-a model's own `diffusion_generate` where it has one. A row's draws are its own; a model's own generation draws from
-torch's generator, which is seeded from the rows' keys for that time and put back. Not covered: caches between passes;
-stop strings, since what a canvas will hold is not known before its last pass.
+Covered: batches of left-padded prompts, keyed draws, token entropies from the step that unmasked each token; a model's
+own `diffusion_generate` where it has one. A row's draws are its own; a model's own generation draws from torch's
+generator, which is seeded from the rows' keys and restored afterwards. Not covered: caches between steps; stop strings,
+since a canvas is not known before its last step.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class DiffusionEngine(ModelEngine):
         self.model, self.mask_id = empty_model(model, torch.device(device))
         self.how = how
         self.device = torch.device(device)
-        # Text never holds padding: models that fill a canvas up with it say so that they are done.
+        # Text has no padding: models fill the rest of a canvas with it when they are done.
         ends = end_ids if pad_id is None else end_ids | {pad_id}
         self.end_ids = torch.tensor(sorted(ends), dtype=torch.long, device=self.device)
         self.pad_id = pad_id or 0
@@ -54,7 +54,7 @@ class DiffusionEngine(ModelEngine):
 
     @torch.no_grad()
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
-        """Sample; a batch comes out when its last step is done."""
+        """Sample; yields a batch after its last step."""
         assert self.version is not None, "no weights were loaded"
         steps = settings.denoising_steps or self.how.steps
         denoising = DenoisingSettings(steps, settings.temperature, settings.top_p, self.how.alg, self.how.alg_temp)
@@ -81,7 +81,7 @@ class DiffusionEngine(ModelEngine):
     def _own_generation(
         self, prompts: Tensor, seen: Tensor, seeds: Tensor, settings: DenoisingSettings, places: int
     ) -> FinishedCanvas:
-        """The model's own generation; its hooks show the distribution that each token was drawn from."""
+        """The model's own generation; its hooks record the distribution that each token was drawn from."""
         record = _Record(len(prompts), places, self.mask_id, settings.temperature, self.device)
         model: Any = self.model
         devices = [self.device] if self.device.type == "cuda" else []
@@ -124,7 +124,7 @@ class DiffusionEngine(ModelEngine):
 
 
 class _Record:
-    """Hooks of a model's own generation: what was masked before a step and is not after it was drawn in that step."""
+    """Hooks of a model's own generation: tokens that are masked before a step and not after it were drawn in it."""
 
     def __init__(self, rows: int, places: int, mask_id: int, temperature: float, device: torch.device) -> None:
         self.log_probs = torch.zeros(rows, places, device=device)
@@ -143,7 +143,7 @@ class _Record:
 
     def after(self, step: int | None, canvas: Tensor, logits: Tensor | None) -> Tensor:
         """canvas: [B, N] after the step."""
-        if step is None or not self.called:  # Dream's calls it once before the first step
+        if step is None or not self.called:  # Dream calls it once before the first step
             return canvas
         tokens = canvas[:, -self._places :]
         drawn = self._masked & (tokens != self._mask_id)

@@ -1,7 +1,7 @@
-"""What generates responses: one interface, one module per engine.
+"""The interface of engines.
 
-An engine knows the version of the weights it holds, and nothing of prompts, rewards or steps. The same requests in the
-same call on the same thread count give the same tokens and log-probs, whatever was generated before.
+An engine knows the version of its weights, but nothing of data sets, rewards or steps. The same requests in the same
+call on the same thread count give the same tokens and log-probs, whatever was sampled before.
 """
 
 from abc import ABC, abstractmethod
@@ -24,14 +24,14 @@ class Request:
 
     prompt_token_ids: list[int]
     seed: int
-    """Key of every draw of this response (algorithms.keys.derive_seed)."""
+    """Seeds every draw of this response (algorithms.keys.derive_seed)."""
     media: tuple[str, ...] = ()
-    """What the prompt shows, in its order (ares/data/media.py)."""
+    """Images and videos of the prompt, in its order (ares/data/media.py)."""
     stops: tuple[str, ...] = ()
-    """Texts at which the response may end: what follows one is cut off whoever generates it."""
+    """Stop strings: the response may end there, and the text after one is cut off in any case."""
     begun: int = 0
-    """Tokens at the end of the prompt that are the response's own, drawn by calls before: what is asked for goes on
-    behind them, with other draws than theirs."""
+    """Tokens at the end of the prompt that belong to the response, sampled by earlier calls: it continues after them,
+    with other draws than theirs."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SamplingSettings:
     top_p: float
     max_tokens: int
     denoising_steps: int | None = None
-    """Masked-diffusion models: passes, where not rollout.diffusion.steps."""
+    """Masked-diffusion models: denoising steps, if not rollout.diffusion.steps."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Completion:
     """One sampled response."""
 
     token_ids: np.ndarray
-    """int32; the end-of-sequence token included when it was sampled."""
+    """int32; includes the end-of-sequence token if one was sampled."""
     log_probs: np.ndarray
     """float32: of the sampled tokens, at the sampling temperature, before top-p."""
     finish_reason: str
@@ -59,30 +59,30 @@ class Completion:
     entropies: np.ndarray | None = None
     """float32, masked-diffusion models: of the distributions the tokens were drawn from (nats)."""
     canvas: np.ndarray | None = None
-    """int32, masked-diffusion models: all places, what stands after the end included."""
+    """int32, masked-diffusion models: the whole canvas, including what follows the end."""
 
 
 class Engine(ABC):
-    """What every engine can do."""
+    """What every engine implements."""
 
     version: int | None
-    """Of the weights held now; None before any were loaded."""
+    """Policy version of the current weights; None before any were loaded."""
 
     @classmethod
     @abstractmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "Engine":
-        """The engine of a run. settings: its own, where it has a class `Settings`, else config.rollout."""
+        """Make the engine of a run. settings: of its class `Settings`, if it has one, else config.rollout."""
 
     @abstractmethod
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version."""
 
-    def sleep(self) -> None:  # noqa: B027 (most engines have nothing to give back)
-        """Give back what the learner needs where the two share a GPU; `load_weights` wakes the engine."""
+    def sleep(self) -> None:  # noqa: B027 (most engines have nothing to free)
+        """Free memory for the learner where the two share a GPU; `load_weights` wakes the engine."""
 
     @abstractmethod
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
-        """Sample one response per request; (index, response) in handfuls, as they finish."""
+        """Sample one response per request; yields lists of (index, response) as responses finish."""
 
     def generate(self, requests: list[Request], settings: SamplingSettings) -> list[Completion]:
         """Sample one response per request, in order."""
@@ -91,7 +91,7 @@ class Engine(ABC):
 
 
 def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.Tensor]) -> None:
-    """Raise ValueError naming a weight that is missing, unknown or of another shape than the engine's model has."""
+    """Raise ValueError naming weights that are missing, unknown or of another shape than in the engine's model."""
     if expected.keys() != given.keys():
         raise ValueError(f"Weights do not fit the engine's model: {sorted(expected.keys() ^ given.keys())[:5]}")
     for name, shape in expected.items():
@@ -100,9 +100,8 @@ def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.
 
 
 def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Every token at which a response ends: the tokenizer's and those of generation_config.json, or of config.json
-    where that names none. Only what is written there counts: a configuration class has an end token of its own.
-    Raises ModelError.
+    """All tokens that end a response: the tokenizer's and those of generation_config.json, or of config.json where that
+    names none. Only what the files say counts, since configuration classes have default end tokens. Raises ModelError.
     """
     from transformers import GenerationConfig
 
@@ -111,7 +110,7 @@ def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[in
     except OSError as error:
         if Path(model_path, "generation_config.json").is_file():
             raise ModelError(f"{model_path}: generation_config.json cannot be read: {error}") from error
-        configured = None  # a model without one
+        configured = None  # there is no such file
     if configured is None:
         written, _ = PretrainedConfig.get_config_dict(model_path)
         configured = written.get("eos_token_id", written.get("text_config", {}).get("eos_token_id"))

@@ -1,4 +1,4 @@
-"""What the engines that hold a transformers model themselves share: taking over weights, padding prompts.
+"""Base of the engines that run a transformers model themselves: loading weights, padding prompts.
 
 Not covered: how they sample (ares/engines/transformers.py, ares/engines/diffusion.py).
 """
@@ -16,7 +16,7 @@ from ares.models import stored_tensors
 
 
 class ModelEngine(Engine):
-    """An engine that is a model of this process."""
+    """An engine whose model is in this process."""
 
     model: nn.Module
     device: torch.device
@@ -26,7 +26,7 @@ class ModelEngine(Engine):
     def load_weights(self, version: int, weights: dict[str, Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
         own = stored_tensors(self.model)
-        # Before the first is copied: copy_ would stretch a row over a matrix.
+        # Before anything is copied: copy_ would broadcast a row over a matrix.
         check_weights({name: tensor.shape for name, tensor in own.items()}, weights)
         for name, tensor in own.items():
             tensor.copy_(weights[name])
@@ -39,7 +39,7 @@ class ModelEngine(Engine):
 
 
 def left_padded(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Token ids, padded on the left to the longest prompt, and which of them are no padding: int64 [B, P] each."""
+    """Token ids, left-padded to the longest prompt, and their attention mask: int64 [B, P] each."""
     longest = max(map(len, prompts))
     ids = np.full((len(prompts), longest), pad_id)
     mask = np.zeros((len(prompts), longest), dtype=np.int64)
@@ -50,10 +50,10 @@ def left_padded(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, 
 
 
 def device_of(config: Config) -> str:
-    """Where such a model computes."""
+    """The device of such a model."""
     return "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
 
 
 def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The token that fills up prompts."""
+    """The token that prompts are padded with; masked, so any will do where the tokenizer has none."""
     return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)

@@ -1,7 +1,7 @@
-"""Stop strings: a response ends with the token that completes one, as its text is when it has grown up.
+"""Stop strings: a response ends with the token that completes one in its decoded text.
 
-Covered: looking for them in what an engine of this process has sampled so far. Not covered: cutting the text there,
-which whoever reads it does (ares/grading/code.py); vLLM, which looks itself.
+Covered: finding them in what an engine of this process has sampled so far. Not covered: cutting the text there
+(ares/grading/code.py); vLLM, which finds them itself.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 
 class StopStrings:
-    """The stop strings of the requests of a call. begun: what their responses had before it."""
+    """The stop strings of a call's requests. begun: the tokens that their responses had before it."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[tuple[str, ...]], begun: Sequence[list[int]]
@@ -20,12 +20,12 @@ class StopStrings:
         self._tokenizer = tokenizer
         self._stops = stops
         self._begun = begun
-        # A token has a byte of the text at least; one more for a blank that a decoder leaves out at the beginning.
+        # A token decodes to a byte at least; one token more, since decoders drop a leading space.
         self._window = 1 + max(len(stop.encode()) for each in stops for stop in each)
         self._last_begun = [tokens[-self._window :] for tokens in begun]
 
     def reached(self, rows: Tensor, tokens: Tensor, place: int, going: Tensor) -> Tensor:
-        """Which of the rows [R] that are going have come to a stop string with the token at `place`: bool [R].
+        """Which of the rows [R] that are going reached a stop string with the token at `place`: bool [R].
 
         tokens: of all rows of the call [B, places].
         """

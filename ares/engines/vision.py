@@ -1,7 +1,7 @@
-"""The reference engine for vision-language models: the transformers engine, its prompts with pictures in them.
+"""The reference engine for vision-language models: the transformers engine with images and videos in its prompts.
 
-Covered: images and videos in any prompt of a batch, beside prompts of text; each is read once a call, and goes through
-the tower once however many samples share it, as its prompt does through the decoder.
+Covered: images and videos in any prompt of a batch, beside prompts of text. Each is read and encoded once per call
+however many samples share it, and so is its prompt.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from ares.models import Pictures, VisionInputs, never_sampled
 
 
 class VisionEngine(TransformersEngine):
-    """Samples responses to prompts with pictures. `data` says how these are read."""
+    """Samples responses to prompts with images or videos. `data` says how they are read."""
 
     kind = AutoModelForImageTextToText
 
@@ -34,12 +34,12 @@ class VisionEngine(TransformersEngine):
 
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "VisionEngine":
-        """rollout.engine=transformers, for prompts with pictures."""
+        """rollout.engine=transformers, for vision-language models."""
         model, end_ids, pad_id = config.model, end_token_ids(config.model.location, tokenizer), padding_id(tokenizer)
         return cls(model.location, model.dtype, device_of(config), end_ids, pad_id, config.data, tokenizer)
 
     def prompt_inputs(self, requests: list[Request], ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """Embedded prompts [B, P, H] with their pictures, and positions in time, height and width [3, B, P]."""
+        """Prompts embedded with their images [B, P, H], and positions in time, height and width [3, B, P]."""
         pictures = Pictures.read(self.reader, [list(request.media) for request in requests])
         positions = torch.zeros(3, *ids.shape, dtype=torch.long, device=self.device)
         for row, seen in enumerate(mask.bool()):

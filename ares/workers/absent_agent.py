@@ -1,8 +1,8 @@
-"""In place of Ray's two agents of a node: says that they have no ports, which its raylet waits for, and stays.
+"""A stand-in for the two agents of a Ray node: tells the raylet, which waits for it, that they have no ports.
 
-Covered: a Ray of this process's own, where nobody asks for a dashboard's page, its metrics or an environment for tasks.
-Run as a script with nothing but the standard library: each agent would load Ray, aiohttp and gRPC, seconds in which
-`ray.init` waits and learner and engine load too. Ray 2.60 writes the ports as below (ray._raylet.persist_port).
+Covered: a local Ray, which needs no dashboard, metrics or runtime environments. Run as a script with nothing but the
+standard library: each agent would spend seconds on loading Ray, aiohttp and gRPC, while `ray.init` waits and learner
+and engine load too. The ports are written as Ray 2.60 does (ray._raylet.persist_port).
 """
 
 import os
@@ -14,13 +14,13 @@ PORTS = {
     "dashboard/agent.py": ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port"),
     "runtime_env/agent/main.py": ("runtime_env_agent_port",),
 }
-"""By the end of an agent's path, what its raylet wants to know of it."""
+"""The ports that a raylet waits for, by the end of the agent's path."""
 NONE = "-1"
 WATCH_SECONDS = 1.0
 
 
 def stand_in(agent: str, arguments: list[str]) -> None:
-    """Write down that an agent has no ports, and end when the raylet that has started this process does."""
+    """Report that an agent has no ports, and end with the raylet that started this process."""
     raylet = os.getppid()
     options = dict(option[2:].partition("=")[::2] for option in arguments)
     for name in next(ports for path, ports in PORTS.items() if agent.endswith(path)):

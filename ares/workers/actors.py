@@ -1,6 +1,6 @@
-"""The Ray actors: learner ranks and engines, each alone in its process with its own thread count.
+"""The Ray actors: learner ranks and engines, each in a process of its own with its own thread count.
 
-They hold no truth: whatever they know can be rebuilt from the run directory (ares/workers/cluster.py does it).
+All their state can be rebuilt from the run directory (ares/workers/cluster.py).
 """
 
 import socket
@@ -21,7 +21,7 @@ from ares.store import Ref, RunStore, path_of
 
 
 class LearnerActor:
-    """A rank of the learner: reads its batches from the run directory; the first rank writes what all have computed.
+    """A rank of the learner: every rank reads its batches from the run directory, the first one writes the results.
 
     run_directory: a path, or the URL that this machine has a copy of. writer: the process that holds the run.
     """
@@ -35,17 +35,17 @@ class LearnerActor:
             self.join("")
 
     def address(self) -> str:
-        """Host and a free port at which the other ranks can meet this one."""
+        """Host and free port at which the ranks can form their process group."""
         with socket.socket() as probe:
             probe.bind(("", 0))
             return f"{ray.util.get_node_ip_address()}:{probe.getsockname()[1]}"
 
     def join(self, address: str) -> None:
-        """Meet the other ranks and load the model."""
+        """Join the other ranks and load the model."""
         self.learner = Learner(self.config, Ranks.joined(self.rank, self.config.learner.ranks, address))
 
     def version(self) -> int:
-        """Training steps that made the weights held now."""
+        """Training steps that made the current weights."""
         return self.learner.version
 
     def experience(self, batch: Ref, target: str) -> Ref | None:
@@ -59,11 +59,11 @@ class LearnerActor:
         return self.learner.mismatch(rows, temperature)
 
     def update(self, batch: Ref, beta: dict[str, Any] | None) -> Iterator[int | UpdateResult]:
-        """One training step: the number of every optimiser step that is done, then the result."""
+        """One training step: yields the number of each finished optimiser step, then the result."""
         yield from self.learner.updates(DataProto.load(self.store.folder(batch)), beta)
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The policy's weights (arrays: they cross Ray's object store without a copy). Sharded, all ranks must call."""
+        """The policy's weights, as arrays, which Ray hands over without a copy. Sharded, all ranks must call."""
         weights = {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
         _give_back_memory(self.config)
         return weights
@@ -76,12 +76,12 @@ class LearnerActor:
         return weights
 
     def contribute(self) -> None:
-        """Take part in gathering the weights that the first rank is asked for."""
+        """Take part when the first rank gathers sharded weights."""
         if self.config.learner.sharded:
             self.learner.weights()
 
     def save(self, target: str) -> Ref | None:
-        """Write a checkpoint; the ranks but the first add their parts where weights are sharded."""
+        """Write a checkpoint; the other ranks only add their parts where weights are sharded."""
         if self.rank:
             self.learner.save(None)
             return None
@@ -104,11 +104,11 @@ class EngineActor:
         self.engine: Engine = ENGINES.made(config.rollout, config, self.tokenizer)
 
     def version(self) -> int | None:
-        """Version of the weights held now; None before any were loaded."""
+        """Version of the current weights; None before any were loaded."""
         return self.engine.version
 
     def load_weights(self, version: int, weights: dict[str, np.ndarray | torch.Tensor]) -> None:
-        """Take over the weights of a policy version: arrays of main memory, or the learner's own tensors."""
+        """Load the weights of a policy version: arrays in main memory, or the learner's own tensors."""
         tensors = {
             name: given if isinstance(given, torch.Tensor) else torch.tensor(given) for name, given in weights.items()
         }
@@ -116,12 +116,12 @@ class EngineActor:
         _wait_for_gpu()  # the learner may change its own as soon as this returns
 
     def sleep(self) -> None:
-        """Give back the memory that the learner needs where the two share a GPU."""
+        """Free memory for the learner where the two share a GPU."""
         self.engine.sleep()
         _give_back_memory(self.config)
 
     def generate(self, requests: list[Request], settings: SamplingSettings) -> Iterator[pd.DataFrame]:
-        """Sample; rows as they finish, with their index, token_ids, log_probs, finish_reason and decoded response."""
+        """Sample; yields finished rows by request: token_ids, log_probs, finish_reason, the decoded response."""
         for finished in self.engine.stream(requests, settings):
             completions = [completion for _, completion in finished]
             texts = self.tokenizer.batch_decode(
@@ -145,6 +145,6 @@ def _wait_for_gpu() -> None:
 
 
 def _give_back_memory(config: Config) -> None:
-    """Free the GPU memory that torch keeps for later: whoever shares the GPU cannot have it otherwise."""
+    """Free the GPU memory that torch has cached: the other actor on the GPU could not use it."""
     if torch.cuda.is_initialized() and config.rollout.placement == "colocate":
         torch.cuda.empty_cache()

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 ATTEMPTS = 3
 GRACE = 5.0
-"""Seconds in which every call under way learns that Ray's node died: one that has not when Ray ends never returns."""
+"""Seconds for pending calls to learn that Ray's node died: one that has not when Ray is shut down never returns."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class UpdateInputs:
 
 
 class Cluster:
-    """Learner and engine of one run. `sampling`: the engines' settings, where they are not the learner's."""
+    """Learner and engine of one run. `sampling`: the engines' configuration, if not the learner's."""
 
     def __init__(self, config: Config, store: RunStore, sampling: Config | None = None) -> None:
         self.config = config
         self.sampling = sampling or config
         self.store = store
         self._roles: dict[str, str] = {}
-        """Of every actor that was started, by Ray's hexadecimal name."""
+        """Of every actor that was started, by its hexadecimal id."""
         self._learner: LearnerGroup | None = None
         self._learner_version: int | None = None
         self._engine: EngineGroup | None = None
@@ -72,7 +72,7 @@ class Cluster:
         """Set with the first responses."""
         self._announced: dict[int, UpdateInputs] = {}
         self._through_memory = False
-        """Whether weights once did not go another way."""
+        """Whether weights go through main memory since a direct transport failed."""
         self._weights: dict[int, Any] = {}
         """References to the weights of versions that engines may yet need (rollout.max_staleness)."""
         self._learning = asyncio.Lock()
@@ -108,12 +108,12 @@ class Cluster:
         return await prefetch.rows
 
     def begin(self, version: int, requests: list[Request], settings: SamplingSettings) -> None:
-        """Start on what `generate` will be asked for next; until then, what finishes is kept."""
+        """Start what `generate` will be asked for next; rows that finish before that are kept."""
         self._drop_prefetch()
         self._prefetch = Prefetch((version, requests, settings), self._generate)
 
     def expect(self, following: Callable[[], Asked] | None) -> None:
-        """What `generate` will be asked for after its next call: the engines go on with it without waiting for that."""
+        """Set what `generate` will be asked for after its next call: the engines start it without waiting for that."""
         self._following = following
 
     def _drop_prefetch(self) -> None:
@@ -158,7 +158,7 @@ class Cluster:
         return await self._persistently("learner", work)
 
     def announce_update(self, step: int, batch: Ref, beta: dict[str, Any] | None) -> None:
-        """Say what the update of a step is given, before its commit does: a rebuilt learner replays it from here."""
+        """Set the inputs of a step's update before they are committed: a rebuilt learner replays it from here."""
         self._announced = {step: UpdateInputs(batch, beta)}
 
     async def update(self, step: int, progress: Callable[[int], None] | None = None) -> UpdateResult:
@@ -174,7 +174,7 @@ class Cluster:
                     self._held(step - 1, learner)
                 await self._engine_sleeps()
                 inputs = self._update_inputs(step)
-                self._learner_version = None  # it goes on where nobody waits any more
+                self._learner_version = None  # a cancelled update still completes
                 try:
                     result = await learner.update(inputs.batch, inputs.beta, progress)
                 except RayTaskError:
@@ -196,8 +196,8 @@ class Cluster:
         return await self._persistently("learner", work)
 
     def begin_warm_up(self) -> None:
-        """Have Ray and the actors start beside other work; `warm_up` waits for it."""
-        # Ray and Prefect both import it late, and its modules import each other: two threads would meet it half done.
+        """Start Ray and the actors in the background; `warm_up` waits for them."""
+        # Ray and Prefect both import it lazily, and its imports are circular: two threads would see it half imported.
         import pydantic.v1  # noqa: F401
 
         self._warming = Future()
@@ -212,7 +212,7 @@ class Cluster:
         self._disconnected.wait()  # Ray's processes end with the thread that started them
 
     def warm_up(self) -> None:
-        """Start the actors now, so that they load while something else is done."""
+        """Start the actors now, so that they load during other work."""
         warming, self._warming = self._warming, None
         if warming is None:
             self._warm_up()
@@ -226,7 +226,7 @@ class Cluster:
             self._engine = self._engine or self._start_engine()
 
     def shut_down(self) -> None:
-        """Let the actors go."""
+        """Kill the actors."""
         for group in (self._learner, self._engine):
             if group is not None:
                 group.kill()
@@ -236,9 +236,9 @@ class Cluster:
         self._weights = {}
 
     def _let_go(self, dead: str | None) -> None:
-        """End what an actor's death has made useless: the group it belonged to, or everything when that is unknown.
+        """Kill what is useless after an actor's death: the rest of its group, or everything if that is unknown.
 
-        Learner and engine may both meet the same death; who comes second must not end what was started in its place.
+        Calls to learner and engine may both meet the same death: the second one must not kill the replacement.
         """
         if dead in self._roles and not any(group and group.has(dead) for group in (self._engine, self._learner)):
             self._weights = {}  # some may be the dead one's
@@ -253,7 +253,7 @@ class Cluster:
             self.shut_down()
 
     def disconnect(self) -> None:
-        """Let the actors and Ray go."""
+        """Kill the actors and disconnect from Ray."""
         self._drop_prefetch()
         self.shut_down()
         ray.shutdown()
@@ -263,7 +263,7 @@ class Cluster:
 
     async def _engine_at(self, version: int) -> EngineGroup:
         self._start()
-        engine = self._engine or await self._new_engine()  # while this waits, the learner's side may let everything go
+        engine = self._engine or await self._new_engine()  # meanwhile the learner's side may kill everything
         if self._engine_version != version:
             self._engine_version = None
             if not await self._handed_over_in_place(engine, version):
@@ -272,8 +272,8 @@ class Cluster:
         return engine
 
     async def _new_engine(self) -> EngineGroup:
-        """Start the engines; on shared GPUs, while the learner has loaded its model and does nothing: as it starts,
-        vLLM measures how much free memory is lost, and takes that for its own use."""
+        """Start the engines; on shared GPUs once the learner has loaded, and while it is idle: vLLM counts all memory
+        that is taken while it starts as its own."""
         async with self._learning if self.takes_turns else nullcontext():
             if self.takes_turns:
                 await self._running_learner().started()
@@ -284,7 +284,7 @@ class Cluster:
         return engine
 
     async def _handed_over_in_place(self, engine: EngineGroup, version: int) -> bool:
-        """Have engines copy the weights from the learner's own, if there is a way."""
+        """Have engines copy the learner's own weights, if there is a transport; returns whether they did."""
         way = self._transport
         if way is None:
             return False
@@ -295,7 +295,7 @@ class Cluster:
             except (*DEATHS, ActorHung, RayTaskError) as error:
                 refused = not isinstance(error, (*DEATHS, ActorHung))
                 cause = failure("engine", error, self.store) if refused else error
-                logger.warning("weights did not go by %s, from now on they go through main memory: %s", way, cause)
+                logger.warning("weights cannot go by %s, from now on they go through main memory: %s", way, cause)
                 self._through_memory = True
                 if not refused:
                     raise
@@ -314,8 +314,8 @@ class Cluster:
             return self._held(version, await self._learner_at(version))
 
     def _held(self, version: int, learner: LearnerGroup) -> Any:
-        """A reference to the weights of a version, which are the learner's now; where it may go on before an engine has
-        sampled from them, they stay."""
+        """A reference to the weights of a version, which the learner has now; it is kept where the learner may move on
+        before an engine has loaded them."""
         stale = self.config.rollout.max_staleness
         if not stale:
             return learner.weights()
@@ -326,19 +326,19 @@ class Cluster:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether learner and engine share GPUs: the one sleeps while the other works. Known once they were started."""
+        """Whether learner and engine share GPUs: one sleeps while the other works. Known once they were started."""
         return self._placement is not None and self.config.rollout.placement == "colocate"
 
     @property
     def answers_parts(self) -> bool:
-        """Whether some of a call's requests may be asked for without the others, those being known.
+        """Whether a call may be repeated with only those of its requests that have no response yet.
 
-        Elsewhere than on a GPU, where no bits are promised, the last ones depend on what is generated together.
+        On a CPU the last bits depend on what is sampled together; on a GPU none are promised.
         """
         return self._placement is not None or bool(ENGINES.fact(self.config.rollout.engine, "independent"))
 
     async def _engine_sleeps(self) -> None:
-        """Where learner and engine take turns on a GPU, it is the learner's: the engine needs weights afterwards."""
+        """Free shared GPUs for the learner; the engine needs weights afterwards."""
         if self._engine is not None and self.takes_turns:
             await self._engine.sleep()
             self._engine_version = None
@@ -377,7 +377,7 @@ class Cluster:
         return learner
 
     def _update_inputs(self, step: int) -> UpdateInputs:
-        """What the update of a step was given. Raises DamagedArtifact when its commit cannot be read."""
+        """The inputs of a step's update. Raises DamagedArtifact when its commit cannot be read."""
         if step in self._announced:
             return self._announced[step]
         commit, before = self.store.read_commit(step), self.store.read_commit(step - 1)
@@ -437,17 +437,17 @@ class Cluster:
                 self._through_memory = True  # Ray's watch over other transfers does not outlive its shutdown
 
     async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do `work`; when an actor dies or hangs under it, rebuild and do it again.
+        """Do `work`, and do it again with new actors when one dies or hangs.
 
-        Raises WorkerError when the learner, or the engine, has died ATTEMPTS times under it: a machine that dies with
-        both counts once for each. At once when one raises: it would raise the same again.
+        Raises WorkerError when the learner, or the engine, has died ATTEMPTS times (a machine that dies with both
+        counts once for each), and at once when an actor raises, since it would raise the same again.
         """
         deaths: Counter[str] = Counter()
         while True:
             await self._leave_dead_ray()
             try:
                 return await work()
-            # Before RayTaskError: one whose cause is a death, as of who was to hand weights over, is of both classes.
+            # Before RayTaskError: an error caused by a death, such as of the actor that hands weights over, is both.
             except (*DEATHS, ActorHung, ObjectLostError) as error:  # weights are lost with their machine
                 if getattr(error, "actor_init_failed", False):
                     raise failure(role, error, self.store) from error

@@ -1,4 +1,4 @@
-"""Joining Ray: one of this process's own, or the cluster that RAY_ADDRESS names, which is sent this checkout's code.
+"""Connecting to Ray: a local one, or the cluster that RAY_ADDRESS names, which is sent this checkout's code.
 
 Not covered: the environment (torch, transformers, the engine), which every machine of a cluster must have, and how they
 share the run directory (docs/operations.md).
@@ -16,18 +16,18 @@ from ares.config import ConfigError
 from ares.workers.local_ray import as_node
 
 logger = logging.getLogger(__name__)
-# Ray's own handler prints; without it, what Ray logs goes where every other library's goes.
+# Ray's own handler prints; without it, Ray's records go where every other library's do.
 logging.getLogger("ray").handlers.clear()
 logging.getLogger("ray").propagate = True
 logging.getLogger("ray").setLevel(logging.NOTSET)
 ATTEMPTS = 3
-OF_ONES_OWN = {"prestart_worker_first_driver": False, "worker_niceness": 0}
-"""Settings of a Ray of this process's own. It would hold all threads of this process until as many workers as CPUs are
-there that nobody has asked for, and have actors give way (15) to all that runs besides, judged programs among it."""
+LOCAL = {"prestart_worker_first_driver": False, "worker_niceness": 0}
+"""Settings of a local Ray. By default it blocks all threads of this process until it has started a worker per CPU, and
+runs actors at niceness 15, behind everything else on the machine, judged programs included."""
 REACH_SECONDS = 10.0
-"""Seconds in which a cluster takes a connection, if there is one."""
+"""How long to wait for a connection to a cluster."""
 
-ROOMS = ("ares", "algorithms", "rewards", "sandbox")
+PACKAGES = ("ares", "algorithms", "rewards", "sandbox")
 """What actors import."""
 
 SETTINGS = (
@@ -38,11 +38,11 @@ SETTINGS = (
     "TOKENIZERS_PARALLELISM",
     "DO_NOT_TRACK",
 )
-"""Environment variables that decide bits or behaviour in an actor as they do here."""
+"""Environment variables that must be the same in actors, for equal bits and behaviour."""
 
 
 def connect(cpus: int) -> None:
-    """Join Ray unless this process has; `cpus`: of a Ray of its own. ConfigError where RAY_ADDRESS lets none in."""
+    """Connect to Ray, unless connected. cpus: of a local one. Raises ConfigError if RAY_ADDRESS cannot be joined."""
     if ray.is_initialized():
         return
     shown = logging.getLogger("ray").isEnabledFor(logging.INFO)
@@ -62,7 +62,7 @@ def connect(cpus: int) -> None:
         try:
             # "local": left open, Ray would look for a cluster that someone has started on this machine.
             with as_node(log_monitor=shown):
-                ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=OF_ONES_OWN, **quiet)
+                ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL, **quiet)
             logger.info("what Ray and its actors log: %s", ray._private.worker._global_node.get_logs_dir_path())
             return
         except Exception as error:  # Ray raises no narrower class when its raylet needs more than 30 s
@@ -72,10 +72,10 @@ def connect(cpus: int) -> None:
 
 
 def has_died() -> bool:
-    """Whether a Ray of this process's own has lost its raylet, as to the machine's memory killer.
+    """Whether a local Ray has lost its raylet, for example to the kernel's out-of-memory killer.
 
-    Nothing can start there any more, and whoever puts something large there is ended by Ray without a word: so the
-    process is asked, not Ray. The nodes of a cluster are its operator's to replace.
+    Nothing can start there any more, and Ray silently ends a process that puts a large object there: so this looks at
+    the raylet's process and does not ask Ray. The nodes of a cluster are its operator's to replace.
     """
     if os.environ.get("RAY_ADDRESS") or not ray.is_initialized():
         return False
@@ -83,7 +83,7 @@ def has_died() -> bool:
 
 
 def check_cluster() -> None:
-    """Raise ConfigError where nobody is at RAY_ADDRESS: Ray itself would try for minutes."""
+    """Raise ConfigError when nothing answers at RAY_ADDRESS: Ray itself would try for minutes."""
     address = os.environ.get("RAY_ADDRESS", "")
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not address or address in ("auto", "local"):
@@ -94,16 +94,16 @@ def check_cluster() -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise ConfigError(
-            f"RAY_ADDRESS={address}: nobody is there ({error}). Start the cluster (`ray start --head`), or continue "
-            "without: `unset RAY_ADDRESS`, and the run brings a Ray of its own"
+            f"RAY_ADDRESS={address}: no answer ({error}). Start the cluster (`ray start --head`), or use a local Ray: "
+            "`unset RAY_ADDRESS`"
         ) from error
 
 
 def shipped() -> dict[str, Any]:
-    """The code and settings a cluster's workers start with, whatever checkout lies on their machines."""
+    """The code and settings that a cluster's workers get, whatever checkout is on their machines."""
     checkout = Path(__file__).resolve().parents[2]
     return {
-        "py_modules": [str(checkout / room) for room in ROOMS],
+        "py_modules": [str(checkout / package) for package in PACKAGES],
         "excludes": ["**/__pycache__", "**/*.safetensors"],
         "env_vars": {name: os.environ[name] for name in SETTINGS if name in os.environ},
     }

@@ -1,4 +1,4 @@
-"""What an actor raised, as a line for the user and a trace in the run directory.
+"""Errors of actors: a line for the user, and the trace in the run directory.
 
 Not covered: which deaths are worth another attempt (ares/workers/cluster.py).
 """
@@ -11,19 +11,19 @@ from ares.errors import UserError
 from ares.store import RunStore
 
 DEATHS = (RayActorError, OutOfMemoryError)
-"""What a call into a dead actor raises; the second where Ray's memory monitor ended it."""
+"""What a call into a dead actor raises; the second if Ray's memory monitor killed it."""
 ROLES = {"LearnerActor": "learner", "EngineActor": "engine"}
-"""What actors are called, by what Ray says in the first line of an error."""
+"""Roles of actors, by the class name in the first line of Ray's error."""
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _RAISED = re.compile(
     r"^(?P<kind>(?:[A-Za-z_]\w*\.)+\w+|\w+(?:Error|Exception|Exit|Interrupt|Iteration)):?(?: (?P<cause>.*))?$",
     re.MULTILINE,
 )
-"""The first line of an error; one of Python's own is known by its name, since its message may hold such lines, too."""
+"""The first line of an error: a dotted name, or a built-in's. Messages may have lines like `Hint: …`."""
 
 
 class WorkerError(UserError, RuntimeError):
-    """An actor raised, or died as often as it was rebuilt; the run can be resumed once the cause is gone."""
+    """An actor raised, or died too often; the run can be resumed once the cause is gone."""
 
 
 def raised(trace: str) -> tuple[str, str]:

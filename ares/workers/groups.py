@@ -16,11 +16,11 @@ from ares.workers.failures import DEATHS
 from ares.workers.patience import Patience
 
 GRACE = 10.0
-"""Seconds in which the death of a rank is waited for after another one complained of a lost connection."""
+"""Seconds to wait for a rank's death to be reported after another rank has lost its connection."""
 
 
 class LearnerGroup:
-    """The learner's ranks. Every rank is called alike; what the first one returns is the answer."""
+    """The learner's ranks. Every rank gets the same calls; the first one's result is returned."""
 
     def __init__(self, actors: list[Any], patience: Patience) -> None:
         self.actors = actors
@@ -37,7 +37,7 @@ class LearnerGroup:
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call every rank and wait for all.
 
-        Raises one of DEATHS when one died, whatever the others say of it, and ActorHung.
+        Raises one of DEATHS when one died, whatever the others raise because of it, and ActorHung.
         """
         await self.started()
         async with self._patience.waiting(method, name_of(self.actors[0])):
@@ -75,7 +75,7 @@ class LearnerGroup:
             self._started = True
 
     def weights(self) -> Any:
-        """A reference to the policy's weights, which go to the engines without passing through this process."""
+        """A reference to the policy's weights, which never pass through this process."""
         for actor in self.actors[1:]:
             actor.contribute.remote()
         return self.actors[0].weights.remote()
@@ -85,11 +85,11 @@ class LearnerGroup:
         return [actor.weights_in_place.options(tensor_transport=transport).remote() for actor in self.actors]
 
     def has(self, actor_id: str | None) -> bool:
-        """Whether an actor, by the hexadecimal name that Ray gives it, is one of the ranks."""
+        """Whether an actor, by its hexadecimal id, is one of the ranks."""
         return _is_one(self.actors, actor_id)
 
     def kill(self) -> None:
-        """Let the ranks go."""
+        """Kill the ranks."""
         for actor in self.actors:
             ray.kill(actor)
 
@@ -121,7 +121,7 @@ class EngineGroup:
             self._started = True
 
     async def sleep(self) -> None:
-        """Have every engine give back the memory it shares with the learner."""
+        """Have every engine free the GPU memory that the learner needs."""
         async with self._patience.waiting("sleep", name_of(self.actors[0])):
             await _all([actor.sleep.remote() for actor in self.actors])
 
@@ -152,17 +152,17 @@ class EngineGroup:
         return pd.concat([part for parts in parts_of for part in parts]).sort_index()
 
     def has(self, actor_id: str | None) -> bool:
-        """Whether an actor, by the hexadecimal name that Ray gives it, is one of the engines."""
+        """Whether an actor, by its hexadecimal id, is one of the engines."""
         return _is_one(self.actors, actor_id)
 
     def kill(self) -> None:
-        """Let the engines go."""
+        """Kill the engines."""
         for actor in self.actors:
             ray.kill(actor)
 
 
 def name_of(actor: Any) -> str:
-    """An actor's hexadecimal name, which Ray's errors give."""
+    """An actor's hexadecimal id, as in Ray's errors."""
     return str(actor._actor_id.hex())
 
 
@@ -180,7 +180,7 @@ async def _up(ready: list[Any], actors: list[Any], patience: Patience) -> None:
 
 
 async def _all(references: list[Any]) -> list[Any]:
-    """The results of calls that wait for each other; of several errors, the death of an actor is the cause."""
+    """Await calls that depend on each other; of several errors, raise the death of an actor."""
     tasks = [asyncio.ensure_future(_awaited(reference)) for reference in references]
     if not tasks:
         return []

@@ -1,4 +1,4 @@
-"""A Ray of this process's own: on loopback, without what nobody asks here, its workers forked where they can be.
+"""A local Ray: on loopback, without the services that are not used here, its workers forked where possible.
 
 Covered: what `ray.init` starts. Not covered: clusters (ares/workers/connection.py), the forks (ares/forks.py),
 environments of tasks and actors (`runtime_env`), which need an agent and a cluster.
@@ -20,16 +20,15 @@ from ares.workers import absent_agent
 
 LOOPBACK = "127.0.0.1"
 KNOWN_SECONDS = 30.0
-"""What a raylet is given to be known; Ray says what is wrong with one that is not."""
+"""How long to wait for the raylet to register; Ray says what is wrong with one that does not."""
 
 
 class LocalNode(ray._private.node.Node):
-    """Ray's node without its agents, the server of its dashboard, the autoscaler's monitor and, unless it is read, the
-    log monitor.
+    """Ray's node without agents, dashboard server, autoscaler monitor and, unless its output is shown, log monitor.
 
-    Each would be one more Python to load while learner and engine are; `ray.init` waits for the agents. What is left
-    listens on loopback: whoever reaches a port of Ray's runs code. To Ray `_node_ip_address` of 127.0.0.1 means the
-    machine's address in the network.
+    Each would be one more Python process to start while learner and engine load; `ray.init` waits for the agents. The
+    rest listens on loopback, since whoever reaches a port of Ray can run code. Ray takes `_node_ip_address=127.0.0.1`
+    for the machine's address in the network.
     """
 
     log_monitor = False
@@ -43,10 +42,10 @@ class LocalNode(ray._private.node.Node):
         super().__init__(ray_params, **named)
 
     def start_raylet(self, *given: Any, **named: Any) -> None:
-        """Start it with absent agents: only their commands begin with what the first function of Ray's returns.
+        """Start it with stand-ins for its agents, whose commands alone begin with what the first function returns.
 
-        The second loads what a dashboard needs, half a second, to find out how much its agent can do. Then wait until
-        the raylet is known: Ray would ask once, too early, and again a second later.
+        The second one would load the dashboard's dependencies, half a second, to see what its agent can do. Then wait
+        until the raylet has registered: Ray would ask once, too early, and again a second later.
         """
         begin = "_build_python_executable_command_memory_profileable"
         absent = [sys.executable, "-S", "-E", absent_agent.__file__]
@@ -60,7 +59,7 @@ class LocalNode(ray._private.node.Node):
             time.sleep(0.01)
 
     def start_api_server(self, **named: Any) -> None:
-        """None: `ray.init(include_dashboard=False)` would start one without pages."""
+        """Start none: `ray.init(include_dashboard=False)` would start one without pages."""
 
 
 def as_node(log_monitor: bool) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""How long an actor is waited for: ten times what such calls took, and ten minutes at least.
+"""How long to wait for an actor: ten times the longest such call so far, and ten minutes at least.
 
 Covered: an actor that neither answers nor dies, such as one whose device is stuck or whose process was stopped. Not
 covered: one that does not come up on a cluster, since it may be waiting for room there.
@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 FACTOR = 10.0
 LEAST = 600.0
 FIRST = 3600.0
-"""Seconds for a kind of call that nothing is known of yet."""
+"""Seconds for the first call of a kind."""
 
 
 class ActorHung(Exception):
-    """A call into an actor had no answer for too long. `actor_id`: whose, by Ray's hexadecimal name."""
+    """An actor did not answer in time. `actor_id`: its hexadecimal id."""
 
     def __init__(self, message: str, actor_id: str) -> None:
         super().__init__(message)
@@ -24,21 +24,21 @@ class ActorHung(Exception):
 
 
 class Patience:
-    """The limits of a run's calls, by what is called. Each limit doubles whenever it ended a wait."""
+    """The limits of a run's calls, by method. A limit doubles whenever it expires."""
 
     def __init__(self) -> None:
         self._longest: dict[str, float] = {}
         self._ended: Counter[str] = Counter()
 
     def limit(self, call: str) -> float:
-        """Seconds that a call, or the next part of its answer, is waited for."""
+        """Seconds to wait for the answer to a call, or for the next part of it."""
         longest = self._longest.get(call)
         usual = FIRST if longest is None else max(LEAST, FACTOR * longest)
         return usual * 2.0 ** self._ended[call]
 
     @asynccontextmanager
     async def waiting(self, call: str, actor_id: str) -> AsyncIterator[Callable[[], None]]:
-        """Wait inside; the function that is given says that a part of the answer came. Raises ActorHung."""
+        """Await an answer inside, calling the yielded function for every part that comes. Raises ActorHung."""
         clock = asyncio.get_running_loop().time
         since, limit = clock(), self.limit(call)
 

@@ -19,7 +19,7 @@ from ares.config import Config, ConfigError
 
 @dataclass(frozen=True)
 class Demand:
-    """What a configuration asks for where GPUs are used."""
+    """GPUs that a configuration asks for, where they are used."""
 
     gpus: int
     text: str
@@ -55,7 +55,7 @@ def check_gpus(config: Config, available: int, where: str) -> None:
 
 
 def check_engine(config: Config) -> str:
-    """What samples and why, in a sentence. Raises ConfigError when the engine asked for cannot run here."""
+    """The engine and why, in a sentence. Raises ConfigError when the one asked for cannot run here."""
     rollout = config.rollout
     if rollout.engine != "vllm":
         return f"{rollout.engine} (rollout.engine)"
@@ -123,10 +123,10 @@ def actor_options(config: Config, role: str, number: int, group: Any) -> dict[st
 
 
 def transport(config: Config, placed: bool) -> str | None:
-    """Ray's name for the way by which an engine reads the weights of the rank on its GPU; None: through main memory.
+    """Ray's transport by which an engine reads the weights of the rank on its GPU; None: through main memory.
 
-    There is none where weights are sharded, or for an engine without a rank. NCCL would want learner and engine in one
-    call at the same time: on GPUs of their own, they work so that neither waits for the other.
+    There is none where weights are sharded or an engine has no rank on its GPU. NCCL would need learner and engine in
+    one call at the same time, but on GPUs of their own neither waits for the other.
     """
     ranks, engines = config.learner.ranks, config.rollout.engines
     colocated = placed and config.rollout.placement == "colocate"

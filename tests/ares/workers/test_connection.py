@@ -19,7 +19,7 @@ def test_a_cluster_that_is_not_there_is_told_before_ray_looks_for_it(
     monkeypatch.setattr("ray.init", lambda **settings: pytest.fail("Ray was asked"))
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     for asked in (check_cluster, lambda: connect(1)):
-        with pytest.raises(ConfigError, match=r"RAY_ADDRESS=.*: nobody is there .*`unset RAY_ADDRESS`") as told:
+        with pytest.raises(ConfigError, match=r"RAY_ADDRESS=.*: no answer .*`unset RAY_ADDRESS`") as told:
             asked()
         assert address in str(told.value)
         assert "\n" not in str(told.value)

@@ -80,7 +80,7 @@ def test_a_way_that_is_refused_is_left(
     monkeypatch.setattr("ares.workers.cluster.transport", lambda config, placed: "CUDA_IPC")
     requests, answered = first_shard(run, 3)
     assert_same_samples(asyncio.run(run.cluster.generate(2, requests, settings(run))), answered)
-    assert "weights did not go by CUDA_IPC, from now on they go through main memory" in caplog.text
+    assert "weights cannot go by CUDA_IPC, from now on they go through main memory" in caplog.text
 
 
 def test_where_they_do_not_go_they_go_through_main_memory(run: Run, caplog: pytest.LogCaptureFixture) -> None:
