@@ -28,23 +28,26 @@ class Patience:
 
     def __init__(self) -> None:
         self._longest: dict[str, float] = {}
+        self._largest: dict[str, int] = {}
         self._ended: Counter[str] = Counter()
 
-    def limit(self, call: str) -> float:
-        """Seconds to wait for the answer to a call, or for the next part of it."""
-        longest = self._longest.get(call)
-        usual = FIRST if longest is None else max(LEAST, FACTOR * longest)
-        return usual * 2.0 ** self._ended[call]
+    def limit(self, call: str, size: int = 1) -> float:
+        """Seconds to wait for the answer to a call, or for the next part of it. size: of its data, in any unit."""
+        if call not in self._longest:
+            return FIRST * 2.0 ** self._ended[call]
+        larger = max(1.0, size / self._largest[call])  # a training batch, than a shard of the bootstrap
+        return max(LEAST, FACTOR * self._longest[call] * larger) * 2.0 ** self._ended[call]
 
     @asynccontextmanager
-    async def waiting(self, call: str, actor_id: str) -> AsyncIterator[Callable[[], None]]:
+    async def waiting(self, call: str, actor_id: str, size: int = 1) -> AsyncIterator[Callable[[], None]]:
         """Await an answer inside, calling the yielded function for every part that comes. Raises ActorHung."""
         clock = asyncio.get_running_loop().time
-        since, limit = clock(), self.limit(call)
+        since, limit = clock(), self.limit(call, size)
 
         def came() -> None:
             nonlocal since
             self._longest[call] = max(self._longest.get(call, 0.0), clock() - since)
+            self._largest[call] = max(self._largest.get(call, 1), size)
             since = clock()
             timeout.reschedule(since + limit)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, RayTaskError
 
+from ares.store import Ref
 from ares.store.store import RunStore
 from ares.workers.cluster import ATTEMPTS, Cluster
 from ares.workers.failures import WorkerError
@@ -263,11 +264,38 @@ def test_an_actor_that_hangs_is_replaced_as_often(tmp_path: Path) -> None:
 def test_a_call_is_waited_for_in_proportion_to_what_such_calls_took() -> None:
     patience = Patience()
     assert patience.limit("update") == FIRST
-    patience._longest = {"update": LEAST / FACTOR - 1}
+    patience._longest, patience._largest = {"update": LEAST / FACTOR - 1}, {"update": 1}
     assert patience.limit("update") == LEAST
     patience._longest = {"update": 1000.0}
     assert patience.limit("update") == FACTOR * 1000
     assert patience.limit("save") == FIRST
+
+
+def test_a_batch_is_waited_for_in_proportion_to_its_size(cluster: Cluster) -> None:
+    """A shard of the bootstrap that takes a minute gives a training batch of fifty times its size more than ten."""
+    learner, seconds = cluster._learner, {"small": 0.2, "same": 0.0, "large": 0.0}
+    assert learner is not None
+
+    async def measured(batch: Ref, target: str) -> None:
+        await asyncio.sleep(seconds[batch.path])
+
+    learner.actors[0].experience = SimpleNamespace(remote=measured)
+    learner._ready = []
+    waited_for: list[float] = []
+
+    async def measure(path: str, size: int) -> None:
+        waited_for.append(cluster._patience.limit("experience", size))
+        await learner.call("experience", Ref(path=path, sha256="", bytes=size), "experience")
+
+    async def measure_all() -> None:
+        await measure("small", 1000)
+        cluster._patience._longest["experience"] = 60.0
+        await measure("same", 1000)
+        await measure("large", 50_000)
+
+    asyncio.run(measure_all())
+    assert waited_for == [FIRST, LEAST, 50 * FACTOR * 60]
+    assert cluster._patience.limit("experience", 50_000) == LEAST
 
 
 def test_parts_of_an_answer_are_waited_for_one_by_one_and_a_limit_that_ended_a_wait_doubles(
