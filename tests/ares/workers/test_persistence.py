@@ -271,6 +271,18 @@ def test_a_call_is_waited_for_in_proportion_to_what_such_calls_took() -> None:
     assert patience.limit("save") == FIRST
 
 
+def test_an_actor_may_take_as_long_to_start_as_the_first_however_short_that_was_waited_for() -> None:
+    patience = Patience()
+
+    async def started_at_once() -> None:
+        for call in ("start", "join", "save"):
+            async with patience.waiting(call, "ab"):
+                pass
+
+    asyncio.run(started_at_once())
+    assert [patience.limit(call) for call in ("start", "join", "save")] == [FIRST, FIRST, LEAST]
+
+
 def test_a_batch_is_waited_for_in_proportion_to_its_size(cluster: Cluster) -> None:
     """A shard of the bootstrap that takes a minute gives a training batch of fifty times its size more than ten."""
     learner, seconds = cluster._learner, {"small": 0.2, "same": 0.0, "large": 0.0}
