@@ -113,6 +113,7 @@ def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[in
         configured = None  # there is no such file
     if configured is None:
         written, _ = PretrainedConfig.get_config_dict(model_path)
-        configured = written.get("eos_token_id", written.get("text_config", {}).get("eos_token_id"))
+        of_both = (settings.get("eos_token_id") for settings in (written, written.get("text_config") or {}))
+        configured = next((ids for ids in of_both if ids is not None), None)
     ends = {tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])}
     return {token for token in ends if token is not None}

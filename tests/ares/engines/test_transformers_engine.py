@@ -300,6 +300,8 @@ def test_end_tokens_are_the_tokenizers_and_the_generation_configurations(
         ({"model_type": "llama", "eos_token_id": 7}, {END, 7}),
         ({"model_type": "llama", "eos_token_id": [7, 8]}, {END, 7, 8}),
         ({"model_type": "qwen2_vl", "text_config": {"eos_token_id": [7, 8]}}, {END, 7, 8}),
+        ({"model_type": "qwen2_vl", "eos_token_id": None, "text_config": {"eos_token_id": 7}}, {END, 7}),
+        ({"model_type": "llama", "eos_token_id": 7, "text_config": None}, {END, 7}),
     ],
 )
 def test_without_a_generation_configuration_the_models_own_end_tokens_count(
