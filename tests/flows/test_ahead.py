@@ -1,4 +1,4 @@
-"""Steps whose first responses are drawn ahead (rollout.max_staleness): by which policy, and what a kill leaves of it.
+"""Steps whose first responses are drawn ahead (rollout.max_staleness): from which policy, and what a kill leaves.
 
 Learner and engine work in this process; a kill is an error that nothing catches. Killed by the kernel: tests/e2e.
 """
@@ -27,22 +27,22 @@ from tests.shared_run import SMALL
 STEPS = 5
 FEW = [*SMALL, f"train.steps={STEPS}", "train.checkpoint_every=2", "train.keep_checkpoints=1",
        "bootstrap.max_prompts=6", "validation.max_prompts=2"]  # fmt: skip
-"""With filtering: a step draws more than what was drawn ahead for it."""
+"""With filtering, so that a step draws more than was drawn ahead for it."""
 
 
 class Killed(Exception):
-    """What a killed process leaves behind, without the process."""
+    """In place of killing the process."""
 
 
 class Watched:
-    """What engines sample from, by step; the weights that a version had, wherever it was met."""
+    """The versions that engines sample from, by step, and the weights that each version had wherever it was used."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: dict[tuple[int, str], list[int]] = defaultdict(list)
-        """Versions that draws of a step and purpose ask for, in their order."""
+        """Versions that the draws of a step and purpose ask for, in order."""
         self.weights: dict[int, set[str]] = defaultdict(set)
         self.drawn: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        """By the seed of a response: at which places calls for it began, and the version that answered."""
+        """By the seed of a response: where each call for it began, and the version it was sampled from."""
         self.kill_at: tuple[int, str, str] | None = None
         self.is_dead = False
         call, load, update = Phase.__call__, InProcessEngine.load_weights, InProcessLearner.update

@@ -1,4 +1,4 @@
-"""Sampling shard after shard beside their grading. Not covered: which groups are kept (tests/ares/step)."""
+"""Sampling shard after shard while earlier ones are graded. Not covered: which groups are kept (tests/ares/step)."""
 
 import asyncio
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ def test_a_reward_that_raises_ends_a_draw_at_the_next_shard_and_not_after_the_la
 def test_the_engine_is_told_of_the_shard_that_follows_each(
     more: list[str], expected: list[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside stale samples, draws of another step may come between."""
+    """With stale samples, draws of another step may come between."""
     told: list[int | None] = []
 
     step = _step(monkeypatch, *more)

@@ -1,4 +1,4 @@
-"""Attention that reads keys and values once: against torch's over copies of them, for any shape."""
+"""Attention that reads shared keys and values once, against torch's over copies of them, for any shape."""
 
 import torch
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ SIZES = st.sampled_from([8, 16, 32, 64])
 
 
 class Heads(nn.Module):
-    """What attention asks of a layer."""
+    """The attributes that attention reads from a layer."""
 
     layer_idx = 0
     is_causal = True
@@ -29,7 +29,7 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
 
 
 def padding(lengths: list[int]) -> Tensor:
-    """bool [B, 1, 1, longest]: rows that are padded on the left."""
+    """bool [B, 1, 1, longest] of left-padded rows."""
     back = torch.arange(max(lengths), 0, -1)
     return (back <= torch.tensor(lengths)[:, None])[:, None, None]
 
@@ -85,7 +85,7 @@ def test_rows_attend_to_a_shared_prompt_as_to_a_copy_of_it_also_when_rows_have_l
 
 
 def test_prompts_without_rows_are_given_up() -> None:
-    """What is kept for rows that have left would be read with every token."""
+    """Prompts kept for rows that have left would be read for every token."""
     keys = numbers(3, 1, 5, 8)
     shared = SharedPrompts.of([(keys, keys)], torch.zeros(3, 1, 1, 5), torch.tensor([0, 1, 1, 2]))
     kept = shared.keep(torch.tensor([False, True, False, True]))

@@ -59,7 +59,7 @@ def test_greedy_answers_are_those_of_transformers_generate(engine: TransformersE
 
 
 def test_rows_of_a_long_prompt_get_the_log_probs_of_a_pass_over_the_whole_row(engine: TransformersEngine) -> None:
-    """Prompts of other lengths are padded; rows leave the batch, the last of a prompt among them."""
+    """Prompts of different lengths are padded; rows leave the batch, for one prompt all of them."""
     asked = requests()
     answers = engine.generate(asked, SamplingSettings(2.0, 1.0, 60))
     for request, answer in zip(asked, answers, strict=True):
@@ -93,7 +93,7 @@ def decodings(monkeypatch: pytest.MonkeyPatch) -> list[Decoding]:
 
 
 def test_a_long_prompt_is_held_once_and_a_short_one_with_each_row(tmp_path: Path, decodings: list[Decoding]) -> None:
-    """So that what short prompts give, which most recorded runs have, keeps its bits."""
+    """So that results with short prompts, as in most recorded runs, stay bit-identical."""
     engine = loaded(str(build(CAUSAL["Qwen2"], tmp_path)))
     engine.generate(requests(), SamplingSettings(1.0, 1.0, 3))
     shared = decodings[-1].shared
@@ -109,7 +109,7 @@ def test_a_long_prompt_is_held_once_and_a_short_one_with_each_row(tmp_path: Path
 def test_a_model_that_takes_no_notice_of_shared_prompts_reads_its_own(
     tmp_path: Path, decodings: list[Decoding], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one would whose layers hand on nothing that they do not know."""
+    """As a model would whose layers do not pass on unknown arguments."""
     attend = decode_attention.decode_attention
 
     def ignorant(*arguments: Any, shared_prompts: Any = None, **how: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The denoising engine: keyed draws, canvases without masks, entropies and log-probs that belong to the passes."""
+"""The denoising engine: keyed draws, canvases without masks, entropies and log-probs of the right steps."""
 
 import copy
 from pathlib import Path

@@ -36,7 +36,7 @@ def tokens(completions: list[Completion]) -> list[list[int]]:
 
 
 def naive_log_probs(reference: TransformersEngine, request: Request, answer: Completion, t: float) -> np.ndarray:
-    """One forward pass over the whole sequence, without cache, padding or company."""
+    """One forward pass over the whole sequence, without cache, padding or other rows."""
     ids = torch.tensor([request.prompt_token_ids + answer.token_ids.tolist()])
     with torch.no_grad():
         logits = reference.model(input_ids=ids).logits[0, len(request.prompt_token_ids) - 1 : -1]
@@ -153,7 +153,7 @@ def test_every_end_token_ends_a_response(reference: TransformersEngine) -> None:
 
 
 def test_dropping_finished_rows_from_the_batch_changes_no_token(reference: TransformersEngine) -> None:
-    """A call of 40 drops rows several times; where no token ends a response, none is ever dropped."""
+    """A call of 40 drops rows several times; without end tokens, none is ever dropped."""
     asked = requests(40)
     endless = TransformersEngine(str(MODEL), "float32", "cpu", set(), PAD)
     endless.load_weights(0, dict(reference.model.named_parameters()))
@@ -163,7 +163,7 @@ def test_dropping_finished_rows_from_the_batch_changes_no_token(reference: Trans
 
 
 def test_a_response_ends_with_the_token_that_completes_a_stop_string(reference: TransformersEngine) -> None:
-    """What is generated is what would have been without stop strings, up to there: cut, the texts are the same."""
+    """Up to the stop string the tokens are those without stop strings: cut there, the texts are equal."""
     settings = SamplingSettings(1.0, 1.0, 40)
     asked = requests(40)
     whole = reference.generate(asked, settings)
@@ -201,7 +201,7 @@ def test_stop_strings_are_a_requests_own(reference: TransformersEngine) -> None:
 
 
 def begun(request: Request, answer: Completion, tokens: int) -> Request:
-    """What is asked to go on with an answer behind its first tokens."""
+    """The request to continue a response after its first tokens."""
     own = answer.token_ids[:tokens].tolist()
     return replace(request, prompt_token_ids=[*request.prompt_token_ids, *own], begun=tokens)
 
@@ -210,7 +210,7 @@ def begun(request: Request, answer: Completion, tokens: int) -> Request:
 def test_a_response_that_was_interrupted_anywhere_goes_on_as_it_would_have(
     reference: TransformersEngine, temperature: float, top_p: float
 ) -> None:
-    """Beside others that begin. The log-probs differ by rounding: what a response has is read in one pass."""
+    """Beside others that begin. The log-probs differ by rounding: earlier tokens are read in one pass."""
     asked, settings = requests(24), SamplingSettings(temperature, top_p, 24)
     whole = reference.generate(asked, settings)
     for place in (1, 2, 7, 16):

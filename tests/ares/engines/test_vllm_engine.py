@@ -41,7 +41,7 @@ assert BOUND is not None
 
 
 def careless() -> type[EngineActor]:
-    """The engine, and an update in place that leaves out one of the two things nobody would miss."""
+    """The engine, with an update in place that leaves out one of two things that raise no error."""
 
     class Careless(EngineActor):  # defined in here, Ray ships the class itself and not the name of this module
         def load_weights_without(self, version: int, weights: dict[str, np.ndarray], left_out: str) -> None:
@@ -79,7 +79,7 @@ class Sampler:
         self.hand_over()
 
     def hand_over(self, without: str | None = None) -> None:
-        """Give the learner's weights to the engine, or all but one part of that."""
+        """Hand the learner's weights to the engine, optionally leaving out one part of the update."""
         weights = {name: tensor.numpy().copy() for name, tensor in self.learner.weights().items()}
         if without is None:
             ray.get(self.actor.load_weights.remote(self.version, weights))
@@ -126,7 +126,7 @@ def long_requests(count: int) -> list[Request]:
 
 
 def test_prompts_that_do_not_fit_into_one_pass_are_answered(vllm: Sampler) -> None:
-    """vLLM would cut the last one in two, and cannot take back the draw of a CPU's generator after the first half."""
+    """vLLM would cut the last one in two, and cannot undo the draw from a CPU's generator after the first half."""
     draws = np.random.default_rng(0).integers(3, 300, (20, 280))  # 5,600 tokens; a pass takes 4,096
     asked = [Request(prompt.tolist(), seed) for seed, prompt in enumerate(draws)]
     found = vllm.sample(asked)
@@ -167,7 +167,7 @@ def test_a_response_ends_at_its_first_end_token_or_at_the_limit(vllm: Sampler) -
 
 
 def test_a_response_ends_with_the_token_that_completes_a_stop_string(vllm: Sampler) -> None:
-    """What is generated is what would have been without stop strings, up to there: cut, the texts are the same."""
+    """Up to the stop string the tokens are those without stop strings: cut there, the texts are equal."""
     whole = vllm.sample(requests(40))
     found = vllm.sample([replace(request, stops=("oxed{1", "2")) for request in requests(40)])
     ends = [[text.find(stop) for stop in ("oxed{1", "2") if stop in text] for text in whole["response"]]
@@ -221,7 +221,7 @@ def test_after_an_update_in_place_the_log_probs_are_those_of_the_new_weights(vll
 
 @pytest.mark.parametrize("left_out", ["head", "prefix cache"])
 def test_what_an_update_in_place_may_silently_leave_behind_is_beyond_the_alarm(vllm: Sampler, left_out: str) -> None:
-    """The tied head's prepacked copy and the prefix cache keep the old weights, and vLLM says nothing."""
+    """The tied head's prepacked copy and the prefix cache stay stale, without an error from vLLM."""
     vllm.sample(long_requests(8))
     vllm.move_on()
     vllm.hand_over(without=left_out)
@@ -271,7 +271,7 @@ def test_an_engine_over_several_gpus_starts_its_own_workers(vllm: Sampler) -> No
 
 @pytest.mark.slow
 def test_an_engine_over_two_processes_samples_from_the_learners_policy_after_an_update_in_place(tmp_path: Path) -> None:
-    """What is spread over GPUs, here over processes of a CPU."""
+    """Tensor parallelism over processes on a CPU, in place of GPUs."""
     spread = ["rollout.placement=split", "rollout.vllm.tensor_parallel=2", "rollout.engine=vllm"]
     sampler = Sampler(tmp_path, config(*spread, "data.max_prompt_length=300", "rollout.max_response_length=24"))
     for _ in range(2):

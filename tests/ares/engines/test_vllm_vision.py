@@ -1,4 +1,4 @@
-"""vLLM samples from the learner's vision-language policy, also after decoder and tower were replaced in place.
+"""vLLM samples from the learner's vision-language policy, also after decoder and vision encoder were replaced in place.
 
 Skipped where vLLM or torchvision cannot be loaded: beside a CPU build of torch the registry's torchvision cannot.
 """

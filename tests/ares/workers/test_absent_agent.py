@@ -1,4 +1,4 @@
-"""What stands in for Ray's agents: its raylet learns that they have no ports, and it does not outlive the raylet."""
+"""The stand-in for Ray's agents: it reports that they have no ports, and does not outlive the raylet."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the actors do for each other on a shared GPU; none is needed to test that."""
+"""How actors share a GPU, tested without one."""
 
 from types import SimpleNamespace
 from typing import Any

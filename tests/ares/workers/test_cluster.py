@@ -57,7 +57,7 @@ def run_at_2(runs: Path, one_ray: int) -> Iterator[Run]:
 
 
 def first_shard(run: Run, step: int) -> tuple[list[Request], pd.DataFrame]:
-    """What the first shard of a step asked for, and what it was answered."""
+    """The requests of a step's first shard, and its responses."""
     answered = pd.read_parquet(run.store.directory / run.store.step_path(step) / "rollout-rollout-0000.parquet")
     draw = Draw(version=step - 1, purpose="rollout", shard=0, first_slot=0, ids=list(answered["id"].unique()),
                 n=run.config.rollout.n, temperature=run.config.rollout.temperature)  # fmt: skip
@@ -82,7 +82,7 @@ def test_a_ray_of_its_own_has_no_agents(one_ray: int) -> None:
 
 
 def test_a_ray_of_its_own_begins_without_workers_that_nobody_asked_for(one_ray: int) -> None:
-    """Prestarted, some would be there before `ray.init` returns."""
+    """Prestarted workers would be there before `ray.init` returns."""
     assert one_ray == 0
 
 
@@ -134,7 +134,7 @@ def test_an_actor_that_neither_answers_nor_dies_is_replaced(
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many responses the engines have been asked for, call by call."""
+    """How many responses each call asks the engines for."""
     calls: list[int] = []
     generate = EngineGroup.generate
 
@@ -284,7 +284,7 @@ class Raising(Careless):
 def test_what_an_actor_raises_is_told_once_with_its_name_and_the_file_of_its_trace(
     actor: type, cause: str, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The engine is asked; it is the learner, whose weights it wants, that fails. Nothing is tried again."""
+    """The engine is called, but the learner fails, whose weights it needs. Nothing is tried again."""
     shipped = type("LearnerActor", (), dict(vars(actor)))
     monkeypatch.setattr("ares.workers.cluster.LearnerActor", shipped)
     monkeypatch.setattr("ares.workers.cluster.EngineActor", type("EngineActor", (), dict(vars(Raising))))

@@ -1,4 +1,4 @@
-"""RAY_ADDRESS where nobody is, told in a line and at once."""
+"""A RAY_ADDRESS where nothing listens is reported at once, in one line."""
 
 import socket
 

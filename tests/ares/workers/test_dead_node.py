@@ -1,4 +1,4 @@
-"""A Ray of the run's own whose raylet dies while nothing is asked of it. In another process, which Ray may end."""
+"""A local Ray whose raylet dies between two calls. In another process, which Ray may exit."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ print("the same tokens")
 
 @pytest.mark.slow
 def test_what_is_asked_next_however_large_starts_ray_anew(runs: Path) -> None:
-    """Ray would end this process without a word: it puts large arguments where the raylet was."""
+    """Ray would silently exit this process, which puts large arguments into the dead raylet's store."""
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT, "uninterrupted", runs],
         cwd=REPOSITORY, env=os.environ, capture_output=True, text=True, timeout=300,

@@ -1,4 +1,4 @@
-"""Weights that engines copy from the learner's own, as on one GPU: here Ray sends them over gloo, which needs none."""
+"""Engines that copy the learner's own weights, as on one GPU: here Ray sends them over gloo, which needs none."""
 
 import asyncio
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def one_ray(forked_workers: None) -> Iterator[None]:
 
 @pytest.fixture
 def run(runs: Path, one_ray: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """The run as a new process finds it, with gloo for a way."""
+    """The run as a new process finds it, with gloo as the transport."""
 
     def gloo(config: Config, placed: bool) -> str:
         return "GLOO"
@@ -84,7 +84,7 @@ def test_a_way_that_is_refused_is_left(
 
 
 def test_where_they_do_not_go_they_go_through_main_memory(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    """The engine dies of it: Ray ends whoever was to receive."""
+    """The engine dies of it: Ray kills the receiver."""
     in_one_group(run.cluster)
     requests, answered = first_shard(run, 3)
     assert run.cluster._engine is not None

@@ -1,4 +1,4 @@
-"""A Ray of one's own starts without what takes long and nobody asks for."""
+"""A local Ray starts without the services that are slow to start and not used."""
 
 import subprocess
 import sys

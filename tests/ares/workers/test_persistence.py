@@ -1,4 +1,4 @@
-"""Which errors of actors are met by doing the work again, without Ray. With real actors: test_cluster.py."""
+"""Which errors of actors are retried, without Ray. With real actors: test_cluster.py."""
 
 import asyncio
 from itertools import count
@@ -22,7 +22,7 @@ HANDED_OVER_BY_A_DEAD_ONE = RayTaskError("load_weights", "trace", RayActorError(
 
 
 def attempts(directory: Path, *errors: Exception) -> int:
-    """How often work is tried that fails with these errors, one after the other."""
+    """How often work is tried that fails with these errors in turn."""
     tried = 0
 
     async def work() -> None:
@@ -113,7 +113,7 @@ def test_of_two_who_meet_a_death_the_second_ends_nothing(cluster: Cluster, monke
 def test_who_is_let_go_while_it_is_brought_to_a_version_is_met_as_dead_and_not_as_nobody(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other side may let everything go while one waits for its actor's answer; a call into it then says so."""
+    """The other side may kill everything while a call waits for its actor; the next call into it raises that."""
     monkeypatch.setattr("ray.kill", lambda actor: None)
     engine, learner = cluster._engine, cluster._learner
     assert engine is not None
@@ -173,7 +173,7 @@ def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it
 
 
 class Trained:
-    """A learner that is never at its end before nobody waits for it any more."""
+    """A learner whose first update outlasts the wait for it."""
 
     def __init__(self) -> None:
         self.version, self.batches = 0, list[Any]()
@@ -192,7 +192,7 @@ class Trained:
 def test_an_update_that_was_abandoned_is_not_made_twice(
     replayed: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An actor completes what it was asked for, whoever was cancelled."""
+    """An actor completes a call whose caller was cancelled."""
     learner: Any = Trained()
     cluster._learner, cluster._learner_version = learner, 0
     monkeypatch.setattr(Cluster, "_update_inputs", lambda cluster, step: SimpleNamespace(batch=step, beta=None))

@@ -1,4 +1,4 @@
-"""Sampling that is under way before anybody asks for it. Not covered: engines (test_cluster.py)."""
+"""Sampling that starts before it is asked for. Not covered: engines (test_cluster.py)."""
 
 import asyncio
 import gc

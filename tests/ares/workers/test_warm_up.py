@@ -1,4 +1,4 @@
-"""Actors that start beside other work: errors are raised where they are waited for, and the thread stays."""
+"""Actors that start in the background: errors are raised where they are awaited, and the thread stays."""
 
 import sys
 import threading
