@@ -137,23 +137,22 @@ class Cluster:
 
     async def experience(self, version: int, batch: Ref, target: str) -> Ref:
         """Log-probs, entropies and values of a batch under the policy of a version."""
-
-        async def work() -> Ref:
-            async with self._learning:
-                learner = await self._learner_at(version)
-                await self._engine_sleeps()
-                return await learner.call("experience", batch, target)
-
-        return await self._persistently("learner", work)
+        measured: Ref = await self._measured(version, "experience", batch, target)
+        return measured
 
     async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
         """How far the log-probs of a version's policy are from those that rows were sampled with."""
+        measured: dict[str, float] = await self._measured(version, "mismatch", rows, temperature)
+        return measured
 
-        async def work() -> dict[str, float]:
+    async def _measured(self, version: int, method: str, *arguments: Any) -> Any:
+        """What a method of the learner returns at a version."""
+
+        async def work() -> Any:
             async with self._learning:
                 learner = await self._learner_at(version)
                 await self._engine_sleeps()
-                return await learner.call("mismatch", rows, temperature)
+                return await learner.call(method, *arguments)
 
         return await self._persistently("learner", work)
 

@@ -19,20 +19,50 @@ GRACE = 10.0
 """Seconds to wait for a rank's death to be reported after another rank has lost its connection."""
 
 
-class LearnerGroup:
-    """The learner's ranks. Every rank gets the same calls; the first one's result is returned."""
+class _Group:
+    """Actors that are called as one."""
 
     def __init__(self, actors: list[Any], patience: Patience) -> None:
         self.actors = actors
         self._patience = patience
-        self._started = False
-        self._ready = [
-            actor.__ray_ready__.remote() for actor in actors
-        ]  # before they join, which has a limit of its own
+        self._ready = [actor.__ray_ready__.remote() for actor in actors]
+
+    async def started(self) -> None:
+        """Wait until every actor is ready; on a cluster, however long it has no room for them."""
+        if self._ready and os.environ.get("RAY_ADDRESS"):
+            await _all(self._ready)
+        elif self._ready:
+            async with self._patience.waiting("start", name_of(self.actors[0])):
+                await _all(self._ready)
+        self._ready = []
+
+    def has(self, actor_id: str | None) -> bool:
+        """Whether an actor, by its hexadecimal id, is one of them."""
+        return actor_id in [name_of(actor) for actor in self.actors]
+
+    def kill(self) -> None:
+        """Kill the actors."""
+        for actor in self.actors:
+            ray.kill(actor)
+
+
+class LearnerGroup(_Group):
+    """The learner's ranks. Every rank gets the same calls; the first one's result is returned."""
+
+    def __init__(self, actors: list[Any], patience: Patience) -> None:
+        super().__init__(actors, patience)  # asks whether they are ready before they join, which has its own limit
         self._joining: list[Any] = []
         if len(actors) > 1:
             address = actors[0].address.remote()
             self._joining = [actor.join.remote(address) for actor in actors]
+
+    async def started(self) -> None:
+        """Wait until every rank has loaded the model."""
+        await super().started()
+        if self._joining:
+            async with self._patience.waiting("join", name_of(self.actors[0])):
+                await _all(self._joining)
+        self._joining = []
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call every rank and wait for all.
@@ -67,14 +97,6 @@ class LearnerGroup:
             result: UpdateResult = (await _all([of_one(actor) for actor in self.actors]))[0]
         return result
 
-    async def started(self) -> None:
-        """Wait until every rank has loaded the model."""
-        if not self._started:
-            await _up(self._ready, self.actors, self._patience)
-            async with self._patience.waiting("join", name_of(self.actors[0])):
-                await _all(self._joining)
-            self._started = True
-
     def weights(self) -> Any:
         """A reference to the policy's weights, which never pass through this process."""
         for actor in self.actors[1:]:
@@ -85,24 +107,9 @@ class LearnerGroup:
         """A reference to the weights of every rank, which must not change before engines have copied them."""
         return [actor.weights_in_place.options(tensor_transport=transport).remote() for actor in self.actors]
 
-    def has(self, actor_id: str | None) -> bool:
-        """Whether an actor, by its hexadecimal id, is one of the ranks."""
-        return _is_one(self.actors, actor_id)
 
-    def kill(self) -> None:
-        """Kill the ranks."""
-        for actor in self.actors:
-            ray.kill(actor)
-
-
-class EngineGroup:
+class EngineGroup(_Group):
     """The engines. Each gets a fixed part of every call's requests, so its batches are the same in a repeated call."""
-
-    def __init__(self, actors: list[Any], patience: Patience) -> None:
-        self.actors = actors
-        self._patience = patience
-        self._started = False
-        self._ready = [actor.__ray_ready__.remote() for actor in actors]
 
     async def load_weights(self, version: int, weights: Any) -> None:
         """Hand every engine the weights of a version: a reference, or a list of one for each (and more).
@@ -114,12 +121,6 @@ class EngineGroup:
         async with self._patience.waiting("load_weights", ""):  # it may be the learner that hangs
             pairs = zip(self.actors, references, strict=False)
             await _all([actor.load_weights.remote(version, reference) for actor, reference in pairs])
-
-    async def started(self) -> None:
-        """Wait until every engine is there."""
-        if not self._started:
-            await _up(self._ready, self.actors, self._patience)
-            self._started = True
 
     async def sleep(self) -> None:
         """Have every engine free the GPU memory that the learner needs."""
@@ -152,32 +153,10 @@ class EngineGroup:
         )
         return pd.concat([part for parts in parts_of for part in parts]).sort_index()
 
-    def has(self, actor_id: str | None) -> bool:
-        """Whether an actor, by its hexadecimal id, is one of the engines."""
-        return _is_one(self.actors, actor_id)
-
-    def kill(self) -> None:
-        """Kill the engines."""
-        for actor in self.actors:
-            ray.kill(actor)
-
 
 def name_of(actor: Any) -> str:
     """An actor's hexadecimal id, as in Ray's errors."""
     return str(actor._actor_id.hex())
-
-
-def _is_one(actors: list[Any], actor_id: str | None) -> bool:
-    return actor_id in [name_of(actor) for actor in actors]
-
-
-async def _up(ready: list[Any], actors: list[Any], patience: Patience) -> None:
-    """Wait until actors are ready; on a cluster, however long it has no room for them."""
-    if os.environ.get("RAY_ADDRESS"):
-        await _all(ready)
-    else:
-        async with patience.waiting("start", name_of(actors[0])):
-            await _all(ready)
 
 
 async def _all(references: list[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from tests.ares.builders import config
 
 def made(actor: type, placement: str, **parts: Any) -> Any:
     """An actor without its constructor, which would load a model."""
-    found = actor.__new__(actor)
+    found: Any = object.__new__(actor)
     vars(found).update(config=config(f"rollout.placement={placement}"), **parts)
     return found
 
