@@ -1,6 +1,6 @@
 """Sampling as part of a flow: shards rolled out while the ones before are graded, until a batch is full.
 
-Covered: what is sampled while what is graded. Not covered: a shard's work (tasks/sampling.py), how much is drawn and
+Covered: the overlap of sampling and grading. Not covered: a shard's work (tasks/sampling.py), how much is drawn and
 which groups are chosen (ares/step/refill.py), the rest of a step (flows/train.py).
 """
 
