@@ -184,7 +184,7 @@ class ExpressionKinds:
                 raise InProcessOnly(f"it uses {module}.{node.attr}")
             if module == "sys" and node.attr not in vocabulary.SYS:
                 raise InProcessOnly(f"it uses sys.{node.attr}")
-            return DATA if module in ("sys", "string", "math", "cmath") and node.attr.islower() else LOCAL
+            return DATA if f"{module}.{node.attr}" in vocabulary.DATA_OF_MODULES else LOCAL
         kind = self._kind(node.value)
         if isinstance(node.value, ast.Name) and node.value.id in self._exceptions:
             if node.attr not in vocabulary.EXCEPTION_ATTRIBUTES:

@@ -1,11 +1,15 @@
 """The names that a test may use and still run apart from its program: modules, functions, types and methods of data."""
 
 import builtins
+import cmath
 import collections
 import datetime
 import decimal
 import fractions
 import importlib
+import math
+import string
+import sys
 
 
 def words(text: str) -> frozenset[str]:
@@ -22,6 +26,12 @@ MODULES = words(
 """What a test may import and still run apart; a name among them that no text binds is that module, unless called."""
 
 SYS = frozenset(("maxsize", "float_info", "getsizeof", "byteorder", "maxunicode"))
+DATA_OF_MODULES = frozenset(  # constants, and math's functions: they cross by name
+    f"{module.__name__}.{name}"
+    for module in (cmath, math, string, sys)
+    for name, value in vars(module).items()
+    if module is math or not callable(value)
+)
 # What keeps state that the program would see too, or makes a class.
 TOGETHER_ATTRIBUTES = words(
     """

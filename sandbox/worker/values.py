@@ -16,6 +16,7 @@ import dataclasses
 import datetime
 import decimal
 import fractions
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -30,12 +31,12 @@ _BY_NAME: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in (
         *("abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "chr", "complex", "dict", "divmod"),
-        *("float", "format", "frozenset", "hex", "int", "len", "list", "max", "min", "object", "oct", "ord", "pow"),
-        *("range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple", "type"),
-        *("Ellipsis", "NotImplemented"),
+        *("enumerate", "filter", "float", "format", "frozenset", "hex", "int", "isinstance", "iter", "len", "list"),
+        *("map", "max", "min", "next", "object", "oct", "ord", "pow", "print", "range", "repr", "reversed", "round"),
+        *("set", "slice", "sorted", "str", "sum", "tuple", "type", "zip", "Ellipsis", "NotImplemented"),
         *(name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)),
     )
-}
+} | {f"math.{name}": value for name, value in vars(math).items() if not name.startswith("_")}
 _NAME_OF = {id(value): name for name, value in _BY_NAME.items()}
 
 _KEYS, _VALUES, _ITEMS = (type(view) for view in (dict[str, int]().keys(), {"": 0}.values(), {"": 0}.items()))
