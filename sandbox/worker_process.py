@@ -25,6 +25,7 @@ from sandbox.worker import confinement, wire
 
 _START_SECONDS = 60.0  # generous: a hundred workers may start at once
 _GRACE_SECONDS = 10.0
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGSYS)
 _HANG_UP_SECONDS = 1.0
 # The empty environment but for this: with random string hashes the order of a set, and so a program's answer, would
 # differ from run to run. -I would ignore it, so -P -s, which with -S and our own environment isolate as much.
@@ -172,6 +173,7 @@ class WorkerProcess:
         # A frame comes at least after every slow test: loading, the test, and the checker's own share of it.
         self._set_patience(3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS)
         job = of_problem | _of_program(program) | {"fresh_per_test": fresh_per_test}
+        checker_is_new = False
         while len(known) < count:
             job["order"] = [index for index in order if index not in known]
             job["timeouts"] = sum(outcome.verdict == "timeout" for outcome in known.values())
@@ -179,13 +181,24 @@ class WorkerProcess:
                 if self._cgroup is not None:
                     self._cgroup.limit((program.memory_mb << 20) + self.report["package_bytes"])
                 wire.send_job(self._connection, job)
-                if self._is_done(program, plans, known, usage):
+                if self._is_done(program, plans, known, usage, checker_is_new):
                     return
+                checker_is_new = True
             except (wire.ConnectionClosed, wire.MalformedFrame, wire.FrameTooLarge, OSError) as error:
                 raise WorkerLost(f"{type(error).__name__}: {error}") from error
 
-    def _is_done(self, program: Program, plans: list[lanes.Plan], known: dict[int, TestOutcome], usage: Usage) -> bool:
-        """Whether a checker came to the end of its job; else it died in a test, and the rest goes to a new one."""
+    def _is_done(
+        self,
+        program: Program,
+        plans: list[lanes.Plan],
+        known: dict[int, TestOutcome],
+        usage: Usage,
+        is_new: bool,
+    ) -> bool:
+        """Whether a checker came to the end of its job; else it died in a test, and the rest goes to a new one.
+
+        is_new: it has judged no other program.
+        """
         before = Usage(**vars(usage))  # of the checkers that were
         while True:
             message = self._receive()
@@ -201,6 +214,8 @@ class WorkerProcess:
             if "died" in message:
                 index, outcome = _post_mortem(message["died"], program.memory_mb << 20)
                 usage.cpu += outcome.cpu
+                if outcome.verdict == "runtime_error" and not is_new:
+                    return False  # of what an earlier program left there, perhaps: a new one runs the test again
                 if index < 0 or index in known:
                     raise WorkerLost(f"the checker died between tests: {outcome.detail}")
                 trusted = index >= len(plans) or plans[index].apart
@@ -251,6 +266,8 @@ def _post_mortem(died: dict[str, Any], memory_bytes: int) -> tuple[int, TestOutc
     # Not every SIGKILL is the kernel's, out of memory: one from outside is our own fault, and its test is run again.
     if number == signal.SIGKILL and died["peak_rss"] > memory_bytes // 2:
         return died["test"], TestOutcome("memory", cpu, detail="judging ran out of memory")
+    if number in _CRASHES:  # by what the program answered, which must not end without a score
+        return died["test"], TestOutcome("runtime_error", cpu, detail=f"judging crashed: {signal.Signals(number).name}")
     return died["test"], TestOutcome("internal_error", cpu, detail=f"the checker died with status {status:#x}")
 
 

@@ -94,6 +94,16 @@ _OF_ITEMS: dict[str, Callable[[list[Any]], Any]] = {
 _OF_PARTS = {tag: make for tag, _, make in _SIMPLE.values()}
 
 
+def free_safely() -> None:
+    """Have readers make deques and defaultdicts that are freed one after the other, however long a chain of them is.
+
+    Those of `collections` are freed by recursion in C, and a chain of 100,000 overflows the stack. Python frees objects
+    of a class made here without.
+    """
+    deque, default = (type(kind.__name__, (kind,), {}) for kind in (collections.deque, collections.defaultdict))
+    _NEW.update(dd=lambda factory: default(factory), q=lambda maximum: deque(maxlen=maximum))
+
+
 class NotPlain(ValueError):
     """A value of a package's type that does not cross."""
 

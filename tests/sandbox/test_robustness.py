@@ -256,6 +256,31 @@ def test_a_candidate_that_something_outside_kills_is_run_again_and_never_without
     assert [verdict.error_type for verdict in verdicts] == [expected]
 
 
+@pytest.mark.parametrize(("crashes", "expected"), [(1, "accepted"), (100, "runtime_error")])
+def test_a_checker_that_crashes_is_no_program_without_a_score(crashes: int, expected: str) -> None:
+    """Once it may have been what an earlier program left there; twice it is what this one answers."""
+    with SandboxPool(num_workers=1) as pool:
+        if "namespaces" not in pool.isolation:
+            pytest.skip("without PID namespaces no checker can be told from a candidate")
+        lasting(pool)
+        worker = pool._workers[0]
+        assert isinstance(worker, WorkerProcess)
+        verdicts: list[Verdict] = []
+        judging = threading.Thread(target=lambda: verdicts.extend(pool.run([SLOW])))
+        judging.start()
+        while judging.is_alive() and crashes:
+            time.sleep(0.1)
+            for pid in descendants(worker.pid):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    is_checker = "Seccomp:\t2" in (status := Path(f"/proc/{pid}/status").read_text())
+                    # A candidate is the first process of a namespace below the checker's.
+                    if is_checker and len(status.partition("NSpid:")[2].splitlines()[0].split()) == 2:
+                        os.kill(pid, signal.SIGSEGV)
+                        crashes -= 1
+        judging.join()
+    assert [(verdict.error_type, verdict.pass_ratio is None) for verdict in verdicts] == [(expected, False)]
+
+
 def test_trust_and_cost_stay_with_what_a_lost_worker_had_found(monkeypatch: pytest.MonkeyPatch) -> None:
     receive, lost = WorkerProcess._receive, []
 
