@@ -283,22 +283,28 @@ class Checker:
         written = session.written(limit)
         if written is None:
             outcome, detail = "output_limit", f"more than {limit} bytes of output"
-        elif outcome == "accepted" and (wrong := self._difference(stdin, expected, written.decode("utf-8", "replace"))):
-            outcome, detail = "wrong_answer", wrong
+        elif outcome == "accepted":
+            outcome, detail = self._compared(stdin, expected, written.decode("utf-8", "replace"))
         used = session.usage["cpu"]
         self._end_session()
         return outcome, used, detail
 
-    def _difference(self, stdin: str, expected: str, written: str) -> str:
-        """What is wrong with the output of a script; empty: nothing."""
+    def _compared(self, stdin: str, expected: str, written: str) -> tuple[str, str]:
+        """(outcome, short detail) of a script that ended well, by its output."""
         if not self._job["checker"]:
-            return "" if same_output(written, expected, self._job["stdin_compare"]) else "the output differs"
+            is_same = same_output(written, expected, self._job["stdin_compare"])
+            return ("accepted", "") if is_same else ("wrong_answer", "the output differs")
         namespace: dict[str, Any] = {"__name__": "__main__"}
         try:
             exec(marshal.loads(self._job["checker"]), namespace)
-            return "" if namespace["check"](stdin, expected, written) else "the checker refuses the output"
-        except Exception as error:  # noqa: BLE001 - of an output that is not even of the form it expects
-            return f"the checker raised {_shown(error)}"
+            check = namespace["check"]
+        except BaseException as error:  # noqa: BLE001 - no fault of the program's
+            return "internal_error", f"the checker does not load: {_shown(error)}"
+        try:
+            is_right = bool(check(stdin, expected, written))
+        except BaseException as error:  # noqa: BLE001 - of an output in another form; sys.exit() refuses it, too
+            return "wrong_answer", f"the checker raised {_shown(error)}"
+        return ("accepted", "") if is_right else ("wrong_answer", "the checker refuses the output")
 
 
 def _load_failure(reply: dict[str, Any]) -> CandidateFailed:

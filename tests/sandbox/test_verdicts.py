@@ -251,6 +251,20 @@ def test_a_checker_accepts_answers_of_several_forms(pool: SandboxPool, source: s
     assert judged.tests[0].detail.startswith(detail)
 
 
+@pytest.mark.parametrize("leave", ["raise SystemExit(1)", "import sys; sys.exit('wrong')", "raise KeyboardInterrupt"])
+def test_a_checker_may_refuse_an_output_by_leaving(pool: SandboxPool, leave: str) -> None:
+    leaves = f"def check(input, expected, output):\n    if output != expected: {leave}\n    return True"
+    script = Program(source="print(1)", stdin_tests=[("", "2\n"), ("", "1\n")], checker=leaves)
+    assert [outcome.verdict for outcome in pool.run([script])[0].tests] == ["wrong_answer", "accepted"]
+
+
+@pytest.mark.parametrize("checker", ["import nowhere", "def judge(input, expected, output): return True"])
+def test_a_checker_that_does_not_load_is_no_score(pool: SandboxPool, checker: str) -> None:
+    (verdict,) = pool.run([Program(source="print(1)", stdin_tests=[("", "1\n")], checker=checker)])
+    assert (verdict.error_type, verdict.pass_ratio) == ("internal_error", None)
+    assert verdict.tests[0].detail.startswith("the checker does not load")
+
+
 def test_a_checker_that_does_not_end_is_a_timeout_and_spoils_no_other_test(pool: SandboxPool) -> None:
     hangs = "def check(input, expected, output):\n    while input == '1':\n        pass\n    return True"
     script = Program(source="print(1)", stdin_tests=[("1", ""), ("2", "")], checker=hangs, cpu_seconds=0.5)
