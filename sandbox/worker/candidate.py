@@ -78,9 +78,10 @@ def _provide_stdin(text: str) -> None:
 def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | None:
     """Compile and run the source in the module; None, or the phase that failed and how."""
     sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
+    vars(module).update(__file__=sys.argv[0], __builtins__=builtins)  # as a program has them that is run from a file
     phase = "compile"
     try:
-        code = compile(source, "<solution>", "exec", dont_inherit=True)
+        code = compile(source.removeprefix("\ufeff"), "<solution>", "exec", dont_inherit=True)
         phase = "load"
         exec(code, module.__dict__)
     except BaseException as error:  # noqa: BLE001 - whatever the program raises, or the compiler (a null byte, nesting)
@@ -129,7 +130,6 @@ def _run_script(connection: socket.socket, source: str) -> int:
     """Run the source as a script: to its end, its threads' end and its exit handlers. Its exit status."""
     streams = [sys.stdout, sys.stderr]
     module = types.ModuleType("__main__")
-    module.__file__ = sys.argv[0]
     failure = _load(source, module)
     if failure is not None and isinstance(failure[1], SystemExit) and not failure[1].code:
         failure = None
@@ -139,7 +139,7 @@ def _run_script(connection: socket.socket, source: str) -> int:
         with contextlib.suppress(OSError, ValueError):
             streams[1].write(f"{type(failure[1]).__name__}: {server.describe(failure[1])['text']}\n")
     for _ in range(2):  # what it opened anew flushes when it is let go
-        for stream in (*streams, sys.stdout, sys.stderr):
+        for stream in (*streams, getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
             with contextlib.suppress(Exception):  # a stream of the program's own may miss its globals by then
                 stream.flush()
         module.__dict__.clear()

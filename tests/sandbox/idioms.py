@@ -71,12 +71,12 @@ CALLS: list[tuple[str, list[str]]] = [
     ]),
     ("def f(*args, sep=' ', **options): return sep.join(map(str, args)) + ''.join(f'{k}={v}' for k, v in sorted(options.items()))\n"
      "def default(x, acc=[]):\n    acc.append(x)\n    return acc\ndef compose(*fs):\n    def inner(x):\n        for g in fs: x = g(x)\n        return x\n    return inner\n"
-     "def add(a): return lambda b: a + b\ndef double(x): return 2 * x\ndef apply(g, *args): return g(*args)\ndef opaque(x): return [add(x), object()]\ndef use(pair): return pair[0](10)\nTABLE = {i: i * i for i in range(50)}\nLIMIT = 3\nwords = ['a', 'b']", [
+     "def add(a): return lambda b: a + b\ndef double(x): return 2 * x\ndef apply(g, *args): return g(*args)\ndef opaque(x): return [add(x), object()]\ndef use(pair): return pair[0](10)\nTABLE = {i: i * i for i in range(50)}\nLIMIT = 3\nwords = ['a', 'b']\nimport os.path\nHERE = os.path.abspath(__file__)\ndef kept(x): return __builtins__.sum([x, 1])", [
         "assert f(1, 2, sep='-') == '1-2'", "assert f(a=1, b=2) == 'a=1b=2'", "assert f(*range(3), **{'z': 1}) == '0 1 2z=1'", "assert default(1) == [1]", "assert default(1) == [1] and default(2) == [1, 2]", "r = default(1)\nr.append(9)\nassert default(2) == [1, 9, 2]",
         "assert compose(double, double)(3) == 12", "assert compose(lambda x: x + 1, double)(1) == 4", "assert add(1)(2) == 3", "plus = add(5)\nassert plus(1) == 6 and plus(2) == 7", "assert apply(double, 4) == 8", "assert apply(max, 1, 2) == 2", "assert apply(lambda a, b: a - b, 5, 3) == 2",
         "assert apply(str.upper, 'a') == 'A'", "assert apply(int, '3') == 3", "assert apply(print, 1) is None", "assert list(apply(zip, [1], [2])) == [(1, 2)]", "assert apply(isinstance, 1, int)", "assert list(apply(map, str, [1, 2])) == ['1', '2']", "import math\nassert abs(apply(math.sin, math.pi)) < 1e-9", "import math\nassert apply(math.gcd, 4, 6) == 3", "import math\nassert compose(math.sqrt, math.floor)(10) == 3", "import string\nassert apply(string.capwords, 'a b') == 'A B'", "import sys\nassert apply(sys.getsizeof, 1) > 0", "def g(x):\n    return x * x\nassert apply(g, 3) == 9", "import operator\nassert apply(operator.add, 1, 2) == 3", "assert use(opaque(1)) == 11", "assert TABLE[7] == 49 and len(TABLE) == 50", "assert LIMIT == 3", "assert LIMIT == 4",
         "assert words == ['a', 'b']", "words.append('c')\nassert words == ['a', 'b', 'c']", "assert 'a' in words", "assert double(LIMIT) == 6", "assert [double(w) for w in words] == ['aa', 'bb']", "LIMIT = 5\nassert double(LIMIT) == 10", "assert sorted(words, key=double, reverse=True) == ['b', 'a']",
-        "assert list(filter(lambda w: double(w) == 'aa', words)) == ['a']", "from functools import partial\nassert partial(f, sep='/')(1, 2) == '1/2'", "assert undefined(1)", "assert add(1) is not add(1)", "assert compose()('x') == 'x'",
+        "assert list(filter(lambda w: double(w) == 'aa', words)) == ['a']", "from functools import partial\nassert partial(f, sep='/')(1, 2) == '1/2'", "assert undefined(1)", "assert add(1) is not add(1)", "assert HERE.endswith('.py') and kept(2) == 3", "assert compose()('x') == 'x'",
     ]),
     ("class E(ValueError):\n    def __init__(self, code):\n        super().__init__(f'code {code}')\n        self.code = code\n"
      "def f(kind):\n    if kind == 'own': raise E(7)\n    if kind == 'os': raise OSError(2, 'gone', 'name')\n    if kind == 'args': raise ValueError('bad', 3)\n    if kind == 'key': raise KeyError('k')\n    if kind == 'index': return [][0]\n"
@@ -167,5 +167,7 @@ SCRIPTS: list[tuple[str, str, str]] = [  # (source, stdin, stdout): all accepted
     ("import threading\nthreading.Thread(target=print, args=(6,)).start()", "", "6"),
     ("import sys\nsys.stderr.write('debug')\nprint(6)", "", "6"),
     ("import heapq, bisect, math, itertools, collections, re, string, functools, random\nprint(6)", "", "6"),
+    ("\ufeffprint(__builtins__.sum([1, 2, 3]))", "", "6"),
+    ("import os, sys\nprint(os.path.basename(__file__) and 6)\nsys.stdout.flush()\ndel sys.stdout, sys.stderr", "", "6"),
     ("class Scanner:\n    def __init__(self): self.words = iter(open(0).read().split())\n    def int(self): return int(next(self.words))\ns = Scanner()\nprint(s.int() + s.int())", "2 4", "6"),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 python -S plain_python.py < [[source, test], …] > [true, …]
 """
 
+import builtins
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ def passes(source: str, test: str) -> bool:
     try:
         module = types.ModuleType("__main__")
         sys.modules["__main__"] = module
+        vars(module).update(__file__="solution.py", __builtins__=builtins)
         sys.argv = ["solution.py"]
         for fd in (1, 2):
             os.dup2(os.open(os.devnull, os.O_RDWR), fd)
