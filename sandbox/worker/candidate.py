@@ -32,6 +32,8 @@ def solve(first, second):
 _REHEARSAL_BYTES, _REHEARSAL_SECONDS = 256 << 20, 60
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/0": 0, "/proc/self/fd/0": 0}
 _open_file = open
+_set_stack_size = threading.stack_size
+_most_stack_bytes = 1 << 30
 _RPC = 3  # its number among the descriptors that stay open
 
 
@@ -54,6 +56,8 @@ def _live(confinement: Confinement, descriptors: Sequence[int]) -> int:
     connection = wire.stream_socket(_RPC)
     requests = wire.Frames(connection)
     request = requests.message()
+    global _most_stack_bytes
+    _most_stack_bytes = request["memory_bytes"] // 2
     if request["stdin"] is not None:
         _provide_stdin(request["stdin"])
     confinement.confine_calls(False, request["memory_bytes"], request["cpu_seconds"])
@@ -61,6 +65,14 @@ def _live(confinement: Confinement, descriptors: Sequence[int]) -> int:
         return _run_script(connection, request["source"])
     _serve_functions(connection, requests, request["source"])
     return 0
+
+
+def stack_size(size: int = 0) -> int:
+    """threading.stack_size() for programs, which ask for half a gigabyte so as to recurse deeply.
+
+    All of it would count against their memory; since Python 3.11 their own calls hardly use any.
+    """
+    return _set_stack_size(min(size, _most_stack_bytes))
 
 
 def _provide_stdin(text: str) -> None:

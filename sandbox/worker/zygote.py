@@ -60,6 +60,7 @@ def main(connection: socket.socket) -> None:
     sys.argv[:] = ["solution.py"]
     os.environ.clear()
     threading.stack_size(_STACK_BYTES)
+    threading.stack_size = candidate.stack_size
     sys.setrecursionlimit(sys.getrecursionlimit() + _OWN_FRAMES)
     for name in ("exit", "quit"):  # of `site`, which is not imported
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))

@@ -167,6 +167,7 @@ SCRIPTS: list[tuple[str, str, str]] = [  # (source, stdin, stdout): all accepted
     ("import threading\nthreading.Thread(target=print, args=(6,)).start()", "", "6"),
     ("import sys\nsys.stderr.write('debug')\nprint(6)", "", "6"),
     ("import heapq, bisect, math, itertools, collections, re, string, functools, random\nprint(6)", "", "6"),
+    ("import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(512 * 1024 * 1024)\ndef depth(n): return 0 if n == 0 else 1 + depth(n - 1)\nt = threading.Thread(target=lambda: print(depth(10**5)))\nt.start()\nt.join()", "", "100000"),
     ("\ufeffprint(__builtins__.sum([1, 2, 3]))", "", "6"),
     ("import os, sys\nprint(os.path.basename(__file__) and 6)\nsys.stdout.flush()\ndel sys.stdout, sys.stderr", "", "6"),
     ("class Scanner:\n    def __init__(self): self.words = iter(open(0).read().split())\n    def int(self): return int(next(self.words))\ns = Scanner()\nprint(s.int() + s.int())", "2 4", "6"),
