@@ -142,7 +142,6 @@ class Confinement:
         if "rlimits" in self.applied:
             _set_limits(
                 {
-                    resource.RLIMIT_FSIZE: _MAX_FILE_BYTES,
                     resource.RLIMIT_NOFILE: _MAX_OPEN_FILES,
                     resource.RLIMIT_CORE: 0,
                     resource.RLIMIT_MEMLOCK: 0,
@@ -233,6 +232,8 @@ def _limit_resources(memory_bytes: int, cpu_seconds: int, threads_are_countable:
     limits = {
         # Address space, not RLIMIT_DATA, which misses shared mappings. On top of what the zygote already has mapped.
         resource.RLIMIT_AS: _mapped_at_start + memory_bytes,
+        # Not before: a script's input has been put into a file, and may be larger.
+        resource.RLIMIT_FSIZE: _MAX_FILE_BYTES,
         # The first process of a PID namespace ignores SIGXCPU, so soft = hard: the kernel sends SIGKILL.
         resource.RLIMIT_CPU: cpu_seconds,
     }

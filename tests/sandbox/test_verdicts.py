@@ -202,6 +202,16 @@ def test_scripts_are_judged_by_their_output(pool: SandboxPool) -> None:
     assert verdict.stdout == "3\n11\n2\n"
 
 
+def test_an_input_may_be_larger_than_a_file_that_a_program_writes(pool: SandboxPool) -> None:
+    count = 3_000_000
+    source = "print(sum(map(int, open(0).read().split())))\ntry: open('x', 'wb').write(bytes(17 << 20))\n"
+    source += "except OSError: print('too large')"
+    numbers = "123456\n" * count
+    script = Program(source=source, stdin_tests=[(numbers, f"{123456 * count}\ntoo large")], cpu_seconds=20)
+    (verdict,) = pool.run([script])
+    assert verdict.error_type == "accepted", (verdict.tests, verdict.stderr)
+
+
 @pytest.mark.parametrize(
     ("written", "expected", "same"),
     [
