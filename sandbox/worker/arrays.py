@@ -6,6 +6,7 @@ subclass, no view of odd strides, no object with methods of the program's. Dtype
 """
 
 import binascii
+import functools
 import math
 import re
 import sys
@@ -24,9 +25,11 @@ _EXTENSIONS = frozenset(
 )
 _ITEMS = (type(None), bool, int, float, str)
 _LAST_CHARACTER = 0x10FFFF
+_TEXTS = ("<test>", "<setup>", "<checker>")  # what tests are compiled as
 
 numpy: Any = None
 pandas: Any = None
+_array_class: Any = None  # of the arrays that are read, if not numpy's own
 
 
 def install() -> None:
@@ -56,6 +59,49 @@ def install() -> None:
     values.add_reader("pd.x", _read_extension)
     values.add_reader("pd.z", _read_zoned)
     values.add_reader("pd.c", _read_categorical)
+
+
+def compare_strictly() -> None:
+    """For the checker: a test's arrays, and those it reads, do not broadcast if they are empty and the others are not.
+
+    Nothing would be left to compare: (numpy.zeros((0, 3)) == [1, 2, 3]).all() is true.
+    """
+    global _array_class
+    if numpy is None:
+        return
+
+    class Strict(numpy.ndarray):  # type: ignore[misc, name-defined]
+        def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+            if method == "__call__" and ufunc.signature is None:  # elementwise
+                sizes = [numpy.size(each) for each in inputs if numpy.ndim(each)]
+                if 0 in sizes and any(sizes):
+                    raise ValueError("operands could not be broadcast together: one is empty")
+            out = kwargs.get("out")
+            if out is not None:
+                kwargs["out"] = tuple(map(_plain, out))
+            result = getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
+            if out is not None:
+                return out[0] if len(out) == 1 else out
+            return tuple(map(_strict, result)) if isinstance(result, tuple) else _strict(result)
+
+    def _plain(value: Any) -> Any:
+        return value.view(numpy.ndarray) if isinstance(value, Strict) else value
+
+    def _strict(value: Any) -> Any:
+        return value.view(Strict) if type(value) is numpy.ndarray else value
+
+    def for_tests(make: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(make)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            value = make(*args, **kwargs)
+            return _strict(value) if sys._getframe(1).f_code.co_filename in _TEXTS else value
+
+        return made
+
+    Strict.__name__ = "array"  # which its text begins with
+    _array_class = Strict
+    for name in ("array", "asarray", "asanyarray"):
+        setattr(numpy, name, for_tests(getattr(numpy, name)))
 
 
 # numpy
@@ -113,6 +159,8 @@ def _fill(reader: Reader, value: Any, data: Any, depth: int) -> None:
 
 def _read_array(reader: Reader, data: list[Any], depth: int) -> Any:
     value = _empty(*data)
+    if _array_class is not None:
+        value = value.view(_array_class)
     reader.objects.append(value)  # it may hold itself
     _fill(reader, value, data[0], depth)
     return value

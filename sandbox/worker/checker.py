@@ -23,7 +23,7 @@ import time
 import traceback
 from typing import Any
 
-from . import packages, values, wire
+from . import arrays, packages, values, wire
 from .confinement import Confinement
 from .outputs import same_output
 from .session import KILLED, MAX_OUTPUT_BYTES, CandidateFailed, Remote, Session, Zygote
@@ -60,6 +60,7 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap, 
         zygote = Zygote(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, _CONTROL))
         sys.setrecursionlimit(3000)  # a decoder goes deeper than the values it decodes
         values.free_safely()
+        arrays.compare_strictly()
         for _ in range(_MAX_JOBS):
             Checker(jobs.job(), job_connection, zygote, progress).run()
             if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB + (of_packages >> 10):

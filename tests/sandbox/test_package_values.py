@@ -52,6 +52,12 @@ ACCEPTED = [
     "d = np.datetime64('2020-01-01T00:00')\nassert same(d) == d and same(np.array([d])).dtype == np.array([d]).dtype",
     "assert same({'x': np.int64(3)}) == {'x': 3} and isinstance(same(np.bool_(True)), np.bool_)",
     "assert same(np.zeros((0, 3))).shape == (0, 3) and np.isnan(same(np.nan))",
+    "assert (np.abs(same(np.array([])) - np.array([])) < 1e-9).all() and (same(np.zeros((0, 3))) * 2).size == 0",
+    "assert (same(np.zeros((0, 3))) @ np.ones(3)).shape == (0,) and repr(same(np.arange(2))) == 'array([0, 1])'",
+    "a = same(np.arange(3))\na += np.array([1, 1, 1])\nq, r = divmod(a, 2)\n"
+    "assert a[a > 1].tolist() == [2, 3] == (q * 2 + r)[1:].tolist()",
+    "f = pd.DataFrame(same(np.array([[1, 2], [3, 4]])), columns=list('ab'))\n"
+    "assert (same(f) == f).all().all() and f[f['a'] > 1]['b'].tolist() == [4]",
     "f = pd.DataFrame({'k': [1, 1, 2], 'v': [1, 2, 3]})\n"
     "pd.testing.assert_frame_equal(totals(f), pd.DataFrame({'v': [3, 3]}, index=pd.Index([1, 2], name='k')))",
     "f = pd.DataFrame({'v': [1, 2, 3]})\nadd_column(f)\nassert f['z'].tolist() == [2, 4, 6] and f.shape == (3, 2)",
@@ -95,6 +101,8 @@ def duck(): return Duck()
 def nans(): return np.full(2, np.nan)
 def empty(): return np.zeros((0,))
 def empty_column(): return np.zeros((2, 0, 2))
+def empty_rows(): return np.zeros((0, 2))
+def one_row(): return np.zeros((1, 2))
 def vast(): return np.lib.stride_tricks.as_strided(np.zeros(1), (10**12, 2), (0, 0))
 def wide(): return np.zeros((10**6, 1))
 for name in ("allclose", "isclose", "array_equal", "all"):
@@ -112,16 +120,33 @@ COMPARISONS = [
     "np.testing.assert_allclose({}(), [1.0, 2.0])",
     "np.testing.assert_array_equal({}(), np.array([1.0, 2.0]))",
     "np.testing.assert_almost_equal({}(), 5.0)",
+    "assert ({}() == np.array([1.0, 2.0])).all()",
+    "assert np.all(np.array({}()) == [1.0, 2.0])",
+    "assert not ({}() != np.arange(1.0, 3.0)).any()",
+    "assert (np.abs(np.asarray({}(), float) - np.array([1.0, 2.0])) < 1e-6).all()",
+    "assert np.abs({}() - np.arange(1.0, 3.0)).sum() < 1e-6",
+    "assert np.linalg.norm({}()[1:] - np.array([1.0, 2.0])) < 1e-6",
+    "assert np.array_equiv({}(), [1.0, 2.0])",
 ]
 
 
 @pytest.mark.parametrize(
-    "lie", ["subclass", "objects", "duck", "nans", "empty", "empty_column", "vast", "wide"]
-)  # fmt: skip
+    "lie",
+    ["subclass", "objects", "duck", "nans", "empty", "empty_column", "empty_rows", "one_row", "vast", "wide"],
+)
 def test_no_lie_passes_a_comparison_of_numpys(pool: SandboxPool, lie: str) -> None:
     verdict = judge(pool, LIES, [test.format(lie) for test in COMPARISONS], "import numpy as np\n")
     assert verdict.trusted_compare
     assert [outcome.verdict for outcome in verdict.tests if outcome.verdict == "accepted"] == []
+
+
+def test_an_output_checker_does_not_take_no_numbers_for_one(pool: SandboxPool) -> None:
+    checker = "import numpy as np\ndef check(input, expected, output):\n"
+    checker += "    a, b = (np.array(text.split(), float) for text in (output, expected))\n"
+    checker += "    return bool((np.abs(a - b) < 1e-6).all())"
+    sources = ["", "print(2.0)"]
+    programs = [Program(source=source, stdin_tests=[("", "2")], checker=checker) for source in sources]
+    assert [verdict.error_type for verdict in pool.run(programs)] == ["wrong_answer", "accepted"]
 
 
 FORGER = """
