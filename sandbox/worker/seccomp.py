@@ -13,15 +13,15 @@ from . import kernel, syscalls
 _LOAD, _CONSTANT, _TO_X, _AND, _SHIFT, _SHIFT_X = 0x20, 0x00, 0x07, 0x54, 0x74, 0x7C  # shifts to the right
 _JUMP, _JUMP_EQ, _JUMP_SET, _RETURN = 0x05, 0x15, 0x45, 0x06
 _RET_ALLOW, _RET_KILL, _RET_ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_EPERM, _ENOTTY, _ENOSYS = 1, 25, 38
+_EPERM, _ENOTTY, _ENOSYS, _ENOTSUP = 1, 25, 38, 95
 _NUMBER, _ARCH = 0, 4  # offsets in struct seccomp_data
 
 _CLONE_THREAD = 0x00010000
 # CLONE_NEW* of every kind, CLONE_PTRACE, CLONE_UNTRACED: no thread library asks for them.
 _CLONE_FORBIDDEN = 0x7E020000 | 0x00002000 | 0x00800000
-# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC. F_SETOWN and F_SETSIG would let a program have the
-# kernel send any signal to any process of the same user.
-_FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030)
+# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC; F_GETLK, F_SETLK and F_SETLKW are for SQLite. F_SETOWN
+# and F_SETSIG would let a program have the kernel send any signal to any process of the same user.
+_FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030, 5, 6, 7)
 # FIONBIO, FIOCLEX, FIONCLEX, FIONREAD: asyncio's self-pipe needs them. All others look like "not a terminal".
 _IOCTL_COMMANDS = (0x5421, 0x5451, 0x5450, 0x541B)
 _AF_UNIX, _SOCK_STREAM = 1, 1
@@ -41,6 +41,8 @@ _LEAVES: dict[str, int] = {
     "deny": _RET_ERRNO | _EPERM,
     "not a terminal": _RET_ERRNO | _ENOTTY,
     "not implemented": _RET_ERRNO | _ENOSYS,
+    "not supported": _RET_ERRNO | _ENOTSUP,
+    "pretend": _RET_ERRNO,
     "kill": _RET_KILL,
 }
 
@@ -63,12 +65,12 @@ def _without(argument: int, flags: int) -> list[Line]:
     return [_load(_argument(argument)), (_JUMP_SET, "deny", "permit", flags)]
 
 
-def _is_null(*arguments: int) -> list[Line]:
+def _is_null(*arguments: int, then: str = "permit", otherwise: str = "deny") -> list[Line]:
     """Permit when every named 64-bit argument is 0."""
     body: list[Line] = []
     for word in (_argument(index, high) for index in arguments for high in (False, True)):
-        body += [_load(word), (_JUMP_EQ, "", "deny", 0)]
-    return [*body, (_JUMP, "permit", "", 0)]
+        body += [_load(word), (_JUMP_EQ, "", otherwise, 0)]
+    return [*body, (_JUMP, then, "", 0)]
 
 
 def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
@@ -91,6 +93,11 @@ def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
         # The flags of clone3 lie in memory, out of a filter's sight; statx tells when a /tmp was made. On ENOSYS the C
         # library falls back to clone and stat.
         ("clone3", "statx"): [(_JUMP, "not implemented", "", 0)],
+        # What copies a file copies its mode, times and attributes, too, and is told that this was done: programs that
+        # run as the trainer's user could change any file of that user's. On EPERM, Path.touch() makes the file.
+        ("chmod", "fchmod", "fchmodat", "fchmodat2"): [(_JUMP, "pretend", "", 0)],
+        ("utimensat",): _is_null(2, then="deny", otherwise="pretend"),
+        ("listxattr", "llistxattr", "flistxattr"): [(_JUMP, "not supported", "", 0)],
         ("ioctl",): _one_of(1, _IOCTL_COMMANDS, "not a terminal"),
         ("fcntl",): _one_of(1, _FCNTL_COMMANDS, "deny"),
         # Of oneself only (pid 0): getrlimit, where the new limit is 0, and how far the stack may grow.

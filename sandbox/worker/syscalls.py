@@ -35,6 +35,9 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "recvmsg": (47, 212), "socketpair": (53, 199), "sendto": (44, 206), "clone": (56, 220), "clone3": (435, 435),
     "ioctl": (16, 29), "fcntl": (72, 25), "prlimit64": (302, 261), "kill": (62, 129), "tkill": (200, 130),
     "tgkill": (234, 131),
+    # Never made, but answered as copying a file needs it.
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "utimensat": (280, 88),
+    "listxattr": (194, 11), "llistxattr": (195, 12), "flistxattr": (196, 13),
     # Used by the worker itself before it confines a process; never allowed afterwards.
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445), "landlock_restrict_self": (446, 446),
     "seccomp": (317, 277), "mount_setattr": (442, 442), "io_uring_setup": (425, 425), "io_uring_register": (427, 427),
@@ -43,7 +46,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
 
 _CONDITIONAL = (
     "statx", "open", "openat", "recvmsg", "socketpair", "sendto", "clone", "clone3", "ioctl", "fcntl", "prlimit64",
-    "kill", "tkill", "tgkill",
+    "kill", "tkill", "tgkill", "chmod", "fchmod", "fchmodat", "fchmodat2", "utimensat", "listxattr", "llistxattr",
+    "flistxattr",
 )  # fmt: skip
 _WORKER_ONLY = (
     "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "seccomp", "mount_setattr",

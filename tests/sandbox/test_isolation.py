@@ -110,6 +110,7 @@ def run_filter(program: bytes, data: bytes) -> int:
 
 
 ALLOW, EPERM, ENOSYS, ENOTTY, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x00050019, 0x80000000
+ENOTSUP, PRETEND = 0x0005005F, 0x00050000
 X86_64, AARCH64 = (0, 0xC000003E), (1, 0xC00000B7)
 NEVER = {  # name: numbers
     "execve": (59, 221), "ptrace": (101, 117), "socket": (41, 198), "connect": (42, 203), "bind": (49, 200),
@@ -160,11 +161,30 @@ def test_the_filter_of_both_machines(machine: tuple[int, int]) -> None:
     )
     assert (ask("sendto", 3, 0, 0, 0, 0), ask("sendto", 3, 0, 0, 0, 1 << 40)) == (ALLOW, EPERM)
     assert ask("recvmsg") == EPERM
+    assert [ask(name, 3, 0, 1 << 40) for name in ("fchmod", "fchmodat", "utimensat")] == [PRETEND] * 3
+    assert (ask("utimensat", 3, 0, 0), ask("listxattr"), ask("fcntl", 1, 6)) == (EPERM, ENOTSUP, ALLOW)
 
 
 def outcome_of(source: str, configuration: Configuration) -> Any:
     (verdict,) = judge(configuration, [Program(source=source, tests=["assert f() is None"])])["verdicts"]
     return verdict["error_type"], verdict["stdout"]
+
+
+@pytest.mark.parametrize("configuration", [ROOT, USERNS, REFUSED], ids=lambda c: c.name)
+def test_what_is_said_to_change_a_file_changes_none(configuration: Configuration) -> None:
+    source = """
+import os
+def f():
+    path = os.__file__
+    before = os.stat(path)
+    os.chmod(path, 0o777)
+    os.utime(path, (5, 5))
+    os.utime('/tmp', (5, 5))
+    after = os.stat(path)
+    assert (before.st_mode, before.st_mtime) == (after.st_mode, after.st_mtime)
+    assert os.stat('/tmp').st_mtime != 5
+"""
+    assert outcome_of(source, configuration) == ("accepted", "")
 
 
 @pytest.mark.parametrize("configuration", [ROOT, USERNS, REFUSED], ids=lambda c: c.name)
@@ -185,5 +205,22 @@ def f():
     assert time.time() > 1e9 and os.getpid() > 0 and os.urandom(4)
 """
     if configuration is not REFUSED:
-        source += "    with tempfile.NamedTemporaryFile('w') as file:\n        file.write('x')\n"
+        source += """
+    with tempfile.NamedTemporaryFile('w') as file:
+        file.write('x')
+    import pathlib, shutil
+    os.makedirs('a/b')
+    pathlib.Path('a/b/c').write_text('x')
+    pathlib.Path('a/b/c').chmod(0o600)
+    pathlib.Path('a/b/c').touch()
+    pathlib.Path('g').touch()
+    assert os.path.exists('g')
+    assert pathlib.Path(shutil.copy2('a/b/c', 'd')).read_text() == pathlib.Path(shutil.copy('d', 'e')).read_text()
+    assert os.listdir(shutil.copytree('a', 'f')) == ['b']
+    table = sqlite3.connect('table.db')
+    table.execute('create table t (v integer)')
+    table.execute('insert into t values (5)')
+    table.commit()
+    assert sqlite3.connect('table.db').execute('select v from t').fetchone() == (5,)
+"""
     assert outcome_of(source, configuration) == ("accepted", "")
