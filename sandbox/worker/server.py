@@ -42,6 +42,7 @@ class Server:
         self._module = module
         self._objects: list[Any] = []
         self._number_of: dict[int, int] = {}
+        self._yielded: dict[int, tuple[list[Any], bytes]] = {}  # by iterators: containers of the last item, as it was
         self._handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "call": self._call,
             "value": self._value,
@@ -98,11 +99,31 @@ class Server:
         return {"value": values.Writer(self._refer).encode(self._resolve(["name", request["name"]]))}
 
     def _next(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The next item of an iterator, and what became of the last one: it may be the same list, yielded again."""
+        number = request["on"][1]
+        last, as_it_was = self._yielded.pop(number, ([], b""))
+        writer = values.Writer(self._refer, last)
+        reply: dict[str, Any] = {}
         try:
-            item = next(self._resolve(request["on"]))
+            item = next(self._objects[number])
         except StopIteration:
-            return {"end": True}
-        return {"value": values.Writer(self._refer).encode(item)}
+            reply["end"] = True
+        if last and self._text(last) != as_it_was:
+            reply["changed"] = [writer.contents(value) for value in last]
+        if "end" in reply:
+            return reply
+        known = len(writer.objects)
+        reply["value"] = writer.encode(item)
+        parts = item if isinstance(item, tuple) else (item,)
+        reply["again"] = any(part is value for part in parts for value in last)
+        containers = writer.objects if reply["again"] else writer.objects[known:]
+        if containers:
+            self._yielded[number] = containers, self._text(containers)
+        return reply
+
+    def _text(self, containers: list[Any]) -> bytes:
+        writer = values.Writer(self._refer, containers)
+        return wire.encode_frame([writer.contents(value) for value in containers])
 
     def serve(self) -> None:
         """Answer requests for ever; the zygote kills this process when the checker is done."""

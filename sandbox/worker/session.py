@@ -132,6 +132,7 @@ class Session:
         self._next_id = 0
         self._remotes: dict[int, Remote] = {}
         self._values: dict[str, Any] = {}  # of the program's names, since it last ran
+        self._yielded: dict[int, list[Any]] = {}  # by iterators: containers of the last item
         self.raised: BaseException | None = None  # the last exception that came from the program
         self.failure: CandidateFailed | None = None
         self.usage: dict[str, Any] | None = None  # once dead
@@ -312,15 +313,25 @@ class Session:
         raise error
 
     def next_item(self, on: list[Any]) -> list[Any]:
-        """The next item of an iterator of the program's, alone in a list; an empty list at its end."""
+        """The next item of an iterator of the program's, alone in a list; an empty list at its end.
+
+        What it changed in the last item, as a list that it yields again and again, is carried over.
+        """
         self._values = {}
+        last = self._yielded.pop(on[1], [])
         reply = self._request("next", on=on)
         with _Foreign(self):
+            reader = values.Reader(self._resolve, last)
+            if "changed" in reply:
+                for value, contents in zip(last, reply["changed"], strict=True):
+                    reader.refill(value, contents)
             if reply.get("end") is True:
                 return []
-            reader = values.Reader(self._resolve)
             if "error" not in reply:
-                return [reader.decode(reply["value"])]
+                known = len(reader.objects)
+                item = reader.decode(reply["value"])
+                self._yielded[on[1]] = reader.objects if reply.get("again") is True else reader.objects[known:]
+                return [item]
             self.raised = self._exception(reply, reader)
         raise self.raised
 

@@ -38,7 +38,9 @@ CALLS: list[tuple[str, list[str]]] = [
     ]),
     ("def f(n):\n    for i in range(n):\n        yield i * i\ndef endless():\n    i = 0\n    while True:\n        yield i\n        i += 1\n"
      "def echo():\n    got = None\n    while True:\n        got = yield got\ndef ends():\n    yield 1\n    return 7\n"
-     "def fails():\n    yield 1\n    raise ValueError('late')\nlog = []\ndef lazy():\n    for i in range(3):\n        log.append(i)\n        yield i", [
+     "def fails():\n    yield 1\n    raise ValueError('late')\nlog = []\ndef lazy():\n    for i in range(3):\n        log.append(i)\n        yield i\n"
+     "def orders(items, path=None):\n    path = [] if path is None else path\n    if len(path) == len(items): yield path\n    for item in items:\n        if item not in path:\n            path.append(item)\n            yield from orders(items, path)\n            path.pop()\n"
+     "def steps(n):\n    path = []\n    for i in range(n):\n        path.append(i)\n        yield path, i\ndef boards(n):\n    board = [[0] * n for _ in range(n)]\n    for i in range(n):\n        board[i][i] = 1\n        yield board\ndef fresh(n):\n    for i in range(n): yield [i]", [
         "assert list(f(4)) == [0, 1, 4, 9]", "assert f(2) == [0, 1]", "assert sum(f(4)) == 14", "assert tuple(f(2)) == (0, 1)",
         "import itertools\nassert list(itertools.islice(endless(), 3)) == [0, 1, 2]", "g = endless()\nassert [next(g) for _ in range(3)] == [0, 1, 2]",
         "g = f(1)\nassert next(g) == 0\nassert next(g, None) is None", "g = f(0)\ntry:\n    next(g)\n    assert False\nexcept StopIteration:\n    pass",
@@ -47,6 +49,8 @@ CALLS: list[tuple[str, list[str]]] = [
         "g = lazy()\nnext(g)\nassert log == [0]", "g = f(2)\nassert list(g) == [0, 1]\nassert list(g) == []", "g = f(3)\ng.close()\nassert list(g) == []",
         "import types\nassert isinstance(f(1), types.GeneratorType)", "assert list(zip(endless(), 'ab')) == [(0, 'a'), (1, 'b')]", "assert 9 in f(4)",
         "for a, b in zip(f(3), [0, 1, 4]):\n    assert a == b", "assert sorted(f(3), reverse=True) == [4, 1, 0]", "assert max(f(3)) == 4", "assert set(f(3)) == {0, 1, 4}",
+        "assert list(orders([1, 2])) == [[1, 2], [2, 1]]", "assert list(orders([1, 2])) == [[], []]", "assert [list(p) for p in orders([1, 2])] == [[1, 2], [2, 1]]", "g = orders([1, 2])\na, b = next(g), next(g)\nassert a == b == [2, 1]", "assert [n for path, n in steps(3)] == [0, 1, 2]", "assert list(steps(2)) == [([0], 0), ([0, 1], 1)]", "assert list(steps(2)) == [([0, 1], 0), ([0, 1], 1)]",
+        "assert list(boards(2))[0] == [[1, 0], [0, 1]]", "out = []\nfor p in fresh(2):\n    p.append(9)\n    out.append(p)\nassert out == [[0, 9], [1, 9]]", "g = fresh(2)\na = next(g)\nassert next(g) == [1] and a == [0]",
         "assert dict(enumerate(f(2))) == {0: 0, 1: 1}", "a, b, *rest = f(4)\nassert (a, b, rest) == (0, 1, [4, 9])", "assert ''.join(map(str, f(3))) == '014'",
     ]),
     ("from collections import *\nimport datetime, decimal, fractions, enum, array as arrays\nclass Color(enum.IntEnum):\n    RED = 1\nclass Kind(str, enum.Enum):\n    A = 'a'\n"
