@@ -5,6 +5,7 @@ plain values and compared in the checker, so a forged answer is worth no more th
 here is another matter: in_process.py.)
 """
 
+import collections
 import contextlib
 import socket
 import sys
@@ -16,6 +17,9 @@ from . import in_process, values, wire
 
 MODULE_NAME = "solution"
 _MESSAGE_CHARS = 300
+# Of an answer, which is looked at once more with the next one: types of its containers, and how many items.
+_TRACKED = frozenset((list, dict, set, bytearray, collections.Counter, collections.defaultdict, collections.deque))
+_MOST_TRACKED = 10_000
 
 
 def describe(error: BaseException, writer: values.Writer | None = None) -> dict[str, Any]:
@@ -42,7 +46,8 @@ class Server:
         self._module = module
         self._objects: list[Any] = []
         self._number_of: dict[int, int] = {}
-        self._yielded: dict[int, tuple[list[Any], bytes]] = {}  # by iterators: containers of the last item, as it was
+        # By what answered, an iterator or (as None) any function: containers of its last answer, and what was in them.
+        self._answered: dict[int | None, tuple[list[Any], bytes]] = {}
         self._handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "call": self._call,
             "value": self._value,
@@ -78,11 +83,14 @@ class Server:
             result = function(*args, **kwargs)
         except BaseException as raised:  # noqa: BLE001 - whatever the program raises is its answer
             error = raised
-        writer = values.Writer(self._refer, reader.objects)
+        last, was = self._last_answer(request, None)
+        writer = values.Writer(self._refer, [*reader.objects, *last])
         if reader.objects and self._are_changed(request, args, kwargs):
             reply["changed"] = [writer.contents(value) for value in reader.objects]
+        if last and self._text(last) != was:
+            reply["last"] = [writer.contents(value) for value in last]
         if error is None:
-            reply["value"] = writer.encode(result)
+            self._answer(reply, None, result, writer, last)
         else:
             reply |= describe(error, writer)
         return reply
@@ -99,27 +107,39 @@ class Server:
         return {"value": values.Writer(self._refer).encode(self._resolve(["name", request["name"]]))}
 
     def _next(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The next item of an iterator, and what became of the last one: it may be the same list, yielded again."""
         number = request["on"][1]
-        last, as_it_was = self._yielded.pop(number, ([], b""))
-        writer = values.Writer(self._refer, last)
         reply: dict[str, Any] = {}
         try:
             item = next(self._objects[number])
         except StopIteration:
             reply["end"] = True
-        if last and self._text(last) != as_it_was:
-            reply["changed"] = [writer.contents(value) for value in last]
-        if "end" in reply:
-            return reply
-        known = len(writer.objects)
-        reply["value"] = writer.encode(item)
-        parts = item if isinstance(item, tuple) else (item,)
-        reply["again"] = any(part is value for part in parts for value in last)
-        containers = writer.objects if reply["again"] else writer.objects[known:]
-        if containers:
-            self._yielded[number] = containers, self._text(containers)
+        last, was = self._last_answer(request, number)
+        writer = values.Writer(self._refer, last)
+        if last and self._text(last) != was:
+            reply["last"] = [writer.contents(value) for value in last]
+        if "end" not in reply:
+            self._answer(reply, number, item, writer, last)
         return reply
+
+    # A function may answer with one list again and again, and change it between. The checker, which has copies, is told
+    # of changes in the last answer, and whether the next is the same list.
+
+    def _last_answer(self, request: dict[str, Any], key: int | None) -> tuple[list[Any], bytes]:
+        """Containers of the last answer, and what was in them; nothing where the other side has not kept them."""
+        last, was = self._answered.pop(key, ([], b""))
+        return (last, was) if request.get("last") == len(last) else ([], b"")
+
+    def _answer(
+        self, reply: dict[str, Any], key: int | None, value: Any, writer: values.Writer, last: list[Any]
+    ) -> None:
+        known = len(writer.objects)
+        reply["value"] = writer.encode(value)
+        parts = value if isinstance(value, tuple) else (value,)
+        is_again = any(part is container for part in parts for container in last)
+        containers = [*(last if is_again else ()), *writer.objects[known:]]
+        if containers and _TRACKED.issuperset(map(type, containers)) and sum(map(len, containers)) <= _MOST_TRACKED:
+            reply["again"] = is_again
+            self._answered[key] = containers, self._text(containers)
 
     def _text(self, containers: list[Any]) -> bytes:
         writer = values.Writer(self._refer, containers)

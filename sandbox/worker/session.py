@@ -132,7 +132,7 @@ class Session:
         self._next_id = 0
         self._remotes: dict[int, Remote] = {}
         self._values: dict[str, Any] = {}  # of the program's names, since it last ran
-        self._yielded: dict[int, list[Any]] = {}  # by iterators: containers of the last item
+        self._answered: dict[int | None, list[Any]] = {}  # containers of last answers, as server.py keeps them
         self.raised: BaseException | None = None  # the last exception that came from the program
         self.failure: CandidateFailed | None = None
         self.usage: dict[str, Any] | None = None  # once dead
@@ -298,14 +298,16 @@ class Session:
         sent = [writer.encode(value) for value in args]
         named = {name: writer.encode(value) for name, value in kwargs.items()}
         self._values = {}
-        reply = self._request("call", on=on, args=sent, kwargs=named)
+        last = self._answered.pop(None, [])
+        reply = self._request("call", on=on, args=sent, kwargs=named, last=len(last))
         with _Foreign(self):
-            reader = values.Reader(self._resolve, writer.objects)
+            reader = values.Reader(self._resolve, [*writer.objects, *last])
             if "changed" in reply:
                 for value, contents in zip(writer.objects, reply["changed"], strict=True):
                     reader.refill(value, contents)
             if "error" not in reply:
-                return reader.decode(reply["value"])
+                return self._answer(reply, None, reader, last)
+            self._follow(reply, reader, last)
             error = self._exception(reply, reader)
         if isinstance(error, StopIteration):  # in a test's map() or zip() it would end the test
             error = RuntimeError("the program raised StopIteration")
@@ -313,27 +315,33 @@ class Session:
         raise error
 
     def next_item(self, on: list[Any]) -> list[Any]:
-        """The next item of an iterator of the program's, alone in a list; an empty list at its end.
-
-        What it changed in the last item, as a list that it yields again and again, is carried over.
-        """
+        """The next item of an iterator of the program's, alone in a list; an empty list at its end."""
         self._values = {}
-        last = self._yielded.pop(on[1], [])
-        reply = self._request("next", on=on)
+        last = self._answered.pop(on[1], [])
+        reply = self._request("next", on=on, last=len(last))
         with _Foreign(self):
             reader = values.Reader(self._resolve, last)
-            if "changed" in reply:
-                for value, contents in zip(last, reply["changed"], strict=True):
-                    reader.refill(value, contents)
+            if "error" not in reply and reply.get("end") is not True:
+                return [self._answer(reply, on[1], reader, last)]
+            self._follow(reply, reader, last)
             if reply.get("end") is True:
                 return []
-            if "error" not in reply:
-                known = len(reader.objects)
-                item = reader.decode(reply["value"])
-                self._yielded[on[1]] = reader.objects if reply.get("again") is True else reader.objects[known:]
-                return [item]
             self.raised = self._exception(reply, reader)
         raise self.raised
+
+    def _answer(self, reply: dict[str, Any], key: int | None, reader: values.Reader, last: list[Any]) -> Any:
+        self._follow(reply, reader, last)
+        known = len(reader.objects)
+        value = reader.decode(reply["value"])
+        if "again" in reply:
+            self._answered[key] = [*(last if reply["again"] is True else ()), *reader.objects[known:]]
+        return value
+
+    def _follow(self, reply: dict[str, Any], reader: values.Reader, last: list[Any]) -> None:
+        """Carry over what the program has changed since in its last answer."""
+        if "last" in reply:
+            for value, contents in zip(last, reply["last"], strict=True):
+                reader.refill(value, contents)
 
     def value(self, name: str) -> Any:
         """What a name of the program's stands for; the same until the program runs again. Raises KeyError."""
