@@ -7,6 +7,7 @@ step (ares/grading/code.py), which are judged once without a file.
 import hashlib
 import json
 import sqlite3
+import sys
 import threading
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -60,9 +61,9 @@ class SharedVerdicts:
 
 
 def _digest_of_code() -> str:
-    """Of the room that judges: another version of it may judge otherwise."""
+    """Of the sandbox and the interpreter that runs programs: other versions may judge otherwise."""
     folder = Path(sandbox.__file__).parent
-    code = hashlib.sha256()
+    code = hashlib.sha256(sys.version.encode())
     for file in sorted(folder.rglob("*.py")):
         code.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes())
     return code.hexdigest()

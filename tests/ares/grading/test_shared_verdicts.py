@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from ares.config.reward import CodeConfig
+from ares.grading import shared_verdicts
 from ares.grading.code import CodeGrader
 from ares.grading.shared_verdicts import SharedVerdicts
 from sandbox import Program, TestOutcome, Verdict
@@ -65,6 +66,17 @@ def test_another_place_is_another_verdict_and_a_failure_is_none(tmp_path: Path) 
     assert elsewhere.find(JOB) is None
     shared.close()
     elsewhere.close()
+
+
+def test_another_python_judges_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = SharedVerdicts(tmp_path / "verdicts.sqlite", "local standard")
+    here.add(JOB, VERDICT)
+    monkeypatch.setattr(shared_verdicts.sys, "version", "3.12.1 (another one)")
+    other = SharedVerdicts(tmp_path / "verdicts.sqlite", "local standard")
+    assert here.find(JOB) is not None
+    assert other.find(JOB) is None
+    here.close()
+    other.close()
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "memory"])
