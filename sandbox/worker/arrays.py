@@ -70,7 +70,7 @@ def compare_strictly() -> None:
     if numpy is None:
         return
 
-    class Strict(numpy.ndarray):  # type: ignore[misc, name-defined]
+    class Strict(numpy.ndarray):
         def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
             if method == "__call__" and ufunc.signature is None:  # elementwise
                 sizes = [numpy.size(each) for each in inputs if numpy.ndim(each)]

@@ -140,7 +140,7 @@ def _serve_functions(connection: socket.socket, requests: wire.Frames, source: s
 
 def _run_script(connection: socket.socket, source: str) -> int:
     """Run the source as a script: to its end, its threads' end and its exit handlers. Its exit status."""
-    streams = [sys.stdout, sys.stderr]
+    streams: list[Any] = [sys.stdout, sys.stderr]
     module = types.ModuleType("__main__")
     failure = _load(source, module)
     if failure is not None and isinstance(failure[1], SystemExit) and not failure[1].code:
@@ -151,7 +151,8 @@ def _run_script(connection: socket.socket, source: str) -> int:
         with contextlib.suppress(OSError, ValueError):
             streams[1].write(f"{type(failure[1]).__name__}: {server.describe(failure[1])['text']}\n")
     for _ in range(2):  # what it opened anew flushes when it is let go
-        for stream in (*streams, getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
+        now: list[Any] = [getattr(sys, name, None) for name in ("stdout", "stderr")]
+        for stream in [*streams, *now]:
             with contextlib.suppress(Exception):  # a stream of the program's own may miss its globals by then
                 stream.flush()
         module.__dict__.clear()

@@ -7,6 +7,7 @@ here is another matter: in_process.py.)
 
 import collections
 import contextlib
+import os
 import socket
 import sys
 import types
@@ -17,6 +18,7 @@ from . import in_process, values, wire
 
 MODULE_NAME = "solution"
 _MESSAGE_CHARS = 300
+_KEPT_BYTES = 64 << 10  # of what it wrote to a stream
 # Of an answer, which is looked at once more with the next one: types of its containers, and how many items.
 _TRACKED = frozenset((list, dict, set, bytearray, collections.Counter, collections.defaultdict, collections.deque))
 _MOST_TRACKED = 10_000
@@ -155,7 +157,10 @@ class Server:
                 frame = wire.encode_frame({**reply, "id": request["id"]}, wire.MAX_REPLY_BYTES)
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is its answer
                 frame = wire.encode_frame({**describe(error), "id": request["id"]})
-            for stream in streams:
+            for fd, stream in enumerate(streams, start=1):
                 with contextlib.suppress(OSError, ValueError):  # closed, or more than a file may hold
                     stream.flush()
+                    if os.lseek(fd, 0, os.SEEK_CUR) > _KEPT_BYTES:  # or what a few calls print would be too much
+                        os.ftruncate(fd, _KEPT_BYTES)
+                        os.lseek(fd, _KEPT_BYTES, os.SEEK_SET)
             self._connection.sendall(frame)

@@ -116,6 +116,14 @@ def test_output_is_capped(pool: SandboxPool) -> None:
     assert 32_000 < len(verdict.stdout) <= 65536
 
 
+def test_calls_may_print_more_than_a_file_holds(pool: SandboxPool) -> None:
+    source = "import sys\ndef f(x):\n    for _ in range(30): print('x' * 10**5, file=sys.stderr if x % 2 else None)\n"
+    source += "    return x"
+    verdict = judge(pool, source, *(f"assert f({n}) == {n}" for n in range(16)), cpu_seconds=10)
+    assert verdict.error_type == "accepted", verdict.tests
+    assert len(verdict.stdout) == len(verdict.stderr) == 65536
+
+
 HELPERS = '''
 def helper(x):
     """The prompt's own."""
