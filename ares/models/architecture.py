@@ -6,7 +6,7 @@ sliding window of a layer. Not covered: what else a model may do to its logits, 
 (ares/models/causal.py).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -76,7 +76,7 @@ def refuse_softcaps(settings: PretrainedConfig, path: str) -> None:
                 )
 
 
-def logit_scale(settings: PretrainedConfig, tried: list[tuple[Tensor, Tensor]]) -> float | None:
+def logit_scale(settings: PretrainedConfig, tried: Sequence[Sequence[Tensor]]) -> float | None:
     """By what a model multiplies its head's logits: 1, or what a setting says (SCALES); None: by none of these.
 
     tried: the head's own logits and the model's, small ones and large ones, in which alone a cap would show.

@@ -55,8 +55,12 @@ class LanguageModel:
         else:
             model.eval()  # no dropout either way: the configuration's rates were set to 0
         loaded = cls(model, getattr(torch, config.dtype), *more)
-        loaded.logit_scale = check_head(loaded.model, loaded.head, config.path, use_cache=False)
+        loaded.logit_scale = check_head(loaded.model, loaded.head, loaded._alone, config.path, use_cache=False)
         return loaded
+
+    def _alone(self, ids: Tensor) -> Tensor:
+        """Hidden states of one row ids [1, N] that is not packed."""
+        return self.decode(ids, layout(RowSizes.alone(torch.tensor([ids.shape[1]])), pack=False).to(ids.device))
 
     def frozen(self) -> Self:
         """The same as a reference that is never trained, kept in the type it computes in."""
@@ -218,33 +222,45 @@ def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> b
 
 
 @torch.no_grad()
-def check_head(model: Any, head: Any, path: str, **how: Any) -> float:
-    """By what a model multiplies its head's logits. Raises ModelError where it caps them, or scales them unsaid.
+def check_head(model: Any, head: Any, decode: Callable[[Tensor], Tensor], path: str, **how: Any) -> float:
+    """The factor by which a model scales its head's logits.
 
-    Tried on small logits and on large ones, in which alone a cap shows: what goes into the head is multiplied.
+    decode: ids [1, N] → the decoder's hidden states, which must be what the model gives its head. Raises ModelError
+    where they are not, where logits are capped, and where no setting names the factor. A cap shows only in large
+    logits, so the head's input is also tried scaled up.
     """
     ids = torch.arange(4, device=head.weight.device)[None]
-    factor = 1.0
-    given: list[Tensor] = []
-    tried = []
 
-    def multiply(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        given[:] = [inputs[0] * factor]
-        return (given[0], *inputs[1:])
+    def passed(factor: float) -> tuple[Tensor, Tensor, Tensor]:
+        """What the head is given, times a factor; its own logits of that, and the model's."""
+        given: list[Tensor] = []
 
-    hook = head.register_forward_pre_hook(multiply)
-    try:
-        for _ in range(2):
+        def multiply(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            given[:] = [inputs[0] * factor]
+            return (given[0], *inputs[1:])
+
+        hook = head.register_forward_pre_hook(multiply)
+        try:
             expected = model(input_ids=ids, **how).logits.float()
-            plain = nn.functional.linear(given[0], head.weight, head.bias).float()
-            tried.append((plain, expected))
-            factor = LARGE_LOGIT / float(plain.abs().max().clamp(min=1e-6))
-    finally:
-        hook.remove()
-    scale = logit_scale(model.config, tried)
+        finally:
+            hook.remove()
+        return given[0], nn.functional.linear(given[0], head.weight, head.bias).float(), expected
+
+    hidden, *small = passed(1.0)
+    if not _alike(decode(ids), hidden):
+        raise ModelError(
+            f"{path}: {type(model).__name__} changes its decoder's hidden states before the output head, which ares "
+            "does not reproduce"
+        )
+    _, *large = passed(LARGE_LOGIT / float(small[0].abs().max().clamp(min=1e-6)))
+    scale = logit_scale(model.config, [small, large])
     if scale is None:
         raise ModelError(transformed(type(model).__name__, path))
     return scale
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.allclose(one, other, atol=1e-3 * float(other.abs().max()), rtol=1e-3)
 
 
 def from_pretrained(kind: Any, config: ModelConfig) -> Any:

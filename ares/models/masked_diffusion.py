@@ -161,7 +161,12 @@ class MaskedLanguageModel:
 
     def _check_shape(self, path: str) -> None:
         """A model that transforms its logits after the head, or looks only backwards, would be silently wrong."""
-        if check_head(self.model, self.head, path) != 1.0:
+
+        def hidden(ids: Tensor) -> Tensor:
+            states: Tensor = self.decoder(input_ids=ids).last_hidden_state
+            return states
+
+        if check_head(self.model, self.head, hidden, path) != 1.0:
             raise ModelError(transformed(type(self.model).__name__, path))
         ids = torch.arange(4, device=self.head.weight.device)[None]
         other = ids.clone()

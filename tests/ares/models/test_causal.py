@@ -28,6 +28,7 @@ from ares.models.causal import Critic, LanguageModel, ModelError, keeps_rows_apa
 from ares.models.packed_attention import can_regroup
 from ares.models.packing import Layout
 from tests.ares.builders import MODEL, PAD, rows, to_batch
+from tests.ares.models.families import Family, build
 
 CPU = torch.device("cpu")
 # Groups differ in prompt length, rows in response length; one row has a single token.
@@ -261,3 +262,11 @@ def test_a_model_whose_rows_cannot_be_packed_gets_one_a_line(policy: LanguageMod
         torch.testing.assert_close(policy.token_log_probs(batch(), 1.0).log_probs, packed, atol=1e-5, rtol=1e-5)
     finally:
         policy.packs = True
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta"])
+def test_a_model_with_layers_between_decoder_and_head_is_refused(model_type: str, tmp_path: Path) -> None:
+    """Its log-probs would be those of another model: the head is applied to the decoder's hidden states."""
+    folder = build(Family(model_type, {"is_decoder": True}), tmp_path)
+    with pytest.raises(ModelError, match="changes its decoder's hidden states before the output head"):
+        LanguageModel.load(ModelConfig(path=str(folder)), CPU)
