@@ -284,8 +284,10 @@ def freeze(model: nn.Module, dtype: torch.dtype) -> None:
 
 
 def without_dropout(settings: PretrainedConfig) -> PretrainedConfig:
-    """Dropout would make a policy's log-probs random: every rate is set to 0."""
-    for name, value in settings.to_dict().items():
-        if isinstance(value, float) and ("dropout" in name or name.endswith("pdrop")):
+    """The settings with every dropout rate at 0, those of nested configurations too: log-probs must not be random."""
+    for name, value in list(vars(settings).items()):
+        if isinstance(value, PretrainedConfig):
+            without_dropout(value)
+        elif isinstance(value, float) and "drop" in name:
             setattr(settings, name, 0.0)
     return settings

@@ -270,3 +270,12 @@ def test_a_model_with_layers_between_decoder_and_head_is_refused(model_type: str
     folder = build(Family(model_type, {"is_decoder": True}), tmp_path)
     with pytest.raises(ModelError, match="changes its decoder's hidden states before the output head"):
         LanguageModel.load(ModelConfig(path=str(folder)), CPU)
+
+
+def test_layers_are_not_dropped_either(tmp_path: Path) -> None:
+    """OPT's layerdrop leaves out whole layers in training mode."""
+    folder = build(Family("opt", {"layerdrop": 0.9, "word_embed_proj_dim": 64, "ffn_dim": 128}), tmp_path)
+    wild = LanguageModel.load(ModelConfig(path=str(folder), gradient_checkpointing=True), CPU)
+    calm = LanguageModel.load(ModelConfig(path=str(folder)), CPU)
+    log_probs = wild.token_log_probs(batch(), 1.0).log_probs
+    torch.testing.assert_close(log_probs, calm.token_log_probs(batch(), 1.0).log_probs)

@@ -1,4 +1,6 @@
 import importlib
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +191,17 @@ def test_what_a_picture_shows_matters_to_its_own_row_alone(batch: DataProto, sho
     assert (before[0] - after[0]).abs().max() > 1e-3
     for row in range(1, len(batch)):
         torch.testing.assert_close(before[row], after[row], atol=1e-5, rtol=1e-5)
+
+
+def test_dropout_of_tower_and_decoder_is_off_too(batch: DataProto, tmp_path: Path) -> None:
+    """With gradient checkpointing the layers work as in training, where they would drop."""
+    folder = shutil.copytree(MODEL, tmp_path / "model")
+    written = json.loads((folder / "config.json").read_text())
+    written["text_config"]["attention_dropout"] = written["vision_config"]["attention_dropout"] = 0.5
+    (folder / "config.json").write_text(json.dumps(written))
+    settings = ModelConfig(path=str(folder), family="vision_language", gradient_checkpointing=True)
+    wild = VisionLanguageModel.load(settings, torch.device("cpu"), data())
+    torch.testing.assert_close(log_probs(wild, batch), log_probs(model(), batch), atol=1e-5, rtol=1e-5)
 
 
 def engine() -> VisionEngine:
