@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
@@ -48,12 +48,13 @@ class LanguageModel:
 
     @classmethod
     def _prepared(cls, model: Any, config: ModelConfig, device: torch.device, *more: Any) -> Self:
+        decoder = model.get_decoder()
+        if decoder is model or not isinstance(decoder, PreTrainedModel):
+            raise ModelError(
+                f"{config.path}: {type(model).__name__}.get_decoder() gives no decoder without the output head"
+            )
         model.to(device)
-        if config.gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-            model.train()
-        else:
-            model.eval()  # no dropout either way: the configuration's rates were set to 0
+        set_mode(model, config)
         loaded = cls(model, getattr(torch, config.dtype), *more)
         loaded.logit_scale = check_head(loaded.model, loaded.head, loaded._alone, config.path, use_cache=False)
         return loaded
@@ -132,12 +133,13 @@ class Critic(nn.Module):
 
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
         super().__init__()
-        self.decoder = from_pretrained(AutoModel, config)
+        self.decoder = from_pretrained(AutoModel, config).get_decoder()
         self.head = nn.Linear(self.decoder.config.hidden_size, 1, bias=False)
         nn.init.zeros_(self.head.weight)
-        self.decoder.eval()
+        self.compute_dtype = getattr(torch, config.dtype)
+        set_mode(self.decoder, config)
         self.to(device)
-        self.packs = packs(self.decoder, self.decode, self.decoder.config.vocab_size)
+        self.packs = packs(self.decoder, self.decode, self.decoder.get_input_embeddings().num_embeddings)
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
         """Hidden states of rows in packed sequences, as text_decode's."""
@@ -146,7 +148,10 @@ class Critic(nn.Module):
     def values(self, batch: Any) -> Tensor:
         """Value before each response token: [N], row after row."""
         sizes = row_sizes(batch["prompts"], batch["attention_mask"])
-        return self.head(response_hidden(self.decode, batch, sizes, self.packs))[:, 0]
+        device = self.head.weight.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
+            hidden = response_hidden(self.decode, batch, sizes, self.packs)
+        return self.head(hidden.float())[:, 0]
 
 
 def text_decode(decoder: Any, ids: Tensor, laid: Layout) -> Tensor:
@@ -271,6 +276,13 @@ def from_pretrained(kind: Any, config: ModelConfig) -> Any:
     shorten_backward(model)
     speed_up_linear(model)
     return model
+
+
+def set_mode(model: Any, config: ModelConfig) -> None:
+    """Have a model recompute activations where the settings say so, which transformers does in training mode only."""
+    if config.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.train(config.gradient_checkpointing)
 
 
 def freeze(model: nn.Module, dtype: torch.dtype) -> None:

@@ -21,7 +21,7 @@ from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.models.architecture import ModelError, read_settings, refuse_softcaps
-from ares.models.causal import check_head, freeze, without_dropout
+from ares.models.causal import check_head, freeze, set_mode, without_dropout
 from ares.models.faster_layers import speed_up_linear
 from ares.models.packing import RowSizes
 from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
@@ -52,11 +52,7 @@ class MaskedLanguageModel:
         model = read_weights(AutoModel, settings, config)
         speed_up_linear(model)
         model.to(device)
-        if config.gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-            model.train()
-        else:
-            model.eval()
+        set_mode(model, config)
         for what in ("get_decoder", "get_output_embeddings"):
             if getattr(model, what, lambda: None)() is None:
                 raise ModelError(f"{config.path}: {type(model).__name__} has no {what}(), so its head cannot be found")

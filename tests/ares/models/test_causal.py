@@ -9,7 +9,9 @@ from tensordict import TensorDict
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
+    Gemma3Config,
     Gemma3ForCausalLM,
+    Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
     Lfm2Config,
     Lfm2Model,
@@ -191,6 +193,57 @@ def test_the_critic_starts_at_zero_and_gives_one_value_a_response_token() -> Non
     for start, lengths in zip(first.tolist(), LENGTHS, strict=True):
         places = torch.tensor([0, *lengths]).cumsum(0)[:-1] + start
         torch.testing.assert_close(values[places], values[places[:1]].expand(len(places)))
+
+
+def test_the_critic_computes_in_the_models_type_and_recomputes_activations_where_that_is_asked_for() -> None:
+    def passed(**settings: Any) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.dtype]]:
+        critic = Critic(ModelConfig(path=str(MODEL), **settings), CPU)
+        torch.nn.init.ones_(critic.head.weight)
+        dtypes: list[torch.dtype] = []
+        critic.decoder.layers[0].mlp.up_proj.register_forward_hook(lambda _, given, out: dtypes.append(out.dtype))
+        values = critic.values(batch())
+        values.sum().backward()
+        return values.detach(), [parameter.grad for parameter in critic.parameters()], dtypes
+
+    values, gradients, once = passed()
+    again, of_recomputed, twice = passed(gradient_checkpointing=True)
+    assert (once, twice) == ([torch.float32], [torch.float32] * 2)
+    torch.testing.assert_close(again, values)
+    for one, other in zip(of_recomputed, gradients, strict=True):
+        torch.testing.assert_close(one, other)
+    rounded, _, dtypes = passed(dtype="bfloat16")
+    assert (rounded.dtype, dtypes) == (torch.float32, [torch.bfloat16])
+    assert 0 < float((rounded - values).abs().mean()) < 0.05 * float(values.abs().mean())
+
+
+def test_a_model_with_a_tower_that_is_not_used_is_a_causal_model_with_a_critic(tmp_path: Path) -> None:
+    """Gemma 3's larger models are published so."""
+    text = {
+        "vocab_size": 320, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention"],
+    }  # fmt: skip
+    tower = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "image_size": 28, "patch_size": 14}  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Gemma3ForConditionalGeneration(
+            Gemma3Config(text_config=text, vision_config=tower, mm_tokens_per_image=4, image_token_index=300)
+        )
+    model.save_pretrained(tmp_path)
+    policy = LanguageModel.load(ModelConfig(path=str(tmp_path)), CPU)
+    assert policy.packs
+    with torch.no_grad():
+        expected, _, _ = naive(model.eval(), batch(), 1.0)
+        torch.testing.assert_close(policy.token_log_probs(batch(), 1.0).log_probs, expected, atol=1e-5, rtol=1e-5)
+    values = Critic(ModelConfig(path=str(tmp_path)), CPU).values(batch())
+    assert values.tolist() == [0.0] * sum(map(sum, LENGTHS))
+
+
+def test_a_model_whose_decoder_cannot_be_told_from_its_head_is_refused(tmp_path: Path) -> None:
+    folder = build(Family("modernbert-decoder"), tmp_path)
+    with pytest.raises(ModelError, match=r"ModernBertDecoderForCausalLM.get_decoder\(\) gives no decoder"):
+        LanguageModel.load(ModelConfig(path=str(folder)), CPU)
 
 
 def test_a_model_that_carries_a_state_along_a_line_gets_one_row_a_line(policy: LanguageModel, biased: str) -> None:
