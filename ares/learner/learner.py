@@ -105,7 +105,9 @@ class Learner:
         Every rank is given the whole batch, computes its share and returns the whole.
         """
         views = self.policy.views(batch, self.config.train.seed, self.version, self.config.algorithm.policy.epochs)
-        return DataProto.from_dict(self.policy.collected(views, [self._measured(view) for view in views]))
+        measured = DataProto.from_dict(self.policy.collected(views, [self._measured(view) for view in views]))
+        self._release_memory()
+        return measured
 
     def _measured(self, batch: DataProto) -> dict[str, Tensor]:
         """What the policy, the reference and the critic say of a batch: [B, L] by name, zero beyond the responses."""
@@ -151,6 +153,7 @@ class Learner:
             if not idle:
                 own[rows] = self._padded(part["response_mask"], log_probs, mask.shape[1])
         self.ranks.sum(own)
+        self._release_memory()
         return importance_weights(own, batch.tensor("engine_log_probs"), mask, None)[1]
 
     def _micro_batches(self, batch: DataProto) -> list[tuple[Tensor, bool]]:
@@ -208,6 +211,7 @@ class Learner:
         self._move_moments(torch.device("cpu"))
         self.version += 1
         self._sync_reference()
+        self._release_memory()
         metrics = means.means() | {
             "actor/lr": self._learning_rate(self.config.learner.lr, max(self.optimizer_steps, 1)),
             "actor/skipped_updates": float(skipped),
@@ -219,6 +223,15 @@ class Learner:
         if self.config.learner.offload_optimizer:
             for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
                 move_moments(optimizer, device)
+
+    def _release_memory(self) -> None:
+        """Give a GPU that an engine shares what is not needed until the next pass: gradients, and what torch's
+        allocator keeps of freed memory."""
+        if self.device.type == "cpu" or self.config.rollout.placement != "colocate":
+            return
+        for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
+            optimizer.zero_grad(set_to_none=True)
+        torch.get_device_module(self.device).empty_cache()
 
     def _optimizer_step(self, batch: DataProto, controller: KLController | None, compares: bool) -> Means | None:
         """One step on one global batch; None when there is nothing to learn from or the gradient is not finite.

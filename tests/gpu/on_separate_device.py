@@ -5,6 +5,7 @@ import torch
 
 from ares.engines import SamplingSettings, TransformersEngine
 from tests.ares.builders import MODEL, PAD, requests, rows, shaped
+from tests.ares.learner_builders import gradients, sampled
 from tests.gpu.separate_device import NAME, waits
 from tests.gpu.test_device import on
 
@@ -58,3 +59,13 @@ def test_a_micro_batch_waits_as_often_whatever_its_rows(method: str) -> None:
         getattr(of, method)(batch)
         counts.append(sum(waits.values()))
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("placement", ["colocate", "split"])
+def test_an_engine_on_the_same_device_gets_gradients_and_free_memory_back(placement: str) -> None:
+    of, batch = on(NAME, f"rollout.placement={placement}"), shaped(on("cpu"), sampled())
+    shared = placement == "colocate"
+    for calls, work in enumerate((of.update, of.experience), 1):
+        work(batch)
+        assert waits["empty_cache"] == calls * shared
+        assert bool(gradients(of)) != shared

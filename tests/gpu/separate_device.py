@@ -103,6 +103,9 @@ class _Module(backend_registration._DummyBackendModule):
     def synchronize(self, device: Any = None) -> None:
         waits["synchronize"] += 1
 
+    def empty_cache(self) -> None:
+        waits["empty_cache"] += 1
+
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.bfloat16]
 

@@ -35,7 +35,8 @@ def learns_on(device: str) -> str:
 
 
 def on(device: str, *overrides: str) -> Learner:
-    return learner(learns_on(device), *overrides)
+    """A learner that has its device to itself, so gradients stay after an update."""
+    return learner(learns_on(device), "rollout.placement=split", *overrides)
 
 
 def distance(one: list[Tensor], other: list[Tensor]) -> float:
