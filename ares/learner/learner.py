@@ -223,6 +223,7 @@ class Learner:
         if self.config.learner.offload_optimizer:
             for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
                 move_moments(optimizer, device)
+            self._wait_for_device()
 
     def _release_memory(self) -> None:
         """Give a GPU that an engine shares what is not needed until the next pass: gradients, and what torch's
@@ -400,9 +401,12 @@ class Learner:
         Buffers that a model's files hold are among them: they are not trained, but engines start without any.
         """
         copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in self.weights_in_place().items()}
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        self._wait_for_device()
         return copies
+
+    def _wait_for_device(self) -> None:
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).synchronize()
 
     def weights_in_place(self) -> dict[str, Tensor]:
         """The same on the learner's device, where the next update changes them; sharded, what this rank holds."""

@@ -73,8 +73,8 @@ class LanguageModel:
         return TokenLogProbs(*self.whole(partial(self._log_probs_and_entropies, batch, temperature)))
 
     def _log_probs_and_entropies(self, batch: Pass, temperature: float) -> tuple[Tensor, Tensor]:
-        hidden = self._response_hidden(batch)
         targets = batch["responses"][batch["response_mask"].bool()]
+        hidden = self._response_hidden(batch)
         weight = self.head.weight.to(self.compute_dtype)
         hidden = hidden.to(self.compute_dtype)
         return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature / self.logit_scale)
@@ -181,14 +181,14 @@ def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool) -> 
     laid = layout(sizes.to("cpu"), pack).to(mask.device)
     ids = torch.zeros(laid.sequences * laid.width, dtype=torch.long, device=mask.device)
     ids[laid.place] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
-    hidden = decode(ids.view(laid.sequences, laid.width), laid, batch)
     # The response's tokens are the row's last ones (a response mask may leave some of them out).
     response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
     # Index of the response token that a token predicts:
     offset = laid.position - (sizes.tokens - response)[laid.row] + 1
     predicts = (offset >= 0) & (offset < response[laid.row])
     wanted = batch["response_mask"].bool()[laid.row[predicts], offset[predicts]]
-    return hidden.flatten(0, 1)[laid.place[predicts][wanted]]
+    chosen = laid.place[predicts][wanted]  # before the pass: a GPU is waited for here
+    return decode(ids.view(laid.sequences, laid.width), laid, batch).flatten(0, 1)[chosen]
 
 
 LARGE_LOGIT = 1e3

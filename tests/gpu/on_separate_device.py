@@ -69,3 +69,29 @@ def test_an_engine_on_the_same_device_gets_gradients_and_free_memory_back(placem
         work(batch)
         assert waits["empty_cache"] == calls * shared
         assert bool(gradients(of)) != shared
+
+
+def test_moments_that_were_offloaded_are_waited_for() -> None:
+    """They come into pinned memory beside the program: read too early, as by a checkpoint, they would be garbage."""
+    counts = []
+    for offloaded in (True, False):
+        of, batch = on(NAME, f"learner.offload_optimizer={offloaded}"), shaped(on("cpu"), sampled())
+        waits.clear()
+        of.update(batch)
+        counts.append(waits["synchronize"])
+        assert all((state["exp_avg"].device.type == "cpu") == offloaded for state in of.optimizer.state.values())
+    assert counts[0] > counts[1]
+
+
+def test_nothing_is_waited_for_between_decoder_and_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    of, batch = on(NAME), shaped(on("cpu"), sampled())
+    decode, after = of.policy.decode, []
+
+    def noted(*inputs: object) -> torch.Tensor:
+        hidden = decode(*inputs)
+        after.append(sum(waits.values()))
+        return hidden
+
+    monkeypatch.setattr(of.policy, "decode", noted)
+    of.policy.token_log_probs(of.policy.on_device(batch), 1.0)
+    assert after == [sum(waits.values())]
