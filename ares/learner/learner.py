@@ -194,14 +194,14 @@ class Learner:
         skipped = done = 0
         # Second turns make a batch longer than prompts times n; it still takes as many optimiser steps.
         updates = self.config.rollout.prompts // self.config.learner.global_batch_prompts
-        rows_per_update = -(-len(batch) // updates)
+        parts = [rows for rows in torch.arange(len(batch)).tensor_split(updates) if len(rows)]
         settings = self.config.algorithm.policy
         self._move_moments(self.device)
         for iteration in range(settings.epochs):
             seen = self.policy.for_iteration(batch, iteration)
-            for start in range(0, len(batch), rows_per_update):
-                compares = settings.old_log_probs == "engine" and iteration == start == 0
-                measured = self._optimizer_step(seen[start : start + rows_per_update], controller, compares)
+            for rows in parts:
+                compares = settings.old_log_probs == "engine" and done == 0
+                measured = self._optimizer_step(seen[rows], controller, compares)
                 if measured is None:
                     skipped += 1
                 else:

@@ -245,6 +245,14 @@ def test_each_global_batch_is_one_optimiser_step() -> None:
     assert halves.update(shaped(halves, sampled())).metrics["actor/optimizer_steps"] == 2
 
 
+@pytest.mark.parametrize("count", [16, 17, 21])
+def test_second_turns_change_the_rows_of_an_optimiser_step_and_not_the_number_of_steps(count: int) -> None:
+    """17 rows in 8 steps of up to 3 rows were 6 steps, and 21 were 7."""
+    trained = learner("rollout.prompts=8", "learner.global_batch_prompts=1")
+    batch = shaped(trained, rows([[1, 0], [0, 1], [1, 0]] * 4))[:count]
+    assert trained.update(batch).metrics["actor/optimizer_steps"] == trained.config.optimizer_steps == 8
+
+
 def test_the_learning_rate_warms_up_by_optimiser_steps() -> None:
     rates = []
     trained = learner("learner.lr=0.004", "learner.warmup_steps=4")
