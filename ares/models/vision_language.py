@@ -129,12 +129,13 @@ class VisionLanguageModel(LanguageModel):
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
         """Hidden states [sequences, width, H] of rows in packed sequences, with their pictures."""
         pictures = Pictures([], [[] for _ in range(laid.rows)]) if batch is None else batch["pictures"]
-        tokens = ids.flatten()[laid.place]
-        bounds = torch.searchsorted(laid.row, torch.arange(laid.rows + 1, device=ids.device)).tolist()
+        # Made on the CPU: transformers asks for the numbers of every picture, and a GPU would be waited for each time.
+        tokens, lengths = ids.flatten()[laid.place].cpu(), torch.bincount(laid.row.cpu(), minlength=laid.rows)
+        of_rows = [
+            self.inputs.positions(each, pictures, row) for row, each in enumerate(tokens.split(lengths.tolist()))
+        ]
         positions = torch.zeros(3, ids.numel(), dtype=torch.long, device=ids.device)
-        positions[:, laid.place] = torch.cat(
-            [self.inputs.positions(tokens[a:b], pictures, row) for row, (a, b) in enumerate(pairwise(bounds))], 1
-        )
+        positions[:, laid.place] = torch.cat(of_rows, 1).to(ids.device)
         positions = positions.view(3, *ids.shape)
         where = {"attention_mask": no_mask(ids.device), "layout": laid} if laid.blocks else {}
         embedded = self.inputs.embed(ids, pictures, [row for row, leads in enumerate(laid.leads) if leads])

@@ -1,9 +1,13 @@
 """What the separate device tells: tensors that are mixed up, and how often the program would wait for a GPU."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from ares.engines import SamplingSettings, TransformersEngine
+from ares.step.collate import token_batch
+from tests.ares import vision_builders as vision
 from tests.ares.builders import MODEL, PAD, requests, rows, shaped
 from tests.ares.learner_builders import gradients, sampled
 from tests.gpu.separate_device import NAME, waits
@@ -95,3 +99,19 @@ def test_nothing_is_waited_for_between_decoder_and_loss(monkeypatch: pytest.Monk
     monkeypatch.setattr(of.policy, "decode", noted)
     of.policy.token_log_probs(of.policy.on_device(batch), 1.0)
     assert after == [sum(waits.values())]
+
+
+@torch.no_grad()
+def test_rows_with_pictures_wait_as_often_however_many_there_are(tmp_path: Path) -> None:
+    policy = vision.model(torch.device(NAME))
+    counts = []
+    for copies in (1, 3):
+        asked = [{"prompt": "<image>How many dots?", "images": [vision.DOTS]}, {"prompt": "How many?"}] * copies
+        shown = vision.problems(tmp_path, *asked).frame
+        answered = shown[["prompt_token_ids", "media_references"]].assign(slot=range(len(shown)), sample=0)
+        answered["token_ids"], answered["log_probs"] = [[20, 21]] * len(shown), [[0.0, 0.0]] * len(shown)
+        batch = token_batch(answered, PAD)
+        waits.clear()
+        policy.token_log_probs(policy.on_device(batch), 1.0)
+        counts.append(sum(waits.values()))
+    assert counts[0] == counts[1]
