@@ -151,6 +151,24 @@ def test_a_row_has_the_same_log_probs_in_whatever_company() -> None:
     torch.testing.assert_close(policy.token_log_probs(rows[order].batch, 1.0).log_probs, expected, atol=1e-5, rtol=1e-5)
 
 
+def test_padding_attends_to_itself_and_nothing_to_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place that attends to nothing is NaN where a model's own code fills masked scores with −inf."""
+    policy, rows = load(), batch()
+    given, forward = [], policy.decoder.forward
+
+    def noted(*, attention_mask: torch.Tensor, **inputs: torch.Tensor) -> object:
+        given.append(attention_mask)
+        return forward(attention_mask=attention_mask, **inputs)
+
+    monkeypatch.setattr(policy.decoder, "forward", noted)
+    policy.token_log_probs(rows.batch, 1.0)
+    (mask,) = given
+    padding = ~mask[:, 0].diagonal(dim1=1, dim2=2).logical_and(mask[:, 0].sum(1) > 1)
+    assert padding.any()
+    assert mask.any(-1).all()
+    assert (mask[:, 0].sum(1)[padding] == 1).all()
+
+
 def test_masks_follow_from_run_step_iteration_and_row_alone() -> None:
     seeds = mask_seeds(5, 3, 4, 2)
     assert torch.equal(seeds[:2], mask_seeds(5, 3, 2, 2))
