@@ -29,16 +29,22 @@ def machine(place: Place) -> Iterator[Row]:
         {"of the maker's figure": product / peak} if peak else {}
     )
     size = 2**20 if place.tiny else 2**30
-    on_device, plain = torch.ones(size, dtype=torch.uint8, device=place.device), torch.ones(size, dtype=torch.uint8)
-    ways = {"to the device": (on_device, plain), "to main memory": (plain, on_device), "within": (on_device, on_device)}
-    if place.cuda:
-        pinned = plain.pin_memory()
-        ways |= {"to the device, pinned": (on_device, pinned), "to main memory, pinned": (pinned, on_device)}
     rates = {}
-    for name, (target, source) in ways.items():
+    for name, (target, source) in copies(place, size).items():
         seconds = place.seconds(partial(target.copy_, source, non_blocking=True))
         rates[name] = size / seconds / 1e9
     yield {"row": "copies, GB/s", **rates}
+
+
+def copies(place: Place, size: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Target and source of every kind of copy, of so many bytes each."""
+    on_device, plain = torch.ones(size, dtype=torch.uint8, device=place.device), torch.ones(size, dtype=torch.uint8)
+    within = torch.empty_like(on_device)  # torch leaves a copy of a tensor into itself out
+    ways = {"to the device": (on_device, plain), "to main memory": (plain, on_device), "within": (within, on_device)}
+    if place.cuda:
+        pinned = plain.pin_memory()
+        ways |= {"to the device, pinned": (on_device, pinned), "to main memory, pinned": (pinned, on_device)}
+    return ways
 
 
 def handover(place: Place) -> Iterator[Row]:

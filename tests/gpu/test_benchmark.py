@@ -18,6 +18,7 @@ from benchmarks.gpu.__main__ import MEASUREMENTS
 from benchmarks.gpu.device import Place, Row
 from benchmarks.gpu.runner import Measurement, Report, run
 from benchmarks.gpu.shapes import SHAPES
+from benchmarks.gpu.transfers import copies
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WITHOUT = """import importlib.machinery, sys
@@ -83,6 +84,12 @@ def test_measurements_can_be_sent_to_a_fresh_process() -> None:
 def test_shapes_have_the_published_numbers_of_parameters() -> None:
     assert SHAPES["0.5B"].parameters == 494_032_768
     assert SHAPES["1.5B"].parameters == 1_543_714_304
+
+
+def test_every_copy_has_something_to_do(tmp_path: Path) -> None:
+    """A tensor that was copied into itself made the device's memory infinitely fast."""
+    for target, source in copies(Place("cpu", True, tmp_path), 64).values():
+        assert target.data_ptr() != source.data_ptr()
 
 
 @pytest.mark.slow
