@@ -1,15 +1,15 @@
-"""Imported before transformers by every package that uses it: the same library, but a sixth of its time to load less.
+"""Imported before transformers by every package that uses it: makes its import a sixth faster.
 
-transformers loads scikit-learn and SciPy, where they are installed (MLflow brings them along), for assisted generation
-and for losses of object detection. It asks once whether they are there; here, before they are. A user's own `import
-sklearn` finds it as ever.
+transformers imports scikit-learn and SciPy if they are installed (MLflow depends on them), for assisted generation and
+losses of object detection. It checks for them once; this module has it check while they are hidden. A later `import
+sklearn` works as ever.
 """
 
 import sys
 
 _UNUSED = [name for name in ("sklearn", "scipy") if name not in sys.modules]
 for _name in _UNUSED:
-    sys.modules[_name] = None  # type: ignore[assignment]  # Python's way to say that there is none
+    sys.modules[_name] = None  # type: ignore[assignment]  # makes importing it fail
 try:
     from transformers.utils import is_scipy_available, is_sklearn_available
 

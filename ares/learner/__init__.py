@@ -1,6 +1,6 @@
-"""What learns: experience before an update and the update itself, on one rank or several.
+"""The learner: log-probs before an update and the update itself, on one rank or several.
 
-Plain torch and transformers, without Ray or Prefect. Not covered: where it runs (ares/workers).
+Plain torch and transformers, without Ray or Prefect. Not covered: the processes it runs in (ares/workers).
 """
 
 from ares.learner.kl_controllers import kl_controller, loss_controller, plain

@@ -1,9 +1,9 @@
-"""Files of a learner's checkpoint: named tensors, whole in one file or spread over ranks in a folder of shards.
+"""Files of a learner's checkpoint: named tensors, whole in one file or sharded over ranks in a folder.
 
-Covered: writing and reading either kind, into whole tensors or into each rank's own part (torch.distributed.checkpoint
-over safetensors: nothing is unpickled), whatever the number of ranks that wrote it. Not covered: what is in a
-checkpoint (ares/learner/learner.py), atomic writes and hashes (ares/store/store.py). torch.distributed.checkpoint is
-imported where shards are: it takes a third of a second, in every process.
+Covered: writing and reading either kind, into whole tensors or each rank's part (torch.distributed.checkpoint over
+safetensors: nothing is unpickled), whatever the number of ranks that wrote it. Not covered: the content of a checkpoint
+(ares/learner/learner.py), atomic writes and hashes (ares/store/store.py). torch.distributed.checkpoint is imported only
+for shards: it takes a third of a second in every process.
 """
 
 import errno
@@ -24,28 +24,28 @@ COUNTERS = "learner.json"
 
 
 def whole(tensor: Tensor, wait: bool = True) -> Tensor:
-    """A tensor on the CPU, gathered from the ranks that hold parts of it; then every rank must call.
+    """A tensor on the CPU, gathered from ranks if it is sharded (then every rank must call).
 
-    wait: until it is there; else it comes into pinned memory, and the caller waits for the device.
+    wait: until it has arrived; else it goes into pinned memory and the caller must wait for the device.
     """
     plain = tensor.detach()
     return (plain.full_tensor() if isinstance(plain, DTensor) else plain).to("cpu", non_blocking=not wait)
 
 
 def local(tensor: Tensor) -> Tensor:
-    """What this rank holds of a tensor."""
+    """This rank's part of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def check_room(folder: Path, tensors: Iterable[Tensor]) -> None:
-    """Raise OSError where tensors do not fit on a folder's disk: told before the hours it may take to fill it."""
+    """Raise OSError where tensors do not fit on a folder's disk, before it is filled."""
     needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     if needed > shutil.disk_usage(folder).free:
         raise OSError(errno.ENOSPC, f"it takes {needed:,} bytes")
 
 
 def not_finite(tensors: Mapping[str, Mapping[str, Tensor]]) -> str | None:
-    """What is wrong with the first weight, of this rank's parts, that is not finite; None where all are."""
+    """An error message for the first weight that is not finite in this rank's parts; None if all are."""
     for what, named in tensors.items():
         for name, tensor in named.items():
             if not torch.isfinite(local(tensor)).all():
@@ -54,12 +54,12 @@ def not_finite(tensors: Mapping[str, Mapping[str, Tensor]]) -> str | None:
 
 
 def trained(model: torch.nn.Module) -> dict[str, Tensor]:
-    """A model's parameters that an optimiser changes, by name."""
+    """A model's trainable parameters by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def write_counters(folder: Path, counters: Mapping[str, int]) -> None:
-    """Write what a learner counts beside its tensors."""
+    """Write a learner's counters."""
     (folder / COUNTERS).write_text(json.dumps(counters))
 
 
@@ -70,14 +70,14 @@ def read_counters(folder: Path) -> dict[str, int]:
 
 
 def write(folder: Path, name: str, tensors: Mapping[str, Tensor], first: bool = True) -> None:
-    """Write named tensors: NAME.safetensors by the first rank, or the folder NAME by all where any is spread."""
+    """Write named tensors: NAME.safetensors by the first rank, or the folder NAME by all if any is sharded."""
     if any(isinstance(tensor, DTensor) for tensor in tensors.values()):
         import torch.distributed.checkpoint as dcp
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
         target = HuggingFaceStorageWriter(str(folder / name), save_distributed=True)
         dcp.save({key: tensor.detach() for key, tensor in tensors.items()}, storage_writer=target)
-        if first:  # it returns when every rank has written
+        if first:  # dcp.save returns when every rank has written
             for file in sorted((folder / name).glob("*.safetensors")):
                 _sort_metadata(file)
     elif first:
@@ -86,7 +86,7 @@ def write(folder: Path, name: str, tensors: Mapping[str, Tensor], first: bool = 
 
 
 def _sort_metadata(file: Path) -> None:
-    """Put the metadata of a safetensors file in order: it is written in another one each time, and files are hashed."""
+    """Sort the metadata of a safetensors file: its order varies from write to write, and files are hashed."""
     with file.open("r+b") as handle:
         size = int.from_bytes(handle.read(8), "little")
         header = json.loads(handle.read(size))
@@ -98,7 +98,7 @@ def _sort_metadata(file: Path) -> None:
 
 
 def names(folder: Path, name: str) -> set[str]:
-    """Names of the tensors that were written."""
+    """Names of the written tensors."""
     from safetensors import safe_open
 
     tensor_names: set[str] = set()
@@ -109,7 +109,7 @@ def names(folder: Path, name: str) -> set[str]:
 
 
 def read(folder: Path, name: str) -> dict[str, Tensor]:
-    """Every tensor, whole, on the CPU."""
+    """All tensors, whole, on the CPU."""
     if not (folder / name).is_dir():
         return load_file(_whole_file(folder, name))
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
@@ -124,7 +124,7 @@ def read(folder: Path, name: str) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def read_into(folder: Path, name: str, targets: Mapping[str, Tensor]) -> None:
-    """Fill tensors (whole, or this rank's parts) with what was written under their names. Raises KeyError."""
+    """Fill tensors (whole, or this rank's parts) from those written under their names. Raises KeyError."""
     if (folder / name).is_dir():
         _read_shards(folder / name, {key: target.detach() for key, target in targets.items()})
         return
@@ -135,9 +135,9 @@ def read_into(folder: Path, name: str, targets: Mapping[str, Tensor]) -> None:
 
 @torch.no_grad()
 def fill(target: Tensor, value: Tensor) -> None:
-    """Copy a tensor, whole or of the target's layout, into a target that may be spread over ranks."""
+    """Copy a tensor, whole or sharded like the target, into a target that may be sharded."""
     if isinstance(target, DTensor) and not isinstance(value, DTensor):
-        # Every rank has the whole value: none has to be told.
+        # Every rank has the whole value, so none has to send it.
         value = distribute_tensor(value.to(target.device), target.device_mesh, target.placements, src_data_rank=None)
     target.copy_(value)
 
@@ -159,10 +159,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module) 
 
 
 def load_optimizer(folder: Path, name: str, optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
-    """Replace AdamW's moments and step counts by those that were written."""
+    """Replace AdamW's moments and step counts with the written ones."""
     kept = names(folder, name)
     optimizer.state.clear()
-    fused = optimizer.defaults.get("fused")  # its kernel wants the count beside the weights
+    fused = optimizer.defaults.get("fused")  # its kernel needs the step count on the device
     for parameter_name, parameter in model.named_parameters():
         if f"step/{parameter_name}" in kept:
             optimizer.state[parameter] = {

@@ -1,9 +1,8 @@
 """The learner: policy, reference and critic on one device; log-probs before an update, and the update itself.
 
-Covered: padding-free log-probs and entropies, PPO epochs with an exact global batch whatever the micro-batch, KL in the
-loss, the critic of GAE, skipping of non-finite updates, checkpoints; several ranks that share each global batch, each
-with all weights or with a part of every weight (ares/models/sharding.py). Plain torch and transformers: no Ray, no
-Prefect.
+Covered: padding-free log-probs and entropies, PPO epochs whose update does not depend on the micro-batches, KL in the
+loss, GAE's critic, skipping non-finite updates, checkpoints; several ranks that share each global batch, with whole or
+sharded weights (ares/models/sharding.py). Plain torch and transformers: no Ray, no Prefect.
 """
 
 import math
@@ -44,12 +43,12 @@ from ares.models import (
 )
 
 MISMATCH = ("mismatch/ratio_mean", "mismatch/kl", "mismatch/k3", "mismatch/logprob_diff_mean")
-"""Metrics that may be averaged over micro-batches."""
+"""Mismatch metrics that are means, so they can be averaged over micro-batches."""
 
 
 @dataclass
 class UpdateResult:
-    """What an update reports: metrics, and the state of the β controller where there is one."""
+    """Metrics of an update, and the state of the β controller if there is one."""
 
     metrics: dict[str, float]
     beta: dict[str, Any] | None = None
@@ -64,14 +63,14 @@ class Learner:
         self.ranks = ranks
         self.device = torch.device(_device(config.learner.device))
         self.sharded = config.learner.sharded and ranks.count > 1
-        # What is spread over ranks goes to their devices part by part.
+        # Sharding moves weights to the ranks' devices, part by part.
         device = torch.device("cpu") if self.sharded else self.device
         self.policy: PolicyModel = load_model(config, device)
         self.surrogate: PolicyLoss = POLICY_LOSSES.made(config.algorithm.policy)
         kl = config.algorithm.kl
         self.reference: ReferenceModel | None = None
         if config.model.lora is not None:
-            from ares.models import WithoutAdapters, add_adapters  # peft takes a second to import
+            from ares.models import WithoutAdapters, add_adapters  # peft takes half a second to import
 
             add_adapters(self.policy.model, config.model)
             self.reference = WithoutAdapters(self.policy) if kl.placement != "none" else None
@@ -99,10 +98,10 @@ class Learner:
 
     @torch.no_grad()
     def experience(self, batch: DataProto) -> DataProto:
-        """Fields that the update needs from the policy as it is: old and reference log-probs, entropies, values.
+        """Old and reference log-probs, entropies and values, which the update needs from the policy before it.
 
         batch: prompts [B, P], responses [B, L], attention_mask [B, P+L], response_mask [B, L]. Returns only new fields.
-        Every rank is given the whole batch, computes its share and returns the whole.
+        Every rank is given the whole batch, computes its share and returns the fields of all rows.
         """
         views = self.policy.views(batch, self.config.train.seed, self.version, self.config.algorithm.policy.epochs)
         measured = DataProto.from_dict(self.policy.collected(views, [self._measured(view) for view in views]))
@@ -110,7 +109,7 @@ class Learner:
         return measured
 
     def _measured(self, batch: DataProto) -> dict[str, Tensor]:
-        """What the policy, the reference and the critic say of a batch: [B, L] by name, zero beyond the responses."""
+        """Outputs of policy, reference and critic for a batch: [B, L] by name, zero beyond the responses."""
         mask = batch.tensor("response_mask").bool()
         exact_kl = self.config.algorithm.kl.penalty == "full" and self.reference is not None
         names = ["old_log_probs", "entropies"]
@@ -138,13 +137,13 @@ class Learner:
 
     @property
     def _is_reference(self) -> bool:
-        """Whether the reference would say what the policy says, to the bit: before the first update, where both compute
-        in the type of the trained weights. Adapters that add nothing yet are left out of the reference, not added."""
+        """Whether the reference would give the policy's log-probs, bit for bit: before the first update, in float32,
+        without adapters, whose zeros the policy adds."""
         return self.version == 0 and self.config.model.dtype == "float32" and self.config.model.lora is None
 
     @torch.no_grad()
     def mismatch(self, batch: DataProto, temperature: float) -> dict[str, float]:
-        """`mismatch/…` of sampled rows, whose engine_log_probs are at a temperature. Not for masked diffusion."""
+        """`mismatch/…` of rows whose engine_log_probs were sampled at a temperature. Not for masked diffusion."""
         mask = batch.tensor("response_mask")
         own = torch.zeros(mask.shape)
         for rows, idle in self._micro_batches(batch):
@@ -157,9 +156,9 @@ class Learner:
         return importance_weights(own, batch.tensor("engine_log_probs"), mask, None)[1]
 
     def _micro_batches(self, batch: DataProto) -> list[tuple[Tensor, bool]]:
-        """This rank's rows of a batch, in batches that pass through the model together; and whether they are idle.
+        """This rank's micro-batches of a batch, each with whether it is idle.
 
-        Ranks with parts of the weights need each other in every pass: who has fewer batches passes a row for nothing.
+        Sharded ranks must make equally many passes; the spare ones are idle passes of one row.
         """
         sizes = self.policy.row_sizes(batch)
         budget = self.config.learner.micro_batch_tokens
@@ -188,7 +187,7 @@ class Learner:
         return result
 
     def updates(self, batch: DataProto, beta: dict[str, Any] | None = None) -> Iterator[int | UpdateResult]:
-        """`update` as it goes: the number of every optimiser step that is done, then the result."""
+        """`update` with progress: the number of each finished optimiser step, then the result."""
         controller = self._beta_controller(beta)
         means = Means()
         skipped = done = 0
@@ -235,13 +234,13 @@ class Learner:
         torch.get_device_module(self.device).empty_cache()
 
     def _optimizer_step(self, batch: DataProto, controller: KLController | None, compares: bool) -> Means | None:
-        """One step on one global batch; None when there is nothing to learn from or the gradient is not finite.
+        """One step on one global batch; None if it has no tokens to learn from or its loss or gradient is not finite.
 
-        `compares`: the old log-probs are the engine's, and these weights are those it sampled from.
+        `compares`: measure the mismatch: the old log-probs are the engine's, and the weights are those it sampled from.
         """
         constant = self.config.rollout.max_response_length
         aggregation = self.config.algorithm.policy.aggregation
-        # Of all rows: those that are masked out must not weigh on the constant of the others.
+        # Counted over all rows: those that are masked out keep their share of a constant normaliser.
         normalizer = loss_normalizer(batch.tensor("response_mask"), aggregation, constant).to(self.device)
         batch = batch[batch.tensor("response_mask").bool().any(1)]
         if not len(batch):
@@ -269,7 +268,7 @@ class Learner:
     def _accumulate(
         self, batch: DataProto, controller: KLController | None, averaging: dict[str, Any], compares: bool
     ) -> tuple[Means, dict[str, float], Tensor]:
-        """Add up the gradients of a global batch; its metrics, losses and each row's KL [B], over all ranks."""
+        """Accumulate the gradients of a global batch; returns metrics, losses and each row's KL [B], over all ranks."""
         row_kls = torch.zeros(len(batch))
         means = Means()
         losses: dict[str, float] = {}
@@ -289,14 +288,14 @@ class Learner:
         return *self._over_ranks(means, losses), row_kls
 
     def _idle_pass(self, part: MicroBatch) -> None:
-        """A pass forth and back that leaves no gradient."""
+        """A forward and backward pass whose gradients are zero."""
         passed = self.policy.token_log_probs(part.tensors, self.config.rollout.temperature).log_probs.sum()
         if self.critic is not None:
             passed = passed + self.critic.values(part.tensors).sum()
         (0.0 * passed).backward()
 
     def _over_ranks(self, means: Means, losses: dict[str, float]) -> tuple[Means, dict[str, float]]:
-        """The metrics of the whole global batch from every rank's share of it."""
+        """Metrics and losses of the whole global batch from those of every rank."""
         whole, total = Means(), dict[str, float]()
         for part, shares in self.ranks.gather((means, losses)):
             whole.merge(part)
@@ -312,7 +311,7 @@ class Learner:
         means: Means,
         compares: bool,
     ) -> dict[str, Tensor]:
-        """The surrogate and, where it is in the loss, the KL term of one micro-batch."""
+        """The surrogate of one micro-batch and, if the KL is in the loss, its term."""
         kl = self.config.algorithm.kl
         temperature = self.config.rollout.temperature
         log_probs = part.columns(self.policy.token_log_probs(part.tensors, temperature).log_probs)
@@ -359,13 +358,13 @@ class Learner:
         return loss
 
     def _learning_rate(self, peak: float, step: int) -> float:
-        """Rate of an optimiser step; the first is 1."""
+        """Learning rate of an optimiser step, counted from 1."""
         warmup = self.config.learner.warmup_steps
         return peak * min(1.0, step / warmup) if warmup else peak
 
     def _clip(self, model: torch.nn.Module) -> float:
-        """Sum the gradients over ranks and scale them down to the largest norm; returns the norm before."""
-        if not self.sharded:  # else they are sums already
+        """Sum gradients over ranks and clip their norm; returns the norm before clipping."""
+        if not self.sharded:  # else FSDP has summed them
             self.ranks.sum_gradients(model)
         return float(
             checkpoints.whole(torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.learner.max_grad_norm))
@@ -396,9 +395,9 @@ class Learner:
         return dict(self.policy.model.named_parameters())
 
     def weights(self) -> dict[str, Tensor]:
-        """The policy's weights on the CPU, by name; adapters are merged into them. Sharded, every rank must call.
+        """The policy's weights on the CPU, by name, adapters merged. Sharded, every rank must call.
 
-        Buffers that a model's files hold are among them: they are not trained, but engines start without any.
+        Persistent buffers are included: they are not trained, but engines start without any weights.
         """
         copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in self.weights_in_place().items()}
         self._wait_for_device()
@@ -409,14 +408,14 @@ class Learner:
             torch.get_device_module(self.device).synchronize()
 
     def weights_in_place(self) -> dict[str, Tensor]:
-        """The same on the learner's device, where the next update changes them; sharded, what this rank holds."""
+        """The same on the learner's device, where the next update changes them; sharded, this rank's parts."""
         tensors = self._policy_weights() | dict(persistent_buffers(self.policy.model))
         return {name: tensor.detach() for name, tensor in tensors.items()}
 
     def save(self, folder: Path | None) -> None:
         """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite, OSError.
 
-        Of several ranks the first writes, the others need no folder; sharded, every rank must call, and writes its own.
+        Only the first rank needs a folder and writes; sharded, every rank must call and writes its parts.
         """
         if self.sharded:
             folder = self.ranks.gather(folder)[0]
@@ -440,17 +439,17 @@ class Learner:
             tensors[checkpoints.REFERENCE] = dict(self.reference.model.named_parameters())
         checkpoints.check_room(folder, (tensor for named in tensors.values() for tensor in named.values()))
         if self.sharded:
-            self.ranks.gather(None)  # none writes before all have asked how much room there is
+            self.ranks.gather(None)  # no rank may write before all have checked the room
         for name, named in tensors.items():
             checkpoints.write(folder, name, named, first=not self.ranks.rank)
         if not self.ranks.rank:
             checkpoints.write_counters(folder, {"version": self.version, "optimizer_steps": self.optimizer_steps})
 
     def load(self, folder: Path) -> None:
-        """Go back to a checkpoint, of any number of ranks."""
+        """Load a checkpoint, written by any number of ranks."""
         if self.config.model.lora is not None:
             checkpoints.read_into(folder, checkpoints.ADAPTERS, checkpoints.trained(self.policy.model))
-        else:  # what is not trained now may have been, in the run that this one was forked from
+        else:  # all of it: the run that this one was forked from may have trained more
             checkpoints.read_into(folder, checkpoints.POLICY, dict(self.policy.model.named_parameters()))
         checkpoints.load_optimizer(folder, checkpoints.OPTIMIZER, self.optimizer, self.policy.model)
         if self.critic and self.critic_optimizer:

@@ -1,4 +1,4 @@
-"""What an update handles: rows that pass through the model together, and means of metrics over such passes."""
+"""Micro-batches of an update, and means of metrics over them."""
 
 from dataclasses import dataclass, field
 
@@ -31,7 +31,7 @@ class Means:
 
 
 class MicroBatch:
-    """Rows that pass through the model together; columns beyond the longest response are left off."""
+    """Rows that pass through the model together, without columns beyond the longest response."""
 
     def __init__(self, rows: DataProto, policy: PolicyModel) -> None:
         self.rows = rows

@@ -1,4 +1,4 @@
-"""AdamW: made from a configuration, one step at a rate, its moments on the device or in main memory."""
+"""AdamW: created from settings, stepped at a given rate, its moments moved between device and main memory."""
 
 import torch
 
@@ -6,15 +6,15 @@ from ares.config import LearnerConfig
 
 
 def adamw(model: torch.nn.Module, lr: float, settings: LearnerConfig) -> torch.optim.AdamW:
-    """AdamW (arXiv 1711.05101) over the parameters that are trained."""
+    """AdamW (arXiv 1711.05101) over the trainable parameters."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    # One kernel for all of them. On a CPU the same would give other bits.
+    # One kernel for all parameters; on a CPU it would give other bits.
     fused = True if all(parameter.is_cuda for parameter in trained) else None
     return torch.optim.AdamW(trained, lr=lr, betas=settings.betas, weight_decay=settings.weight_decay, fused=fused)
 
 
 def take_step(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """One step at a learning rate."""
+    """Take one step at a learning rate."""
     for group in optimizer.param_groups:
         group["lr"] = lr
     optimizer.step()
@@ -23,7 +23,7 @@ def take_step(optimizer: torch.optim.Optimizer, lr: float) -> None:
 def move_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
     """Move both moments of every parameter to a device; the parameters stay where they are.
 
-    From a GPU they go into pinned memory, which makes both ways faster; before they are read there, wait for the GPU.
+    From a GPU they go into pinned memory, for faster copies both ways: wait for the GPU before reading them.
     """
     for state in optimizer.state.values():
         for name in ("exp_avg", "exp_avg_sq"):

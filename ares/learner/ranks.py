@@ -1,8 +1,7 @@
-"""The ranks of a learner: each trains on its share of every global batch; sums make them agree.
+"""The ranks of a learner: each trains on its share of every global batch.
 
-Covered: who has which rows, sums of gradients and metrics over ranks (gloo on a CPU, NCCL on GPUs), the same on every
-rank. A process that joined no group is the only rank, and nothing is summed. Not covered: weights spread over ranks
-(ares/models/sharding.py).
+Covered: the division of rows, sums of gradients and metrics over ranks (gloo on a CPU, NCCL on GPUs). A process that
+joined no group is the only rank, and nothing is summed. Not covered: sharded weights (ares/models/sharding.py).
 """
 
 from dataclasses import dataclass
@@ -17,19 +16,19 @@ from ares.models import RowSizes, share_rows
 
 T = TypeVar("T")
 PATIENCE = timedelta(minutes=30)
-"""How long a rank waits for the others before it gives up."""
+"""How long a rank waits for the others."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among the learner's."""
+    """This process's rank among the learner's."""
 
     rank: int = 0
     count: int = 1
 
     @classmethod
     def joined(cls, rank: int, count: int, address: str) -> "Ranks":
-        """Meet the other ranks at host:port; returns when all are there."""
+        """Join the other ranks at host:port; returns when all are there."""
         if count == 1:
             return cls()
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -38,7 +37,7 @@ class Ranks:
         return cls(rank, count)
 
     def shares(self, sizes: RowSizes, of_others: bool = False) -> list[Tensor]:
-        """This rank's rows of a batch; if asked for, then those of the others."""
+        """This rank's rows of a batch; with `of_others`, followed by those of every other rank."""
         if self.count == 1:
             return [torch.arange(len(sizes))]
         others = share_rows(sizes, self.count)
@@ -46,12 +45,12 @@ class Ranks:
         return [own, *(others if of_others else [])]
 
     def sum(self, values: Tensor) -> None:
-        """Replace values by their sum over ranks."""
+        """Replace values by their sum over ranks, in place."""
         if self.count > 1:
             dist.all_reduce(values)
 
     def gather(self, value: T) -> list[T]:
-        """A small value of every rank, in the order of ranks."""
+        """Every rank's value, in the order of ranks; for small values."""
         if self.count == 1:
             return [value]
         values: list[T | None] = [None] * self.count
@@ -59,7 +58,7 @@ class Ranks:
         return values  # type: ignore[return-value]
 
     def sum_gradients(self, model: torch.nn.Module) -> None:
-        """Replace each gradient by its sum over ranks; a parameter that no rank used keeps none."""
+        """Replace each gradient by its sum over ranks; parameters without a gradient on any rank keep none."""
         if self.count == 1:
             return
         parameters = list(model.parameters())

@@ -1,4 +1,4 @@
-"""What computes: models of each kind with log-probs over packed sequences, adapters and sharding.
+"""The models that are trained: log-probs over packed sequences, adapters, sharding.
 
 Covered: causal, masked-diffusion and vision-language models behind one interface. Not covered: the update
 (ares/learner), sampling (ares/engines).

@@ -1,9 +1,7 @@
-"""What a model's configuration says that decides whether ares computes what the model does.
+"""Checks of a model's configuration, so that what ares would compute wrongly is refused before anything is sampled.
 
-Covered: caps on logits, factors that scale them, rotary embeddings that depend on the longest row of a pass, routers
-that draw at random, and experts in vLLM, refused by name before anything is sampled unless they are reproduced; the
-sliding window of a layer. Not covered: what else a model may do to its logits, which can only be tried on numbers
-(ares/models/causal.py).
+Covered: capped or scaled logits, rotary embeddings that depend on the longest row of a pass, random routers, experts in
+vLLM; the sliding window of a layer. Not covered: what only a trial on numbers shows (ares/models/causal.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,26 +15,23 @@ from ares.config import Config, ModelConfig, absent_model
 from ares.errors import UserError
 
 SOFTCAPS = ("final_logit_softcapping", "attn_logit_softcapping")
-"""Settings that cap logits softly, of the head and of attention: torch's fused attention leaves out the latter."""
+"""Soft caps on the logits of the head and of attention; torch's fused attention ignores the latter."""
 SCALES: dict[str, Callable[[float], float]] = {"logit_scale": float, "logits_scaling": lambda divisor: 1 / divisor}
-"""Settings by which logits are scaled after the head (Cohere's, Granite's), and the factor that each stands for."""
+"""Settings that scale logits after the head (Cohere's, Granite's), each with the factor it means."""
 BY_LENGTH = ("longrope", "dynamic")
-"""Kinds of rope that turn every position of a pass otherwise once its longest row exceeds the original window."""
-
+"""Kinds of rope whose angles change for every row of a pass once the longest one exceeds the original window."""
 RANDOM_ROUTERS = ("phimoe",)
-"""Model types whose router draws its experts at random in training mode, whatever their settings say."""
-
-
+"""Model types whose router draws experts at random in training mode, whatever their settings say."""
 NUMBERS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-"""How architectures call the number of experts in a layer."""
+"""Names of the setting for the number of experts in a layer."""
 
 
 class ModelError(UserError, ValueError):
-    """A model directory cannot be used; the message says what is wrong with it."""
+    """A model cannot be used; the message says why."""
 
 
 def check_architecture(config: Config) -> None:
-    """Raise ModelError when the model cannot be trained rightly at the lengths of a configuration."""
+    """Raise ModelError when ares would train the model of a configuration on wrong log-probs."""
     settings = read_settings(config.model)
     refuse_softcaps(settings, config.model.path)
     _refuse_random_routers(settings.get_text_config(), config.model)
@@ -55,7 +50,7 @@ def read_settings(config: ModelConfig) -> Any:
     """A model's configuration. Raises ModelError."""
     try:
         return AutoConfig.from_pretrained(config.location, trust_remote_code=config.trust_remote_code)
-    except Exception as error:  # whatever a class of theirs makes of a file that it was not written for
+    except Exception as error:  # remote code and odd files raise anything
         if absent := absent_model(config.path, error):
             raise ModelError(absent) from error
         hint = ""
@@ -66,7 +61,7 @@ def read_settings(config: ModelConfig) -> Any:
 
 
 def refuse_softcaps(settings: PretrainedConfig, path: str) -> None:
-    """Raise ModelError when logits are capped, which neither the learner nor torch's fused attention does."""
+    """Raise ModelError when logits are capped: neither the learner nor torch's fused attention does that."""
     for part in (settings, settings.get_text_config()):
         for name in SOFTCAPS:
             if getattr(part, name, None):
@@ -77,12 +72,12 @@ def refuse_softcaps(settings: PretrainedConfig, path: str) -> None:
 
 
 def logit_scale(settings: PretrainedConfig, tried: Sequence[Sequence[Tensor]]) -> float | None:
-    """By what a model multiplies its head's logits: 1, or what a setting says (SCALES); None: by none of these.
+    """The factor between the head's logits and the model's: 1, or that of a setting in SCALES; None: neither fits.
 
-    tried: the head's own logits and the model's, small ones and large ones, in which alone a cap would show.
+    tried: pairs of the head's logits and the model's, one small and one large, since only the latter show a cap.
     """
-    said = [factor(value) for name, factor in SCALES.items() if (value := getattr(settings, name, None))]
-    for scale in (1.0, *said):
+    known = [factor(value) for name, factor in SCALES.items() if (value := getattr(settings, name, None))]
+    for scale in (1.0, *known):
         if all(
             torch.allclose(scale * plain, expected, atol=1e-3 * float(plain.abs().max()), rtol=1e-3)
             for plain, expected in tried
@@ -92,7 +87,7 @@ def logit_scale(settings: PretrainedConfig, tried: Sequence[Sequence[Tensor]]) -
 
 
 def _refuse_random_routers(settings: PretrainedConfig, model: ModelConfig) -> None:
-    """Raise ModelError where a pass of the update would choose other experts than the one it is compared with."""
+    """Raise ModelError where an update's pass may choose other experts than the pass it is compared with."""
     if settings.model_type in RANDOM_ROUTERS:
         raise ModelError(
             f"{model.path}: {settings.model_type} trains with a router that draws its experts at random, so one "
@@ -108,19 +103,19 @@ def _refuse_random_routers(settings: PretrainedConfig, model: ModelConfig) -> No
 
 
 def _refuse_experts_in_vllm(settings: PretrainedConfig, config: Config) -> None:
-    """Raise ModelError: vLLM agrees with a mixture's files, and no longer once its weights were replaced in place."""
+    """Raise ModelError: a mixture's log-probs in vLLM are wrong once its weights were replaced in place."""
     mixture = any(getattr(settings, name, None) for name in NUMBERS_OF_EXPERTS)
     if mixture and config.rollout.engine == "vllm":
         raise ModelError(
-            f"{config.model.path}: {settings.model_type} is a mixture of experts, and vLLM does not take over new "
-            "weights of experts rightly (docs/models.md): use rollout.engine=transformers"
+            f"{config.model.path}: {settings.model_type} is a mixture of experts, and vLLM's log-probs are "
+            "wrong once experts got new weights (docs/models.md): use rollout.engine=transformers"
         )
 
 
 def window_of(module: Any) -> int | None:
-    """Tokens that a layer's attention sees, itself included, by the model's configuration; None: all before it.
+    """Size of a layer's sliding window in tokens, the token itself included; None: full causal attention.
 
-    Some architectures (Qwen2-MoE, Phi-MoE) have the window in their mask only.
+    From the configuration: some architectures (Qwen2-MoE, Phi-MoE) apply the window only in their mask.
     """
     config = getattr(module, "config", None)
     window = getattr(config, "sliding_window", None) or None
@@ -132,7 +127,7 @@ def window_of(module: Any) -> int | None:
 
 
 def _windows_of_ropes(settings: Any) -> Iterator[tuple[str, int]]:
-    """Kind and original window of every rope that depends on lengths; some models have several, by kind of layer."""
+    """Kind and original window of every length-dependent rope; some models have one for each kind of layer."""
     written = getattr(settings, "rope_parameters", None) or {}
     for rope in (written, *written.values()):
         kind = rope.get("rope_type", "") if isinstance(rope, dict) else ""
@@ -142,6 +137,6 @@ def _windows_of_ropes(settings: Any) -> Iterator[tuple[str, int]]:
 
 
 def first_sentence(error: BaseException) -> str:
-    """Of a library's long message what says the cause, in one line."""
+    """The first sentence of a library's long message, in one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text.partition(". ")[0].rstrip(".") + "."

@@ -1,8 +1,8 @@
-"""A small masked-diffusion language model with Dream's architecture: a Qwen2 decoder whose attention looks both ways.
+"""A small masked-diffusion language model with Dream's architecture: a Qwen2 decoder with bidirectional attention.
 
 Covered: configuration and model under the name `ares_masked_lm`, registered with transformers, so that
-`AutoModel.from_pretrained` reads and `save_pretrained` writes its directories wherever this module was imported. As
-in Dream, logit j − 1 predicts token j; the shift is the caller's. Not covered: denoising (ares/engines/diffusion.py),
+`AutoModel.from_pretrained` and `save_pretrained` work wherever this module was imported. As in Dream, logit j − 1
+predicts token j; the caller shifts. Not covered: denoising (ares/engines/diffusion.py),
 caches.
 """
 
@@ -15,14 +15,14 @@ from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
 
 class MaskedModelConfig(Qwen2Config):
-    """Qwen2's fields and the token that stands for a masked place."""
+    """Qwen2's fields and the mask token."""
 
     model_type = "ares_masked_lm"
     mask_token_id: int | None = None
 
 
 class MaskedDecoder(Qwen2Model):
-    """Every position attends to every other one that is not padding."""
+    """Every position attends to all that are not padding."""
 
     config_class = MaskedModelConfig
 
@@ -41,14 +41,14 @@ class MaskedDecoder(Qwen2Model):
         """Hidden states [B, N, H].
 
         input_ids, position_ids: [B, N]; attention_mask: None or "full" (no padding), [B, N], or Dream's [B, 1, N, N],
-        true where attention may look.
+        true where a position may attend.
         """
         mask = None
         if isinstance(attention_mask, Tensor):
             mask = attention_mask.bool()
             if mask.ndim == 2:
                 mask = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
-            # A padded place that may look nowhere would be NaN: each may look at itself.
+            # A padded position that attends to nothing would be NaN: each attends to itself.
             mask = mask | torch.eye(mask.shape[-1], dtype=torch.bool, device=mask.device)
         kwargs["use_cache"] = False
         return super().forward(
@@ -76,7 +76,7 @@ class MaskedModel(Qwen2ForCausalLM):
         num_logits_to_keep: int = 0,
         **kwargs: Any,
     ) -> MaskedLMOutput:
-        """Logits of the last `num_logits_to_keep` positions (0: of all); arguments as the decoder's."""
+        """Logits of the last `num_logits_to_keep` positions (0: all); other arguments as the decoder's."""
         hidden = self.model(input_ids, attention_mask, position_ids, **kwargs).last_hidden_state
         return MaskedLMOutput(logits=self.lm_head(hidden[:, -num_logits_to_keep:]))
 

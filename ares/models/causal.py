@@ -1,8 +1,8 @@
 """A causal LM as the learner sees it: hidden states of response tokens, then log-probs without a [tokens, vocab] array.
 
-Rows are packed into one sequence without padding, a shared prompt once (ares/models/packing.py). Where a model does
-not allow that, each row is a sequence of its own, padded on the right: causal attention needs no mask either way. Not
-covered: models that cap their logits after the head (they are refused at loading).
+Rows are packed into one sequence without padding, a shared prompt once (ares/models/packing.py). Where a model does not
+allow that, each row is a sequence of its own, padded on the right, for which causal attention needs no mask. Not
+covered: models that change hidden states before the head or cap logits after it (refused at loading).
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from ares.models.sharding import GatheredModel
 from ares.models.weights import read_weights, transformed
 
 Decode = Callable[..., Tensor]
-"""(ids [sequences, width], layout, batch) → hidden states [sequences, width, H] of rows that do not see each other."""
+"""(ids [sequences, width], layout, batch) → hidden states [sequences, width, H]; rows do not attend to each other."""
 
 
 class LanguageModel:
@@ -43,7 +43,7 @@ class LanguageModel:
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
-        """Read weights as float32 (they are trained); the model computes in config.dtype. Raises ModelError."""
+        """Read the weights as float32, to be trained; the model computes in config.dtype. Raises ModelError."""
         return cls._prepared(from_pretrained(AutoModelForCausalLM, config), config, device)
 
     @classmethod
@@ -64,7 +64,7 @@ class LanguageModel:
         return self.decode(ids, layout(RowSizes.alone(torch.tensor([ids.shape[1]])), pack=False).to(ids.device))
 
     def frozen(self) -> Self:
-        """The same as a reference that is never trained, kept in the type it computes in."""
+        """Turned into a reference: never trained, its parameters in the type it computes in."""
         freeze(self.model, self.compute_dtype)
         return self
 
@@ -80,20 +80,20 @@ class LanguageModel:
         return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature / self.logit_scale)
 
     def on_device(self, rows: DataProto) -> Pass:
-        """What `token_log_probs` is given of some rows: their tensors by name."""
+        """Rows as `token_log_probs` takes them: tensors by name."""
         tensors: Pass = rows.batch.to(self.head.weight.device)
         return tensors
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
-        """Hidden states of rows in packed sequences, as text_decode's."""
+        """Hidden states of laid-out rows, as text_decode's."""
         return text_decode(self.decoder, ids, laid)
 
     def head_bias(self) -> Tensor | None:
-        """What the head adds to its logits [V], in the type it computes in."""
+        """The head's bias [V], in the type it computes in."""
         return None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
 
     def row_sizes(self, batch: DataProto | Pass) -> RowSizes:
-        """What rows cost in a pass. batch: prompts [B, P], attention_mask [B, P+L], of a DataProto or a pass."""
+        """Sizes of the rows of a batch or a pass: prompts [B, P], attention_mask [B, P+L]."""
         tensors = batch.batch if isinstance(batch, DataProto) else batch
         return row_sizes(tensors["prompts"], tensors["attention_mask"])
 
@@ -102,11 +102,11 @@ class LanguageModel:
         return [batch]
 
     def collected(self, views: list[DataProto], measured: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-        """What was measured of the batch."""
+        """The measurements of the only view."""
         return measured[0]
 
     def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
-        """The batch as it is."""
+        """The batch itself."""
         return batch
 
     def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
@@ -116,7 +116,7 @@ class LanguageModel:
         return exact_kl(*self.scored(batch), *theirs, temperature / self.logit_scale)
 
     def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
-        """Hidden states of the response tokens and a weight whose product is their logits, the bias included."""
+        """Hidden states of the response tokens and a weight whose product is their logits, bias included."""
         hidden, bias = self._response_hidden(batch), self.head_bias()
         if bias is None:
             return hidden, self.head.weight
@@ -142,7 +142,7 @@ class Critic(nn.Module):
         self.packs = packs(self.decoder, self.decode, self.decoder.get_input_embeddings().num_embeddings)
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
-        """Hidden states of rows in packed sequences, as text_decode's."""
+        """Hidden states of laid-out rows, as text_decode's."""
         return text_decode(self.decoder, ids, laid)
 
     def values(self, batch: Any) -> Tensor:
@@ -163,7 +163,7 @@ def text_decode(decoder: Any, ids: Tensor, laid: Layout) -> Tensor:
 
 
 def row_sizes(prompts: Tensor, attention_mask: Tensor) -> RowSizes:
-    """Sizes of rows with these prompts [B, P] and tokens [B, P+L]; rows that follow each other may share a prompt."""
+    """Sizes of rows with these prompts [B, P] and tokens [B, P+L]; consecutive rows may share a prompt."""
     shown = attention_mask[:, : prompts.shape[1]]
     other = torch.ones(len(prompts), dtype=torch.bool, device=prompts.device)
     other[1:] = ((prompts[1:] != prompts[:-1]) | (shown[1:] != shown[:-1])).any(1)
@@ -174,32 +174,32 @@ def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool) -> 
     """Hidden states that predict the response tokens, row after row: [N, H].
 
     batch: prompts [B, P] (left-padded), responses [B, L] (right-padded), attention_mask [B, P+L], response_mask [B, L].
-    `pack`: rows stand in one packed sequence (`packs` says whether the decoder allows it).
+    `pack`: pack the rows into one sequence (`packs` says whether the decoder allows it).
     """
     mask = batch["attention_mask"].bool()
-    # Made on the CPU: the many small sizes that decide it would each be waited for on a GPU.
+    # On the CPU: it depends on many small sizes, and a GPU would be waited for each time.
     laid = layout(sizes.to("cpu"), pack).to(mask.device)
     ids = torch.zeros(laid.sequences * laid.width, dtype=torch.long, device=mask.device)
     ids[laid.place] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
-    # The response's tokens are the row's last ones (a response mask may leave some of them out).
+    # The response's tokens are the row's last (its mask may leave some of them out).
     response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
-    # Index of the response token that a token predicts:
+    # Index of the response token that each token predicts:
     offset = laid.position - (sizes.tokens - response)[laid.row] + 1
     predicts = (offset >= 0) & (offset < response[laid.row])
     wanted = batch["response_mask"].bool()[laid.row[predicts], offset[predicts]]
-    chosen = laid.place[predicts][wanted]  # before the pass: a GPU is waited for here
+    chosen = laid.place[predicts][wanted]  # indexing by a mask waits for the GPU, so before the pass
     return decode(ids.view(laid.sequences, laid.width), laid, batch).flatten(0, 1)[chosen]
 
 
 LARGE_LOGIT = 1e3
-"""Far beyond what any model caps its logits at."""
+"""Far above any model's cap on logits."""
 
 PROBE_WINDOW = 3
-"""Sliding windows while it is tried whether rows keep apart: less than the rows that are tried have tokens."""
+"""Sliding window, in tokens, in the trial of packing: less than its rows have."""
 
 
 def packs(decoder: Any, decode: Decode, vocabulary: int) -> bool:
-    """Whether rows may be packed; the decoder then takes them so."""
+    """Whether rows may be packed; if so, prepares the decoder for it."""
     if not can_regroup(decoder):
         return False
     regroup(decoder)
@@ -209,10 +209,10 @@ def packs(decoder: Any, decode: Decode, vocabulary: int) -> bool:
 
 @torch.no_grad()
 def keeps_rows_apart(decode: Decode, vocabulary: int, device: torch.device) -> bool:
-    """Whether packed rows, two of them with one prompt, pass as they do one by one.
+    """Whether packed rows, two of them with one prompt, have the hidden states that they have one by one.
 
-    Architectures that carry a state along the sequence, or take no notice of positions, mix them up without a word. The
-    rows are short: sliding windows must be narrower still (narrow_windows).
+    Architectures that carry a state along the sequence, or ignore positions, silently mix rows up. The rows are short,
+    so sliding windows must be narrowed first (narrow_windows).
     """
     ids = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 6, 7, 8, 13], device=device) % vocabulary
     lengths = torch.tensor([5, 7, 4], device=device)
@@ -237,7 +237,7 @@ def check_head(model: Any, head: Any, decode: Callable[[Tensor], Tensor], path: 
     ids = torch.arange(4, device=head.weight.device)[None]
 
     def passed(factor: float) -> tuple[Tensor, Tensor, Tensor]:
-        """What the head is given, times a factor; its own logits of that, and the model's."""
+        """The head's input, scaled by a factor, its logits for that, and the model's."""
         given: list[Tensor] = []
 
         def multiply(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -279,16 +279,16 @@ def from_pretrained(kind: Any, config: ModelConfig) -> Any:
 
 
 def set_mode(model: Any, config: ModelConfig) -> None:
-    """Have a model recompute activations where the settings say so, which transformers does in training mode only."""
+    """Enable gradient checkpointing where the settings ask for it; transformers needs training mode for that."""
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     model.train(config.gradient_checkpointing)
 
 
 def freeze(model: nn.Module, dtype: torch.dtype) -> None:
-    """Make a model one that is never trained, its parameters in a type, in place.
+    """Freeze a model and cast its parameters, in place.
 
-    Buffers stay as they are: rotary frequencies in bfloat16 turn position 1,000 by an angle that is wrong by a radian.
+    Buffers stay as they are: rotary frequencies rounded to bfloat16 are off by a radian at position 1,000.
     """
     model.eval().requires_grad_(False)
     for parameter in model.parameters():

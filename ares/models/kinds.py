@@ -1,4 +1,4 @@
-"""The kinds of models by name (model.family), behind one interface (ares/models/policy_model.py)."""
+"""The table of model families (model.family); their interface is in ares/models/policy_model.py."""
 
 import torch
 

@@ -1,8 +1,7 @@
 """Low-rank adapters (LoRA, arXiv 2106.09685) by peft: only they are trained; the reference is the model without them.
 
-Covered: adding them, which layers have one, switching them off, the weights of base and adapters in one, under the
-base's own names, which is what engines and checkpoints for others are given. Not covered: quantised bases, several
-adapters, masked diffusion.
+Covered: adding adapters, listing the adapted layers, switching adapters off, merged weights under the base's own names
+(for engines and exports). Not covered: quantised bases, several adapters, masked diffusion.
 """
 
 from collections import Counter
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AdaptedLayers:
-    """Which layers model.lora adapts."""
+    """The layers that model.lora adapts."""
 
     layers: Mapping[str, int]
-    """How many layers of each name."""
+    """Number of adapted layers by name."""
     unmatched: tuple[str, ...]
-    """Targets that no layer has the name of."""
+    """Targets that match no layer."""
     trained: int
     parameters: int
 
@@ -40,19 +39,19 @@ class AdaptedLayers:
 
 
 def add_adapters(model: Any, config: ModelConfig) -> None:
-    """Put adapters into the model, in place; nothing but them takes a gradient. They start as no change at all."""
-    from peft import inject_adapter_in_model  # half a second, for runs with model.lora alone
+    """Add adapters to the model, in place; only they take gradients. At first they change nothing."""
+    from peft import inject_adapter_in_model  # takes half a second: imported only with model.lora
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # one side starts at random, the same in every process
+        torch.manual_seed(0)  # lora_A starts at random, equal in every process
         inject_adapter_in_model(peft_settings(config), model)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_" in name)
 
 
 def peft_settings(config: ModelConfig) -> "PeftLoraConfig":
-    """The adapters as peft describes them; config.lora says which. A tower that looks at pictures has none, unless it
-    is trained: Qwen2.5-VL's has layers that are called as the decoder's are."""
+    """peft's configuration of the adapters in config.lora. A vision tower gets none unless it is trained: Qwen2.5-VL's
+    has layers of the same names as the decoder's."""
     from peft import LoraConfig as PeftLoraConfig
 
     lora = config.lora
@@ -68,7 +67,7 @@ def peft_settings(config: ModelConfig) -> "PeftLoraConfig":
 
 
 def adapted_layers(model: Any, config: ModelConfig) -> AdaptedLayers:
-    """What model.lora adapts in a model on the meta device, which has the adapters afterwards. Raises ModelError."""
+    """Add adapters to a model on the meta device and list the adapted layers. Raises ModelError."""
     from peft import inject_adapter_in_model
 
     assert config.lora is not None
@@ -90,7 +89,7 @@ def adapted_layers(model: Any, config: ModelConfig) -> AdaptedLayers:
 
 @contextmanager
 def adapters_off(model: Any) -> Iterator[None]:
-    """The base model, for a while."""
+    """Inside, the base model."""
     layers = _lora_layers(model)
     for layer in layers:
         layer.enable_adapters(False)
@@ -103,9 +102,9 @@ def adapters_off(model: Any) -> Iterator[None]:
 
 @torch.no_grad()
 def merged_weights(model: Any) -> dict[str, Tensor]:
-    """The weights that base and adapters amount to, by the names that the base has without adapters."""
+    """Weights with the adapters merged in, by the names of the model without adapters."""
     layers = _lora_layers(model)
-    # Experts are parameters of one module, not layers: peft puts a wrapper around it for each that is adapted.
+    # Experts are parameters of one module, not layers: peft wraps the module once for each adapted parameter.
     adapted = {getattr(layer.get_base_layer(), getattr(layer, "parameter_name", "weight")): layer for layer in layers}
     return {
         name.replace(".base_layer", ""): _merged(parameter, adapted.get(parameter)).detach()
@@ -125,7 +124,7 @@ def _merged(parameter: Tensor, layer: Any) -> Tensor:
 
 
 class WithoutAdapters:
-    """The reference of a policy with adapters: the very model, its adapters switched off. It takes no memory."""
+    """The reference of a policy with adapters: the same model with them switched off. It takes no memory."""
 
     def __init__(self, policy: PolicyModel) -> None:
         self.policy = policy

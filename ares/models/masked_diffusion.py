@@ -1,8 +1,8 @@
-"""A masked-diffusion LM as the learner sees it: log-probs of response tokens under masks that the batch names.
+"""A masked-diffusion LM as the learner sees it: log-probs of response tokens under masks that the batch has keys of.
 
-Covered: loading (remote code where the settings allow it), masks keyed by run, step, iteration and row, estimates
-without a [tokens, vocab] array. Not covered: which masks, and their weights (algorithms/coupled_sampling.py), the exact
-KL over the vocabulary, a critic (both are refused by the configuration), denoising (ares/engines/diffusion.py).
+Covered: loading (with remote code where allowed), masks keyed by run, step, iteration and row, estimates without a
+[tokens, vocab] array. Not covered: the choice of masks and their weights (algorithms/coupled_sampling.py), the exact KL
+and a critic (the configuration refuses both), denoising (ares/engines/diffusion.py).
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
 from ares.models.weights import read_weights, transformed
 
 PER_ITERATION = "iteration_"
-"""Prefix of fields [B, I, …] that hold a value for each iteration of an update."""
+"""Prefix of fields [B, I, …] with a value for each iteration of an update."""
 
 
 class MaskedLanguageModel:
     """A transformers masked-diffusion LM (as Dream: logit j − 1 predicts token j) split into decoder and head; a
     PolicyModel."""
 
-    packs = False  # rows pass side by side only where attention may be kept apart by position ids
+    packs = False  # attention goes both ways, over padded rows
 
     def __init__(self, model: Any, compute_dtype: torch.dtype, mask_id: int, estimate: str = "published") -> None:
         self.model = self.whole = model
@@ -47,7 +47,7 @@ class MaskedLanguageModel:
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
-        """Read weights as float32 (they are trained); the model computes in config.dtype. Raises ModelError."""
+        """Read the weights as float32, to be trained; the model computes in config.dtype. Raises ModelError."""
         settings = _settings(config)
         model = read_weights(AutoModel, settings, config)
         speed_up_linear(model)
@@ -61,7 +61,7 @@ class MaskedLanguageModel:
         return loaded
 
     def frozen(self) -> Self:
-        """The same as a reference that is never trained, kept in the type it computes in."""
+        """Turned into a reference: never trained, its parameters in the type it computes in."""
         freeze(self.model, self.compute_dtype)
         return self
 
@@ -71,8 +71,8 @@ class MaskedLanguageModel:
         return [batch.union(DataProto.from_dict({"mask_seeds": of_rows})) for of_rows in seeds.unbind(1)]
 
     def collected(self, views: list[DataProto], measured: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-        """mask_seeds [B, I]; log-probs under each iteration's masks [B, I, L] and their means over iterations [B, L],
-        which controllers see; entropies, where the engine brought none."""
+        """mask_seeds [B, I]; log-probs under each iteration's masks [B, I, L], and their means over iterations [B, L]
+        for the controllers; entropies, unless the engine recorded them."""
         stacked = {
             name: torch.stack([of_view[name] for of_view in measured], 1)
             for name in ("old_log_probs", "ref_log_probs")
@@ -84,7 +84,7 @@ class MaskedLanguageModel:
         return fields if "entropies" in views[0].fields else fields | {"entropies": measured[0]["entropies"]}
 
     def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
-        """The batch under the masks of one of its iterations, with the log-probs that belong to them."""
+        """The batch with the masks of one iteration and the log-probs under them."""
         fields = {name: tensor for name, tensor in batch.batch.items() if not name.startswith(PER_ITERATION)}
         fields["mask_seeds"] = batch.tensor("mask_seeds")[:, iteration]
         for name in ("old_log_probs", "ref_log_probs"):
@@ -93,12 +93,12 @@ class MaskedLanguageModel:
         return DataProto.from_dict(fields, batch.non_tensor_batch, batch.meta_info)
 
     def on_device(self, rows: DataProto) -> Pass:
-        """What `token_log_probs` is given of some rows: their tensors by name."""
+        """Rows as `token_log_probs` takes them: tensors by name."""
         tensors: Pass = rows.batch.to(self.head.weight.device)
         return tensors
 
     def row_sizes(self, batch: DataProto) -> RowSizes:
-        """What rows cost in a pass."""
+        """Sizes of rows; a row counts once for each masked version of it."""
         prompts = batch.tensor("attention_mask")[:, : batch.tensor("prompts").shape[1]].sum(1)
         return RowSizes.alone(self.passes * (prompts + batch.tensor("canvas").shape[1]))
 
@@ -107,12 +107,12 @@ class MaskedLanguageModel:
         raise ModelError("masked-diffusion models have no exact KL over the vocabulary (algorithm.kl.penalty=full)")
 
     def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
-        """Refused, as `exact_kl`, which is what needs it."""
+        """Refused: only `exact_kl` needs it. Raises ModelError."""
         raise ModelError("a masked-diffusion model's tokens have no one distribution")
 
     def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
-        """Estimated log-prob of each response token, and its entropy (nats) in the first pass that masks it (when all
-        places are masked, by default); both 0 where none does.
+        """Estimated log-prob of each response token, and its entropy (nats) in the first pass that masks it (by default
+        the pass that masks everything); both 0 for a token that no pass masks.
 
         batch: prompts [B, P], canvas [B, K], attention_mask, response_mask, mask_seeds [B].
         """
@@ -122,7 +122,7 @@ class MaskedLanguageModel:
         response[:, : batch["response_mask"].shape[1]] = batch["response_mask"].bool()
         hidden = self._hidden(batch, masks)[:, response].to(self.compute_dtype)  # [V, N, H]
         weights = weights[:, response]
-        # By token the first pass that counts, then the second, ….
+        # Ordered by pass: the first that counts for a token, then the second, ….
         counts = weights > 0
         rank = counts.cumsum(0) - 1
         version, token = counts.nonzero(as_tuple=True)
@@ -138,10 +138,10 @@ class MaskedLanguageModel:
         return TokenLogProbs(estimate, empty[0].index_put((token[first],), entropies[first]))
 
     def _hidden(self, batch: Pass, masked: Tensor) -> Tensor:
-        """Hidden states that predict the canvas, [V, B, K, H], for V masked versions [V, B, K] of it."""
+        """Hidden states [V, B, K, H] that predict the canvas, from V masked versions [V, B, K] of it."""
         width = batch["prompts"].shape[1]
         seen = batch["attention_mask"][:, :width].bool()
-        used = int(seen.any(0).sum())  # padding that every row of the micro-batch has is left off
+        used = int(seen.any(0).sum())  # columns that are padding in every row are left off
         prompts, seen = batch["prompts"][:, width - used :], seen[:, width - used :]
         canvas = batch["canvas"]
         versions, rows, places = masked.shape
@@ -161,7 +161,7 @@ class MaskedLanguageModel:
         return hidden[:, -places - 1 : -1].reshape(versions, rows, places, -1)
 
     def _check_shape(self, path: str) -> None:
-        """A model that transforms its logits after the head, or looks only backwards, would be silently wrong."""
+        """Raise ModelError for models whose log-probs would be silently wrong: transformed logits, causal attention."""
 
         def hidden(ids: Tensor) -> Tensor:
             states: Tensor = self.decoder(input_ids=ids).last_hidden_state
@@ -179,7 +179,7 @@ class MaskedLanguageModel:
 
 
 def empty_model(config: ModelConfig, device: torch.device) -> tuple[Any, int]:
-    """The model without its weights, in the type it computes in, and its mask token. Raises ModelError."""
+    """The model without weights, in the type it computes in, and its mask token. Raises ModelError."""
     settings = _settings(config)
     dtype = getattr(torch, config.dtype)
     with torch.device(device):
@@ -189,7 +189,7 @@ def empty_model(config: ModelConfig, device: torch.device) -> tuple[Any, int]:
 
 
 def mask_token_id(settings: Any, path: str) -> int:
-    """The token that stands for a masked place. Raises ModelError."""
+    """The mask token. Raises ModelError."""
     token = getattr(settings, "mask_token_id", None)
     if token is None:
         raise ModelError(f"{path}: config.json names no mask_token_id: this is no masked-diffusion model")
@@ -197,7 +197,7 @@ def mask_token_id(settings: Any, path: str) -> int:
 
 
 def mask_seeds(seed: int, step: int, rows: int, iterations: int) -> Tensor:
-    """The key of each row's masks in each iteration of a step: [rows, iterations] int64."""
+    """Key of the masks of each row in each iteration of a step: [rows, iterations] int64."""
     keys = [[derive_seed(seed, step, "mask", iteration, row) for iteration in range(iterations)] for row in range(rows)]
     return torch.tensor(keys, dtype=torch.long)
 

@@ -1,8 +1,8 @@
-"""Rows of unequal length through a model without padding: a packed sequence that holds a shared prompt once.
+"""Packing: rows of unequal length in one sequence without padding, a shared prompt only once.
 
-Covered: which rows pass together, where each of their tokens lies and how attention regroups them (in
-packed_attention.py), the rows' even division among ranks. Where packed rows cannot be told apart, each is a sequence of
-its own, padded on the right. Not covered: what else rows share than their prompt.
+Covered: micro-batches, the place of each token in the sequence and the blocks in which attention regroups rows (done by
+packed_attention.py), an even division of rows among ranks. Where a model cannot tell packed rows apart, each row is a
+sequence of its own, padded on the right. Not covered: prefixes shared beyond the prompt.
 """
 
 import heapq
@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 
 SIMILAR = 0.75
-"""Rows whose attention is computed together: the shortest has at least this share of the longest's tokens."""
+"""Rows attend in one block if the shortest has at least this share of the longest's tokens."""
 
 
 @dataclass(frozen=True)
 class RowSizes:
-    """How many tokens rows have, and which of them begin with the same prompt: [B] each."""
+    """Numbers of tokens of rows, and which rows have the same prompt: [B] each."""
 
     tokens: Tensor
     prompts: Tensor
     """Tokens of the prompt, counted in `tokens`."""
     group: Tensor
-    """Rows of one number have one prompt."""
+    """Rows with the same number have the same prompt."""
 
     @classmethod
     def alone(cls, tokens: Tensor) -> "RowSizes":
@@ -42,7 +42,7 @@ class RowSizes:
         return RowSizes(self.tokens.to(device), self.prompts.to(device), self.group.to(device))
 
     def shared(self) -> Tensor:
-        """Tokens of each row that lie in the packed sequence already, since the row before has the same prompt: [B]."""
+        """Tokens of each row that the previous row, with the same prompt, brings into the packed sequence: [B]."""
         again = torch.zeros_like(self.group, dtype=torch.bool)
         again[1:] = self.group[1:] == self.group[:-1]
         return torch.where(again, self.prompts, 0)
@@ -50,26 +50,26 @@ class RowSizes:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the tokens of some rows lie in the array [sequences, width] that a model is given."""
+    """Where the tokens of rows lie in the array [sequences, width] that a model is given."""
 
     width: int
     sequences: int
     place: Tensor
-    """[N] of each token, row after row: its index in the flattened array. Tokens of a shared prompt have one place."""
+    """[N] index of each token, row after row, in the flattened array; rows with one prompt share its places."""
     row: Tensor
     """[N] row of each token."""
     position: Tensor
     """[N] position of each token in its row."""
     leads: list[bool]
-    """Of each row, whether its prompt lies at its own place, and not at an earlier row's."""
+    """For each row, whether its prompt has places of its own rather than an earlier row's."""
     blocks: list[Tensor]
-    """Places [rows, tokens] of rows of similar length, padded on the right; none: each row is a sequence of its own."""
+    """Places [rows, tokens] of rows of similar length, padded on the right; empty if rows are not packed."""
     first_met: Tensor
-    """[width]: where in the blocks, flattened and one after the other, each place of the sequence comes first."""
+    """[width]: index of the first occurrence of each place in the blocks, flattened and concatenated."""
 
     @property
     def rows(self) -> int:
-        """How many rows are laid out."""
+        """Number of rows."""
         return len(self.leads)
 
     def to(self, device: torch.device | str) -> "Layout":
@@ -78,14 +78,14 @@ class Layout:
         return replace(self, **tensors, blocks=[block.to(device) for block in self.blocks])
 
     def position_ids(self) -> Tensor:
-        """[sequences, width]; a place that holds no token has position 0."""
+        """[sequences, width]; padding has position 0."""
         ids = torch.zeros(self.sequences * self.width, dtype=torch.long, device=self.place.device)
         ids[self.place] = self.position
         return ids.view(self.sequences, self.width)
 
 
 def layout(sizes: RowSizes, pack: bool) -> Layout:
-    """Packed where that is allowed (a prompt that follows itself is left out), else each row by itself."""
+    """Lay rows out: packed, with a prompt once for consecutive rows that share it, or each row by itself."""
     tokens, device = sizes.tokens, sizes.tokens.device
     row = torch.repeat_interleave(torch.arange(len(sizes), device=device), tokens)
     position = torch.arange(len(row), device=device) - (tokens.cumsum(0) - tokens)[row]
@@ -94,7 +94,7 @@ def layout(sizes: RowSizes, pack: bool) -> Layout:
         return Layout(width, len(sizes), row * width + position, row, position, [True] * len(sizes), [], row[:0])
     shared = sizes.shared()
     own = tokens - shared
-    # A row's own tokens begin at `start`; those it shares lie where the first row of its group has them.
+    # A row's own tokens begin at `start`; shared ones lie where the first row of its group has them.
     start = own.cumsum(0) - own
     leader = torch.where(shared == 0, torch.arange(len(sizes), device=device), 0).cummax(0).values
     place = torch.where(position < shared[row], start[leader][row] + position, start[row] + position - shared[row])
@@ -106,7 +106,7 @@ def layout(sizes: RowSizes, pack: bool) -> Layout:
 
 
 def _blocks(tokens: Tensor, place: Tensor) -> list[Tensor]:
-    """The places of rows of similar length as [rows, tokens] each; what pads a row is its own first token."""
+    """Places of rows of similar length, [rows, tokens] a block; a row is padded with its first token."""
     ordered, order = tokens.sort(descending=True, stable=True)
     lengths, first = ordered.tolist(), [0]
     for number, length in enumerate(lengths):
@@ -123,9 +123,9 @@ def _blocks(tokens: Tensor, place: Tensor) -> list[Tensor]:
 
 
 def micro_batches(sizes: RowSizes, token_budget: int, pack: bool = True) -> list[Tensor]:
-    """Rows [B] that pass together, longest first: at most `token_budget` tokens, or one row that has more.
+    """Divide rows into micro-batches of at most `token_budget` tokens (or one longer row), longest rows first.
 
-    Packed, rows of one prompt follow each other, and the prompt counts once; else rows count the longest's length each.
+    Packed, rows with one prompt stay together and the prompt counts once; otherwise each row counts as the longest.
     """
     order = torch.argsort(sizes.tokens, descending=True, stable=True)
     if pack:
@@ -148,7 +148,7 @@ def micro_batches(sizes: RowSizes, token_budget: int, pack: bool = True) -> list
 
 
 def share_rows(sizes: RowSizes, ranks: int) -> list[Tensor]:
-    """Rows [B] for each rank, about equally many tokens each; where it is no slower, rows of one prompt together."""
+    """Rows for each rank, of about equally many tokens; rows with one prompt together where that is no slower."""
     number = torch.unique(sizes.group, return_inverse=True)[1]
     groups = torch.zeros(int(number.max()) + 1, dtype=torch.long).index_add(0, number, sizes.tokens - sizes.shared())
     by_group = torch.tensor(_divided(groups.tolist(), ranks))[number]
@@ -163,7 +163,7 @@ def share_rows(sizes: RowSizes, ranks: int) -> list[Tensor]:
 
 
 def _divided(sizes: list[int], parts: int) -> list[int]:
-    """Part of each item, of about equal sums (Graham's longest-processing-time rule)."""
+    """The part of each item, with about equal sums (Graham's longest-processing-time rule)."""
     heap = [(0, part) for part in range(parts)]
     chosen = [0] * len(sizes)
     for item in sorted(range(len(sizes)), key=lambda i: -sizes[i]):

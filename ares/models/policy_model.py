@@ -1,7 +1,6 @@
-"""What the learner asks of a model, whatever its kind: causal, vision-language or masked-diffusion.
+"""The interfaces of policy and reference models, whatever the family: causal, vision-language, masked-diffusion.
 
-Covered: the two interfaces. Not covered: what the kinds compute (the modules beside this one), which there are
-(ares/models/kinds.py).
+Not covered: implementations (the modules beside this one), their table (ares/models/kinds.py).
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from ares.models.packing import RowSizes
 
 
 class Pass(Protocol):
-    """Rows that pass through a model together: tensors by name and, of a vision-language model, pictures."""
+    """A micro-batch as a model takes it: tensors by name and, for vision-language models, pictures."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
@@ -26,14 +25,14 @@ class Pass(Protocol):
 
 @dataclass
 class TokenLogProbs:
-    """Of every response token, row after row: [N] each."""
+    """Log-prob and entropy of every response token, row after row: [N] each."""
 
     log_probs: Tensor
     entropies: Tensor
 
 
 class ReferenceModel(Protocol):
-    """What a policy is compared with; never trained."""
+    """What a policy is compared with: never trained."""
 
     model: Any
     """The transformers model."""
@@ -50,20 +49,20 @@ class ReferenceModel(Protocol):
 
 
 class PolicyModel(ReferenceModel, Protocol):
-    """A model that is trained. Its weights are float32; it computes in model.dtype."""
+    """A model that is trained: float32 weights, computing in model.dtype."""
 
     packs: bool
-    """Rows of a pass may stand in one packed sequence."""
+    """Whether rows may be packed into one sequence."""
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
-        """The model of a directory; `data` says how pictures are read. Raises ModelError."""
+        """Load a model; `data` says how pictures are read. Raises ModelError."""
 
     def frozen(self) -> Self:
-        """The same as a reference, its parameters in the type it computes in."""
+        """Turned into a reference, its parameters in the type it computes in."""
 
     def row_sizes(self, batch: DataProto) -> RowSizes:
-        """What rows cost in a pass."""
+        """Sizes of rows in a pass."""
 
     def on_device(self, rows: DataProto) -> Pass:
         """Rows as `token_log_probs` takes them."""
@@ -72,13 +71,13 @@ class PolicyModel(ReferenceModel, Protocol):
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
 
     def views(self, batch: DataProto, seed: int, step: int, iterations: int) -> list[DataProto]:
-        """The batch as the iterations of an update will see it: one view, or one for each where they differ.
+        """The batch as each iteration of an update sees it; one view if all see the same.
 
-        seed, step: keys of what is drawn for them.
+        seed, step: keys of random draws.
         """
 
     def collected(self, views: list[DataProto], measured: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-        """What was measured of each view ([B, L] by name) as fields of the batch."""
+        """Measurements of each view ([B, L] by name) as fields of the batch."""
 
     def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
-        """The batch with those fields as an iteration of the update sees it."""
+        """The batch, with those fields, as one iteration of the update sees it."""

@@ -1,8 +1,8 @@
 """Weights spread over the learner's ranks (FSDP2, torch's fully_shard): each holds a part of every weight and moment.
 
-Covered: which modules gather their weights together, running a function of a model while its weights are whole, sums
-of gradients instead of means. Every rank must then make the same passes, whatever rows it has. Not covered: which rows
-a rank has (ares/learner/ranks.py), checkpoints (ares/learner/checkpoints.py).
+Covered: which modules gather their weights together, calling a function while weights are gathered, gradients summed
+rather than averaged. Every rank must make the same number of passes, whatever its rows. Not covered: the division of
+rows (ares/learner/ranks.py), checkpoints (ares/learner/checkpoints.py).
 """
 
 from collections.abc import Callable
@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 
 class GatheredModel(nn.Module):
-    """Calls functions of a model. Sharded, the weights outside the layers are gathered for the time of the call."""
+    """Calls functions of a model; if sharded, weights outside the layers are gathered during the call."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, function: Callable[[], T]) -> T:
-        """What the function returns; tensors that take a gradient must be in a tuple or list, or alone."""
+        """Return what the function returns: FSDP finds tensors with gradients alone or in a tuple or list."""
         return function()
 
 
 def shard(root: nn.Module, layers_of: Any, device: torch.device) -> None:
-    """Spread a model's weights over all ranks, in place; its layers are gathered one at a time.
+    """Spread a model's weights over all ranks, in place; layers are gathered one at a time.
 
     `layers_of`: the transformers model whose `_no_split_modules` names its layers.
     """
@@ -37,10 +37,10 @@ def shard(root: nn.Module, layers_of: Any, device: torch.device) -> None:
     kinds = set(layers_of._no_split_modules or ())
     layers = [module for module in layers_of.modules() if type(module).__name__ in kinds]
     for module in [*layers, root]:
-        # The root too gives its weights back after a forward pass: a pass that no backward pass follows is common here.
+        # Reshard the root too: many forward passes here have no backward pass.
         fully_shard(module, mesh=mesh, reshard_after_forward=True)
     for module in root.modules():
         if isinstance(module, FSDPModule):
-            # A loss is divided by the global batch's normaliser, so gradients are summed. gloo knows plain sums only.
+            # Losses are divided by the global batch's normaliser, so gradients are summed. gloo has plain sums only.
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)

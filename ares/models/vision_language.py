@@ -1,9 +1,8 @@
 """A vision-language model (Qwen2-VL, Qwen2.5-VL) as the learner sees it: a LanguageModel whose rows may hold pictures.
 
-Covered: patches of what rows refer to, put into the embedded prompts; positions in time, height and width, packed or
-not; the tower trained or frozen; placeholder tokens, which are never sampled. A picture that several rows of a pass
-share goes through the tower once. Not covered: architectures that hand pictures to later layers too (Qwen3-VL), a
-critic.
+Covered: pictures put in place of placeholder tokens, which are never sampled; positions in time, height and width,
+packed or not; the tower trained or frozen. A picture that rows of a pass share goes through the tower once. Not
+covered: architectures that feed pictures into later layers too (Qwen3-VL), a critic.
 """
 
 from dataclasses import dataclass, replace
@@ -24,16 +23,16 @@ from ares.models.packing import Layout, RowSizes
 from ares.models.policy_model import Pass
 
 NEVER = -1e4
-"""Logit of a placeholder token: its probability is exactly 0, for engine and learner alike."""
+"""Added to the logit of a placeholder token: its probability is exactly 0 in engine and learner."""
 PLACEHOLDERS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
 
 LATER_LAYERS = "deepstack_visual_indexes"
-"""A tower with this setting hands pictures to later layers too."""
+"""Setting of towers that feed pictures into later layers too."""
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """What the rows of a pass show: every picture once, and which of them each row has, in the order of its prompt."""
+    """The pictures of a pass, each once, and the numbers of those that each row shows, in order."""
 
     patches: list[Patches]
     rows: list[list[int]]
@@ -47,16 +46,16 @@ class Pictures:
 
 
 class VisionInputs:
-    """A model's way from tokens and pictures to the embeddings and positions that its decoder takes."""
+    """Turns tokens and pictures into the embeddings and positions that a model's decoder takes."""
 
     def __init__(self, model: Any, fps: float) -> None:
         self.model = model
         self.image_token, self.video_token = model.config.image_token_id, model.config.video_token_id
-        # Qwen2.5-VL's moments are apart as they are in time; Qwen2-VL ignores this.
+        # Qwen2.5-VL spaces moments by their time; Qwen2-VL ignores this.
         self.moment = getattr(model.config.vision_config, "temporal_patch_size", 2) / fps
 
     def embed(self, ids: Tensor, pictures: Pictures, order: list[int]) -> Tensor:
-        """Embeddings [..., H] of ids [...], pictures of the rows `order` in place of placeholder tokens."""
+        """Embeddings [..., H] of ids [...], with the pictures of the rows `order` in place of placeholders."""
         embedded = self.model.get_input_embeddings()(ids)
         if not pictures.patches:
             return embedded
@@ -68,7 +67,7 @@ class VisionInputs:
         return embedded.masked_scatter(self.is_placeholder(ids)[..., None], shown.to(embedded.dtype))
 
     def positions(self, ids: Tensor, pictures: Pictures, row: int) -> Tensor:
-        """Positions in time, height and width [3, N] of one row's tokens ids [N]; text counts on after a picture."""
+        """Positions in time, height and width [3, N] of the tokens ids [N] of one row."""
         if not pictures.rows[row]:
             return torch.arange(len(ids), device=ids.device).expand(3, -1)
         kinds = (ids == self.image_token).int() + 2 * (ids == self.video_token).int()
@@ -85,7 +84,7 @@ class VisionInputs:
         return positions[:, 0]
 
     def is_placeholder(self, ids: Tensor) -> Tensor:
-        """Which tokens stand for a part of a picture."""
+        """Which tokens are placeholders of image or video patches."""
         return (ids == self.image_token) | (ids == self.video_token)
 
 
@@ -115,21 +114,21 @@ class VisionLanguageModel(LanguageModel):
         return loaded
 
     def on_device(self, rows: DataProto) -> dict[str, Any]:
-        """As LanguageModel's, with the pictures that the rows refer to."""
+        """As LanguageModel's, with the rows' pictures."""
         (media,) = rows.require("media_references")
         return {**super().on_device(rows), "pictures": Pictures.read(self.reader, list(media))}
 
     def row_sizes(self, batch: DataProto | Pass) -> RowSizes:
-        """As LanguageModel's; a prompt with other pictures is another prompt."""
+        """As LanguageModel's; the same text with other pictures is another prompt."""
         sizes = super().row_sizes(batch)
         shown = list(batch.require("media_references")[0]) if isinstance(batch, DataProto) else batch["pictures"].rows
         other = torch.tensor([False, *(a != b for a, b in pairwise(map(list, shown)))], device=sizes.group.device)
         return replace(sizes, group=sizes.group + other.cumsum(0))
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
-        """Hidden states [sequences, width, H] of rows in packed sequences, with their pictures."""
+        """Hidden states [sequences, width, H] of laid-out rows with their pictures."""
         pictures = Pictures([], [[] for _ in range(laid.rows)]) if batch is None else batch["pictures"]
-        # Made on the CPU: transformers asks for the numbers of every picture, and a GPU would be waited for each time.
+        # On the CPU: transformers reads numbers for every picture, and a GPU would be waited for each time.
         tokens, lengths = ids.flatten()[laid.place].cpu(), torch.bincount(laid.row.cpu(), minlength=laid.rows)
         of_rows = [
             self.inputs.positions(each, pictures, row) for row, each in enumerate(tokens.split(lengths.tolist()))
@@ -142,17 +141,17 @@ class VisionLanguageModel(LanguageModel):
         return self.decoder(inputs_embeds=embedded, position_ids=positions, use_cache=False, **where).last_hidden_state
 
     def head_bias(self) -> Tensor | None:
-        """What is added to the logits [V]: placeholder tokens are never sampled."""
+        """Added to the logits [V], so that placeholder tokens have no probability."""
         return self.never.to(self.compute_dtype)
 
 
 def never_sampled(config: Any, device: torch.device) -> Tensor:
-    """[V] to be added to logits: NEVER at placeholder tokens, 0 elsewhere."""
+    """Bias [V] of the logits: NEVER at placeholder tokens, 0 elsewhere."""
     added = torch.zeros(config.get_text_config().vocab_size, device=device)
     added[placeholder_ids(config)] = NEVER
     return added
 
 
 def placeholder_ids(config: Any) -> list[int]:
-    """The tokens that stand for pictures and for their bounds."""
+    """The tokens for patches of pictures and for their bounds."""
     return [getattr(config, name) for name in PLACEHOLDERS if getattr(config, name, None) is not None]

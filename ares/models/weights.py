@@ -1,9 +1,9 @@
-"""A model's weights: which are stored, whether its files hold them, reading them.
+"""A model's weights: checking its files, reading them, naming the tensors that are stored.
 
-Covered: safetensors and legacy .bin files, whole or in shards, under transformers' own renaming, tying and exceptions;
-a vocabulary that the tokenizer exceeds; logits that are transformed after the head. All this is found out from headers,
-with the model on the meta device, before anything is started; NaN where weights are read. Not covered: headers of a
-hub's model that has not been downloaded yet (what reads it checks the same).
+Covered: safetensors and legacy .bin files, whole or in shards, under transformers' own renaming and tying; a tokenizer
+that exceeds the vocabulary; logits that are transformed after the head. All this is checked from headers, with the
+model on the meta device, before anything starts; NaN when weights are read. Not covered: headers of a hub's model that
+is not downloaded yet (loading makes the same checks).
 """
 
 import json
@@ -35,15 +35,15 @@ PUBLISHED_AS: dict[str, Any] = {
     "vision_language": AutoModelForImageTextToText,
     "masked_diffusion": AutoModel,
 }
-"""How transformers calls the models of a family."""
+"""The Auto class of each model family."""
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """In the order in which transformers looks for them."""
 SHOWN = 3
-"""How many tensors of a kind an error names."""
+"""Tensors that an error names of each kind."""
 
 
 def check_weight_files(config: ModelConfig) -> Any:
-    """The model on the meta device, after a look at the headers of its files.
+    """Check the headers of a model's files; returns the model on the meta device.
 
     Raises ModelError where a tensor is missing, unexpected or of another shape, where a file is damaged, where the
     architecture is unknown, and where logits are transformed after the head.
@@ -62,9 +62,9 @@ def check_weight_files(config: ModelConfig) -> Any:
 
 
 def read_weights(kind: Any, settings: Any, config: ModelConfig, part: bool = False) -> Any:
-    """The model of config.path, float32, of an Auto class; `part`: a part of what was saved. Raises ModelError.
+    """Load config.path in float32 with an Auto class; `part`: as in check_loaded. Raises ModelError.
 
-    Nothing of it was made up, and every weight is a finite number.
+    Every weight comes from the files and is finite.
     """
     with quiet_transformers():
         try:
@@ -79,7 +79,7 @@ def read_weights(kind: Any, settings: Any, config: ModelConfig, part: bool = Fal
 def check_loaded(info: Mapping[str, Any], path: str, kind: str, settings: Any, part: bool = False) -> None:
     """Raise ModelError where files and architecture differ (transformers' loading info), naming the first tensors.
 
-    part: the architecture is a part of what was saved, so what it has no place for is no mistake.
+    part: only a part of what was saved is loaded, so unexpected tensors are no error.
     """
     shapes = [f"{name} {list(saved)} instead of {list(own)}" for name, saved, own in sorted(info["mismatched_keys"])]
     differences = {
@@ -98,9 +98,9 @@ def check_loaded(info: Mapping[str, Any], path: str, kind: str, settings: Any, p
 
 @torch.no_grad()
 def check_finite(model: nn.Module, path: str) -> None:
-    """Raise ModelError naming a weight that is not a number, or infinite. One sum a tensor, more only where it fails.
+    """Raise ModelError naming a weight that holds NaN or infinity.
 
-    A sum that is finite has no such term.
+    A finite sum has no such term, so most tensors take one sum.
     """
     for name, weight in model.named_parameters():
         if not torch.isfinite(weight.sum()) and not torch.isfinite(weight).all():
@@ -111,10 +111,10 @@ def check_finite(model: nn.Module, path: str) -> None:
 def check_vocabulary(
     model: Any, tokenizer: PreTrainedTokenizerBase, ends: set[int], prompts: Iterable[Iterable[int]], path: str
 ) -> None:
-    """Raise ModelError where text becomes tokens, or a response would end with one, that the model does not have.
+    """Raise ModelError where the tokenizer makes tokens, or a response ends with one, that the model does not have.
 
     ends: the tokens at which responses end. prompts: token ids. Tokens that were added to the tokenizer count only
-    where a prompt has them: Gemma 3's has one for pictures in models without eyes.
+    where a prompt has them: Gemma 3's text models come with a token for images.
     """
     rows = model.get_input_embeddings().num_embeddings
     used = max((max(prompt, default=0) for prompt in prompts), default=0)
@@ -135,13 +135,13 @@ def check_vocabulary(
 
 
 def transformed(kind: str, path: str) -> str:
-    """What is said of a model that does to its logits what its settings do not say."""
+    """The error message for a model that transforms its logits in a way that its settings do not name."""
     return f"{path}: {kind} transforms its logits after the output head, which ares does not reproduce"
 
 
 def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by name; of tied ones the first name. GLM-4-MoE and DeepSeek-V3 choose experts
-    by such a buffer."""
+    """Parameters and persistent buffers by name, tied ones under the first name. GLM-4-MoE and DeepSeek-V3 choose
+    experts by such a buffer."""
     return dict(model.named_parameters()) | dict(persistent_buffers(model))
 
 
@@ -155,7 +155,7 @@ def persistent_buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Without transformers' bar and its report of what it loaded: what is wrong is raised."""
+    """Silence transformers' progress bar and loading report: problems are raised."""
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)
     logging.disable_progress_bar()
@@ -168,7 +168,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def _filled(kind: Any, path: str | None, settings: Any, **how: Any) -> tuple[Any, dict[str, Any]]:
-    """transformers' own loading, and what it says of it; not that of a class with a loading of its own, as Dream's."""
+    """PreTrainedModel.from_pretrained with its loading info, even for classes that override it, as Dream does."""
     how |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     model, info = PreTrainedModel.from_pretrained.__func__(kind, path, config=settings, **how)
     return model, info
@@ -178,7 +178,7 @@ def _empty(kind: Any, settings: PretrainedConfig, config: ModelConfig) -> Any:
     try:
         with torch.device("meta"):
             return kind.from_config(settings, trust_remote_code=config.trust_remote_code)
-    except Exception as error:  # whatever a class of theirs makes of a configuration that it was not written for
+    except Exception as error:  # remote code and odd settings raise anything
         raise ModelError(
             f"model.path={config.path}: no {config.family} model can be made of its config.json "
             f"(model_type {settings.model_type}; model.family): {first_sentence(error)}"
@@ -196,14 +196,14 @@ def _refuse_quantised(settings: PretrainedConfig, path: str) -> None:
 
 
 def _headers(path: str) -> dict[str, Tensor] | None:
-    """Every tensor of the weight files, on the meta device; None of a hub's model that is not on this machine."""
+    """All tensors of the weight files, on the meta device; None if a hub's model is not on this machine."""
     files = _weight_files(path)
     if files is None:
         return None
     tensors: dict[str, Tensor] = {}
     for file in files:
         try:
-            # Legacy files are pickles: weights_only (the default) lets them hold nothing but tensors.
+            # Legacy files are pickles: weights_only (the default) allows nothing but tensors.
             tensors |= load_state_dict(str(file), map_location="meta")
         except (SafetensorError, OSError, EOFError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
             raise ModelError(f"{file}: damaged or truncated: {first_sentence(error)}") from error
@@ -238,7 +238,7 @@ def _shards(index: Path, path: str) -> list[Path] | None:
 
 
 def _cached(path: str, name: str) -> Path | None:
-    """A file of a hub's model, if this machine has it."""
+    """A file of a hub's model, if it is on this machine."""
     file = cached_file(
         path, name, local_files_only=True,
         _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False,
@@ -247,7 +247,7 @@ def _cached(path: str, name: str) -> Path | None:
 
 
 class _Hidden(tuple[Tensor]):
-    """A decoder's output: hidden states, and None for whatever else a head asks for."""
+    """A decoder's output: hidden states, and None for any other field."""
 
     __slots__ = ()
 
@@ -260,7 +260,7 @@ class _Hidden(tuple[Tensor]):
 
 
 class _Decoder(nn.Module):
-    """Stands where the decoder does, and says the hidden states it was given."""
+    """Takes the decoder's place and returns fixed hidden states."""
 
     def __init__(self, hidden: Tensor) -> None:
         super().__init__()
@@ -271,10 +271,10 @@ class _Decoder(nn.Module):
 
 
 def _transforms_logits(model: Any) -> bool:
-    """Whether logits are capped after the head, or scaled by what no setting says.
+    """Whether logits are capped after the head, or scaled by a factor that no setting names.
 
-    Tried with a small head behind a decoder that says what it is given. False where the model does not work without its
-    own decoder: it is tried again once it is loaded.
+    Tried with a small head behind a stand-in decoder. False where the model does not work without its own decoder:
+    loading tries again.
     """
     name, head = model.base_model_prefix, model.get_output_embeddings()
     if head is None or not hasattr(model, name):
