@@ -1,5 +1,5 @@
-"""What one GPU does with learner and engines: `python -m benchmarks.gpu`, or `make gpu` with the tests before it.
+"""Benchmarks of learner and engines on one GPU: `python -m benchmarks.gpu`, or `make gpu`, which runs tests first.
 
-Covered: times, peak memory and shares of the device's peak, as gpu.json and gpu.md, for models of random weights.
-Not covered: several GPUs, what is learnt.
+Covered: times, peak memory and shares of the device's peak for models of random weights, as gpu.json and gpu.md. Not
+covered: several GPUs, learning.
 """

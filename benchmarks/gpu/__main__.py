@@ -32,7 +32,7 @@ MEASUREMENTS = [
     Measurement("vLLM", engines.vllm_engine, 150, in_tiny=False),
     Measurement("kill and resume", steps.killed_run, 240, in_tiny=False),
 ]
-"""By worth: what is cut off is the last."""
+"""The most valuable first, since time may run out."""
 
 HAS_CUDA = "import torch; raise SystemExit(not torch.cuda.is_available())"
 
@@ -40,12 +40,12 @@ HAS_CUDA = "import torch; raise SystemExit(not torch.cuda.is_available())"
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--tiny", action="store_true", help="small stand-ins: seconds, and no figure means anything")
+    parser.add_argument("--tiny", action="store_true", help="small stand-ins, to try the program in seconds")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[each.name for each in MEASUREMENTS])
-    parser.add_argument("--seconds", type=float, default=480.0, help="what is not begun by then is left out")
+    parser.add_argument("--seconds", type=float, default=480.0, help="what has not started by then is left out")
     parser.add_argument("--out", type=Path, default=Path("gpu-results"), help="folder of gpu.json, gpu.md and logs")
     asked = parser.parse_args()
-    # Asked in another process: this one must not touch the device that its children use.
+    # In another process: this one must not hold the device that its children use.
     if asked.device == "cuda" and subprocess.run([sys.executable, "-c", HAS_CUDA]).returncode:
         sys.exit(f"torch sees no CUDA device here ({sys.executable}); --device cpu --tiny tries the program")
     chosen = [each for each in MEASUREMENTS if asked.only is None or each.name in asked.only]

@@ -1,6 +1,6 @@
-"""The device that is measured: its clock and memory, what it should reach, and a loop of repeated measurements.
+"""The measured device: clock, memory, peak rates, and repeated measurements.
 
-On a CPU the same calls work and mean little: they show that the program runs.
+On a CPU the same calls only show that the program runs.
 """
 
 import statistics
@@ -16,7 +16,7 @@ from benchmarks.gpu.shapes import SHAPES, TINY_SHAPE, Shape, model_folder
 from benchmarks.logprobs import Meter
 
 Row = dict[str, Any]
-"""Figures of one line of the table by name; `row` says which line."""
+"""Figures of one table row by name; `row` is its label."""
 
 PEAKS = {
     "B200": 2250e12,
@@ -29,19 +29,19 @@ PEAKS = {
     "L40S": 362e12,
     "RTX 4090": 165.2e12,
 }
-"""Dense bfloat16 FLOP/s that NVIDIA gives, by a part of the device's name; the first that fits."""
+"""Dense bfloat16 FLOP/s by NVIDIA's data sheets, by a part of the device's name; the first match counts."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a measurement runs."""
+    """The device and folder of a measurement."""
 
     device: str
     """cuda or cpu."""
     tiny: bool
-    """Small stand-ins for everything: the program is tried, nothing is measured."""
+    """Small stand-ins for everything, to try the program."""
     folder: Path
-    """Models that measurements share."""
+    """Folder of models that measurements share."""
 
     @property
     def cuda(self) -> bool:
@@ -49,25 +49,25 @@ class Place:
         return self.device == "cuda"
 
     def shape(self, name: str) -> Shape:
-        """A shape, or its stand-in."""
+        """A shape by name, or the stand-in."""
         return TINY_SHAPE if self.tiny else SHAPES[name]
 
     def model(self, name: str) -> Path:
-        """The folder of a model of a shape."""
+        """The folder of a model of this shape."""
         return model_folder(self.folder, self.shape(name), self.device)
 
     def wait(self) -> None:
-        """Return when the device has done what it was given."""
+        """Return when the device has finished its work."""
         if self.cuda:
             torch.cuda.synchronize()
 
     def clock(self) -> float:
-        """Seconds, when the device has done what it was given."""
+        """Time in seconds, after the device has finished its work."""
         self.wait()
         return time.perf_counter()
 
     def seconds(self, work: Callable[[], Any], repeats: int = 3) -> float:
-        """Median seconds of some work, after one run that is not counted."""
+        """Median seconds of some work, after a warm-up run."""
         work()
         return statistics.median(self.each(work, 1 if self.tiny else repeats))
 
@@ -79,7 +79,7 @@ class Place:
             yield self.clock() - started
 
     def peak_gib(self, work: Callable[[], Any]) -> float:
-        """GiB that the device (a CPU: this process) holds at most while some work is done."""
+        """Peak GiB that the device (on a CPU: this process) holds during some work."""
         meter = Meter(self.device)
         meter.start()
         before = meter.memory
@@ -88,12 +88,12 @@ class Place:
         return (before + 1e9 * added) / 2**30
 
     def peak_flops(self) -> float | None:
-        """What the device's maker says it reaches in bfloat16."""
+        """The device's bfloat16 FLOP/s by its data sheet; None if unknown."""
         name = torch.cuda.get_device_name() if self.cuda else ""
         return next((flops for part, flops in PEAKS.items() if part in name), None)
 
     def matmul_flops(self) -> float:
-        """FLOP/s of a large product of random matrices in bfloat16 (of equal numbers a GPU multiplies more)."""
+        """FLOP/s of a large product of random matrices in bfloat16 (GPUs multiply constant ones faster)."""
         size = 64 if self.tiny else 8192
         a = torch.randn(size, size, dtype=torch.bfloat16, device=self.device)
         return 2.0 * size**3 / self.seconds(lambda: a @ a, 10)

@@ -1,4 +1,4 @@
-"""Engines on a device: tokens a second, and for vLLM sleep, wake and new weights."""
+"""Engines: tokens a second, and for vLLM sleep, wake-up and weight updates."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,19 +14,19 @@ from benchmarks.gpu.device import Place, Row
 
 GROUP = 8
 NEVER = {1 << 30}
-"""No token of any model: responses reach their limit."""
+"""An end token that no model has, so that responses reach their limit."""
 
 
 def transformers_engine(place: Place) -> Iterator[Row]:
-    """The reference engine: responses of equal lengths, eight to a prompt."""
+    """The reference engine: responses of equal length, eight per prompt."""
     engine = loaded_engine(place, "0.5B")
     for rows in (4,) if place.tiny else (64, 256):
         yield _sampled(place, engine, rows, 8 if place.tiny else 128)
 
 
 def vllm_engine(place: Place) -> Iterator[Row]:
-    """vLLM in this process: sampling, sleep, and new weights from main memory and from the device."""
-    import vllm  # noqa: F401 (a row says where it is not installed, before a model is made)
+    """vLLM in this process: sampling, sleep, new weights from main memory and from the device."""
+    import vllm  # noqa: F401 (if it is not installed, fail before a model is made)
 
     folder, new_tokens = place.model("0.5B"), 8 if place.tiny else 256
     engine: Any = None
@@ -34,7 +34,7 @@ def vllm_engine(place: Place) -> Iterator[Row]:
     def start() -> None:
         nonlocal engine
         settings = VllmConfig(max_sequences=256, gpu_memory=0.5)
-        # No end token, so responses reach their limit; vLLM refuses one that the model cannot say.
+        # No end token, so that responses reach their limit; vLLM refuses one outside the vocabulary.
         engine = VllmEngine(str(folder), "bfloat16", set(), 1024, settings, colocated=True)
 
     yield {"row": "start", "s": next(place.each(start, 1))}
@@ -50,7 +50,7 @@ def vllm_engine(place: Place) -> Iterator[Row]:
 
 
 def loaded_engine(place: Place, shape: str) -> TransformersEngine:
-    """The reference engine in bfloat16 with the weights of a shape's folder."""
+    """The reference engine in bfloat16 with a shape's weights."""
     folder = place.model(shape)
     engine = TransformersEngine(str(folder), "bfloat16", place.device, NEVER, 0)
     engine.load_weights(0, _weights(folder, place.device))
@@ -58,7 +58,7 @@ def loaded_engine(place: Place, shape: str) -> TransformersEngine:
 
 
 def requests(count: int, tokens: int) -> list[Request]:
-    """Requests of GROUP samples to a prompt of so many tokens."""
+    """Requests with prompts of so many tokens, GROUP samples a prompt."""
     generator = torch.Generator().manual_seed(3)
     prompts = torch.randint(3, 300, (-(-count // GROUP), tokens), generator=generator).tolist()
     return [Request(prompts[row // GROUP], row) for row in range(count)]
@@ -71,7 +71,7 @@ def _sampled(place: Place, engine: Engine, rows: int, new_tokens: int) -> Row:
 
 
 def _sleep(place: Place, engine: VllmEngine, weights: dict[str, torch.Tensor]) -> Iterator[Row]:
-    """What a learner on the same GPU gets, and what that takes."""
+    """The memory that sleep frees for a learner on the same GPU, and the time it takes."""
     if not place.cuda:
         yield {"row": "sleep and wake", "note": "vLLM sleeps on GPUs only"}
         return
@@ -88,7 +88,7 @@ def _free_gib() -> float:
 
 
 def _weights(folder: Path, device: str) -> dict[str, torch.Tensor]:
-    """A folder's weights by the names that a learner hands over."""
+    """A folder's weights, named as a learner hands them over."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)

@@ -1,7 +1,7 @@
-"""Measurements one after the other, each in a process of its own with a limit, written down row by row.
+"""Runs measurements one after the other, each in its own process with a time limit, and reports row by row.
 
-A package that is missing, too little memory, an error of the device or too little time is a row that says so; the
-others continue. Not covered: what is measured (the modules beside this one).
+A missing package, too little memory or time, or an error of the device becomes a row that says so, and the other
+measurements continue. Not covered: the measurements (the modules beside this one).
 """
 
 import contextlib
@@ -21,22 +21,22 @@ from typing import Any
 from benchmarks.gpu.device import Place, Row
 
 LEAST = 5.0
-"""Seconds for which it is not worth to begin a measurement."""
+"""A measurement is not started with fewer seconds left."""
 SLOWER = 10.0
-"""How much longer a CPU, with whatever else it does, may take."""
+"""Factor on time limits on a CPU, which may be busy with other work."""
 MISSING = ("ModuleNotFoundError", "ImportError")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Rows of one table."""
+    """One table of the report."""
 
     name: str
     measure: Callable[[Place], Iterator[Row]]
     limit: float
     """Seconds on a GPU."""
     in_tiny: bool = True
-    """Part of --tiny; what starts other programs is not, unless it is named (--only)."""
+    """Part of --tiny. Measurements that start other programs are not, unless named with --only."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Report:
     rows: list[Row] = field(default_factory=list)
 
     def add(self, row: Row) -> None:
-        """Write a row down and print it."""
+        """Add a row to the files and print it."""
         self.rows.append(row)
         self.folder.mkdir(parents=True, exist_ok=True)
         _replace(self.folder / "gpu.json", json.dumps({"command": self.command, "rows": self.rows}, indent=1))
@@ -56,7 +56,7 @@ class Report:
         print(f"{row['measurement']}: {row['row']}: {_figures(row)}", flush=True)
 
     def markdown(self) -> str:
-        """A table for each measurement."""
+        """The report, a table for each measurement."""
         lines = ["# One GPU", "", f"`{self.command}`", ""]
         for name in dict.fromkeys(row["measurement"] for row in self.rows):
             lines += [f"## {name}", "", "| | |", "|---|---|"]
@@ -66,7 +66,7 @@ class Report:
 
 
 def run(measurements: list[Measurement], place: Place, report: Report, seconds: float) -> None:
-    """Measure what can be measured in so many seconds, in this order."""
+    """Run measurements in this order for at most so many seconds."""
     end = time.monotonic() + seconds
     for measurement in measurements:
         left = min(measurement.limit * (1.0 if place.cuda else SLOWER), end - time.monotonic())
@@ -78,8 +78,8 @@ def run(measurements: list[Measurement], place: Place, report: Report, seconds: 
 
 
 def _alone(measurement: Measurement, place: Place, log: Path, seconds: float) -> Iterator[Row]:
-    """The rows of a measurement in a process of its own, and one more where it did not come to its end."""
-    # A fork has everything imported; CUDA does not survive one.
+    """Run a measurement in its own process; yields its rows, and one more if it did not finish."""
+    # A fork need not import anything again, but CUDA does not survive one.
     context: Any = multiprocessing.get_context("spawn" if place.cuda else "fork")
     log.parent.mkdir(parents=True, exist_ok=True)
     receiver, sender = context.Pipe(duplex=False)
@@ -109,7 +109,7 @@ def _alone(measurement: Measurement, place: Place, log: Path, seconds: float) ->
 
 
 def _measure(measurement: Measurement, place: Place, log: Path, sender: Connection) -> None:
-    """The child: a group of processes of its own, which prints into a file."""
+    """The child process: leads its own process group and prints into a file."""
     os.setsid()
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (sys.stdout, sys.stderr):
@@ -118,17 +118,17 @@ def _measure(measurement: Measurement, place: Place, log: Path, sender: Connecti
     try:
         for row in measurement.measure(place):
             sender.send(row)
-    except BaseException:  # noqa: BLE001 (whatever it is, it is in the file; the parent says it in a row)
+    except BaseException:  # noqa: BLE001 (it goes into the file; the parent reports it in a row)
         traceback.print_exc()
         sys.stderr.flush()
-        os._exit(1)  # nothing is taken apart on a device that may be lost
+        os._exit(1)  # no clean-up on a device that may be lost
     sender.close()
     sys.stdout.flush()
     os._exit(0)
 
 
 def _cause(log: Path, code: int) -> str:
-    """The last error of a child's file in a line."""
+    """The last error in a child's output, in one line."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line and not line.startswith(" ")]
     if code < 0:
         return f"died of signal {-code} (its output: {log})"

@@ -1,6 +1,6 @@
-"""Shapes of published models, as folders of random weights; their FLOPs, and a prediction of an update's memory.
+"""Shapes of published models: folders of random weights, FLOPs and predicted memory of an update.
 
-Both are formulas of the shape alone, so that a measurement has something to be compared with.
+FLOPs and memory are formulas of the shape alone, to compare measurements with.
 """
 
 import shutil
@@ -17,7 +17,7 @@ from benchmarks.models import TINY
 
 @dataclass(frozen=True)
 class Shape:
-    """A Qwen2 decoder whose head is its embedding."""
+    """A Qwen2 decoder with a tied head."""
 
     name: str
     hidden: int
@@ -29,7 +29,7 @@ class Shape:
 
     @property
     def head_size(self) -> int:
-        """Numbers of one head."""
+        """Dimension of one head."""
         return self.hidden // self.heads
 
     @property
@@ -45,10 +45,10 @@ class Shape:
         return self.layers * (self.layer_weights + small) + self.hidden + self.vocabulary * self.hidden
 
     def update_flops(self, tokens: int, responses: int, lengths: Iterable[int]) -> float:
-        """FLOPs of a forward and a backward pass, nothing recomputed: what MFU counts.
+        """FLOPs of a forward and a backward pass without recomputation, as MFU counts them.
 
-        tokens: of the packed sequences, a shared prompt once; responses: tokens that go through the head; lengths: of
-        the rows, prompts included, whose causal attention looks at half of all pairs.
+        tokens: in the packed sequences, a shared prompt once; responses: tokens that go through the head; lengths: of
+        the rows, prompts included. Causal attention is half of all pairs.
         """
         matrices = 2.0 * self.layers * self.layer_weights * tokens
         head = 2.0 * self.hidden * self.vocabulary * responses
@@ -59,8 +59,8 @@ class Shape:
         """Predicted peak of an update in bfloat16, GiB; tokens: of one micro-batch.
 
         16 bytes a parameter (float32 weight, gradient and AdamW's two moments) and 2 for its bfloat16 copy; 18H + 8I +
-        8Q + 4K bytes a token for what a layer keeps for its backward pass (Q, K: numbers of all query and key heads),
-        in every layer, or in one and the float32 input of every other; the head's gradients in both types; four tiles.
+        8Q + 4K bytes a token that a layer keeps for its backward pass (Q, K: total width of query and key heads), in
+        every layer, or in one plus the float32 input of each; the head's gradients in both types; four tiles.
         """
         heads, kv_heads = self.heads * self.head_size, self.kv_heads * self.head_size
         layer = 18 * self.hidden + 8 * self.intermediate + 8 * heads + 4 * kv_heads
@@ -74,16 +74,16 @@ SHAPES = {
     "1.5B": Shape("1.5B", 1536, 28, 12, 2, 8960, 151936),  # Qwen2.5-1.5B
 }
 TINY_SHAPE = Shape("tiny", 64, 2, 2, 1, 128, 512)
-"""What stands for each of them where the program is tried (--tiny)."""
+"""Stand-in for each of them with --tiny."""
 
 
 def model_folder(parent: Path, shape: Shape, device: str) -> Path:
-    """A folder with a model of this shape that from_pretrained reads; made once, its weights on the device."""
+    """A folder with a model of this shape for from_pretrained; made once, on the device."""
     folder = parent / shape.name
     if folder.exists():
         return folder
     part = parent / f"{shape.name}-part"
-    shutil.rmtree(part, ignore_errors=True)  # what a measurement that was stopped has left
+    shutil.rmtree(part, ignore_errors=True)  # left by a measurement that was stopped
     shutil.copytree(TINY, part, ignore=shutil.ignore_patterns("*.jsonl", "*.safetensors", "config.json", "warm*"))
     config = Qwen2Config(
         vocab_size=shape.vocabulary,

@@ -1,7 +1,7 @@
-"""Whole steps with learner and engine on one device, without Prefect and Ray; and, with them, a run that is killed.
+"""Whole steps with learner and engine on one device, without Prefect and Ray; and, with both, a run that is killed.
 
-A step is what flows make of it: sample, grade, measure, shape, update, hand over. What follows is timed, not judged:
-whether a run learns is in docs/measurements/learning.md.
+A step is that of the flows: sample, grade, measure, shape, update, hand over. Steps are only timed; whether runs learn
+is in docs/measurements/learning.md.
 """
 
 import json
@@ -30,7 +30,7 @@ Grade = Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def tiny_math(place: Place) -> Iterator[Row]:
-    """A step of the profile tiny-math, whose model and problems are part of this repository."""
+    """A step of the profile tiny-math, with the model and problems of this repository."""
     small = ["rollout.prompts=2", "learner.global_batch_prompts=2"] if place.tiny else []
     config = load("tiny-math", [f"model.path={TINY}", f"learner.device={place.device}", *small])
     lines = (TINY / "train.jsonl").read_text(encoding="utf-8").splitlines()[: config.rollout.prompts]
@@ -65,7 +65,7 @@ def published_shape(place: Place) -> Iterator[Row]:
 
 
 def _steps(place: Place, config: Config, prompts: list[list[int]], answers: list[str], grade: Grade) -> Iterator[Row]:
-    """Seconds of every phase of a second step: the first loads kernels."""
+    """Seconds of every phase of the second step; the first loads kernels."""
     tokenizer = AutoTokenizer.from_pretrained(config.model.location)
     learner = Learner(config)
     engine = TransformersEngine.create(config.rollout, config, tokenizer)
@@ -100,7 +100,7 @@ def _hand_over(learner: Learner, engine: TransformersEngine, version: int) -> No
 
 
 class _Step:
-    """One step's clock and its sampling."""
+    """Timing and sampling of one step."""
 
     def __init__(self, place: Place, config: Config, learner: Learner, engine: TransformersEngine) -> None:
         self.place, self.config, self.learner, self.engine = place, config, learner, engine
@@ -113,7 +113,7 @@ class _Step:
         return result
 
     def sampled(self, prompts: list[list[int]], answers: list[str], number: int) -> pd.DataFrame:
-        """Rows of config.rollout.n samples of every prompt."""
+        """Rows with config.rollout.n samples of every prompt."""
         rollout = self.config.rollout
         rows = [(slot, sample) for slot in range(len(prompts)) for sample in range(rollout.n)]
         requests = [Request(prompts[slot], derive_seed(0, "gpu", number, slot, sample)) for slot, sample in rows]
@@ -130,9 +130,9 @@ class _Step:
 
 
 def killed_run(place: Place) -> Iterator[Row]:
-    """A run of tiny-math through `ares train`, killed before its last update and started again, and one that was not.
+    """A run of tiny-math through `ares train`, killed before its last update and resumed, beside an unharmed one.
 
-    On a GPU their bits may differ (docs/reliability.md); whether they did is in the row.
+    On a GPU their bits may differ (docs/reliability.md); the row says whether they did.
     """
     import mlflow  # noqa: F401
     import prefect  # noqa: F401

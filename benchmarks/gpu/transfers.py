@@ -1,4 +1,4 @@
-"""What the machine is, and how fast weights travel: to main memory, back, and to another process by CUDA IPC."""
+"""The machine, and how fast weights are copied: to main memory and back, and to another process by CUDA IPC."""
 
 import platform
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from benchmarks.gpu.updates import learner_of
 
 
 def machine(place: Place) -> Iterator[Row]:
-    """Names and versions, and the product and copies that everything else is bounded by."""
+    """Names and versions; the rates of a matrix product and of copies, which bound everything else."""
     about: Row = {"row": "machine", "python": platform.python_version(), "torch": torch.__version__}
     about |= {"transformers": transformers.__version__, "threads": torch.get_num_threads()}
     if place.cuda:
@@ -37,9 +37,9 @@ def machine(place: Place) -> Iterator[Row]:
 
 
 def copies(place: Place, size: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """Target and source of every kind of copy, of so many bytes each."""
+    """Target and source of each kind of copy, of so many bytes."""
     on_device, plain = torch.ones(size, dtype=torch.uint8, device=place.device), torch.ones(size, dtype=torch.uint8)
-    within = torch.empty_like(on_device)  # torch leaves a copy of a tensor into itself out
+    within = torch.empty_like(on_device)  # torch skips copying a tensor onto itself
     ways = {"to the device": (on_device, plain), "to main memory": (plain, on_device), "within": (within, on_device)}
     if place.cuda:
         pinned = plain.pin_memory()
@@ -48,7 +48,7 @@ def copies(place: Place, size: int) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def handover(place: Place) -> Iterator[Row]:
-    """New weights of a 0.5B-shaped policy on their way to an engine of its process, and of another."""
+    """Copying the weights of a 0.5B-shaped policy to an engine in the same process and in another."""
     learner = learner_of(place, "0.5B", [])
     engine = TransformersEngine(str(place.model("0.5B")), "bfloat16", place.device, {1}, 0)
     own = {name: weight.detach() for name, weight in learner.policy.model.named_parameters()}
@@ -65,13 +65,13 @@ def _way(name: str, gib: float, seconds: float) -> Row:
 
 
 def _between_processes(place: Place, learner: Learner, weights: dict[str, Tensor]) -> float:
-    """Seconds from the first handle to the last weight's arrival in a process of its own."""
+    """Seconds from sending handles until another process has copied the last weight."""
     context: Any = torch.multiprocessing.get_context("spawn" if place.cuda else "fork")
     requests, answers = context.SimpleQueue(), context.SimpleQueue()
     other = context.Process(target=_receive, args=(place.device, requests, answers), daemon=True)
     other.start()
     try:
-        answers.get()  # it is there
+        answers.get()  # it has started
 
         def hand_over() -> None:
             place.wait()
@@ -85,7 +85,7 @@ def _between_processes(place: Place, learner: Learner, weights: dict[str, Tensor
 
 
 def _receive(device: str, requests: Any, answers: Any) -> None:
-    """Copy whatever weights come into tensors of this process, until there are no more."""
+    """Copy weights into tensors of this process until None comes."""
     held: dict[str, Tensor] = {}
     answers.put(True)
     while (given := requests.get()) is not None:

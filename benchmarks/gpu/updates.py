@@ -1,4 +1,4 @@
-"""The learner on a device: the head's tiles, updates of published shapes, layouts of a batch, where the time goes."""
+"""The learner: tiles of the head, updates of published shapes, layouts of a batch, a profile."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -18,11 +18,11 @@ from benchmarks.logprobs import naive
 TILES = [(tokens, columns) for tokens in (2048, 4096, 8192, 16384) for columns in (8192, 16384, 32768, 151936)]
 TINY_TILES = [(32, 128), (64, 512)]
 OPERATIONS = 12
-"""How many kinds of kernels a profile names."""
+"""Kinds of kernels that a profile lists."""
 
 
 def tiles(place: Place) -> Iterator[Row]:
-    """Log-probs and entropy with both gradients, by the size of a tile; the best is what the constant should be."""
+    """Log-probs and entropy with both gradients, by tile size; the best should be the constant in the code."""
     tokens, width, vocabulary = (64, 64, 512) if place.tiny else (16384, 1536, 151936)
     generator = torch.Generator(place.device).manual_seed(0)
     made: dict[str, Any] = {"generator": generator, "device": place.device, "dtype": torch.bfloat16}
@@ -34,12 +34,12 @@ def tiles(place: Place) -> Iterator[Row]:
         hidden.grad = weight.grad = None
         form(hidden[:rows], weight, targets[:rows])[0].mean().backward()
 
-    def measured(name: str, form: Callable[..., Any], rows: int) -> Row:
+    def measured(name: str, form: Callable[..., Any], rows: int, products: int) -> Row:
         try:
             seconds, peak = place.seconds(lambda: passed(form, rows)), place.peak_gib(lambda: passed(form, rows))
         except torch.OutOfMemoryError:
             return {"row": name, "note": "not enough memory"}
-        flops = 8.0 * rows * width * vocabulary  # forward, the same again, and two gradients
+        flops = 2.0 * products * rows * width * vocabulary
         return {"row": name, "ms": 1e3 * seconds, "ms per 1,000 tokens": 1e6 * seconds / rows,
                 "TFLOP/s": flops / seconds / 1e12, "peak GiB": peak}  # fmt: skip
 
@@ -47,16 +47,16 @@ def tiles(place: Place) -> Iterator[Row]:
     milliseconds = {}
     for tile in TINY_TILES if place.tiny else TILES:
         head.CPU_TILE = head.CUDA_TILE = tile
-        row = measured(f"tile {tile[0]} × {tile[1]}", head.logprobs_and_entropy, tokens)
+        row = measured(f"tile {tile[0]} × {tile[1]}", head.logprobs_and_entropy, tokens, 4)  # recomputed once
         milliseconds[tile] = row.get("ms", float("inf"))
         yield row
-    yield measured("naive, a quarter of the tokens", naive, tokens // 4)
+    yield measured("naive, a quarter of the tokens", naive, tokens // 4, 3)
     best = min(milliseconds, key=lambda tile: milliseconds[tile])
     yield {"row": f"best: CUDA_TILE = {best} in algorithms/logprobs.py", "ms": milliseconds[best]}
 
 
 def update(place: Place, shape: str, checkpointing: bool) -> Iterator[Row]:
-    """An update of a shape, packed, with or without gradient checkpointing, and the pass before it."""
+    """A packed update of a shape, with or without gradient checkpointing, and the pass before it."""
     learner = learner_of(place, shape, [f"model.gradient_checkpointing={str(checkpointing).lower()}"])
     rows, work = _batch(place), Work(place, shape, learner)
     held = place.seconds(lambda: learner.experience(rows), 1)
@@ -71,7 +71,7 @@ def update(place: Place, shape: str, checkpointing: bool) -> Iterator[Row]:
 
 
 class Work:
-    """What an update of a batch computes, against what the device could."""
+    """Utilisation: what an update of a batch computes, as a share of what the device could."""
 
     def __init__(self, place: Place, shape: str, learner: Learner) -> None:
         self.shape = place.shape(shape)
@@ -80,11 +80,11 @@ class Work:
         self.peak = place.peak_flops() or self.matmul
 
     def tokens(self, rows: DataProto) -> int:
-        """Tokens of the rows, each with its prompt."""
+        """Tokens of the rows, prompts included."""
         return int(rows.tensor("attention_mask").sum())
 
     def mfu(self, rows: DataProto, seconds: float, of_matmul: bool = False) -> float:
-        """Share of the device's peak (unknown devices: of a large product) that an update took part in."""
+        """FLOP/s of an update as a share of the device's peak (of a large product, if the device is unknown)."""
         sizes = self.learner.policy.row_sizes(rows)
         packed = int((sizes.tokens - sizes.shared()).sum())
         flops = self.shape.update_flops(packed, int(rows.tensor("response_mask").sum()), sizes.tokens.tolist())
@@ -92,7 +92,7 @@ class Work:
 
 
 def layouts(place: Place) -> Iterator[Row]:
-    """One update of skewed lengths: rows padded, sorted, packed, and packed with each prompt once."""
+    """One update of skewed lengths: rows padded, sorted by length, packed, and packed with shared prompts."""
     rows = _batch(place)
     tokens, padded = int(rows.tensor("attention_mask").sum()), 0.0
     settings = _settings(place)
@@ -106,7 +106,7 @@ def layouts(place: Place) -> Iterator[Row]:
 
 
 def profile(place: Place) -> Iterator[Row]:
-    """The kernels in which an update of the 1.5B shape spends its time, packed, without checkpointing."""
+    """The kernels in which a packed update of the 1.5B shape, without checkpointing, spends its time."""
     learner, rows = learner_of(place, "1.5B", []), _batch(place)
     learner.update(rows)
     kinds = [torch.profiler.ProfilerActivity.CPU] + [torch.profiler.ProfilerActivity.CUDA] * place.cuda
@@ -114,7 +114,7 @@ def profile(place: Place) -> Iterator[Row]:
     with torch.profiler.profile(activities=kinds) as profiler:
         learner.update(rows)
         seconds = place.clock() - started
-    # Kernels are counted where they were launched; they stand in the list by their own names once more.
+    # Kernels' time is that of the operations that launched them; the list also has the kernels themselves.
     entries = [entry for entry in profiler.key_averages() if entry.device_type == DeviceType.CPU]
 
     def milliseconds(entry: Any) -> float:
@@ -134,7 +134,7 @@ def learner_of(place: Place, shape: str, settings: list[str]) -> Learner:
 
 
 def _settings(place: Place) -> list[str]:
-    """What learners of this page have in common: one optimiser step for all rows."""
+    """Settings that all learners here share: one optimiser step for all rows."""
     prompts = _rows(place) // packing.GROUP
     return ["model.dtype=bfloat16", "algorithm.kl.placement=none", f"rollout.prompts={prompts}",
             f"learner.global_batch_prompts={prompts}", "learner.warmup_steps=0", "learner.lr=1e-6",
@@ -146,7 +146,7 @@ def _rows(place: Place) -> int:
 
 
 def _batch(place: Place) -> DataProto:
-    """Rows of log-normal lengths around 700 tokens after prompts of 256, eight to a prompt."""
+    """Responses of log-normal length, median 700 tokens, eight to a prompt of 256."""
     if place.tiny:
         return packing.batch(packing.skewed(_rows(place), 12, 24), 8)
     return packing.batch(packing.skewed(_rows(place), 700, 2048), 256)

@@ -1,6 +1,6 @@
-"""The device of these tests: each runs on the CPU, small, and, marked gpu, on a CUDA device where there is one.
+"""The device of these tests: each runs on the CPU, small, and, marked gpu, on a CUDA device if there is one.
 
-In a process that has registered the separate device they run there alone (test_separate_device.py starts it).
+In a process that has registered the separate device they run only there (test_separate_device.py starts it).
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""What the separate device tells: tensors that are mixed up, and how often the program would wait for a GPU."""
+"""Tests on the separate device: mixed-up devices, and how often the program would wait for a GPU."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_waits_are_counted() -> None:
 
 
 def test_a_token_waits_twice() -> None:
-    """For what is left of the batch, and once in transformers, which looks for padding."""
+    """Once to count the rows that continue, and once in transformers, which looks for padding."""
     weights = on("cpu").weights()
     endless = TransformersEngine(str(MODEL), "float32", NAME, set(), PAD)
     endless.load_weights(1, weights)
@@ -76,7 +76,7 @@ def test_an_engine_on_the_same_device_gets_gradients_and_free_memory_back(placem
 
 
 def test_moments_that_were_offloaded_are_waited_for() -> None:
-    """They come into pinned memory beside the program: read too early, as by a checkpoint, they would be garbage."""
+    """They are copied asynchronously into pinned memory: a checkpoint that read them too early would hold garbage."""
     counts = []
     for offloaded in (True, False):
         of, batch = on(NAME, f"learner.offload_optimizer={offloaded}"), shaped(on("cpu"), sampled())

@@ -1,7 +1,7 @@
-"""A device for machines without one: its tensors lie in main memory, but an operation that mixes the two raises.
+"""A fake GPU for machines without one: its tensors lie in main memory, but operations that mix devices raise.
 
-Covered: where tensors are made and moved, forth and back, and how often the program would wait for a GPU. Not covered:
-kernels, their rounding and speed; autocast, which changes no type here.
+Covered: on which device tensors are made and moved, forward and backward, and how often the program would wait for a
+GPU. Not covered: kernels, their rounding and speed; autocast, which changes no type here.
 """
 
 from collections import Counter
@@ -22,16 +22,16 @@ WAITING = {
     aten._local_scalar_dense.default, aten.equal.default, aten.masked_select.default, aten.nonzero.default,
     aten.repeat_interleave.Tensor,
 }  # fmt: skip
-"""What a GPU must have computed before the program goes on, since a number or a size depends on it."""
+"""Operations for which the program waits for a GPU, since a number or a size depends on their result."""
 INDEXING = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
-"""Likewise, where the index is a mask."""
+"""Likewise, if the index is a mask."""
 
 waits: Counter[str] = Counter()
-"""How often the program has waited, by operation."""
+"""How often the program would have waited, by operation."""
 
 
 class SeparateTensor(Tensor):
-    """What the device has in place of `held`, a tensor in main memory."""
+    """A tensor on the device; `held` in main memory has its numbers."""
 
     @staticmethod
     def __new__(cls, held: Tensor) -> Self:
@@ -120,24 +120,24 @@ _libraries: list[torch.library.Library] = []
 
 
 def registered() -> bool:
-    """Whether this process has the device."""
+    """Whether the device is registered in this process."""
     return bool(_libraries)
 
 
 def register() -> None:
-    """Have torch know the device, and the learner take it for CUDA, for the rest of this process.
+    """Register the device with torch, and have the learner use it in place of CUDA, until this process ends.
 
-    Before the first gradient: torch counts its devices when it computes that.
+    Before the first backward pass: torch counts its devices then.
     """
     ares.learner.learner._device = lambda wanted: NAME if wanted == "cuda" else "cpu"
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
-    # Parameters that are moved stay the objects they are, tied ones too, as on a GPU.
+    # Moved parameters stay the same objects, tied ones too, as on a GPU.
     torch.__future__.set_swap_module_params_on_conversion(True)
     everything, operations = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
-    _libraries[:] = [everything, operations]  # forgotten, they would take back what they registered
+    _libraries[:] = [everything, operations]  # a library that is collected is unregistered
     everything.fallback(lambda operation, *args, **kwargs: _computed(operation, args, kwargs), "PrivateUse1")
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
-    # torch.tensor asks for these where no subclass of Tensor is.
+    # torch.tensor calls these, outside any subclass of Tensor.
     for name, form in {
         "empty.memory_format": _made(aten.empty.memory_format),
         "empty_strided": _made(aten.empty_strided.default),

@@ -1,4 +1,4 @@
-"""benchmarks.gpu: its rows where something is missing or fails, its formulas, and all of it on a CPU."""
+"""benchmarks.gpu: rows for what is missing or fails, formulas, and a whole run on a CPU."""
 
 import importlib
 import json
@@ -77,7 +77,7 @@ def test_what_there_is_no_time_for_is_a_row(tmp_path: Path) -> None:
 
 
 def test_measurements_can_be_sent_to_a_fresh_process() -> None:
-    """On a GPU that is how they start."""
+    """On a GPU they are started in one."""
     assert len(pickle.loads(pickle.dumps(MEASUREMENTS))) == len(MEASUREMENTS)
 
 
@@ -87,7 +87,7 @@ def test_shapes_have_the_published_numbers_of_parameters() -> None:
 
 
 def test_every_copy_has_something_to_do(tmp_path: Path) -> None:
-    """A tensor that was copied into itself made the device's memory infinitely fast."""
+    """torch skips copying a tensor onto itself: the device's memory seemed infinitely fast."""
     for target, source in copies(Place("cpu", True, tmp_path), 64).values():
         assert target.data_ptr() != source.data_ptr()
 

@@ -1,4 +1,4 @@
-"""Learner and engine as actors that share the device, where Ray is installed."""
+"""Learner and engine as actors that share the device, if Ray is installed."""
 
 import asyncio
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_weights_reach_the_engine_after_an_update_and_not_by_main_memory(
     asked = [Request(request.prompt_token_ids, seed) for seed, request in enumerate(requests(6))]
 
     async def apart(version: int) -> float:
-        """Of engine and learner, in nats."""
+        """Mean difference of engine's and learner's log-probs, in nats."""
         rows = sampled().head(len(asked)).reset_index(drop=True)
         rows["prompt_token_ids"] = [request.prompt_token_ids for request in asked]
         found = await cluster.generate(version, asked, SamplingSettings(1.0, 1.0, 8))

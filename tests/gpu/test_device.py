@@ -1,4 +1,4 @@
-"""Learner and engine on a device give what they give on a CPU in float32, to the rounding of their type."""
+"""Learner and engine give the same results on a device as on a CPU in float32, up to rounding."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def on(device: str, *overrides: str) -> Learner:
 
 
 def distance(one: list[Tensor], other: list[Tensor]) -> float:
-    """Of two lists of tensors, as a share of the second's norm."""
+    """Distance of two lists of tensors relative to the second's norm."""
     pairs = [(a.float().cpu(), b.float().cpu()) for a, b in zip(one, other, strict=True)]
     return float(sum((a - b).square().sum() for a, b in pairs) / sum(b.square().sum() for _, b in pairs)) ** 0.5
 
@@ -119,7 +119,7 @@ def test_a_masked_model_learns_and_samples_as_on_a_cpu(device: str) -> None:
 
 
 def test_pictures_are_answered_and_read_alike(device: str, tmp_path: Path) -> None:
-    """Log-probs of engine and learner, and that the learner's gradients reach the tower."""
+    """Engine and learner agree on log-probs, and gradients reach the tower."""
     shown = vision.problems(
         tmp_path,
         {"prompt": "<image>How many dots?", "images": [vision.DOTS]},

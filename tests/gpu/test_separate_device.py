@@ -1,4 +1,4 @@
-"""What a GPU would refuse is seen without one: the tests of this folder on a device that keeps tensors to itself."""
+"""Runs this folder's tests on the separate device, which refuses what a GPU would refuse."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *{files!r}]))
 
 
 def test_learner_and_engine_keep_to_their_device() -> None:
-    """In a process of its own, which has computed no gradient yet: torch counts its devices once, and keeps them."""
+    """In a process of its own: torch counts its devices once, before the first backward pass."""
     code = ON_IT.format(files=["tests/gpu/on_separate_device.py", "tests/gpu/test_device.py"])
     ended = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stdout + ended.stderr
