@@ -387,19 +387,24 @@ class Learner:
 
     # ---- weights ---------------------------------------------------------------------------------------------------
 
-    def _policy_weights(self) -> dict[str, Tensor]:
+    def _policy_weights(self) -> Iterator[tuple[str, Tensor]]:
         if self.config.model.lora is not None:
             from ares.models import merged_weights
 
             return merged_weights(self.policy.model)
-        return dict(self.policy.model.named_parameters())
+        return self.policy.model.named_parameters()  # type: ignore[no-any-return]
+
+    def _stored(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self._policy_weights()
+        yield from persistent_buffers(self.policy.model)
 
     def weights(self) -> dict[str, Tensor]:
         """The policy's weights on the CPU, by name, adapters merged. Sharded, every rank must call.
 
         Persistent buffers are included: they are not trained, but engines start without any weights.
         """
-        copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in self.weights_in_place().items()}
+        # One at a time: merged, they would take the memory of another model.
+        copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in self._stored()}
         self._wait_for_device()
         return copies
 
@@ -409,8 +414,7 @@ class Learner:
 
     def weights_in_place(self) -> dict[str, Tensor]:
         """The same on the learner's device, where the next update changes them; sharded, this rank's parts."""
-        tensors = self._policy_weights() | dict(persistent_buffers(self.policy.model))
-        return {name: tensor.detach() for name, tensor in tensors.items()}
+        return {name: tensor.detach() for name, tensor in self._stored()}
 
     def save(self, folder: Path | None) -> None:
         """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite, OSError.
@@ -422,7 +426,7 @@ class Learner:
         elif self.ranks.rank:
             return
         assert folder is not None
-        tensors = {checkpoints.POLICY: self._policy_weights()}
+        tensors = {checkpoints.POLICY: dict(self._policy_weights())}
         if self.config.model.lora is not None:
             tensors[checkpoints.ADAPTERS] = checkpoints.trained(self.policy.model)
         if self.critic and self.critic_optimizer:

@@ -101,16 +101,14 @@ def adapters_off(model: Any) -> Iterator[None]:
 
 
 @torch.no_grad()
-def merged_weights(model: Any) -> dict[str, Tensor]:
-    """Weights with the adapters merged in, by the names of the model without adapters."""
+def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """Weights with the adapters merged in, one after the other, under the names of the model without adapters."""
     layers = _lora_layers(model)
     # Experts are parameters of one module, not layers: peft wraps the module once for each adapted parameter.
     adapted = {getattr(layer.get_base_layer(), getattr(layer, "parameter_name", "weight")): layer for layer in layers}
-    return {
-        name.replace(".base_layer", ""): _merged(parameter, adapted.get(parameter)).detach()
-        for name, parameter in model.named_parameters()
-        if "lora_" not in name
-    }
+    for name, parameter in model.named_parameters():
+        if "lora_" not in name:
+            yield name.replace(".base_layer", ""), _merged(parameter, adapted.get(parameter)).detach()
 
 
 def _lora_layers(model: Any) -> list[Any]:

@@ -1,11 +1,13 @@
 """Tests on the separate device: mixed-up devices, and how often the program would wait for a GPU."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from ares.engines import SamplingSettings, TransformersEngine
+from ares.models import LanguageModel
 from ares.step.collate import token_batch
 from tests.ares import vision_builders as vision
 from tests.ares.builders import MODEL, PAD, requests, rows, shaped
@@ -89,9 +91,10 @@ def test_moments_that_were_offloaded_are_waited_for() -> None:
 
 def test_nothing_is_waited_for_between_decoder_and_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     of, batch = on(NAME), shaped(on("cpu"), sampled())
+    assert isinstance(of.policy, LanguageModel)
     decode, after = of.policy.decode, []
 
-    def noted(*inputs: object) -> torch.Tensor:
+    def noted(*inputs: Any) -> torch.Tensor:
         hidden = decode(*inputs)
         after.append(sum(waits.values()))
         return hidden

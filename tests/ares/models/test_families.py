@@ -94,7 +94,7 @@ def test_adapters_start_as_no_change_and_merged_they_are_the_plain_model(name: s
                 parameter.normal_(0, 0.05, generator=torch.Generator().manual_seed(0))
         reference = WithoutAdapters(policy).token_log_probs(batch, 1.0).log_probs
         torch.testing.assert_close(reference, expected, atol=1e-4, rtol=1e-4)
-        model.load_state_dict(merged_weights(policy.model), strict=False)
+        model.load_state_dict(dict(merged_weights(policy.model)), strict=False)
         moved, _ = naive(model, batch, 1.0)
         assert float((moved - expected).abs().mean()) > 0.01
         torch.testing.assert_close(policy.token_log_probs(batch, 1.0).log_probs, moved, atol=1e-3, rtol=1e-3)

@@ -1,3 +1,4 @@
+import weakref
 from pathlib import Path
 
 import pandas as pd
@@ -7,6 +8,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from ares.config import ConfigError
+from ares.learner import checkpoints
 from ares.learner.learner import Learner
 from tests.ares.builders import MODEL, config, experienced, rows, shaped
 
@@ -59,6 +61,25 @@ def test_merged_weights_are_the_policy_for_whoever_loads_them() -> None:
     with torch.no_grad():
         actual, expected = plain(input_ids=ids).logits, learner.policy.model(input_ids=ids).logits
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_merged_weights_lie_beside_the_model_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU all of them together would take the memory of another model."""
+    learner = Learner(ADAPTED)
+    own = {parameter.data_ptr() for parameter in learner.policy.model.parameters()}
+    merged: list[weakref.ref[torch.Tensor]] = []
+    alive: list[int] = []
+
+    def copied(tensor: torch.Tensor, wait: bool) -> torch.Tensor:
+        if tensor.data_ptr() not in own:
+            merged.append(weakref.ref(tensor))
+        alive.append(sum(reference() is not None for reference in merged))
+        return tensor.clone()
+
+    monkeypatch.setattr(checkpoints, "whole", copied)
+    learner.weights()
+    assert len(merged) > 1
+    assert max(alive) == 1
 
 
 def test_a_checkpoint_goes_on_bit_for_bit(tmp_path: Path) -> None:
