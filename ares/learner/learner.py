@@ -83,6 +83,7 @@ class Learner:
         self.critic_optimizer = adamw(self.critic, config.learner.critic_lr, config.learner) if self.critic else None
         self.version = 0
         self.optimizer_steps = 0
+        self._release_memory()
 
     def _shard(self) -> None:
         from ares.models import shard
@@ -464,6 +465,8 @@ class Learner:
             checkpoints.read_into(folder, checkpoints.REFERENCE, moved)
         counters = checkpoints.read_counters(folder)
         self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
+        self._move_moments(torch.device("cpu"))
+        self._release_memory()
 
 
 def _device(wanted: str) -> str:

@@ -69,9 +69,9 @@ def test_a_micro_batch_waits_as_often_whatever_its_rows(method: str) -> None:
 
 @pytest.mark.parametrize("placement", ["colocate", "split"])
 def test_an_engine_on_the_same_device_gets_gradients_and_free_memory_back(placement: str) -> None:
-    of, batch = on(NAME, f"rollout.placement={placement}"), shaped(on("cpu"), sampled())
-    shared = placement == "colocate"
-    for calls, work in enumerate((of.update, of.experience), 1):
+    batch, shared = shaped(on("cpu"), sampled()), placement == "colocate"
+    of = on(NAME, f"rollout.placement={placement}")
+    for calls, work in enumerate((of.update, of.experience), 2):
         work(batch)
         assert waits["empty_cache"] == calls * shared
         assert bool(gradients(of)) != shared
@@ -87,6 +87,19 @@ def test_moments_that_were_offloaded_are_waited_for() -> None:
         counts.append(waits["synchronize"])
         assert all((state["exp_avg"].device.type == "cpu") == offloaded for state in of.optimizer.state.values())
     assert counts[0] > counts[1]
+
+
+def test_offloaded_moments_of_a_checkpoint_do_not_wait_on_the_device(tmp_path: Path) -> None:
+    """A run that resumes samples before its next update, and then the engine needs their place."""
+    of = on(NAME, "learner.offload_optimizer=true")
+    of.update(shaped(on("cpu"), sampled()))
+    of.save(tmp_path)
+    again = on(NAME, "learner.offload_optimizer=true", "rollout.placement=colocate")
+    before = waits["empty_cache"]
+    again.load(tmp_path)
+    assert again.optimizer.state
+    assert all(state["exp_avg"].device.type == "cpu" for state in again.optimizer.state.values())
+    assert waits["empty_cache"] == before + 1
 
 
 def test_nothing_is_waited_for_between_decoder_and_loss(monkeypatch: pytest.MonkeyPatch) -> None:
