@@ -1,4 +1,4 @@
-"""What a run's processes load: nothing that they never call, and what is a user's is there."""
+"""A run's processes import nothing they do not need, and a user can import what was hidden."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The β controller inside the loss."""
+"""The β controller in the loss."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a learner: what is read back is what was written, and nothing that is not finite is written."""
+"""Checkpoints of a learner are read back as written; weights that are not finite are never written."""
 
 import math
 import shutil
@@ -52,7 +52,7 @@ def test_saved_loaded_and_continued_equals_continued(settings: tuple[str, ...], 
     straight.update(shaped(straight, sampled()))
     straight.save(tmp_path)
     resumed = learner(*settings)
-    resumed.update(shaped(resumed, rows([[1, 1, 0, 0], [0, 1, 0, 1]], seed=5)))  # what it held before must not matter
+    resumed.update(shaped(resumed, rows([[1, 1, 0, 0], [0, 1, 0, 1]], seed=5)))  # must not matter
     resumed.load(tmp_path)
     assert resumed.version == straight.version == 1
     assert equal(weights(straight), weights(resumed))
@@ -77,7 +77,7 @@ def test_a_checkpoint_before_the_first_update_is_the_model_itself(tmp_path: Path
 
 
 def test_a_tower_that_was_trained_stays_so_where_it_is_trained_no_more(tmp_path: Path) -> None:
-    """A fork may set model.train_vision=false: its policy is the one that was trained, pictures and all."""
+    """A fork may set model.train_vision=false: its policy still has the tower that was trained."""
     trained = Learner(load("tiny-vision", ["model.train_vision=true"]))
     with torch.no_grad():
         for parameter in trained.policy.model.parameters():

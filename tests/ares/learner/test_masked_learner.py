@@ -1,4 +1,4 @@
-"""The common learner with a masked-diffusion policy: iterations under their own masks, micro-batches, the reference."""
+"""The learner with a masked-diffusion policy: masks of each iteration, micro-batches, the reference."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def settings(*overrides: str) -> Config:
 
 
 class OneOfTwo(Ranks):
-    """A rank that keeps its own part of a sum."""
+    """A rank whose sums stay its own part."""
 
     def sum(self, values: torch.Tensor) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Losses and gradients that are not finite: the optimiser step is left out and counted."""
+"""Losses and gradients that are not finite: the optimiser step is skipped and counted."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The optimiser's moments: on their way to another device and back, and the same updates for it."""
+"""The optimiser's moments: moved to another device and back without changing updates."""
 
 import pytest
 import torch

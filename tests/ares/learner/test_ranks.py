@@ -1,4 +1,4 @@
-"""Learner ranks over gloo, with whole weights and with parts: a divided batch gives the update that one rank gives."""
+"""Learner ranks over gloo, with whole and sharded weights, make the update that one rank makes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from ares.workers.patience import Patience
 from tests.ares.builders import PAD, config, rows, shaped, to_batch
 
 ROUNDING = 1e-4
-"""AdamW makes a whole step of any gradient: of one near zero, another order of a sum changes a part of that step."""
+"""AdamW scales any gradient to a whole step, so rounding in a gradient near zero changes much of that step."""
 OVERRIDES = ["rollout.prompts=4", "learner.global_batch_prompts=2", "learner.micro_batch_tokens=60", "learner.lr=1e-3"]
 LENGTHS = [[1, 8, 3, 5], [4, 2, 8, 6], [7, 7, 1, 8], [2, 2, 3, 1]]
 
 
 class Pair:
-    """Two ranks, one learner in this process, and the batch both are given."""
+    """Two ranks, a learner in this process, and a batch for both."""
 
     def __init__(self, directory: Path, *settings_of_two: str) -> None:
         self.store = RunStore(directory)
@@ -134,7 +134,7 @@ def test_a_checkpoint_of_two_ranks_goes_on_with_one(pair: Pair) -> None:
 
 
 def test_the_death_of_one_rank_is_the_death_of_an_actor_and_ends_the_wait_of_the_other(pair: Pair) -> None:
-    """The survivor's own error is a lost connection, which the cluster would not take for a reason to rebuild."""
+    """The survivor's own error is a lost connection, on which the cluster would not rebuild."""
     given = pair.written(pair.batch, "last")
     ray.kill(pair.group.actors[1])
     with pytest.raises(RayActorError):

@@ -1,7 +1,7 @@
-"""Model families as the tests meet them: their published architecture at a tiny size, random weights in a directory.
+"""Model families for tests: published architectures at a tiny size with random weights.
 
-Covered: the table of families, directories that `from_pretrained` reads, batches of rows of any length, and what plain
-transformers says of such rows, one at a time. Not covered: what is tested of them (test_families.py).
+Covered: the table of families, directories for `from_pretrained`, batches of rows of any length, and plain
+transformers' log-probs of such rows, one at a time. Not covered: the tests (test_families.py).
 """
 
 import functools
@@ -29,7 +29,7 @@ torch.set_num_threads(1)
 
 @dataclass(frozen=True)
 class Family:
-    """A published architecture: transformers' model type, and what differs from SIZE."""
+    """A published architecture: transformers' model type, and settings that differ from SIZE."""
 
     model_type: str
     settings: dict[str, Any] = field(default_factory=dict)
@@ -86,11 +86,11 @@ CAUSAL: dict[str, Family] = {
     "Mixtral": Family("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": WINDOW}),
     "OLMoE": Family("olmoe", {"num_experts": 4, "num_experts_per_tok": 2}),
 }  # fmt: skip
-"""Families whose every row must come out as plain transformers has it."""
+"""Families that must agree with plain transformers on every row."""
 
 
 def build(family: Family, folder: Path, seed: int = 0, **more: Any) -> Path:
-    """Write a model of random weights. They are wide enough for positions and neighbours to matter in every logit."""
+    """Write a model of random weights, large enough for positions and neighbours to matter in every logit."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = AutoConfig.for_model(family.model_type, **SIZE | family.settings | more)
@@ -102,11 +102,11 @@ def build(family: Family, folder: Path, seed: int = 0, **more: Any) -> Path:
 
 
 SHARP = ("q_proj", "k_proj", "q_norm", "k_norm", "qkv_proj", "query_key_value")
-"""What makes attention look at few tokens instead of the mean of all, so that their positions matter."""
+"""Weights that are scaled up so that attention is sharp, and positions matter."""
 
 
 def widen(model: Any) -> None:
-    """Matrices of unit gain, sharp attention, vectors and persistent buffers that are not what they were made as."""
+    """Give matrices unit gain, make attention sharp, and move vectors and persistent buffers off their defaults."""
     for name, parameter in model.named_parameters():
         if parameter.ndim > 1:
             parameter.normal_(0, parameter.shape[-1] ** -0.5)
@@ -125,7 +125,7 @@ def settings(folder: Path, **more: Any) -> ModelConfig:
 
 
 def random_rows(prompts: list[int], responses: list[list[int]], seed: int = 0) -> TensorDict:
-    """Rows of random tokens: a prompt of each length, and for each of them responses of these lengths."""
+    """Rows of random tokens: prompts of these lengths, each with responses of its list of lengths."""
     generator = torch.Generator().manual_seed(seed)
     drawn = functools.partial(torch.randint, 3, VOCABULARY, generator=generator)
     width, length = max(prompts), max(map(max, responses))

@@ -1,4 +1,4 @@
-"""What a configuration says of windows, ropes and caps is obeyed, or refused by name before anything is sampled."""
+"""Windows, ropes and caps in a configuration are honoured, or refused by name before anything is sampled."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_a_window_counts_in_a_line_wherever_the_model_keeps_it(name: str, tmp_pa
         plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         expected, _ = naive(plain, batch, 1.0)
         torch.testing.assert_close(policy.token_log_probs(batch, 1.0).log_probs, expected, atol=1e-4, rtol=1e-4)
-    assert policy.model.config.sliding_window == 64  # as before it was tried
+    assert policy.model.config.sliding_window == 64  # restored after the trial
 
 
 def test_a_window_that_attention_is_not_told_of_is_noticed_at_loading(
@@ -125,7 +125,7 @@ def test_an_ordinary_rope_has_no_such_bound() -> None:
 
 @pytest.mark.parametrize("name", ["Phi-3 with longrope", "Llama with dynamic rope"])
 def test_such_a_rope_gives_a_row_several_log_probs_beyond_its_window(name: str, tmp_path: Path) -> None:
-    """Why it is refused: the same short row alone, and beside one that is longer than the window."""
+    """Why it is refused: a short row alone differs from the same row beside one that exceeds the window."""
     policy = LanguageModel.load(settings(build(CAUSAL[name], tmp_path)), CPU)
     with torch.no_grad():
         whole = random_rows([48], [[500, 2100]])

@@ -61,7 +61,7 @@ def batch() -> TensorDict:
 
 
 def naive(model: Any, batch: TensorDict, temperature: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Log-probs of the response tokens, entropies, and whole distributions, one unpadded row at a time."""
+    """Log-probs, entropies and whole distributions of the response tokens, one unpadded row at a time."""
     log_probs, entropies, whole = [], [], []
     for row in range(len(batch)):
         prompt = int(batch["attention_mask"][row, : batch["prompts"].shape[1]].sum())
@@ -217,7 +217,7 @@ def test_the_critic_computes_in_the_models_type_and_recomputes_activations_where
 
 
 def test_a_model_with_a_tower_that_is_not_used_is_a_causal_model_with_a_critic(tmp_path: Path) -> None:
-    """Gemma 3's larger models are published so."""
+    """Gemma 3 is published with one from 4B up."""
     text = {
         "vocab_size": 320, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "sliding_window": 4,
@@ -265,7 +265,7 @@ def test_a_model_whose_attention_takes_no_notice_of_rows_is_noticed(policy: Lang
 
 
 def small(config: type, model: type, **more: Any) -> Any:
-    """A random model of two layers."""
+    """A model of two layers with random weights."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return model(config(vocab_size=320, hidden_size=32, intermediate_size=64, num_hidden_layers=2,

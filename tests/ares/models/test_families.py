@@ -1,7 +1,7 @@
-"""The learner against plain transformers, and the engine against the learner, for the families of docs/models.md.
+"""Learner against plain transformers, and engine against learner, for the families of docs/models.md.
 
-Rows of up to 2,048 tokens, prompts that several rows share, random weights of the published architectures. `make test`
-tries three families, `make test-all` all. What is refused is in test_architecture.py.
+Rows of up to 2,048 tokens with shared prompts, random weights of the published architectures. `make test` tries three
+families, `make test-all` all. Refused models are in test_architecture.py.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ EVERY = [
 ]
 LORA = LoraConfig(rank=4, targets=("q_proj", "v_proj", "o_proj", "down_proj", "qkv_proj", "query_key_value", "dense"))
 ROUNDING = 0.1
-"""Mean |difference| of log-probs in bfloat16 (nats): attention is sharp, so rounding shows; rounded angles were .2."""
+"""Bound on the mean |difference| of log-probs in bfloat16 (nats): attention is sharp; rounded angles make .2."""
 
 
 def gradients(model: Any, log_probs: Tensor, entropies: Tensor | None = None) -> dict[str, Tensor]:
@@ -53,7 +53,7 @@ def plain(folder: Path) -> Any:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_log_probs_entropies_and_gradients_are_those_of_plain_transformers(name: str, tmp_path: Path) -> None:
-    """Row by row, in float32; packed where the architecture allows it, with and without gradient checkpointing."""
+    """Row by row in float32 against packed rows, with and without gradient checkpointing."""
     folder, batch = build(CAUSAL[name], tmp_path), random_rows(**ROWS)
     model = plain(folder)
     log_probs, entropies = naive(model, batch, 0.8)
@@ -119,7 +119,7 @@ def _summed(policy: LanguageModel, batch: Any) -> dict[str, Tensor]:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", EVERY)
 def test_the_engine_samples_with_the_learners_log_probs(name: str, dtype: str, tmp_path: Path) -> None:
-    """Prompts of very different lengths, one beyond every window; the weights go over as after a step."""
+    """Prompts of very different lengths, one beyond every window; weights are handed over as after a step."""
     folder = build(CAUSAL[name], tmp_path)
     policy = LanguageModel.load(settings(folder, dtype=dtype), CPU)
     engine = TransformersEngine(str(folder), dtype, "cpu", {1}, 0)
@@ -146,7 +146,7 @@ def test_the_engine_samples_with_the_learners_log_probs(name: str, dtype: str, t
 
 
 def test_buffers_that_decide_reach_the_engine_and_computed_ones_do_not(tmp_path: Path) -> None:
-    """GLM-4-MoE chooses its experts by a buffer that its files hold."""
+    """GLM-4-MoE chooses experts by a persistent buffer."""
     policy = LanguageModel.load(settings(build(CAUSAL["GLM-4-MoE"], tmp_path)), CPU)
     ((name, bias),) = persistent_buffers(policy.model)
     assert name.endswith("e_score_correction_bias")

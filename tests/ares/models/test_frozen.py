@@ -1,6 +1,6 @@
-"""A frozen reference in bfloat16 computes what the policy in bfloat16 does, at positions far from the start too.
+"""A frozen reference in bfloat16 agrees with the policy in bfloat16, also far from the start.
 
-Rotary buffers that were rounded with the weights turned positions by wrong angles: the reference was another model.
+It once did not: rotary buffers were rounded with the weights, so that angles were wrong.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.ares.vision_builders import model as vision_model
 
 ROWS = {"prompts": [200], "responses": [[1800, 1000]]}
 FAR = 1000
-"""Positions from which on rounded frequencies are off by a large part of a turn."""
+"""From this position on, rounded frequencies are off by a large part of a turn."""
 
 
 def buffers(model: Any) -> dict[str, tuple[torch.dtype, Tensor]]:

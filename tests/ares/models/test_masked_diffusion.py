@@ -1,4 +1,4 @@
-"""Coupled log-probs in the learner: those of the published form, masks by key, gradients, remote code, refusals."""
+"""Coupled log-probs and gradients against the published form, keyed masks, remote code, refusals."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ def load(folder: Path | None = None, **settings: object) -> MaskedLanguageModel:
 
 
 def batch(groups: int = 2, samples: int = 3, seeds: torch.Tensor | None = None) -> DataProto:
-    """Rows of prompts and responses of different lengths, with whole canvases."""
+    """Rows with prompts and responses of different lengths, and whole canvases."""
     table = rows([[0.0] * samples] * groups)
     generator = torch.Generator().manual_seed(0)
     canvases = []
@@ -45,7 +45,7 @@ def batch(groups: int = 2, samples: int = 3, seeds: torch.Tensor | None = None) 
 
 
 def plain(policy: MaskedLanguageModel, prepared: DataProto, temperature: float = 1.0) -> torch.Tensor:
-    """Row by row, without padding or company, through logits and selective_log_softmax: [N]."""
+    """Log-probs [N] through logits and selective_log_softmax, one unpadded row at a time."""
     parts = []
     places = prepared.tensor("canvas").shape[1]
     ratios, masks = random_mask(prepared.tensor("mask_seeds"), places, 0)
@@ -102,7 +102,7 @@ def test_an_estimate_is_the_weighted_sum_of_its_passes_row_by_row(name: str) -> 
 
 
 def long_rows() -> DataProto:
-    """Canvases of 1,500 places; the answers in them and their prompts differ in length."""
+    """Canvases of 1,500 places with responses and prompts of different lengths."""
     tensors: dict[str, torch.Tensor] = dict(random_rows([20, 300], [[900, 200], [1500]]).items())
     generator = torch.Generator().manual_seed(1)
     for name in ("prompts", "responses"):
@@ -152,7 +152,7 @@ def test_a_row_has_the_same_log_probs_in_whatever_company() -> None:
 
 
 def test_padding_attends_to_itself_and_nothing_to_padding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place that attends to nothing is NaN where a model's own code fills masked scores with −inf."""
+    """A position that attends to nothing is NaN where a model's own code fills masked scores with −inf."""
     policy, rows = load(), batch()
     given, forward = [], policy.decoder.forward
 
@@ -223,7 +223,7 @@ def test_saved_and_loaded_again_it_is_the_same_model(tmp_path: Path) -> None:
 
 
 def test_what_the_engine_says_in_one_step_is_the_full_mask_log_prob() -> None:
-    """With one pass every token is drawn from the fully masked canvas: the first term of the coupled log-prob."""
+    """In one pass every token is drawn from the fully masked canvas: the first term of the coupled log-prob."""
     words, model = tokenizer(), ModelConfig(path=str(model_directory()), family="masked_diffusion")
     from ares.config.rollout import DiffusionConfig
     from tests.ares.masked_builders import requests

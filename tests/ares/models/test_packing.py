@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ares.models.packing import SIMILAR, RowSizes, layout, micro_batches, share_rows
 
 GROUP = st.tuples(st.integers(1, 300), st.lists(st.integers(1, 400), min_size=1, max_size=8))
-"""Tokens of a prompt, and of the responses to it."""
+"""Lengths of a prompt and of its responses."""
 GROUPS = st.lists(GROUP, min_size=1, max_size=8)
 
 
@@ -18,7 +18,7 @@ def sizes(groups: list[tuple[int, list[int]]]) -> RowSizes:
 
 
 def cost(of: RowSizes) -> int:
-    """Tokens of rows side by side, each prompt once for as long as it is repeated."""
+    """Tokens of packed rows, with a prompt counted once for consecutive rows that share it."""
     total, before = 0, None
     for tokens, prompt, group in zip(of.tokens.tolist(), of.prompts.tolist(), of.group.tolist(), strict=True):
         total += tokens - prompt * (group == before)

@@ -28,7 +28,7 @@ LENGTHS = [5, 9, 3, 7, 6]
 
 @pytest.fixture
 def shown(tmp_path: Path) -> pd.DataFrame:
-    """One image, two of other sizes, none, a video, and the first one's image again."""
+    """Rows with one image, two of other sizes, none, a video, and the first image again."""
     large, wide = image(tmp_path, "a.png", (64, 48), "blue"), image(tmp_path, "b.png", (48, 24), "green")
     for number, colour in enumerate(("red", "blue", "green")):
         image(tmp_path / "frames", f"{number}.png", (32, 32), colour)
@@ -100,8 +100,8 @@ def test_a_batch_that_was_written_and_read_again_shows_the_same(batch: DataProto
 def transformers_own(
     policy: VisionLanguageModel, batch: DataProto, shown: pd.DataFrame, lengths: list[int]
 ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
-    """Log-probs, entropies and the gradient of the log-probs' mean, of the published model as its users call it, row
-    by row; only the pictures' marks are taken out."""
+    """Log-probs, entropies and gradients of the mean log-prob, from transformers' model called row by row; only
+    placeholder tokens are excluded."""
     theirs = AutoModelForImageTextToText.from_pretrained(MODEL, dtype=torch.float32).eval()
     theirs.load_state_dict(policy.model.state_dict())
     per_row, entropies = [], []
@@ -194,7 +194,7 @@ def test_what_a_picture_shows_matters_to_its_own_row_alone(batch: DataProto, sho
 
 
 def test_dropout_of_tower_and_decoder_is_off_too(batch: DataProto, tmp_path: Path) -> None:
-    """With gradient checkpointing the layers work as in training, where they would drop."""
+    """Gradient checkpointing puts layers in training mode, where dropout works."""
     folder = shutil.copytree(MODEL, tmp_path / "model")
     written = json.loads((folder / "config.json").read_text())
     written["text_config"]["attention_dropout"] = written["vision_config"]["attention_dropout"] = 0.5
@@ -230,7 +230,7 @@ def test_a_mark_is_never_sampled_and_has_no_probability(shown: pd.DataFrame, bat
     marks = (drawing.never < 0).nonzero()[:, 0] if drawing.never is not None else torch.empty(0)
     names = set(tokenizer().convert_ids_to_tokens(marks.tolist()))
     assert names == {"<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"}
-    with torch.no_grad():  # every row of the head alike, and the marks' larger: they would be drawn nearly always
+    with torch.no_grad():  # all logits alike but the placeholders', which are larger: they would nearly always be drawn
         drawing.model.lm_head.weight.fill_(0.0)
         drawing.model.lm_head.weight[marks] = 1.0
     answers = drawing.generate(requests(shown, samples=4), SamplingSettings(1.0, 1.0, 8))

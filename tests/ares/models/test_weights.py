@@ -1,4 +1,4 @@
-"""What a model's files lack or have too much is one error from their headers, and again where weights are read."""
+"""Missing and unexpected tensors are one error, from the files' headers and again when weights are read."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ ENTRY = "model.layers.1.mlp.up_proj.weight"
 
 
 def rewritten(folder: Path, change: Callable[[Tensors], Any]) -> Path:
-    """A checkpoint whose tensors were changed in place."""
+    """Change a checkpoint's tensors in place."""
     file = folder / "model.safetensors"
     tensors = load_file(file)
     change(tensors)
@@ -68,7 +68,7 @@ def test_files_that_do_not_hold_the_architecture_are_refused_by_header_and_by_we
 
 @pytest.mark.parametrize("name", [name for name in CAUSAL if name not in ("Phi-3 with longrope",)])
 def test_whole_checkpoints_of_every_family_are_taken(name: str, tmp_path: Path) -> None:
-    """Tied heads, fused experts, buffers, renamed tensors: transformers' own rules decide what is missing."""
+    """Tied heads, fused experts, buffers, renamed tensors: transformers decides what is missing."""
     model = check_weight_files(settings(build(CAUSAL[name], tmp_path)))
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
 
