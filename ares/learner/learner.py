@@ -393,7 +393,7 @@ class Learner:
             from ares.models import merged_weights
 
             return merged_weights(self.policy.model)
-        return self.policy.model.named_parameters()  # type: ignore[no-any-return]
+        return self.policy.model.named_parameters()
 
     def _stored(self) -> Iterator[tuple[str, Tensor]]:
         yield from self._policy_weights()
