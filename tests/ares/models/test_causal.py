@@ -325,6 +325,14 @@ def test_a_model_with_layers_between_decoder_and_head_is_refused(model_type: str
         LanguageModel.load(ModelConfig(path=str(folder)), CPU)
 
 
+def test_a_model_that_looks_at_the_padding_behind_a_row_is_refused(tmp_path: Path) -> None:
+    """Its log-probs would depend on the rows beside a row, and so on the micro-batch."""
+    sizes = {"dim_ff": 64, "dim_head": 16, "prompt_length": 4, "prompt_types": 4, "segment_types": 4}
+    folder = build(Family("cpmant", sizes), tmp_path)
+    with pytest.raises(ModelError, match="padding behind a row changes its hidden states"):
+        LanguageModel.load(ModelConfig(path=str(folder)), CPU)
+
+
 def test_layers_are_not_dropped_either(tmp_path: Path) -> None:
     """OPT's layerdrop leaves out whole layers in training mode."""
     folder = build(Family("opt", {"layerdrop": 0.9, "word_embed_proj_dim": 64, "ffn_dim": 128}), tmp_path)
