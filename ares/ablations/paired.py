@@ -19,7 +19,7 @@ from scipy import stats
 
 from algorithms.keys import derive_seed
 from ares.ablations.statistics import MOST_SEEDS
-from ares.evaluation import CHUNK, DRAWS, LEVEL, estimate, p_of_draws, p_of_t
+from ares.evaluation import CHUNK, DRAWS, LEVEL, estimate, p_of_draws, p_of_t, spread_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def paired(differences: Sequence[float]) -> Difference:
     interval = estimate(differences)
     if len(differences) < 2:
         return Difference(interval.mean, None, None, None, 1, None, by_seed=tuple(differences))
-    spread = float(np.std(differences, ddof=1))
+    spread = spread_of(differences)
     return Difference(interval.mean, interval.low, interval.high, spread, len(differences),
                       p_of_t(interval.mean, spread, len(differences)), by_seed=tuple(differences))  # fmt: skip
 

@@ -13,7 +13,17 @@ from ares.evaluation.suites import SUITES
 if TYPE_CHECKING:
     from ares.evaluation.estimates import finish
     from ares.evaluation.evaluation import Evaluation
-    from ares.evaluation.paired import CHUNK, DRAWS, LEVEL, Estimate, estimate, p_of_draws, p_of_t, t_quantile
+    from ares.evaluation.paired import (
+        CHUNK,
+        DRAWS,
+        LEVEL,
+        Estimate,
+        estimate,
+        p_of_draws,
+        p_of_t,
+        spread_of,
+        t_quantile,
+    )
 
 __all__ = [
     "CHUNK",
@@ -27,6 +37,7 @@ __all__ = [
     "finish",
     "p_of_draws",
     "p_of_t",
+    "spread_of",
     "t_quantile",
 ]
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 from ares.config import Config, ConfigError, result_settings
 from ares.data import ASKED, Problems
-from ares.evaluation.paired import LEVEL, drawn_means, estimate, mcnemar, p_of_draws, p_of_t
+from ares.evaluation.paired import LEVEL, drawn_means, estimate, mcnemar, p_of_draws, p_of_t, spread_of
 from ares.evaluation.request import EvaluationRequest
 from ares.store import runs_directory
 
@@ -131,7 +131,7 @@ def _difference(name: str, mine: pd.Series, theirs: pd.Series) -> dict[str, Any]
     # Keyed by the problems and the measure: the draws are the same whichever of the two is compared with the other.
     drawn = drawn_means(differences, ("comparison", name, *map(str, mine.index[known])))
     low, high = np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2])
-    spread = float(np.std(differences, ddof=1)) if len(differences) > 1 else None
+    spread = spread_of(differences) if len(differences) > 1 else None
     return {
         "problems": len(differences),
         "this": float(one.mean()),

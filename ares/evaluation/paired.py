@@ -19,6 +19,8 @@ DRAWS = 10_000
 """Draws of a bootstrap."""
 CHUNK = 1000
 """Draws that are held at once: [CHUNK, problems] numbers."""
+ROUNDING, RELATIVE = 1e-12, 1e-9
+"""Numbers that differ by less, or by less as a share of the largest, differ by floating-point rounding alone."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,18 @@ def estimate(values: Sequence[float]) -> Estimate:
     mean = float(np.mean(values))
     if len(values) < 2:
         return Estimate(mean, None, None, len(values))
-    half = t_quantile(len(values)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    half = t_quantile(len(values)) * spread_of(values) / math.sqrt(len(values))
     return Estimate(mean, mean - half, mean + half, len(values))
+
+
+def spread_of(values: Sequence[float]) -> float:
+    """Standard deviation (n−1), 0 where the values differ by rounding alone: .8 − .75 is not quite .7 − .65.
+
+    Taken at face value, that rounding would make any difference significant.
+    """
+    if np.ptp(values) <= max(ROUNDING, RELATIVE * float(np.max(np.abs(values)))):
+        return 0.0
+    return float(np.std(values, ddof=1))
 
 
 def t_quantile(count: int) -> float:
@@ -58,13 +70,13 @@ def t_quantile(count: int) -> float:
 def p_of_t(mean: float, spread: float, count: int) -> float | None:
     """Two-sided p of the t test; 1 where nothing differs, None where all values are the same and not 0."""
     if spread == 0:
-        return 1.0 if mean == 0 else None
+        return 1.0 if abs(mean) <= ROUNDING else None
     return float(2 * stats.t.sf(abs(mean) / spread * math.sqrt(count), count - 1))
 
 
 def p_of_draws(drawn: np.ndarray) -> float:
     """Two-sided p: twice the share of draws on the other side of nothing, never 0."""
-    smaller = min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))
+    smaller = min(int((drawn <= ROUNDING).sum()), int((drawn >= -ROUNDING).sum()))
     return min(1.0, 2 * (smaller + 1) / (len(drawn) + 1))
 
 

@@ -34,6 +34,16 @@ def test_what_seeds_cannot_tell_has_no_p() -> None:
     assert paired([0.0, 0.0]).p == 1.0
 
 
+def test_rounding_is_no_spread() -> None:
+    """Three equal differences, which floating point tells apart, were claimed with p = 10⁻³¹."""
+    equal = paired([0.80 - 0.75, 0.70 - 0.65, 0.60 - 0.55])
+    assert equal.p is None
+    told = paired_verdict(against("base", {"x": equal}), "val/accuracy")
+    assert "x +0.050 [+0.050, +0.050], not shown: every seed differs by the same" in told
+    assert paired([0.1 + 0.2 - 0.3, 0.0]).p == 1.0
+    assert paired([1e-6, 1.1e-6]).spread == pytest.approx(1e-7 / math.sqrt(2))
+
+
 def test_holm_multiplies_by_those_that_are_left_and_never_falls() -> None:
     """Worked by hand: .01·3, .02·2, then .03·1 = .03, which is raised to the .04 before it."""
     assert holm({"c": 0.03, "a": 0.01, "b": 0.02}) == pytest.approx({"a": 0.03, "b": 0.04, "c": 0.04})

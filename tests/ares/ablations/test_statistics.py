@@ -73,6 +73,7 @@ def test_no_claim_from_one_seed_from_equal_seeds_or_from_one_variant() -> None:
     assert told.startswith("No winner can be named: an interval needs two seeds, and there is only one of a.")
     told = verdict({"a": [1.0, 1.0], "b": [0.1, 0.2]}, "val/accuracy")
     assert "all seeds of a gave the same value" in told
+    assert "all seeds of a gave the same value" in verdict({"a": [0.1] * 3, "b": [0.05, 0.06, 0.07]}, "val/accuracy")
     assert verdict({"a": [0.9, 0.8]}, "val/accuracy").startswith("Nothing can be compared yet")
     for values in ({"a": [0.9], "b": [0.1, 0.2]}, {"a": [1.0, 1.0], "b": [0.1, 0.2]}, {"a": [0.9, 0.8]}):
         assert not leader(values).wins

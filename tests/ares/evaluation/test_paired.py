@@ -29,6 +29,7 @@ def test_a_bootstrap_of_equal_differences_has_no_spread() -> None:
     assert (drawn_means(np.zeros(4), ("a",)) == 0).all()
     assert p_of_draws(np.zeros(10)) == 1.0
     assert p_of_draws(np.ones(99)) == pytest.approx(2 / 100)
+    assert p_of_draws(np.full(99, 0.1 + 0.2 - 0.3)) == 1.0  # nothing but rounding
 
 
 def test_the_interval_over_problems_is_students() -> None:
