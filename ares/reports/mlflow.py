@@ -39,8 +39,8 @@ logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 AWAY = (MlflowException, OSError, SQLAlchemyError)
 """What an MLflow raises that cannot be reached or asked; the last where its database is locked before it has tables."""
 STEPS_PER_CALL = 50
-METRICS_PER_CALL = 1000
-PARAMETERS_PER_CALL = 100
+LONGEST_NAME = 500
+"""Characters of a data set's name: MLflow refuses a longer one, which a list of files easily makes."""
 PROBLEMS = "problems"
 """Folder of an entry: a file for every evaluation, with the accuracy on each held-out problem."""
 COLUMNS = [
@@ -144,8 +144,7 @@ class Tracking(Tracker):
             for commit in commits
             for name, value in sorted((commit.metrics | commit.timings).items())
         ]
-        for start in range(0, len(rows), METRICS_PER_CALL):
-            client.log_batch(self._id, metrics=rows[start : start + METRICS_PER_CALL])
+        client.log_batch(self._id, metrics=rows)
         for commit in commits:
             if "evaluation" in commit.artifacts:
                 self._log_evaluation(client, commit)
@@ -199,8 +198,7 @@ def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
 def log_settings(client: MlflowClient, run_id: str, config: Config, more: dict[str, Any]) -> None:
     """Log settings, and what else decides the results, as parameters, and the profile; once more is no harm."""
     params = [Param(key, str(value)[:500]) for key, value in (result_settings(config) | more).items()]
-    for start in range(0, len(params), PARAMETERS_PER_CALL):
-        client.log_batch(run_id, params=params[start : start + PARAMETERS_PER_CALL])
+    client.log_batch(run_id, params=params)
     profile = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
     client.log_text(run_id, profile, "profile.yaml")
 
@@ -220,7 +218,8 @@ def origin(command: str, config: Config, code_version: str, store: RunStore) -> 
 
 def data_set(source: str, digest: str, context: str) -> DatasetInput:
     """A data set as MLflow shows it beside an entry: name, digest, where it comes from, what it was used for."""
-    named = Dataset(name=source, digest=digest[:36], source_type="ares", source=json.dumps(source))
+    name = source if len(source) <= LONGEST_NAME else f"{source[: LONGEST_NAME - 1]}…"
+    named = Dataset(name=name, digest=digest[:36], source_type="ares", source=json.dumps(name))
     return DatasetInput(named, [InputTag(MLFLOW_DATASET_CONTEXT, context)])
 
 

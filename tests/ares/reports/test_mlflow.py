@@ -112,6 +112,23 @@ def test_several_steps_take_one_call_and_each_keeps_its_own_values(
     assert calls == [100, 100, 40]  # two metrics a step
 
 
+def test_a_run_of_many_files_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """MLflow refuses a data set whose name is longer than 500 characters: nothing of the run was ever logged."""
+    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
+    files = [f"/data/shards/part-{number:05d}-of-00064.parquet" for number in range(64)]
+    where = (f"data.train={json.dumps(files)}", f"tracking.uri={client.tracking_uri}")
+    settings = config("tracking.experiment=files", "tracking.samples=0", *where)
+    store = RunStore(tmp_path / "run")
+    store.write_run({"code_version": "1", "mlflow_run_id": None, "digests": {"train": "a" * 16}})
+    chain(store, 2)
+    Tracking(settings.tracking, settings, store).catch_up()
+    assert not caplog.text
+    entry = client.get_run(store.read_run()["mlflow_run_id"])
+    assert entry.data.tags["ares.logged_step"] == "1"
+    (used,) = entry.inputs.dataset_inputs
+    assert used.dataset.name.startswith(str(files)[:400])
+
+
 def test_an_entry_says_who_ran_what_on_which_data(tmp_path: Path) -> None:
     client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
     settings = config("tracking.experiment=told", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
