@@ -53,7 +53,11 @@ def read_file(path: Path, unreadable: Unreadable | None, limit: int | None) -> p
     """
     try:
         return FORMATS[str(format_of(path.name))](path, unreadable, limit)
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: not UTF-8 text; convert it, as with iconv -f WINDOWS-1252 -t UTF-8: {error}"
+        ) from error
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
 
 
@@ -73,8 +77,8 @@ def as_objects(table: pa.Table, source: str) -> pd.DataFrame:
 def _read_parquet(path: Path, _: Unreadable | None, limit: int | None) -> pd.DataFrame:
     try:
         table = pyarrow.parquet.read_table(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not readable as parquet: {error}") from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DataError(f"{path}: not readable as parquet: {_one_line(error)}") from error
     return as_objects(table.slice(0, limit), str(path))
 
 
@@ -82,8 +86,8 @@ def _read_arrow(path: Path, _: Unreadable | None, limit: int | None) -> pd.DataF
     try:
         with pa.memory_map(str(path)) as content:
             table = pa.ipc.open_stream(content).read_all()
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not readable as an Arrow stream: {error}") from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DataError(f"{path}: not readable as an Arrow stream: {_one_line(error)}") from error
     return as_objects(table.slice(0, limit), str(path))
 
 
@@ -132,21 +136,26 @@ def _array(text: str, path: Path) -> list[dict[str, Any] | str]:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON: {error}") from error
-    return [_checked(value, text) for value in values]
+    may_be_half = _escapes_surrogates(text)
+    return [_checked(value, may_be_half) for value in values]
 
 
 def _json_row(line: str) -> dict[str, Any] | str:
     try:
-        return _checked(json.loads(line), line)
+        return _checked(json.loads(line), _escapes_surrogates(line))
     except (ValueError, RecursionError) as error:
         return f"not JSON: {error}"
 
 
-def _checked(row: Any, text: str) -> dict[str, Any] | str:
-    """A row, or what is wrong with it. text: where it was read from."""
+def _escapes_surrogates(text: str) -> bool:
+    return "\\ud" in text or "\\uD" in text
+
+
+def _checked(row: Any, may_be_half: bool) -> dict[str, Any] | str:
+    """A row, or what is wrong with it. may_be_half: whether its JSON escapes surrogates, alone or in pairs."""
     if not isinstance(row, dict):
         return f"a row is a JSON object, this is {type(row).__name__}"
-    if "\\ud" in text or "\\uD" in text:
+    if may_be_half:
         for name, value in row.items():
             if half := _SURROGATE.search(json.dumps([name, value], ensure_ascii=False)):
                 return f"column {name!a} holds {half[0]!a}, half of a character (a lone surrogate), which is no text"
@@ -169,7 +178,8 @@ def _frame(columns: dict[str, list[Any]], index: list[int]) -> pd.DataFrame:
 
 
 def _opened(path: Path) -> TextIO:
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+    # utf-8-sig: Windows' programs begin a file with a byte order mark.
+    return gzip.open(path, "rt", encoding="utf-8-sig") if path.suffix == ".gz" else path.open(encoding="utf-8-sig")
 
 
 def _one_line(error: Exception) -> str:

@@ -1,8 +1,10 @@
 """What a setting names as data: every form gives the same rows, in the same order, and errors name file and row."""
 
+import codecs
 import csv
 import gzip
 import json
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import datasets
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from ares.config import DataConfig, Source
@@ -49,6 +52,12 @@ def zipped(path: Path, made: Path) -> Path:
     return path
 
 
+def windows(path: Path, made: Path) -> Path:
+    """With a byte order mark and CRLF."""
+    path.write_bytes(codecs.BOM_UTF8 + made.read_bytes().replace(b"\n", b"\r\n"))
+    return path
+
+
 def saved(path: Path) -> Path:
     datasets.Dataset.from_list(ROWS).save_to_disk(path)
     return path
@@ -79,6 +88,8 @@ FORMS: dict[str, Callable[[Path], Source]] = {
     "JSON lines called .json": lambda folder: str(json_lines(folder / "d.json")),
     "a JSON array": lambda folder: str(array(folder / "d.json")),
     "a JSON array, gzip": lambda folder: str(zipped(folder / "d.json.gz", array(folder / "x"))),
+    "JSON lines from Windows": lambda folder: str(windows(folder / "d.jsonl", json_lines(folder / "x"))),
+    "a JSON array from Windows": lambda folder: str(windows(folder / "d.json", array(folder / "x"))),
     "a JSON array called .jsonl": lambda folder: str(array(folder / "d.jsonl")),
     "CSV": lambda folder: str(csv_file(folder / "d.csv")),
     "CSV, gzip": lambda folder: str(zipped(folder / "d.csv.gz", csv_file(folder / "x"))),
@@ -203,6 +214,9 @@ WRONG: dict[str, tuple[str, bytes, str]] = {
     "a gzip with damage inside": (
         "d.jsonl.gz", gzip.compress(b"x" * 99)[:10] + zlib.compress(b"y" * 99)[4:], "cannot be read"
     ),
+    "JSON lines in another encoding": (
+        "d.jsonl", '{"prompt": "café", "answer": "1"}'.encode("cp1252"), "not UTF-8 text; convert it, as with iconv"
+    ),
     "half an array": ("d.json", b'[{"prompt": "a"},\n', "not JSON"),
     "an array of numbers": ("d.json", b"[1, 2]", "d.json:1: a row is a JSON object, this is int"),
     "an empty array": ("d.json", b"[]", "no rows"),
@@ -221,6 +235,29 @@ def test_what_cannot_be_read_is_told_in_one_line(what: str, tmp_path: Path) -> N
         read_rows(str(tmp_path / name), "train")
     assert "\n" not in str(caught.value)
     assert name in str(caught.value)
+
+
+def test_the_time_an_array_takes_grows_with_its_length_and_not_with_its_square(tmp_path: Path) -> None:
+    """Every row was looked for in the whole text: twelve megabytes took minutes."""
+    path = tmp_path / "d.json"
+    path.write_text(json.dumps([{"prompt": "x" * 500, "answer": str(row)} for row in range(8_000)]))
+    started = time.process_time()
+    assert len(read_rows(str(path), "train")) == 8_000
+    assert time.process_time() - started < 5  # .1 seconds; it took a minute
+
+
+def test_what_arrow_does_not_implement_is_an_error_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pyarrow says of nested columns of more than two gigabytes, which tests of programs reach."""
+
+    def refusing(_: Path) -> None:
+        raise pa.ArrowNotImplementedError("Nested data conversions not implemented for chunked array outputs")
+
+    path = parquet(tmp_path / "d.parquet")
+    monkeypatch.setattr("pyarrow.parquet.read_table", refusing)
+    with pytest.raises(DataError, match=r"d\.parquet: not readable as parquet: Nested data conversions"):
+        read_rows(str(path), "train")
 
 
 def test_a_glob_that_matches_nothing_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
