@@ -66,7 +66,10 @@ class Problems:
             # As text where it is no list or object: runs of before answers kept their types had it so.
             texts = [json.dumps(each) if isinstance(each, list | dict) else str(each) for each in frame["answer"]]
             frame = frame.assign(answer=texts)
-        rows = frame.to_json(orient="split", index=False, default_handler=str)
+        try:
+            rows = frame.to_json(orient="split", index=False, default_handler=str)
+        except (UnicodeDecodeError, OverflowError):  # bytes that are no text, dates beyond pandas' own
+            rows = frame.map(repr).to_json(orient="split", index=False)
         return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
     def shared_with(self, held_out: "Problems") -> SharedPrompts:

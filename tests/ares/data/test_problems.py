@@ -1,9 +1,12 @@
 import copy
+import datetime
 import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 from hypothesis import given, settings
@@ -188,6 +191,25 @@ def test_the_digest_covers_what_is_asked_and_graded_and_nothing_of_the_file(tmp_
     assert read(jsonl(tmp_path / "q.jsonl", [GOOD])).digest() == digest
     for key in GOOD:
         assert read(jsonl(tmp_path / "q.jsonl", [GOOD | {key: "9"}])).digest() != digest
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b"\x89PNG", b"\x89PNH"),
+        ({"bytes": b"\xff", "path": None}, {"bytes": b"\xfe", "path": None}),
+        (datetime.date(9999, 1, 1), datetime.date(9999, 1, 2)),
+    ],
+)
+def test_columns_that_no_json_holds_are_in_the_digest(one: Any, other: Any, tmp_path: Path) -> None:
+    """A recording or a scan beside the text, a date that means never: the run ended with a traceback."""
+
+    def digest(extra: Any) -> str:
+        pq.write_table(pa.Table.from_pylist([GOOD | {"extra": extra}]), tmp_path / "p.parquet")
+        return read(str(tmp_path / "p.parquet")).digest()
+
+    assert digest(one) == digest(one)
+    assert digest(one) != digest(other)
 
 
 # ---- what is refused, and how --------------------------------------------------------------------------------------
