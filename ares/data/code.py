@@ -274,7 +274,8 @@ def _time_limit(row: dict[str, Any]) -> float | None:
     """Seconds, from a number, `2.0 seconds` (TACO) or {"seconds", "nanos"} (CodeContests); None where it is no time."""
     value = json_value(row.get("time_limit"), "time_limit")
     if isinstance(value, dict):
-        seconds = value.get("seconds", 0) + value.get("nanos", 0) / 1e9
+        parts = [value.get(name) or 0 for name in ("seconds", "nanos")]
+        seconds = parts[0] + parts[1] / 1e9 if all(isinstance(part, int | float) for part in parts) else 0
     elif isinstance(value, str) and (found := _SECONDS.match(value)):
         seconds = float(found["number"]) / (1000 if (found["unit"] or "").lower().startswith("m") else 1)
     else:

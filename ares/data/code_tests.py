@@ -103,14 +103,12 @@ def read_tests(row: dict[str, Any], tests_key: str) -> Tests:
     if not columns and "stdin_tests" not in row:
         looked_for = (tests_key, "stdin_tests", *(name for names in COLUMNS for name in names))
         raise NoTests(f"there is no test (columns looked for: {', '.join(looked_for)})")
-    reader = _Reader(_function_of_row(row), "checker" in row)
+    reader = _Reader(_function_in(row.get("metadata")), "checker" in row)
     for column in columns:
         value = row[column]
         if column == "reward_model":
             column = "reward_model.ground_truth"
-            value = value.get("ground_truth") if isinstance(value, dict) else None
-            if value is None:
-                raise RowError("reward_model has no ground_truth")
+            value = ground_truth(value)
         if column == "private_test_cases" and isinstance(value, str) and value.strip()[:1] not in ("", "["):
             value = unpacked(value, column)
         reader.read(value, column)
@@ -176,10 +174,18 @@ def _value(text: Any, column: str) -> Any:
         raise RowError(f"{column} is not readable as JSON: {error}") from error
 
 
-def _function_of_row(row: dict[str, Any]) -> str | None:
-    """LiveCodeBench's metadata.func_name, for tests that name no function themselves."""
-    metadata = json_value(row.get("metadata"), "metadata")
-    return metadata.get("func_name") if isinstance(metadata, dict) else None
+def ground_truth(reward_model: Any) -> Any:
+    """The answer or the tests of a verl row, whose object may be a JSON text. Raises RowError when there is none."""
+    value = json_value(reward_model, "reward_model")
+    if not isinstance(value, dict) or value.get("ground_truth") is None:  # parquet fills keys with null
+        raise RowError("reward_model has no ground_truth")
+    return value["ground_truth"]
+
+
+def _function_in(metadata: Any) -> str | None:
+    """LiveCodeBench's metadata.func_name, of an object or its JSON text."""
+    value = json_value(metadata, "metadata")
+    return value.get("func_name") if isinstance(value, dict) else None
 
 
 class _Reader:
@@ -236,7 +242,7 @@ class _Reader:
         if kind not in ("function_call", "functional"):
             self._add_pair((test["input"], test["output"]), column)
             return
-        name = test.get("fn_name") or (test.get("metadata") or {}).get("func_name") or self._function
+        name = test.get("fn_name") or _function_in(test.get("metadata")) or self._function
         if not name:
             raise RowError(f"{column}: a test of type {kind!r} names no function (fn_name)")
         self._add_call(name, test["input"], test["output"], column, may_be_wrapped=False)

@@ -22,6 +22,7 @@ from algorithms.keys import derive_seed
 from ares.config import ConfigError, DataConfig, Needs, Source, absent_model, location
 from ares.data.chats import check_template, conversation, rendered
 from ares.data.code import IDS, CodeProblem, NoTests, RowError, read_problem, with_unit_tests
+from ares.data.code_tests import ground_truth
 from ares.data.media import MediaError
 from ares.data.shared import SharedPrompts, shared_prompts
 from ares.data.sources import folder_of, place, read_rows, shown
@@ -408,13 +409,6 @@ def is_empty(answer: Any) -> bool:
 def is_one_answer(answer: Any) -> bool:
     """What the math grader can compare with: no object, and no list but one of a single answer."""
     return not isinstance(answer, dict) and not (isinstance(answer, list) and len(answer) != 1)
-
-
-def ground_truth(reward_model: Any) -> Any:
-    """The answer of a verl row. Raises RowError when there is none."""
-    if not isinstance(reward_model, dict) or reward_model.get("ground_truth") is None:  # parquet fills keys with null
-        raise RowError("reward_model has no ground_truth")
-    return reward_model["ground_truth"]
 
 
 def ids_of(raw: pd.DataFrame, config: DataConfig, code: bool, source: Source) -> list[str]:

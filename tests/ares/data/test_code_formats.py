@@ -369,7 +369,8 @@ CALLED = APPS_FUNCTION | {
     [
         ({"seconds": 2, "nanos": 500000000}, 2.5), ({"seconds": 1, "nanos": None}, 1.0), ("2.0 seconds", 2.0),
         ("1 second", 1.0), ("1500ms", 1.5), (3, 3.0), (0.5, 0.5), ("4", 4.0), ('{"seconds": 1}', 1.0), (None, None),
-        ({"seconds": 0, "nanos": 0}, None), ("standard", None), (0, None), (True, None),
+        ({"seconds": 0, "nanos": 0}, None), ('{"seconds": 2, "nanos": null}', 2.0), ({"seconds": "2"}, None),
+        ("standard", None), (0, None), (True, None),
     ],
 )  # fmt: skip
 def test_a_rows_limit_of_time_is_seconds_and_bounded_by_the_settings(told: Any, seconds: float | None) -> None:
@@ -378,6 +379,16 @@ def test_a_rows_limit_of_time_is_seconds_and_bounded_by_the_settings(told: Any, 
     assert problem.time_limit == seconds
     allowed = [program(vars(problem), "def f(): return 1", cpu_seconds=most).cpu_seconds for most in (100.0, 0.25)]
     assert allowed == [seconds or 100.0, 0.25]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_test_names_its_function_in_its_own_metadata(as_text: bool) -> None:
+    metadata: Any = {"func_name": "add"}
+    test = {"input": "1\n2", "output": "3", "testtype": "functional", "metadata": metadata}
+    if as_text:
+        test["metadata"] = json.dumps(metadata)
+    problem = read_problem({"problem": "Add.", "tests": json.dumps([test])}, "prompt", "test_cases", "answer")
+    assert problem.test_cases == ["assert call_add(1, 2) == 3"]
 
 
 def test_only_sets_with_limits_have_the_column(tmp_path: Path) -> None:

@@ -143,6 +143,15 @@ def test_a_verl_row_without_a_ground_truth_is_named(tmp_path: Path) -> None:
     assert "p.parquet:2: reward_model has no ground_truth" in refusal(str(tmp_path / "p.parquet"))
 
 
+def test_a_verl_row_in_a_csv_has_its_reward_model_as_text(tmp_path: Path) -> None:
+    model = {"style": "rule", "ground_truth": "34"}
+    frame = pd.DataFrame([{"prompt": "1+33=?", "reward_model": json.dumps(model)}])
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    assert read(str(tmp_path / "p.csv")).frame["answer"].tolist() == ["34"]
+    frame.assign(reward_model='{"ground').to_csv(tmp_path / "p.csv", index=False)
+    assert "p.csv:1: reward_model is not readable as JSON" in refusal(str(tmp_path / "p.csv"))
+
+
 def test_columns_are_found_by_their_configured_names_and_others_are_kept(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "p.jsonl", [{"key": 7, "problem": "1+1=?", "solution": 2, "level": 3}])
     (row,) = read(source, prompt_key="problem", answer_key="solution", id_key="key").frame.to_dict("records")
