@@ -1,11 +1,12 @@
 """Chats: the messages of a prompt, and the text that a tokenizer's chat template makes of them.
 
-Covered: plain text and lists of messages; templates that raise, and those that leave the question out. Not covered:
+Covered: plain text and lists of messages; templates that raise, leave something out or write the date. Not covered:
 messages with pictures (ares/data/vision.py), tokens (ares/data/problems.py).
 """
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,12 @@ from transformers import PreTrainedTokenizerBase
 from ares.config import DataConfig
 from ares.data.tables import DataError
 
+DATE = datetime(2024, 7, 26)
+"""What templates that write today's date are given (Llama's own, where it knows none): prompts that change overnight
+would be other data, with which a run is not resumed."""
 
-def conversation(value: Any, config: DataConfig, where: str) -> list[dict[str, str]]:
+
+def conversation(value: Any, config: DataConfig, where: str) -> list[dict[str, Any]]:
     """The chat messages of a prompt, data.system_prompt before them unless they begin with one of their own.
 
     Raises DataError naming `where` when it is none.
@@ -26,7 +31,7 @@ def conversation(value: Any, config: DataConfig, where: str) -> list[dict[str, s
     return [{"role": "system", "content": config.system_prompt}, *messages]
 
 
-def _messages(value: Any, format_prompt: str | None, where: str) -> list[dict[str, str]]:
+def _messages(value: Any, format_prompt: str | None, where: str) -> list[dict[str, Any]]:
     if isinstance(value, str):
         if not value.strip():
             raise DataError(f"{where}: the prompt is empty")
@@ -46,7 +51,8 @@ def _messages(value: Any, format_prompt: str | None, where: str) -> list[dict[st
             f"{where}: the prompt ends with a message of the assistant, {messages[-1]['content']!r:.60}: the model "
             "would be shown the answer. Leave it out; what is to be answered comes last"
         )
-    return [{"role": message["role"], "content": message["content"]} for message in messages]
+    # Templates also show names, tool calls and their ids; parquet fills keys that a message does not have with null.
+    return [{key: value for key, value in message.items() if value is not None} for message in messages]
 
 
 def rendered(
@@ -54,16 +60,25 @@ def rendered(
 ) -> str:
     """The text of a chat up to where the answer begins. settings: data.chat_template_kwargs.
 
-    Raises DataError naming `where` when the chat template raises, or leaves out what is asked.
+    Raises DataError naming `where` when the chat template raises, leaves out what is asked, or ignores the system
+    message.
     """
+    if "strftime_now" in str(tokenizer.chat_template):
+        settings = {"strftime_now": DATE.strftime} | dict(settings)
     try:
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **settings)
+        text = _templated(tokenizer, messages, settings)
+        ignored = _ignores_system(tokenizer, messages, settings, text)
     except Exception as error:  # templates are programs, and raise what they like
         roles = ", ".join(message["role"] for message in messages)
         raise DataError(
             f"{where}: the chat template of {tokenizer.name_or_path} raises {type(error).__name__} on messages of "
             f"{roles}: {_one_line(error)}"
         ) from error
+    if ignored:
+        raise DataError(
+            f"{where}: the chat template of {tokenizer.name_or_path} ignores the system message "
+            f"{messages[0]['content']!r:.60}: put it into the prompt itself, as with data.format_prompt"
+        )
     asked = messages[-1]["content"]
     for part in [asked] if isinstance(asked, str) else [part.get("text", "") for part in asked]:
         if part.strip() not in text and "".join(part.split()) not in "".join(text.split()):
@@ -71,7 +86,23 @@ def rendered(
                 f"{where}: the chat template of {tokenizer.name_or_path} leaves out what is asked: of {part!r:.60} it "
                 f"makes {text!r:.120}"
             )
-    return str(text)
+    return text
+
+
+def _templated(tokenizer: PreTrainedTokenizerBase, messages: list[Any], settings: Mapping[str, Any]) -> str:
+    return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **settings))
+
+
+def _ignores_system(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: Mapping[str, Any], text: str
+) -> bool:
+    """Whether another system message would give the same text. A template may well write something else in its place:
+    `/no_think` only switches a mode."""
+    first, *others = messages
+    system = first["content"]
+    if first["role"] != "system" or not others or not isinstance(system, str) or system.strip() in text:
+        return False
+    return text == _templated(tokenizer, [{**first, "content": "?"}, *others], settings)
 
 
 def check_template(tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> None:

@@ -81,6 +81,55 @@ def test_the_chat_template_is_given_its_settings_and_one_it_does_not_look_at_is_
         prompt(messages=[])
 
 
+def templated(template: str, source: str, **settings: Any) -> Problems:
+    own = copy.deepcopy(tokenizer())
+    own.chat_template = template
+    return load_problems(source, "train", DataConfig(train=source, **settings), own)
+
+
+def test_a_template_that_writes_the_date_makes_the_same_prompts_tomorrow(tmp_path: Path) -> None:
+    """Llama 3.2's and gpt-oss' do: a run could not be resumed on another day, since its data had changed."""
+    source = jsonl(tmp_path / "p.jsonl", [GOOD])
+    template = "Today is {{ strftime_now('%d %b %Y') }}. {{ messages[0].content }}"
+    assert templated(template, source).frame["prompt"][0] == "Today is 26 Jul 2024. 1+1=?"
+    own = (
+        "{% if not date is defined %}{% set date = strftime_now('%Y') %}{% endif %}{{ date }}{{ messages[0].content }}"
+    )
+    assert templated(own, source).frame["prompt"][0] == "20241+1=?"
+    assert templated(own, source, chat_template_kwargs={"date": "1999: "}).frame["prompt"][0] == "1999: 1+1=?"
+
+
+def test_a_system_message_that_the_template_ignores_is_an_error(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "p.jsonl", [GOOD])
+    ignoring = "{% for each in messages %}{% if each.role == 'user' %}{{ each.content }}{% endif %}{% endfor %}"
+    with pytest.raises(DataError, match=r"p\.jsonl:1: the chat template of .* ignores the system message 'Be brief.'"):
+        templated(ignoring, source, system_prompt="Be brief.")
+    assert templated(ignoring, source).frame["prompt"][0] == "1+1=?"
+    switching = "{{ '<think>' if messages[0].content != '/no_think' }}{{ messages[-1].content }}"
+    assert templated(switching, source, system_prompt="/no_think").frame["prompt"][0] == "1+1=?"
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_the_template_is_shown_tool_calls(suffix: str, tmp_path: Path) -> None:
+    """Of an assistant that only calls a tool nothing else is left."""
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    turns = [
+        {"role": "user", "content": "Warm?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "12 °C", "tool_call_id": "c1"},
+    ]
+    path = tmp_path / f"p.{suffix}"
+    if suffix == "jsonl":
+        jsonl(path, [GOOD | {"prompt": turns}])
+    else:
+        pd.DataFrame([GOOD | {"prompt": turns}]).to_parquet(path)
+    template = (
+        "{% for each in messages %}{{ each.content }}{% for call in each.tool_calls or [] %}"
+        "{{ call.function.name }}{% endfor %}{{ each.tool_call_id }}|{% endfor %}"
+    )
+    assert templated(template, str(path)).frame["prompt"][0] == "Warm?|weather|12 °Cc1|"
+
+
 def test_held_out_sets_have_columns_of_their_own_and_are_told_apart_by_name(tmp_path: Path) -> None:
     train = jsonl(tmp_path / "t.jsonl", [GOOD])
     first = jsonl(tmp_path / "a.jsonl", [{"problem": f"{n}+1=?", "solution": n + 1, "level": n} for n in range(3)])
