@@ -24,7 +24,7 @@ class AblationDisplay:
         self.console = console()
         self.console.print(
             f"[bold]{ablation.name}[/]  {len(ablation.variants)} variants × {len(ablation.seeds)} seeds of "
-            f"{escape(ablation.profile)}, {parallel} at a time; logs: {runs / ablation.name / 'logs'}"
+            f"{escape(ablation.profile)}, {parallel} at a time; logs: {escape(str(runs / ablation.name / 'logs'))}"
         )
         self.progress = Progress(
             TextColumn("{task.description}"),

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from ares.data import is_video, load_tokenizer, load_train, path_of
 from ares.grading import SCORE
@@ -51,7 +52,7 @@ def samples_table(name: str, step: int, width: int = 120) -> Table:
     for title, folded in titles.items():
         table.add_column(folded, no_wrap=True, justify="left" if title in ("id", "bucket") else "right")
     for row in cells:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # as it stands: an id may look like rich's markup
     return table
 
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -109,8 +110,9 @@ class Display:
         config = self.run.config
         problems, held_out = len(self.run.train_set), len(self.run.validation_set or ())
         self.console.print(
-            f"[bold]{self.run.store.name}[/]  {config.model.path}  {problems} problems, {held_out or 'none'} held out, "
-            f"{config.rollout.prompts} × {config.rollout.n} samples a step, engine {config.rollout.engine}",
+            f"[bold]{self.run.store.name}[/]  {escape(config.model.path)}  {problems} problems, "
+            f"{held_out or 'none'} held out, {config.rollout.prompts} × {config.rollout.n} samples a step, "
+            f"engine {config.rollout.engine}",
             soft_wrap=True,
         )
         if self.run.adapted is not None:
@@ -148,7 +150,7 @@ class Display:
                 soft_wrap=True,
             )
         self.console.print(
-            f"{steps} steps in {seconds:.0f} s; plot: {self.run.store.directory / 'progress.png'}",
+            f"{steps} steps in {seconds:.0f} s; plot: {escape(str(self.run.store.directory / 'progress.png'))}",
             soft_wrap=True,
         )
         return {

@@ -43,3 +43,12 @@ def test_in_eighty_columns_every_title_and_every_cell_is_whole(monkeypatch: pyte
     titles = "".join(sorted("".join(lines[1:rule]).replace(" ", "")))
     whole = "id k bucket passed ended brief code entropy score overlong reward tokens cut"
     assert titles == "".join(sorted(whole.replace(" ", "")))  # folded, and no letter lost
+
+
+@pytest.mark.parametrize("name", ["[train] 12", "a[/INST]", ":smile: 1"])
+def test_an_id_that_looks_like_markup_is_shown_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"id": name, "sample": 0, "reward": 1.0, "tokens": 3, "truncated": False}
+    monkeypatch.setattr("ares.reports.samples.step_samples", lambda run, step: pd.DataFrame([row]))
+    file = io.StringIO()
+    Console(file=file, width=200).print(samples_table("short", 1))
+    assert file.getvalue().splitlines()[-1].startswith(f"{name} 0")
