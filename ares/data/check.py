@@ -166,11 +166,11 @@ def check_rows(
             except DataError as error:
                 wrong.append(str(error).removeprefix(": "))
             else:
-                first = prompts.setdefault(repr(messages), row)
+                media = [values[key] for key in (config.images_key, config.videos_key) if values.get(key) is not None]
+                first = prompts.setdefault(repr((messages, media)), row)
                 if first != row:
                     report.duplicate_prompts.append(f"row {row} repeats row {first}")
                 conversations[row] = messages
-                media = [values[key] for key in (config.images_key, config.videos_key) if values.get(key) is not None]
                 report.prompts[row] = "\n".join([*(message["content"] for message in messages), *map(repr, media)])
         report.findings += [Finding(row, name, what) for what in wrong]
     if report.rows and len(report.untested) == report.rows:

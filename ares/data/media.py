@@ -98,7 +98,10 @@ class MediaReader:
         else:
             frames, digest = [read_image(content, "an image in the data set itself")], content_hash(content)
         height, width = frames[0].height, frames[0].width
-        patches = self.processor.get_number_of_image_patches(height, width, {"size": self.processor.size})
+        try:
+            patches = self.processor.get_number_of_image_patches(height, width, {"size": self.processor.size})
+        except ValueError as error:  # of one much longer than wide
+            raise MediaError(f"{source}: {width} × {height} pixels: {error}") from error
         steps = -(-len(frames) // self.processor.temporal_patch_size) if source.startswith(VIDEO) else 1
         return f"{source}{MARK}{digest}", steps * patches // self.processor.merge_size**2
 

@@ -117,15 +117,31 @@ def has_media(raw: pd.DataFrame, config: DataConfig) -> bool:
 
 
 def spoken(prompt: Any) -> Any:
-    """A prompt whose typed parts ({"type": "image"}, {"type": "text", "text": …}) are text with <image> in it."""
+    """A prompt whose typed parts ({"type": "image"}, {"type": "text", "text": …}) are text with <image> in it.
+
+    A message with a part of another kind stays as it is, which ares/data/chats.py refuses.
+    """
     if isinstance(prompt, str) or not isinstance(prompt, list | tuple | np.ndarray):
         return prompt
-    return [
-        {**message, "content": "".join(map(_part, message["content"]))}
-        if isinstance(message, dict) and isinstance(message.get("content"), list | tuple | np.ndarray)
-        else message
-        for message in prompt
-    ]
+    return [_in_words(message) for message in prompt]
+
+
+def _in_words(message: Any) -> Any:
+    parts = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(parts, list | tuple | np.ndarray):
+        return message
+    texts = [_part(part) for part in parts]
+    return {**message, "content": "".join(map(str, texts))} if None not in texts else message
+
+
+def _part(part: Any) -> str | None:
+    """A typed part as text; None of a kind that is not read."""
+    if isinstance(part, str):
+        return part
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "text":
+        return part["text"] if isinstance(part.get("text"), str) else None
+    return f"<{kind}>" if kind in PLACES.values() else None
 
 
 def in_parts(messages: list[dict[str, str]]) -> tuple[list[Message], list[str]]:
@@ -197,6 +213,8 @@ def _path(value: Any, folder: Path) -> str:
         raise MediaError(f"a path or an image is wanted, this is {type(value).__name__} {value!r:.60}")
     if value.startswith(drawn_pictures.SCHEME):
         return value
+    if value.startswith("data:"):
+        raise MediaError(f"{value:.30}…: images in data URIs are not read; give their bytes, or write them to files")
     if "://" in value:
         raise MediaError(f"{value}: nothing is fetched from the network; download it and name its path")
     return str(Path(folder, value))
@@ -224,8 +242,3 @@ def _described(
                 raise MediaError(f"{first[source]}: {description}") from description
             described[source] = description
     return described
-
-
-def _part(part: Any) -> str:
-    kind = part.get("type") if isinstance(part, dict) else None
-    return part["text"] if kind == "text" else f"<{kind}>" if kind in PLACES.values() else str(part)

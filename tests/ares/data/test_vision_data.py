@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ares.config import ConfigError, DataConfig
-from ares.data import draw
+from ares.data import check_rows, draw
 from ares.data.media import path_of
 from ares.data.problems import DataError, load_problems
 from ares.tiny.problems import pictures
@@ -118,9 +118,16 @@ BROKEN = [
     ({"prompt": "<image>?"}, "the prompt has 1 <image>, column 'images' has 0"),
     ({"prompt": f"<image>{MARK}?", "images": [DOTS]}, "1 images and videos became 2 placeholder tokens"),
     ({"prompt": "<image>?", "images": [7]}, "a path or an image is wanted, this is int 7"),
+    ({"prompt": "<image>?", "images": ["thin.png"]}, "thin.png: 3 × 900 pixels: absolute aspect ratio must be"),
+    ({"prompt": "<image>?", "images": ["data:image/png;base64," + "A" * 9999]}, "2: data:image/png;base64,AAAAAAAA…"),
+    # No part of a message may reach the model as its Python text.
+    ({"prompt": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a.png"}}]}]},
+     "role and content are text, this is"),
+    ({"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text"}]}], "images": [DOTS]},
+     "role and content are text, this is"),
     ({"prompt": "<image>?", "images": ["tiny-picture:x-1"]}, "'x-1' is no key of a tiny picture"),
     ({"prompt": "<video>?", "videos": ["empty"]}, "empty: a folder of frames with nothing in it"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("row", "told"), BROKEN)
@@ -130,12 +137,21 @@ def test_what_cannot_be_used_is_named_with_its_row_before_anything_is_spent(
     (tmp_path / "text.png").write_text("no image")
     whole = image(tmp_path, "whole.png", (64, 64)).read_bytes()
     (tmp_path / "cut.png").write_bytes(whole[: len(whole) // 2])
+    image(tmp_path, "thin.png", (3, 900))
     (tmp_path / "empty").mkdir()
     good = {"prompt": "<image>?", "images": [CHART]}
     with pytest.raises(DataError) as error:
         problems(tmp_path, good, row, image_dir=str(tmp_path))
     assert f"problems.jsonl:2: {tmp_path}" in str(error.value) or "problems.jsonl:2: " in str(error.value)
     assert told in str(error.value)
+
+
+def test_the_same_question_about_two_pictures_is_no_duplicate(tmp_path: Path) -> None:
+    rows = [{"prompt": "<image>?", "answer": "1", "images": [shown]} for shown in (DOTS, CHART, DOTS)]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = check_rows(str(source), "train", DataConfig(train=str(source)), vision=True)
+    assert report.duplicate_prompts == ["row 3 repeats row 1"]
 
 
 def test_only_formats_that_start_no_program_are_read(tmp_path: Path) -> None:
