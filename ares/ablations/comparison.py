@@ -24,8 +24,11 @@ def conclusion(ablation: AblationRows) -> str:
     """The verdict on the primary metric, in words."""
     definition, measure = ablation.definition, primary(ablation)
     numbers = {variant: [value.value for value in of] for variant, of in values(ablation, measure).items() if of}
+    left_out = [f"{child.variant} seed {child.seed}" for child in _without_number(ablation, measure)]
+    # Whoever leaves out a run that diverged makes its variant better than it is: the verdict must say so.
+    nan = [f"Left out, since {definition.primary} is not a number: {', '.join(left_out)}."] if left_out else []
     if definition.baseline is None:
-        return verdict(numbers, definition.primary, definition.maximise)
+        return " ".join([verdict(numbers, definition.primary, definition.maximise), *nan])
     told = [paired_verdict(against_baseline(ablation, measure), definition.primary, definition.maximise)]
     told += [told_margin(margin) for margin in margins(ablation) if margin.differences]
     told += [told_interaction(each) for each in interactions(ablation) if each.between.differences]
@@ -35,7 +38,7 @@ def conclusion(ablation: AblationRows) -> str:
             f"{stranger} shares neither weights nor problems with {definition.baseline}: unpaired. "
             + verdict(both, definition.primary, definition.maximise)
         )
-    return " ".join(told)
+    return " ".join([*told, *nan])
 
 
 def primary(ablation: AblationRows) -> Measure:
@@ -60,6 +63,12 @@ def values(ablation: AblationRows, measure: Measure) -> dict[str, list[Value]]:
         ]
         for variant, children in complete_children(ablation).items()
     }  # fmt: skip
+
+
+def _without_number(ablation: AblationRows, measure: Measure) -> list[ChildRows]:
+    """Finished children for which the measure comes to no finite number."""
+    known = {value.child.run_id for of in values(ablation, measure).values() for value in of}
+    return [child for of in complete_children(ablation).values() for child in of if child.run_id not in known]
 
 
 def against_baseline(ablation: AblationRows, measure: Measure) -> PairedDifferences:

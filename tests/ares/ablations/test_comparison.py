@@ -39,6 +39,14 @@ def test_without_values_by_problem_the_seeds_speak_alone() -> None:
     assert "tight is better" in conclusion(found)
 
 
+def test_a_finished_child_without_a_number_is_named_in_the_verdict() -> None:
+    """One that diverged went missing without a word, and its variant looked the better for it."""
+    for found in (paired_ablation(), ablation()):
+        assert "Left out" not in conclusion(found)
+        found.children[-1].rows["val/accuracy"][-1] = Row(8, float("nan"))
+        assert conclusion(found).endswith(" Left out, since val/accuracy is not a number: tight seed 2.")
+
+
 def test_variants_that_share_nothing_are_compared_as_strangers() -> None:
     found = paired_ablation()
     for of in found.children:
