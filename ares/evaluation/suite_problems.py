@@ -84,7 +84,7 @@ def load_suite(
         for each, first in zip(problems, base_tests, strict=True)
     ]
     if form == "completion":
-        prompts = _begun(suite, raw)
+        prompts = _begun(suite, raw, source)
     else:
         prompts = _instructed(suite, raw, problems, columns, tokenizer, source)
     frame = with_unit_tests(prompts, problems, columns.tests_key).assign(
@@ -168,9 +168,14 @@ def _base_files(base: str, data: str | None) -> Source:
     return files_of(base, None)
 
 
-def _begun(suite: Suite, raw: pd.DataFrame) -> pd.DataFrame:
+def _begun(suite: Suite, raw: pd.DataFrame, source: Source) -> pd.DataFrame:
     """Completion form: what is asked, what of it begins the program, and the strings at which that ends."""
-    begun = [suite.begun(row) for row in _records(raw)]
+    begun = []
+    for line, row in zip(raw.index, _records(raw), strict=True):
+        try:
+            begun.append(suite.begun(row))
+        except LookupError as error:
+            raise DataError(f"{place(source, line)}: --form completion: {error.args[0]}") from error
     texts = [each.text for each in begun]
     return pd.DataFrame(
         {

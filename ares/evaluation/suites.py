@@ -17,7 +17,7 @@ from ares.config import nearest
 Form = Literal["instruct", "completion"]
 Row = Mapping[str, Any]
 FENCE = "Answer with the whole program in one ```python block."
-STATEMENT = ("question_content", "question", "description", "text", "prompt")
+STATEMENT = ("question_content", "question", "description", "text", "problem", "instruct_prompt", "prompt")
 """Columns in which the sets state a problem."""
 OF_FUNCTIONS = ("\nclass ", "\ndef ", "\n#", "\nif ", "\nprint", "\n@", "\n```")
 """What follows a function's body: Chen et al. 2021 (arXiv 2107.03374, section 2.1), a decorator and a closing fence."""
@@ -97,7 +97,11 @@ def _contest(row: Row) -> CompletionPrompt:
 
 
 def _statement(row: Row) -> str:
-    return next(str(row[name]).strip() for name in STATEMENT if isinstance(row.get(name), str))
+    """Raises LookupError where no column states the problem as text."""
+    stated = next((row[name] for name in STATEMENT if isinstance(row.get(name), str)), None)
+    if stated is None:
+        raise LookupError(f"no text states the problem (columns looked for: {', '.join(STATEMENT)})")
+    return str(stated).strip()
 
 
 def _any(row: Row) -> CompletionPrompt:

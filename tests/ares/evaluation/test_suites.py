@@ -253,6 +253,17 @@ def test_known_failures_are_the_suites(nothing_at_hand: Path) -> None:
         opened(suite="humaneval", data=file, sanity=True)
 
 
+def test_a_completion_needs_a_text_that_states_the_problem(nothing_at_hand: Path) -> None:
+    """verl's prompts are messages, DeepCoder's column is called problem: both ended with StopIteration."""
+    tests = {"tests": json.dumps([{"input": "1", "output": "2", "type": "stdin_stdout"}])}
+    deepcoder = str(jsonl(nothing_at_hand / "deepcoder.jsonl", {"problem": "Add one.", **tests}))
+    assert "Add one." in asked(deepcoder, None, "completion").problems.frame["prompt"][0]
+    chats = str(jsonl(nothing_at_hand / "verl.jsonl", {"prompt": [{"role": "user", "content": "Add one."}], **tests}))
+    with pytest.raises(DataError, match=r"verl\.jsonl:1: --form completion: no text states the problem \(columns"):
+        asked(chats, None, "completion")
+    assert asked(chats).form == "instruct"
+
+
 @pytest.mark.parametrize("form", ["instruct", "completion"])
 def test_references_are_judged_in_either_form(nothing_at_hand: Path, form: str) -> None:
     file = str(jsonl(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL))
