@@ -109,6 +109,11 @@ def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer
     for test in tests.texts:  # an answer where a test should be is Python too, and every program would pass it
         if not re.search("assert|raise", test + setup):
             raise RowError(f"a test neither asserts nor raises, so that every program would pass it: {test!r:.80}")
+        if _only_defines(test):
+            raise RowError(
+                "a test only defines functions and calls none, so that every program would pass it (tests in pytest's "
+                f"style are not read): {test!r:.80}"
+            )
     return CodeProblem(
         prompt=_prompt(row, prompt_key, tests),
         statement=_statement(row[_prompt_column(row, prompt_key)]),
@@ -123,6 +128,25 @@ def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer
         stdin_compare="numbers" if tests.of_contest else "lines",
         checker=checker if tests.pairs else "",
         time_limit=_time_limit(row),
+    )
+
+
+def _only_defines(test: str) -> bool:
+    """Whether a test is made of definitions alone, without check(candidate), which the sandbox calls."""
+    if not re.search(r"^(async +def|def|class)\b", test, re.MULTILINE):
+        return False
+    try:
+        body = parse(test).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # which `ares data check` names
+        return False
+    if "check" in (getattr(node, "name", None) for node in body):
+        return False
+    defines = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    names = (ast.Expr, ast.Assign, ast.AnnAssign)
+    return all(
+        isinstance(node, defines)
+        or (isinstance(node, names) and not any(isinstance(each, ast.Call) for each in ast.walk(node)))
+        for node in body
     )
 
 

@@ -185,6 +185,9 @@ def test_the_user_names_the_column_of_the_tests() -> None:
         (PLAIN | {"solution": 7}, "solution is text, this is 7"),
         (verl("42"), "a test neither asserts nor raises, so that every program would pass it: '42'"),
         (ACECODE | {"test_cases": ["inc(1) == 2"]}, "neither asserts nor raises"),
+        (ACECODE | {"test_cases": ["def test_inc():\n    assert inc(1) == 2\n"]}, "a test only defines functions"),
+        (ACECODE | {"test_cases": ["import math\n\nclass TestInc:\n    def test(self):\n        assert inc(1) == 2"]},
+         "(tests in pytest's style are not read): 'import math"),
         (verl({}) | {"reward_model": {"style": "rule"}}, "reward_model has no ground_truth"),
         (verl([{"type": "function_call", "input": [1], "output": 1}]), "names no function (fn_name)"),
         (verl([{"input": "1"}]), "a test has no input or no output"),
@@ -195,6 +198,13 @@ def test_a_row_that_cannot_be_used_says_which_column(row: dict[str, Any], said: 
     with pytest.raises(RowError) as caught:
         read(row)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("run", ["test_inc()", "if __name__ == '__main__':\n    test_inc()", "done = test_inc()"])
+def test_a_test_that_runs_the_functions_it_defines_is_one(run: str, pool: SandboxPool) -> None:
+    problem = read(ACECODE | {"test_cases": [f"def test_inc():\n    assert inc(1) == 2\n{run}"]})
+    verdicts = pool.run(program(vars(problem), f"def inc(x): return {x}") for x in ("x + 1", "x"))
+    assert [each.error_type for each in verdicts] == ["accepted", "wrong_answer"]
 
 
 # ---- whole files ---------------------------------------------------------------------------------------------------
