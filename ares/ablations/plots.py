@@ -101,11 +101,19 @@ def curves(variants: Series, panels: list[tuple[str, str, int]], columns: int, h
 
 
 def verdict_areas(variants: Series, window: int) -> str:
-    """Shares of samples by verdict over the steps, one panel a variant; returns SVG."""
+    """Shares of samples by verdict over the steps, one panel a variant that has any; returns SVG, "" where none has."""
+    shares_of = {
+        variant: {
+            name: series for name in ERRORS if (series := _mean_over_seeds(children, f"code/error/{name}", window))[0]
+        }
+        for variant, children in variants.items()
+    }
+    shown = [variant for variant, present in shares_of.items() if present]
+    if not shown:
+        return ""
 
     def draw(axis: Axes, variant: str) -> None:
-        by_error = {name: _mean_over_seeds(variants[variant], f"code/error/{name}", window) for name in ERRORS}
-        present = {name: series for name, series in by_error.items() if len(series[0])}
+        present = shares_of[variant]
         steps = sorted({step for at, _ in present.values() for step in at})
         shares = [np.interp(steps, *series) for series in present.values()]
         axis.stackplot(
@@ -117,7 +125,7 @@ def verdict_areas(variants: Series, window: int) -> str:
         axis.margins(x=0)
         _steps_below(axis)
 
-    figure = _panels(list(variants), draw, 3, 2.4)
+    figure = _panels(shown, draw, 3, 2.4)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False)
     return _svg(figure)

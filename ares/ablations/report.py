@@ -179,10 +179,11 @@ def _pictures(ablation: AblationRows, started: dict[str, list[ChildRows]], with_
     titles = dict(CURVES) | function_titles(logged)
     others = [(name, title, 1 if name.startswith("val/") else window) for name, title in titles.items()
               if name in logged and name != metric]  # fmt: skip
+    areas = verdict_areas(started, window) if with_areas else ""
     return {
         "main_curve": _data_uri(curves(started, main_curve, 1, 3.4, legend=True)) if main_curve and started else None,
         "curves": _data_uri(curves(started, others, 3, 2.3, legend=False)) if others and started else None,
-        "areas": _data_uri(verdict_areas(started, window)) if with_areas and started else None,
+        "areas": _data_uri(areas) if areas else None,
     }
 
 

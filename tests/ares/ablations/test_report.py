@@ -18,8 +18,9 @@ from ares.ablations.measures import (
     measures,
     value_of,
 )
+from ares.ablations.plots import verdict_areas
 from ares.ablations.report import figure, lines, render, write_page, write_report
-from ares.ablations.rows import Row, read_rows
+from ares.ablations.rows import ChildRows, Row, read_rows
 from ares.ablations.statistics import estimate
 from ares.ablations.tables import read_csv, rows_csv
 from ares.ablations.tracking import DEFINITION, TrackingError, check_fixed
@@ -36,6 +37,17 @@ def _pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.function not in drawn:
         for draw in ("curves", "verdict_areas"):
             monkeypatch.setattr(f"ares.ablations.report.{draw}", lambda *_, **__: "<svg/>")
+
+
+def test_a_variant_that_ended_before_any_verdict_does_not_end_the_report() -> None:
+    """Its picture of verdicts had nothing to draw, and the whole report was lost."""
+    found = ablation(code=True)
+    children: dict[str, list[ChildRows]] = {"loose": found.of("loose"), "tight": found.of("tight")}
+    whole = verdict_areas(children, 1)
+    for of in children["tight"]:
+        of.rows = {"perf/total_num_tokens": [Row(0, 100.0)]}
+    assert 0 < len(verdict_areas(children, 1)) < len(whole)
+    assert verdict_areas({"tight": children["tight"]}, 1) == ""
 
 
 def test_links_lead_to_the_page_that_is_there_and_nowhere_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
