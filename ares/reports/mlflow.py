@@ -6,6 +6,7 @@ profile, catching up after MLflow was away. Not covered: how runs compare; that 
 
 import json
 import logging
+import os
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,7 @@ def log_settings(client: MlflowClient, run_id: str, config: Config, more: dict[s
 def origin(command: str, config: Config, code_version: str, store: RunStore) -> dict[str, str]:
     """Tags of an entry: who made it, by which command, of which code and settings, and where its files lie."""
     return {
-        MLFLOW_USER: getuser(),
+        MLFLOW_USER: _user(),
         MLFLOW_SOURCE_TYPE: "LOCAL",
         MLFLOW_SOURCE_NAME: command,
         **_commit_tag(code_version),
@@ -214,6 +215,13 @@ def origin(command: str, config: Config, code_version: str, store: RunStore) -> 
         "ares.code_version": code_version,
         "ares.directory": str(store.directory.absolute()),
     }
+
+
+def _user() -> str:
+    try:
+        return getuser()
+    except (KeyError, OSError):  # a container may run as a number that no name belongs to
+        return str(os.getuid())
 
 
 def data_set(source: str, digest: str, context: str) -> DatasetInput:

@@ -1,6 +1,7 @@
 """What reaches MLflow when it is only half there, or has lost a run."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Sequence
 from getpass import getuser
@@ -11,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Metric
 
-from ares.reports.mlflow import Tracking
+from ares.reports.mlflow import Tracking, origin
 from ares.store.store import RunStore
 from tests import mlflow_database
 from tests.ares.builders import config
@@ -127,6 +128,19 @@ def test_a_run_of_many_files_is_logged(tmp_path: Path, caplog: pytest.LogCapture
     assert entry.data.tags["ares.logged_step"] == "1"
     (used,) = entry.inputs.dataset_inputs
     assert used.dataset.name.startswith(str(files)[:400])
+
+
+def test_a_user_without_a_name_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container started with --user 12345 nothing was logged, and the run ended with a KeyError."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    tags = origin("ares train", config(), "1", RunStore(tmp_path / "run"))
+    assert tags["mlflow.user"] == str(os.getuid())
 
 
 def test_an_entry_says_who_ran_what_on_which_data(tmp_path: Path) -> None:
