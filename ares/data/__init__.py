@@ -1,7 +1,7 @@
-"""What is asked: problems from files and data sets, as prompts, answers, tests, images and videos.
+"""Problems from files and data sets: prompts, answers, tests, images and videos.
 
-Covered: reading and checking rows, their formats, media, the order in which they are drawn. Not covered: what a
-response is worth (ares/grading).
+Covered: reading and checking rows, their formats, media, the order in which they are drawn. Not covered: scoring
+responses (ares/grading).
 """
 
 import ares.lighter_transformers  # noqa: F401

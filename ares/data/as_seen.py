@@ -1,7 +1,7 @@
-"""Prompts as the model will see them: their lengths in tokens, and a few of them whole, special tokens visible.
+"""Prompts as the model will see them: their lengths in tokens, and a few of them in full with special tokens.
 
-Covered: what the chat template and the tokenizer make of checked rows, of a large set by some of its rows. Not covered:
-looking at the rows (ares/data/check.py), the tokens of pictures.
+Covered: applying chat template and tokenizer to checked rows; of a large set, to a sample. Not covered: checking the
+rows (ares/data/check.py), the tokens of pictures.
 """
 
 from dataclasses import dataclass, field
@@ -15,18 +15,18 @@ from ares.data.tables import DataError
 from ares.data.vision import in_parts
 
 MEASURED = 5_000
-"""Rows of a large set whose lengths are told; every row that may be overlong is measured besides them."""
+"""Rows of a large set that are measured, besides every row that may be overlong."""
 Row = int | str
 Messages = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class SeenPrompt:
-    """One prompt, whole."""
+    """One prompt in full."""
 
     row: Row
     text: str
-    """What the model is given, decoded from its tokens; without a tokenizer the messages with their roles."""
+    """The prompt decoded from its tokens; without a tokenizer the messages with their roles."""
     tokens: int | None = None
     special: list[str] = field(default_factory=list)
     """The special tokens in it."""
@@ -34,22 +34,22 @@ class SeenPrompt:
 
 @dataclass
 class SeenPrompts:
-    """What a set's prompts become."""
+    """The prompts of a set after templating and tokenising."""
 
     lengths: list[int] = field(default_factory=list)
     """Tokens of the prompts that were measured."""
     overlong: set[Row] = field(default_factory=set)
     """Rows beyond data.max_prompt_length."""
     wrong: dict[Row, str] = field(default_factory=dict)
-    """What the chat template cannot make a prompt of."""
+    """Rows that the chat template cannot render, and why."""
     examples: list[SeenPrompt] = field(default_factory=list)
-    """The first, the shortest and the longest that is not left out."""
+    """The first, the shortest and the longest prompt that is kept."""
 
 
 def see(
     conversations: dict[Row, Messages], tokenizer: PreTrainedTokenizerBase, config: DataConfig, vision: bool
 ) -> SeenPrompts:
-    """What the prompts of rows become. Raises DataError where no chat template could make anything of any."""
+    """Render and tokenise the prompts. Raises DataError if there is no usable chat template."""
     check_template(tokenizer, config.chat_template_kwargs)
     seen = SeenPrompts()
     texts: dict[Row, str] = {}
@@ -76,7 +76,7 @@ def see(
 
 
 def spoken_of(conversations: dict[Row, Messages]) -> list[SeenPrompt]:
-    """The prompts that are shown where there is no tokenizer: their messages."""
+    """Examples without a tokenizer: the messages."""
     texts = {
         row: "\n".join(f"{message['role']}: {message['content']}" for message in messages)
         for row, messages in conversations.items()
@@ -85,9 +85,9 @@ def spoken_of(conversations: dict[Row, Messages]) -> list[SeenPrompt]:
 
 
 def _to_measure(texts: dict[Row, str], limit: int) -> list[Row]:
-    """All rows of a small set; of a large one every so many-th, and those that may have more tokens than `limit`.
+    """All rows of a small set; of a large one a regular sample, and those that may have more tokens than `limit`.
 
-    A token is a byte at least, but a normaliser may make several of one: half as many are taken for too many.
+    A token is at least one byte, but a normaliser may expand text: half the limit in bytes already counts as too long.
     """
     every = max(len(texts) // MEASURED, 1)
     return [

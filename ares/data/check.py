@@ -1,8 +1,8 @@
-"""Is a data set fit to train on: every row looked at, every reason found.
+"""Check every row of a data set and report everything that is wrong with it.
 
-Covered: what loading would refuse (ares/data/problems.py), for all rows and not only the first; tests that are no
-Python; duplicate prompts; sizes; what is held out too. Not covered: running anything (ares/data/trials.py), whether the
-answers of a math set are right, and images (loading looks at them). What prompts become is ares/data/as_seen.py's.
+Covered: what loading would refuse (ares/data/problems.py), for all rows and not only the first; tests that do not
+parse; duplicate prompts; sizes; prompts that are held out too. Not covered: running programs (ares/data/trials.py),
+whether the answers of a math set are right, images (loading reads them), rendered prompts (ares/data/as_seen.py).
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,27 +35,27 @@ class Finding:
     """One thing that is wrong with one row."""
 
     row: int | str
-    """As errors name rows: the line of a jsonl file, else the place from 1 on, of several files with the file. 0: the
-    whole set."""
+    """As errors name rows: the line of a jsonl file, else the row number from 1; with several files also the file.
+    0: the whole set."""
     id: str
     what: str
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A reference solution that its own tests do not accept."""
+    """A reference solution that fails its own tests."""
 
     row: int | str
     id: str
     error_type: str
     test: str
-    """The first test that is not accepted, its first line."""
+    """First line of the first test that fails."""
     detail: str
 
 
 @dataclass
 class CheckReport:
-    """What a data set came to."""
+    """The result of checking a data set."""
 
     source: str
     rows: int
@@ -64,49 +64,49 @@ class CheckReport:
     accepted: int = 0
     """Reference solutions that pass."""
     slow: list[str] = field(default_factory=list)
-    """Ids of accepted solutions with a test that takes longer than training allows: reward.code.cpu_seconds, or what
-    the row does."""
+    """Ids of accepted solutions with a test that takes longer than training allows (reward.code.cpu_seconds or the
+    row's own limit)."""
     untrusted: int = 0
-    """Solutions with tests that compare the program's own objects, in whose process they must run."""
+    """Solutions whose tests compare the program's own objects, and so must run in its process."""
     problems: dict[int | str, tuple[str, CodeProblem]] = field(default_factory=dict)
     """Code problems that can be used: row → (id, problem)."""
     duplicate_prompts: list[str] = field(default_factory=list)
-    """`row 7 repeats row 3`: allowed, and seldom meant."""
+    """`row 7 repeats row 3`: allowed, but rarely intended."""
     prompt_tokens: list[int] = field(default_factory=list)
-    """Lengths after the chat template, of a large set those of some rows; empty without a tokenizer."""
+    """Lengths after the chat template (of a large set, a sample); empty without a tokenizer."""
     overlong: set[int | str] = field(default_factory=set)
     """Rows that are left out."""
     untested: dict[str, str] = field(default_factory=dict)
-    """Code rows without a test, left out too: `3 (Mbpp/7)`, and what was looked for."""
+    """Code rows left out because they have no test: `3 (Mbpp/7)`, and which columns were looked for."""
     prompts: dict[int | str, str] = field(default_factory=dict)
-    """Row → its prompt as text, with the names of what it shows."""
+    """Row → its prompt as text, with its images and videos."""
     shared: dict[str, str] = field(default_factory=dict)
-    """Of each held-out set, how many prompts are in it too, and which rows."""
+    """For each held-out set, how many prompts are also in it, and which rows."""
     held_out: set[int | str] = field(default_factory=set)
-    """Rows whose prompt is held out too."""
+    """Rows whose prompt is also held out."""
     flaky: list[Failure] = field(default_factory=list)
-    """Reference solutions that the same tests accept in one run and not in another."""
+    """Reference solutions that pass in one run and fail in another."""
     echoed: list[str] = field(default_factory=list)
-    """Ids of problems whose tests accept a program that gives back its input."""
+    """Ids of problems whose tests accept a program that returns its input."""
     overlaps: dict[str, str] = field(default_factory=dict)
-    """Of each suite, how many problems share 13 words in a row with one of its, and which."""
+    """For each suite, how many problems share 13 consecutive words with one of its problems, and which."""
     overlapping: dict[str, list[str]] = field(default_factory=dict)
     """Of each suite, all of them: `row 7 with HumanEval/3`."""
     examples: list[SeenPrompt] = field(default_factory=list)
-    """The first, the shortest and the longest prompt, whole."""
+    """The first, the shortest and the longest prompt in full."""
 
     @property
     def good(self) -> bool:
-        """Nothing is wrong: the set can be trained on, without what is left out."""
+        """Whether nothing is wrong; rows that are left out do not count."""
         return not self.findings and not self.failures and not self.flaky
 
     def trained_on(self, drop_shared: bool) -> int:
-        """Problems that a run would draw from, if what is wrong were left out."""
+        """How many problems a run would draw from if the wrong rows were removed."""
         left_out = {each.row for each in self.findings} | self.overlong | (self.held_out if drop_shared else set())
         return len(self.prompts.keys() - left_out)
 
     def counts(self) -> dict[str, Any]:
-        """Sizes of the set, in the order in which they are shown."""
+        """Counts in the order in which they are shown."""
         counts: dict[str, Any] = {"rows": self.rows, "rows with an error": len({each.row for each in self.findings})}
         if self.untested:
             counts["rows without tests, left out"] = _named(list(self.untested))
@@ -138,10 +138,10 @@ def check_rows(
     tokenizer: PreTrainedTokenizerBase | None = None, vision: bool = False, limit: int | None = None,
     settings: str = "data",
 ) -> CheckReport:  # fmt: skip
-    """Look at every row, or the first `limit`. Raises DataError only when the source cannot be read at all.
+    """Check every row, or the first `limit`. Raises DataError only when the source cannot be read at all.
 
-    needs: what every row must have (`RewardConfig.needs`). vision: prompts hold images. settings: where
-    columns of the set are named.
+    needs: what every row must have (`RewardConfig.needs`). vision: prompts hold images. settings: the prefix of the
+    settings that name columns, for messages.
     """
     unreadable: Unreadable = {}
     code = needs == "tests"
@@ -182,8 +182,8 @@ def check_rows(
 
 
 def compare_with_held_out(report: CheckReport, held_out: CheckReport, name: str = "") -> None:
-    """Count the prompts that a train set shares with a held-out one, which is allowed, and seldom meant; take over
-    what is wrong with that one."""
+    """Count the prompts that a train set shares with a held-out one (allowed, but rarely intended), and add the
+    held-out set's findings."""
     shared = shared_prompts(list(report.prompts.values()), list(held_out.prompts.values()))
     rows = [row for row, is_shared in zip(report.prompts, shared.normalised, strict=True) if is_shared]
     report.shared[name] = f"{shared}{': ' if rows else ''}{_listed([f'row {row}' for row in rows])}"
@@ -196,7 +196,7 @@ def compare_with_held_out(report: CheckReport, held_out: CheckReport, name: str 
 
 
 def find_overlaps(report: CheckReport, suite: CheckReport, name: str) -> None:
-    """Name the train problems that share 13 words in a row with a problem of a suite (decontamination)."""
+    """Find the train problems that share 13 consecutive words with a problem of a suite (decontamination)."""
     ours, theirs = report.problems, suite.problems
     owners = overlaps([each.statement for _, each in ours.values()], [each.statement for _, each in theirs.values()])
     ids = [each_id for each_id, _ in theirs.values()]

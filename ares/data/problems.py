@@ -52,19 +52,19 @@ class Problems:
     embedded: dict[Path, bytes] = field(default_factory=dict)
     """Images stored in the data set itself, by the files to which they are written and rows refer."""
     repeated: tuple[str, ...] = ()
-    """Columns that say what prompt and id say."""
+    """Columns that repeat prompt and id, and so are left out of the digest."""
 
     def __len__(self) -> int:
         return len(self.frame)
 
     def digest(self) -> str:
-        """Hash of every row: what the model sees and whatever a reward may read."""
+        """Hash of every row: what the model sees and everything a reward may read."""
         frame = self.frame.drop(columns=["prompt_token_ids", *self.repeated], errors="ignore")
-        if "media_references" in frame:  # what they hold counts, wherever they lie
+        if "media_references" in frame:  # their contents count, not their paths
             contents = [" ".join(name.rpartition("@")[2] for name in row) for row in frame["media_references"]]
             frame = frame.assign(media_references=contents)
         if "answer" in frame:
-            # As text where it is no list or object: runs of before answers kept their types had it so.
+            # Scalars as text, as when answers did not keep their types: older runs must still resume.
             texts = [json.dumps(each) if isinstance(each, list | dict) else str(each) for each in frame["answer"]]
             frame = frame.assign(answer=texts)
         try:
@@ -74,17 +74,17 @@ class Problems:
         return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
     def shared_with(self, held_out: "Problems") -> SharedPrompts:
-        """Which of these problems show and ask what a held-out one does."""
+        """Which of these problems have the same prompt and media as a held-out one."""
         return shared_prompts(self._asked(), held_out._asked())
 
     def without(self, dropped: np.ndarray) -> "Problems":
-        """The problems that are not dropped (bool, one a problem). Raises DataError where nothing is left."""
+        """The problems without those marked in `dropped` [problems]. Raises DataError if none is left."""
         if dropped.all():
             raise DataError(f"{self.source}: all {len(self)} prompts are held out too (data.drop_shared=true)")
         return replace(self, frame=self.frame[~dropped].reset_index(drop=True))
 
     def _asked(self) -> list[str]:
-        """Each prompt with the contents of what it shows."""
+        """Each prompt with the hashes of its images and videos."""
         prompts = self.frame["prompt"].tolist()
         if "media_references" not in self.frame:
             return prompts
@@ -96,12 +96,12 @@ class Problems:
         return self if count is None else replace(self, frame=self.frame.head(count))
 
     def parts(self, names: Iterable[str]) -> list["Problems"]:
-        """The sets of these names that were `joined`; the whole where there are none."""
+        """The `joined` sets of these names; the whole set without names."""
         of = self.frame["id"].str.partition("/")[0]
         return [replace(self, frame=self.frame[of == name]) for name in names] or [self]
 
     def write_embedded(self) -> None:
-        """Write the images stored in the data set to the files that rows refer to."""
+        """Write images stored in the data set to the files that rows refer to."""
         for path, content in self.embedded.items():
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,9 +144,9 @@ def load_held_out(
 
 
 def joined(sets: dict[str, Problems]) -> Problems | None:
-    """Held-out sets as one, each problem called `set/problem`; one without a name stays as it is; None: there is none.
+    """Held-out sets as one whose ids are `set/id`; a set without a name is returned as it is; None without any.
 
-    Columns that only some have are None in the others.
+    Columns that only some sets have are None in the others.
     """
     if not sets or "" in sets:
         return sets.get("")
@@ -178,8 +178,8 @@ def load_problems(
 ) -> Problems:
     """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it.
 
-    needs: what every row must have (`RewardConfig.needs`). vision: of a vision-language model. limit:
-    only so many rows are read. settings: where columns of the set are named.
+    needs: what every row must have (`RewardConfig.needs`). vision: for a vision-language model. limit: rows to read.
+    settings: the prefix of the settings that name columns, for errors.
     """
     raw = whole = read_rows(source, split, limit=limit)
     code = needs == "tests"
@@ -245,14 +245,14 @@ def _conversations(
 def _look(
     vision: Vision, raw: pd.DataFrame, conversations: list[Any], config: DataConfig, source: Source
 ) -> tuple[list[Any], RowMedia]:
-    """Conversations with the places of what they show, and what that is."""
+    """Conversations with placeholders for their images and videos, and those images and videos."""
     with _naming():
         folder = Path(config.image_dir or folder_of(source)).absolute()  # the run may be resumed from elsewhere
         return vision.look(raw, conversations, config, folder)
 
 
 def _fits(token_ids: list[list[int]], limit: int, source: Source) -> np.ndarray:
-    """Which prompts are no longer than data.max_prompt_length. Raises DataError when none is."""
+    """Which prompts fit data.max_prompt_length. Raises DataError when none does."""
     lengths = np.array([len(tokens) for tokens in token_ids])
     if lengths.min() > limit:
         raise DataError(
@@ -264,7 +264,7 @@ def _fits(token_ids: list[list[int]], limit: int, source: Source) -> np.ndarray:
 
 @contextmanager
 def _naming() -> Iterator[None]:
-    """What is wrong with the media of a row is wrong with the data set."""
+    """Turn MediaError into DataError."""
     try:
         yield
     except MediaError as error:
@@ -280,14 +280,14 @@ def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedToke
         cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
         absent = absent_model(path, error)
         raise ConfigError(absent or f"model.path={path}: no tokenizer can be loaded from there: {cause}") from error
-    if empty:  # what transformers makes of a directory without the tokenizer's file
+    if empty:  # transformers builds one from a directory that has no tokenizer file
         raise ConfigError(f"model.path={path}: no tokenizer can be loaded from there: it has no vocabulary")
     return tokenizer
 
 
 @dataclass
 class Cursor:
-    """Where the next prompt comes from: an endless walk over fresh permutations of the train set."""
+    """The position in the train set: an endless walk over a new permutation each epoch."""
 
     seed: int
     size: int
@@ -295,7 +295,7 @@ class Cursor:
     position: int = 0
 
     def take(self, count: int, is_skipped: Callable[[int], bool] = lambda row: False) -> list[int]:
-        """The next `count` row numbers, without those that are skipped. Raises DataError when nothing is left."""
+        """The next `count` row numbers that are not skipped. Raises DataError when all are."""
         taken: list[int] = []
         passed_over = 0
         for row in self._walk():
@@ -323,18 +323,18 @@ class Cursor:
         return {"epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go back to a place."""
+        """Restore a position."""
         self.epoch, self.position = state["epoch"], state["position"]
 
 
 @functools.lru_cache(maxsize=2)
 def _order(seed: int, size: int, epoch: int) -> np.ndarray:
-    """The row numbers in the order of an epoch: kept, since every step asks for a few of them."""
+    """An epoch's order of row numbers; cached, since every step takes a few of them."""
     return np.random.default_rng(derive_seed(seed, "order", epoch)).permutation(size)
 
 
 def id_column(raw: pd.DataFrame, config: DataConfig, code: bool) -> str | None:
-    """The column that names problems: data.id_key's, for code also the published sets'; None: row numbers do."""
+    """The id column: data.id_key, for code also those of published sets; None: row numbers are the ids."""
     return next((name for name in (config.id_key, *(IDS if code else ())) if name in raw), None)
 
 
@@ -377,7 +377,7 @@ def _code_columns(raw: pd.DataFrame, config: DataConfig, source: Source) -> tupl
 
 
 def _answers(raw: pd.DataFrame, config: DataConfig, source: Source, setting: str, needs: Needs) -> list[Any] | None:
-    """The answers as the rows hold them: a reward of the user's is handed the very objects. None: prompts alone."""
+    """The answers unchanged, since a user's reward is given the objects themselves. None: rows have only prompts."""
     if is_prompt_only(raw, config, needs):
         return None
     if config.answer_key not in raw and "reward_model" in raw:  # verl's rows
@@ -396,7 +396,7 @@ def _answers(raw: pd.DataFrame, config: DataConfig, source: Source, setting: str
 
 
 def is_prompt_only(columns: Iterable[Any], config: DataConfig, needs: Needs) -> bool:
-    """Whether rows have no answer and need none. A column that the settings name must be there."""
+    """Whether rows have no answer and need none. A column that the settings name must exist."""
     default = DataConfig.model_fields["answer_key"].default
     return needs == "nothing" and config.answer_key == default and not {default, "reward_model"} & set(columns)
 
@@ -407,12 +407,12 @@ def is_empty(answer: Any) -> bool:
 
 
 def is_one_answer(answer: Any) -> bool:
-    """What the math grader can compare with: no object, and no list but one of a single answer."""
+    """Whether the math grader can compare with it: no object, and no list except of one answer."""
     return not isinstance(answer, dict) and not (isinstance(answer, list) and len(answer) != 1)
 
 
 def ids_of(raw: pd.DataFrame, config: DataConfig, code: bool, source: Source) -> list[str]:
-    """The problems' names as text. Raises DataError on one that is missing or that two rows have."""
+    """The problems' ids as text. Raises DataError on a missing or repeated one."""
     key = id_column(raw, config, code)
     names = _column(raw, key, source, "data.id_key") if key is not None else range(len(raw))
     ids = [str(name) for name in names]

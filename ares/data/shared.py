@@ -1,9 +1,9 @@
-"""What the train and the held-out set have in common: prompts, counted before a run, and runs of words, looked for by
+"""What train and held-out sets share: prompts, counted before a run, and n-grams of words, searched by
 `ares data check --code` (decontamination).
 
-Covered: equal texts, and texts that differ in case, spaces, line breaks and closing punctuation alone; equal runs of
-NGRAM words, whatever stands around them, and shorter texts by all their words. Not covered: paraphrases, translations,
-renamed variables, and problems that differ in one number.
+Covered: equal texts, and texts that differ only in case, spaces, line breaks and closing punctuation; equal runs of
+NGRAM words, and shorter texts as a whole. Not covered: paraphrases, translations, renamed variables, problems that
+differ in one number.
 """
 
 import re
@@ -46,13 +46,13 @@ def shared_prompts(train: Sequence[str], held_out: Sequence[str]) -> SharedPromp
 
 
 def normalised(text: str) -> str:
-    """The text without what does not change a problem: case, spaces, closing punctuation, forms of a character."""
+    """The text without differences that do not change a problem: case, spaces, closing punctuation, Unicode form."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(_CLOSING.sub("", folded).split())
 
 
 def overlaps(texts: Sequence[str], held_out: Sequence[str]) -> np.ndarray:
-    """int64, one a text: the held-out text that it shares a run of words with (the first such run's), −1: none."""
+    """For each text the index of the held-out text with which it shares its first n-gram, −1: none; int64."""
     words = [_words(text) for text in (*texts, *held_out)]
     grams, owner = _grams(words)
     is_ours = owner < len(texts)

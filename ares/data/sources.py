@@ -1,4 +1,4 @@
-"""What a setting names as data: files, globs, folders and Hugging Face data sets, and several of them, as rows.
+"""Rows of the files, globs, folders and Hugging Face data sets that a setting names.
 
 Covered: `name:configuration@revision`, folders of `save_to_disk`, the order of several files. Not covered: the formats
 of files (ares/data/tables.py), what the columns mean (ares/data/problems.py, ares/data/code.py).
@@ -19,12 +19,12 @@ _GLOB = re.compile(r"[*?[]")
 
 
 def shown(source: Source) -> str:
-    """How a source is told."""
+    """A source as messages show it."""
     return source if isinstance(source, str) else ", ".join(source)
 
 
 def place(source: Source, row: int | str) -> str:
-    """How errors name a row: the file and its line, or its place from 1 on. A row of several files knows its own."""
+    """How errors name a row: file and line, or file and row number from 1. With several files the row says which."""
     return row if isinstance(row, str) else f"{shown(source)}:{row}"
 
 
@@ -37,10 +37,10 @@ def folder_of(source: Source) -> Path:
 def read_rows(
     source: Source, split: str, unreadable: Unreadable | None = None, limit: int | None = None
 ) -> pd.DataFrame:
-    """The first `limit` rows as they are (None: all); the index names a row as `place` wants it.
+    """The first `limit` raw rows (None: all), indexed for `place`.
 
-    Raises DataError when there is nothing to read, and at the first line that is no row, unless `unreadable` is given:
-    then it takes what is wrong with each such line.
+    Raises DataError when there is nothing to read, and at the first line that is not a row, unless `unreadable` is
+    given: then it collects what is wrong with each such line.
     """
     named = _named(source)
     frames: list[pd.DataFrame] = []
@@ -117,7 +117,7 @@ def _is_saved(path: Path) -> bool:
 
 
 def _saved(path: Path, split: str) -> Any:
-    """What `save_to_disk` has written: a data set, or the split of several."""
+    """A data set written by `save_to_disk`, or the named split of one with several."""
     import datasets  # takes a second to import, and most runs read a file
 
     saved = datasets.load_from_disk(path)
@@ -129,11 +129,11 @@ def _saved(path: Path, split: str) -> Any:
 
 
 def _loaded(one: str, split: str) -> Any:
-    """A data set of the hub or its cache, or of a folder. Raises ValueError where that is another revision."""
+    """A data set from the hub, its cache or a folder. Raises ValueError if the cache holds another revision."""
     import datasets
 
     datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what goes wrong is told once
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are reported once, below
     parts = _HUB.fullmatch(one)
     is_folder = is_there(Path(location(one)))
     name, configuration, revision = (

@@ -1,7 +1,7 @@
-"""The rows of a file as they are: JSON lines or an array, CSV, parquet, Arrow; every value as Python's own object.
+"""The raw rows of a file (JSON lines or an array, CSV, parquet, Arrow) as plain Python objects.
 
-Covered: numbers keep their type (an int beside a float stays an int), lists and objects theirs at every depth, what is
-absent or null is None, every cell of a CSV is text; text that no tokenizer can take is refused here. Not covered: which
+Covered: values keep their types at every depth (an int beside a float stays an int), missing and null values are None,
+every cell of a CSV is text; text that no tokenizer accepts is refused here. Not covered: which
 files a setting names (ares/data/sources.py), what the columns mean (ares/data/problems.py, ares/data/code.py).
 """
 
@@ -27,7 +27,7 @@ LONGEST_CSV_ROW = 1 << 26
 """Bytes; a program's tests may fill a few."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 Unreadable = dict[int | str, str]
-"""What is wrong with lines that are no row, by the number that names them."""
+"""What is wrong with lines that are not rows, by line number."""
 
 
 class DataError(UserError, ValueError):
@@ -35,21 +35,21 @@ class DataError(UserError, ValueError):
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a row has no value there: None, or a gap of pandas'."""
+    """Whether a value is missing: None, or pandas' NA or NaN."""
     return value is None or value is pd.NA or (isinstance(value, float) and value != value)
 
 
 def format_of(name: str) -> str | None:
-    """The ending by which a file is read, its .gz left out; None for no kind that is."""
+    """The extension that decides how a file is read, without .gz; None if it is not supported."""
     name = name.removesuffix(".gz") if not name.endswith((".parquet.gz", ".arrow.gz")) else name
     return next((ending for ending in FORMATS if name.endswith(ending)), None)
 
 
 def read_file(path: Path, unreadable: Unreadable | None, limit: int | None) -> pd.DataFrame:
-    """The first `limit` rows of a file (None: all), by line (of JSON lines) or place, from 1 on.
+    """The first `limit` rows of a file (None: all), indexed by line (JSON lines) or row number, from 1.
 
-    Raises DataError when it cannot be read, and at the first line that is no row, unless `unreadable` is given: then it
-    takes what is wrong with each such line.
+    Raises DataError when it cannot be read, and at the first line that is not a row, unless `unreadable` is given: then
+    it collects what is wrong with each such line.
     """
     try:
         return FORMATS[str(format_of(path.name))](path, unreadable, limit)
@@ -62,7 +62,7 @@ def read_file(path: Path, unreadable: Unreadable | None, limit: int | None) -> p
 
 
 def as_objects(table: pa.Table, source: str) -> pd.DataFrame:
-    """The rows of an Arrow table, by place from 1 on. Raises DataError."""
+    """The rows of an Arrow table, numbered from 1. Raises DataError."""
     names = [name for name in table.column_names if not _INDEX.fullmatch(name)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -120,10 +120,10 @@ def _read_json(path: Path, unreadable: Unreadable | None, limit: int | None) -> 
 
 
 def _json_rows(handle: TextIO, path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Each row with its number; for one that is none, what is wrong with it."""
+    """Each row with its number, or what is wrong with it."""
     lines = ((number, line) for number, line in enumerate(handle, 1) if line.strip())
     for number, line in lines:
-        if line.lstrip().startswith("["):  # an array: its places are the numbers
+        if line.lstrip().startswith("["):  # an array: rows are numbered by position
             yield from enumerate(_array(line + handle.read(), path), 1)
             return
         yield number, _json_row(line)
@@ -169,11 +169,11 @@ FORMATS: dict[str, Callable[[Path, Unreadable | None, int | None], pd.DataFrame]
     ".parquet": _read_parquet,
     ".arrow": _read_arrow,
 }
-"""How a file is read, by its ending; all but parquet and arrow also with .gz."""
+"""Readers by file extension; all but parquet and arrow may also end with .gz."""
 
 
 def _frame(columns: dict[str, list[Any]], index: list[int]) -> pd.DataFrame:
-    # Of dtype object: pandas would make floats of ints that stand beside floats or gaps, and NaN of what is absent.
+    # dtype object: pandas would turn ints beside floats or gaps into floats, and missing values into NaN.
     return pd.DataFrame({name: pd.Series(values, index=index, dtype=object) for name, values in columns.items()}, index)
 
 

@@ -1,5 +1,5 @@
-"""Programs that tell what a code set's tests are worth: its own solutions, three times each, and programs that do
-nothing.
+"""Programs that show what a code set's tests are worth: its reference solutions, three times each, and programs that
+do nothing.
 
 Covered: solutions that fail, or only sometimes pass; slow ones; tests that accept a program whose functions return None
 and that prints nothing, or one that gives back its input. Not covered: whether tests tell a nearly right program from
@@ -18,9 +18,9 @@ from ares.data.code import CodeProblem, program
 from sandbox import Program, SandboxPool, Verdict, parse
 
 PATIENCE_SECONDS = 10.0
-"""CPU seconds that each test of a reference solution has: enough to tell a slow solution from a wrong one."""
+"""CPU seconds for each test of a reference solution: enough to tell a slow solution from a wrong one."""
 RUNS = 3
-"""Of each reference solution, so that one which passes by chance is found."""
+"""Runs of each reference solution, so that flaky ones are found."""
 ACCEPTS_NOTHING = "the tests accept a program that does nothing (functions return None, a script prints nothing)"
 _BODIES = {
     "nothing": ("return None", ""),
@@ -29,17 +29,16 @@ _BODIES = {
         "\nif __name__ == '__main__':\n    import sys\n    sys.stdout.write(sys.stdin.read())\n",
     ),
 }
-"""Programs that do nothing: (what their functions do, what they do as a script)."""
+"""Programs that do nothing: (body of their functions, script)."""
 
 
 def check_solutions(
     report: CheckReport, limits: CodeConfig, pool: SandboxPool, progress: Callable[[int, int], None]
 ) -> None:
-    """Judge the usable rows' reference solutions, and programs that do nothing; adds what they tell to the report.
+    """Judge the usable rows' reference solutions and programs that do nothing, and add the outcomes to the report.
 
-    A test of a solution may take PATIENCE_SECONDS (or limits.cpu_seconds, when that is more), whatever its row allows;
-    one that takes longer than training would let it is named as slow. `progress` is told
-    (judged, all).
+    Each test of a solution gets PATIENCE_SECONDS (or limits.cpu_seconds, if that is more), whatever its row allows;
+    a solution slower than training allows is listed as slow. `progress` is called with (judged, all).
     """
     trials = [
         (row, kind)
@@ -97,7 +96,7 @@ def _functions(problem: CodeProblem) -> list[str]:
 def _add_solution(
     report: CheckReport, row: int | str, name: str, problem: CodeProblem, verdicts: list[Verdict], limit: float
 ) -> None:
-    """What the runs of a row's solution tell."""
+    """Add the outcome of a row's solution."""
     report.untrusted += not verdicts[0].trusted_compare
     failed = [verdict for verdict in verdicts if verdict.error_type != "accepted"]
     endings = [tuple(test.verdict for test in verdict.tests) for verdict in verdicts]
