@@ -1,8 +1,8 @@
-"""Rows of code problems, in the field's formats, as unit tests: one row in, one normalised problem out.
+"""Normalise rows of code problems in the field's formats: one row in, one problem with unit tests out.
 
 Covered: our own rows (test_cases, stdin_tests, setup, entry_point, solution, checker) and published ones; the
 instruction put around a bare problem; the program the sandbox judges (`program`). Each part (tests, setup, entry point,
-solution, prompt) is looked for by itself, so that formats may be mixed. Not covered: how tests are read
+solution, prompt) is found independently, so that formats may be mixed. Not covered: how tests are read
 (ares/data/code_tests.py), tests in pytest's style, a row's own limits of memory, whether the tests are any good
 (`ares data check` runs the reference solutions).
 
@@ -55,7 +55,7 @@ PROMPTS = ("text", "question", "instruct_prompt", "question_content", "problem",
 _OPTIONAL: dict[str, Any] = {
     "packages": (), "before": "", "after": "", "stdin_compare": "lines", "checker": "", "time_limit": None,
 }  # fmt: skip
-"""Columns that only sets have whose rows need them: the others stay the sets that they were."""
+"""Columns that are added only where a row needs them, so that the digests of other sets stay the same."""
 _SECONDS = re.compile(r"\s*(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|sec|seconds?|ms|milliseconds?)?\b", re.IGNORECASE)
 """TACO's `2.0 seconds`."""
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t][^\n#]*", re.MULTILINE)
@@ -65,7 +65,7 @@ _PYTHON3 = (3, "PYTHON3")
 
 @dataclass(frozen=True)
 class CodeProblem:
-    """A row of a code set, whatever its format was."""
+    """A row of a code set, independent of its format."""
 
     prompt: Any
     """Text, or a list of chat messages."""
@@ -84,15 +84,15 @@ class CodeProblem:
     packages: tuple[str, ...] = ()
     """Modules that program and tests import beside the standard library."""
     before: str = ""
-    """Put before every program: what the set's own judge imports for it."""
+    """Code put before every program: the imports of the set's own judge."""
     after: str = ""
-    """Put after every program: what the tests call its functions by."""
+    """Code put after every program: adapters by which tests call its functions."""
     stdin_compare: str = "lines"
     """How the outputs of scripts are compared (sandbox.Program)."""
     checker: str = ""
     """Python of the row that defines check(input, expected, output), for problems with several right answers."""
     time_limit: float | None = None
-    """Seconds that the row allows each test. None: it says nothing of it."""
+    """Seconds that the row allows each test. None: it has no limit of its own."""
 
 
 def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer_key: str) -> CodeProblem:
@@ -106,7 +106,7 @@ def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer
     setup = _setup(row)
     if tests.functions:
         setup = f"{setup}\n{checker or SAME}"
-    for test in tests.texts:  # an answer where a test should be is Python too, and every program would pass it
+    for test in tests.texts:  # an answer in place of a test is Python too, and every program would pass it
         if not re.search("assert|raise", test + setup):
             raise RowError(f"a test neither asserts nor raises, so that every program would pass it: {test!r:.80}")
         if _only_defines(test):
@@ -151,7 +151,7 @@ def _only_defines(test: str) -> bool:
 
 
 def with_unit_tests(frame: pd.DataFrame, problems: list[CodeProblem], tests_key: str) -> pd.DataFrame:
-    """The rows with the normalised columns; those they were read from are left out, since tests may be large."""
+    """The rows with the normalised columns, without those they were read from, since tests may be large."""
     names = ["test_cases", "stdin_tests", "setup", "entry_point", "solution"]
     names += [name for name, usual in _OPTIONAL.items() if any(getattr(p, name) != usual for p in problems)]
     columns = {
@@ -162,9 +162,9 @@ def with_unit_tests(frame: pd.DataFrame, problems: list[CodeProblem], tests_key:
 
 
 def packages_of(packages: Iterable[str], *frames: pd.DataFrame | None) -> tuple[str, ...]:
-    """The modules that normalised rows name, numpy and pandas where their tests import them, and those named besides.
+    """`packages`, the modules that normalised rows name, and numpy and pandas where tests import them.
 
-    Tests do without a column that says so in the sets as they are published (HumanEval+, MBPP+).
+    Published sets (HumanEval+, MBPP+) import them without a column that says so.
     """
     rows = (
         row
@@ -176,7 +176,7 @@ def packages_of(packages: Iterable[str], *frames: pd.DataFrame | None) -> tuple[
 
 
 def packages_of_rows(packages: Iterable[str], rows: Iterable[Mapping[Any, Any]]) -> tuple[str, ...]:
-    """As `packages_of`, of normalised rows one by one."""
+    """As `packages_of`, for single normalised rows."""
     asked = set(packages)
     for row in rows:
         own = {name: value for name, value in row.items() if not is_missing(value)}
@@ -190,11 +190,11 @@ def packages_of_rows(packages: Iterable[str], rows: Iterable[Mapping[Any, Any]])
 def program(
     row: Mapping[str, Any], source: str, cpu_seconds: float = 2.0, memory_mb: int = 512, truncated: bool = False
 ) -> Program:
-    """The program to judge: a source with the tests of a normalised row (a mapping or a row of a frame).
+    """The program to judge: a source with the tests of a normalised row.
 
-    What HumanEval's prompt has before its function (imports, helpers), and what other sets' judges import, is put
-    before the source: responses rarely repeat it. Limits as in sandbox.Program: seconds for each test, MiB; the row may
-    allow less time.
+    Imports and helpers that precede the function in HumanEval's prompt, and imports of other sets' judges, are put
+    before the source, since responses rarely repeat them. Limits as in sandbox.Program: seconds for each test, MiB; the
+    row may allow less time.
     """
     entry_point = None if is_missing(row["entry_point"]) else str(row["entry_point"])
     setup = str(row["setup"])
@@ -214,7 +214,7 @@ def program(
 
 
 def _preamble(setup: str, entry_point: str | None, source: str, before: str) -> str:
-    if "from __future__" in source:  # which must stay first
+    if "from __future__" in source:  # must stay first
         return ""
     if before or entry_point is None:
         return before
@@ -243,7 +243,7 @@ def _setup(row: dict[str, Any]) -> str:
 
 
 def _shadowing(row: dict[str, Any], solution: str | None) -> str | None:
-    """The function of an MBPP+ row that has the name of a built-in, which its `test` would otherwise mean."""
+    """The function of an MBPP+ row that shadows a built-in, which its `test` would otherwise call."""
     if solution is None or "test" not in row or not isinstance(row.get("test_list"), list):
         return None
     defined = re.findall(r"^def +(\w+)", solution, re.MULTILINE)
@@ -252,7 +252,7 @@ def _shadowing(row: dict[str, Any], solution: str | None) -> str | None:
 
 
 def _checker(row: dict[str, Any], tests: Tests) -> str:
-    """The row's own judge. Raises RowError where it is none, or has nothing to judge."""
+    """The row's own checker. Raises RowError where it is invalid or has nothing to judge."""
     checker = _text(row, "checker") or ""
     if not checker:
         return ""
@@ -272,7 +272,7 @@ def _is_bigcodebench(row: dict[str, Any]) -> bool:
 
 
 def _stub(row: dict[str, Any]) -> str:
-    """BigCodeBench's imports and the head of its function, which its judge puts before every answer."""
+    """BigCodeBench's imports and function signature, which its judge puts before every answer."""
     return f"{row['code_prompt'].rstrip()}\n    pass\n" if _is_bigcodebench(row) else ""
 
 
@@ -295,7 +295,7 @@ def _packages(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _time_limit(row: dict[str, Any]) -> float | None:
-    """Seconds, from a number, `2.0 seconds` (TACO) or {"seconds", "nanos"} (CodeContests); None where it is no time."""
+    """Seconds, from a number, `2.0 seconds` (TACO) or {"seconds", "nanos"} (CodeContests); None for anything else."""
     value = json_value(row.get("time_limit"), "time_limit")
     if isinstance(value, dict):
         parts = [value.get(name) or 0 for name in ("seconds", "nanos")]
@@ -339,7 +339,7 @@ def _statement(value: Any) -> str:
 
 
 def _prompt(row: dict[str, Any], prompt_key: str, tests: Tests) -> Any:
-    """What is asked: the column an own prompt_key names as it is; a bare problem of a published set instructed."""
+    """The prompt: a column that the user named unchanged, a bare problem of a published set with an instruction."""
     column = _prompt_column(row, prompt_key)
     text = row[column]
     if not isinstance(text, str) or column == prompt_key != _DEFAULT_PROMPT or not text.strip():

@@ -1,4 +1,4 @@
-"""The tests of a published row as what the sandbox runs: texts, and [input, output] pairs of scripts.
+"""Turn the tests of a published row into what the sandbox runs: texts, and [input, output] pairs for scripts.
 
 Covered: the columns in which sets hold tests; APPS' and TACO's objects, CodeContests' three, LiveCodeBench's packed
 ones, verl's; unittest's classes, one text a method. Not covered: where the rest of a row is (ares/data/code.py).
@@ -33,7 +33,7 @@ COLUMNS = (
 )
 """Columns that hold tests where data.tests_key's does not (ares/data/code.py says whose)."""
 LARGE = (*(name for names in COLUMNS for name in names), "solutions", "incorrect_solutions")
-"""What a normalised row does without."""
+"""Columns that a normalised row drops."""
 
 SAME = '''
 def same(result, expected):
@@ -53,7 +53,7 @@ def same_or_wrapped(result, expected):
     """A list of one result also stands for the result."""
     return same(result, expected) or same(result, expected[0])
 '''
-"""Setup of tests that call functions of contests."""
+"""Setup of tests that call functions, compared as contests do."""
 
 _IMPORTED = (
     "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics", "itertools",
@@ -66,24 +66,24 @@ CONTEST_IMPORTS = "\n".join(
         "sys.setrecursionlimit(50000)\n",
     ]
 )
-"""What LiveCodeBench's judge puts before every program, and those of APPS and TACO in other words: solutions of these
-sets seldom import what they use."""
+"""LiveCodeBench's judge puts this before every program, those of APPS and TACO something equivalent: solutions of these
+sets rarely import what they use."""
 _MOST_BYTES = 1 << 29
 _TEXT_CODES = ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE")
 _FRAME_CODES = ("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP")
 
 
 class RowError(ValueError):
-    """A row cannot be used; the message names the column. Whoever knows them adds file and row."""
+    """A row cannot be used; the message names the column. Callers add file and row."""
 
 
 class NoTests(RowError):
-    """A row has nothing to judge a program by: as sets ship such rows, they are left out."""
+    """A row has no tests. Published sets contain such rows, so they are left out."""
 
 
 @dataclass
 class Tests:
-    """What the columns of a row come to."""
+    """The tests of a row."""
 
     texts: list[str] = field(default_factory=list)
     """Assert statements, or texts that define check(candidate)."""
@@ -92,11 +92,11 @@ class Tests:
     functions: list[str] = field(default_factory=list)
     """Functions that texts call through an adapter."""
     of_contest: bool = False
-    """Whether inputs and outputs are given, as contests have it."""
+    """Whether tests are inputs and outputs, as in contests."""
 
 
 def read_tests(row: dict[str, Any], tests_key: str) -> Tests:
-    """The tests of a row, of the first columns that there are. Raises RowError where a column cannot be read."""
+    """The tests of a row, from the first test columns it has. Raises RowError where a column cannot be read."""
     columns = next(
         (there for names in ((tests_key,), *COLUMNS) if (there := [name for name in names if name in row])), []
     )
@@ -120,7 +120,7 @@ def read_tests(row: dict[str, Any], tests_key: str) -> Tests:
 
 
 def adapter(function: str) -> str:
-    """What is put after a program so that `call_NAME` calls its function NAME, plain or a method of class Solution."""
+    """Code put after a program: `call_NAME` calls its function NAME, plain or a method of class Solution."""
     return (
         f"\n\ndef call_{function}(*arguments):\n"
         f'    solution = globals().get("Solution")\n'
@@ -133,7 +133,7 @@ def adapter(function: str) -> str:
 
 
 def imports_without(functions: list[str]) -> str:
-    """CONTEST_IMPORTS, in which a function that a program has to write is not already there."""
+    """CONTEST_IMPORTS without the names of functions that the program has to define."""
     return CONTEST_IMPORTS + "".join(f'globals().pop("{name}", None)\n' for name in functions)
 
 
@@ -161,7 +161,7 @@ def unpacked(text: str, column: str) -> str:
 
 
 def json_value(value: Any, column: str) -> Any:
-    """A text that begins like a JSON list or object as its value; anything else as it is. Raises RowError."""
+    """Parse a text that begins like a JSON list or object; return anything else unchanged. Raises RowError."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     return _value(value, column)
@@ -189,7 +189,7 @@ def _function_in(metadata: Any) -> str | None:
 
 
 class _Reader:
-    """Adds what columns hold to `tests`."""
+    """Adds the tests of columns to `tests`."""
 
     def __init__(self, function: str | None, has_checker: bool) -> None:
         self.tests = Tests()
@@ -277,7 +277,7 @@ class _Reader:
 
 
 def _literal(value: Any) -> str:
-    """A JSON value as Python writes it."""
+    """A JSON value as a Python literal."""
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, dict):
@@ -297,7 +297,7 @@ def _pair(pair: Any, column: str) -> list[str]:
 
 
 def _lines(value: Any, column: str) -> str:
-    """What a script reads or writes: a text, or a list of its lines."""
+    """A script's input or output: a text, or a list of lines."""
     if isinstance(value, list) and all(isinstance(line, str | int | float) for line in value):
         return "\n".join(map(str, value))
     if isinstance(value, str | int | float):
@@ -306,7 +306,7 @@ def _lines(value: Any, column: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """A text with classes of unittest that it does not run itself as one test a method (BigCodeBench); others whole."""
+    """Split a text that defines unittest classes without running them into a test per method (BigCodeBench)."""
     if "TestCase" not in text or "unittest.main(" in text:
         return [text]
     try:

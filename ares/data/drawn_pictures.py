@@ -1,14 +1,14 @@
-"""Pictures that are drawn from their key, not read from a file: dots in nine cells, or a chart of three bars.
+"""Pictures drawn from a key instead of read from a file: dots in nine cells, or a chart of three bars.
 
-A key holds all that a picture shows, so a row can name it and everyone who needs it draws the same one. Not covered:
-what is asked about them (ares/tiny/problems/pictures.py).
+The key determines the picture, so a row only names it. Not covered:
+the questions about them (ares/tiny/problems/pictures.py).
 """
 
 import numpy as np
 from PIL import Image
 
 SCHEME = "tiny-picture:"
-"""How a reference to such a picture begins; its key follows."""
+"""Prefix of a reference to such a picture; its key follows."""
 
 SIDE, CELL = 3, 8
 """Cells a side, pixels a cell: a picture has 24 × 24 pixels."""
@@ -19,7 +19,7 @@ TALLEST = 2 * SIDE
 
 
 def draw(key: str) -> Image.Image:
-    """The picture of a key (what follows SCHEME in a reference), RGB. Raises ValueError for another text."""
+    """The RGB picture of a key (what follows SCHEME in a reference). Raises ValueError for an invalid key."""
     shown, _, look = key.partition("-")
     if not look.isdigit() or not (_is_chart(shown) or (len(shown) == SIDE**2 and set(shown) <= set("rb."))):
         raise ValueError(f"{key!r} is no key of a tiny picture")

@@ -1,8 +1,8 @@
-"""Images and videos: how a row refers to them, and the patches that a model is given in their stead.
+"""Images and videos: references in rows, and the patches that a model is given.
 
 Covered: references with a hash of the content, reading (image files, folders of frames, video files, the pictures of
-tiny-vision), resizing and cutting into patches by transformers' image processor. A row holds references only; whoever
-passes it through a model reads what they name, and finds out when it is no longer what it was. Not covered: columns of
+tiny-vision), resizing and cutting into patches by transformers' image processor. A row holds references only; they are
+read when it is passed through a model, which fails if the content has changed. Not covered: columns of
 a data set (ares/data/vision.py), models (ares/models/vision_language.py), images on the network.
 
 The processor is transformers' PIL one everywhere, so an image is the same numbers with and without torchvision. Of a
@@ -27,13 +27,13 @@ from ares.data import drawn_pictures
 from ares.errors import UserError
 
 VIDEO = "video:"
-"""How the reference of a video begins."""
+"""Prefix of a reference to a video."""
 MARK = "@sha256:"
 DIGITS = 16
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-"""PIL knows formats that start other programs; these do not."""
+"""Formats that PIL reads without starting other programs."""
 CACHE_BYTES = 1 << 29
-"""Patches that a process keeps: a prompt's samples follow each other, and every epoch passes them again."""
+"""Patches that a process caches: a prompt's samples follow each other, and every epoch reads them again."""
 
 
 class MediaError(UserError, ValueError):
@@ -42,7 +42,7 @@ class MediaError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Patches:
-    """What a model sees of an image or a video."""
+    """An image or a video as a model sees it."""
 
     pixels: Tensor
     """[t·h·w, channels · temporal patch · patch²]."""
@@ -51,7 +51,7 @@ class Patches:
 
 
 class MediaReader:
-    """Reads what references name, as a model of this directory is to see it."""
+    """Reads references as the model in a directory sees them."""
 
     def __init__(self, model_path: str, data: DataConfig) -> None:
         """Raises MediaError when the directory holds no image processor."""
@@ -69,7 +69,7 @@ class MediaReader:
         self._kept_bytes = 0
 
     def patches(self, reference: str) -> Patches:
-        """The patches of a reference. Raises MediaError when its content is gone or is not what it was."""
+        """The patches of a reference. Raises MediaError when its content is gone or has changed."""
         if reference in self._kept:
             self._kept.move_to_end(reference)
             return self._kept[reference]
@@ -82,16 +82,16 @@ class MediaReader:
         return cut
 
     def resized(self, reference: str) -> Image.Image:
-        """An image as its patches show it. Raises MediaError."""
+        """An image at the size of its patches. Raises MediaError."""
         _, height, width = self.patches(reference).grid
         (frame,), _ = _frames(reference.rpartition(MARK)[0], self.fps)
         edge = self.processor.patch_size
         return frame.resize((width * edge, height * edge), self.processor.resample)
 
     def described(self, source: str, content: bytes | None = None) -> tuple[str, int]:
-        """The reference of a source, which is read whole, and the tokens that a model needs for it.
+        """The reference of a source, which is read in full, and the number of tokens it takes.
 
-        content: of an image that is not where its source says yet. Raises MediaError.
+        content: of an image that has not been written to its source yet. Raises MediaError.
         """
         if content is None:
             frames, digest = _frames(source, self.fps)
@@ -112,7 +112,7 @@ class MediaReader:
             return Patches(pixels, (1, height, width))
         together = self.processor.temporal_patch_size
         channels = 3
-        # An image is laid down as a video that stands still: any of its moments is the frame.
+        # The processor repeats an image over time: take one moment of each frame.
         still = pixels.view(len(frames), height * width, channels, together, -1)[:, :, :, 0]
         still = torch.cat([still, still[-1:].expand(-len(frames) % together, -1, -1, -1)])
         steps = len(still) // together
@@ -127,7 +127,7 @@ class MediaReader:
 
 
 def content_hash(content: bytes) -> str:
-    """As references carry it."""
+    """The hash in references."""
     return hashlib.sha256(content).hexdigest()[:DIGITS]
 
 
@@ -137,7 +137,7 @@ def is_video(reference: str) -> bool:
 
 
 def path_of(reference: str) -> str:
-    """What a reference names, without the hash: a path, or a picture's key."""
+    """A reference without its hash: a path, or a picture's key."""
     return reference.rpartition(MARK)[0].removeprefix(VIDEO)
 
 
@@ -150,7 +150,7 @@ def thumbnail(reference: str, side: int) -> Image.Image:
 
 
 def _frames(source: str, fps: float) -> tuple[list[Image.Image], str]:
-    """The frames of a source (one, of an image), RGB, and the hash of what they were read from."""
+    """The RGB frames of a source (an image has one), and the hash of its content."""
     name = source.removeprefix(VIDEO)
     if name.startswith(drawn_pictures.SCHEME):
         return [_drawn(name)], content_hash(name.encode())
@@ -164,7 +164,7 @@ def _frames(source: str, fps: float) -> tuple[list[Image.Image], str]:
         content = path.read_bytes()
     except MediaError:
         raise
-    except (OSError, ValueError) as error:  # a ValueError: of a null byte in its name
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise MediaError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return _sampled(path, fps), content_hash(content)
 
@@ -186,7 +186,7 @@ def _drawn(name: str) -> Image.Image:
 
 
 def _folder(path: Path) -> tuple[list[Image.Image], str]:
-    """Every frame of a folder, in the order of their names: they were taken at data.video_fps."""
+    """Every frame of a folder, ordered by name, taken at data.video_fps."""
     contents = {file: file.read_bytes() for file in sorted(path.iterdir()) if file.is_file()}
     if not contents:
         raise MediaError(f"{path}: a folder of frames with nothing in it")
@@ -213,7 +213,7 @@ def _sampled(path: Path, fps: float) -> list[Image.Image]:
 
 
 def _every(read: Callable[[], tuple[bool, Any]], native: float, fps: float) -> list[Any]:
-    """The frame shown at each time k / fps, of a stream of `native` frames a second."""
+    """The frame shown at each time k / fps of a stream with `native` frames a second."""
     taken: list[Any] = []
     number = 0
     while True:

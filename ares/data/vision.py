@@ -1,4 +1,4 @@
-"""Rows with images and videos: which a row has, whether they are where its prompt says, what tokens stand for them.
+"""Rows with images and videos: find them, match them with the prompt's placeholders, count their tokens.
 
 Covered: an images and a videos column (paths, encoded bytes, PIL images, Hugging Face's Image features; one or a list),
 <image> and <video> in text and in chat messages, typed parts of messages, images stored in the data set (written
@@ -35,29 +35,29 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True)
 class RowMedia:
-    """What the rows of a data set show."""
+    """The images and videos of a data set's rows."""
 
     kinds: list[list[str]]
-    """Of each row, "image" or "video", in the order of its prompt; so are the next two."""
+    """For each row "image" or "video", in the order of its prompt, like the next two."""
     references: list[list[str]]
     tokens: list[list[int]]
-    """How many tokens stand for each."""
+    """Tokens of each."""
     embedded: dict[Path, bytes]
-    """Images stored in the data set, by the file that each is to be written to."""
+    """Images stored in the data set, by the file to write them to."""
 
 
 class Vision:
-    """What a vision-language model needs of a data set. `files`: folder for images stored in a data set."""
+    """Prepares a data set for a vision-language model. `files`: folder for images stored in a data set."""
 
     @classmethod
     def of(cls, config: Config, runs: Path) -> "Vision | None":
-        """For the model of a configuration; None where it only reads. Raises MediaError."""
+        """For the configured model; None for a text model. Raises MediaError."""
         if config.model.family != "vision_language":
             return None
         return cls(config.model.location, config.data, runs / IMAGES)
 
     def __init__(self, model_path: str, data: DataConfig, files: Path) -> None:
-        """Raises MediaError when the model's directory has no image processor or no placeholder tokens for pictures."""
+        """Raises MediaError when the model's directory has no image processor or no placeholder tokens."""
         self.model_path, self.files = model_path, files
         self.reader = MediaReader(model_path, data)
         config = AutoConfig.from_pretrained(model_path)
@@ -69,7 +69,7 @@ class Vision:
     def look(
         self, raw: pd.DataFrame, conversations: list[list[dict[str, str]]], config: DataConfig, folder: Path
     ) -> tuple[list[list[Message]], RowMedia]:
-        """The conversations with typed parts, and what every row shows. `folder`: where paths start.
+        """The conversations with typed parts, and the media of every row. `folder`: base of relative paths.
 
         Raises MediaError naming the row (as raw's index does) and what is wrong with it.
         """
@@ -84,7 +84,7 @@ class Vision:
         return [messages for messages, _ in parted], RowMedia(kinds, references, tokens, embedded)
 
     def expanded(self, token_ids: list[list[int]], media: RowMedia, lines: pd.Index) -> list[list[int]]:
-        """Prompt tokens with each picture's placeholder token as often as the picture has tokens. Raises MediaError."""
+        """Prompt tokens with each placeholder repeated once per token of its picture. Raises MediaError."""
         rows = zip(lines, token_ids, media.kinds, media.tokens, strict=True)
         return [self._expanded(line, ids, kinds, tokens) for line, ids, kinds, tokens in rows]
 
@@ -100,7 +100,7 @@ class Vision:
 
 
 def check_media(problems: pd.DataFrame, source: str, rollout: RolloutConfig) -> None:
-    """Raise ConfigError when the engine takes less than the rows of a data set show."""
+    """Raise ConfigError when the engine cannot take the images or videos of a data set."""
     if rollout.engine != "vllm" or "media_references" not in problems:
         return
     if any(is_video(reference) for row in problems["media_references"] for reference in row):
@@ -145,7 +145,7 @@ def _part(part: Any) -> str | None:
 
 
 def in_parts(messages: list[dict[str, str]]) -> tuple[list[Message], list[str]]:
-    """Chat messages whose <image> and <video> are typed parts, as chat templates want them; the kinds in order."""
+    """Chat messages with <image> and <video> as typed parts, as chat templates expect; and their kinds in order."""
     kinds: list[str] = []
     typed: list[Message] = []
     for message in messages:
@@ -171,7 +171,7 @@ def _sources(
     files: Path,
     embedded: dict[Path, bytes],
 ) -> list[str]:
-    """Where what a row shows lies, in the order of its prompt."""
+    """The sources of a row's images and videos, in the order of its prompt."""
     try:
         given = {
             "image": [_image(each, folder, files, embedded) for each in _listed(row.get(config.images_key))],
@@ -194,7 +194,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _image(value: Any, folder: Path, files: Path, embedded: dict[Path, bytes]) -> str:
-    """The source of an image: where it lies, or will lie."""
+    """The source of an image: its path, or the path it will be written to."""
     if isinstance(value, Image.Image):
         written = io.BytesIO()
         value.convert("RGB").save(written, "PNG")

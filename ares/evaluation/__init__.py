@@ -1,4 +1,4 @@
-"""Evaluations: a policy asked problems of no training run, its figures, and two of them side by side.
+"""Evaluations: a policy measured on held-out problems or published suites, and two evaluations compared.
 
 Covered: held-out sets, published suites, estimates with intervals, paired comparisons. Not covered: sampling and
 grading, which are the phases of training (tasks/), their order (flows/evaluate.py).
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch or scipy: a worker that looks at the form of `ares-eval` loads neither."""
+    """Load what needs torch or scipy lazily: a worker that reads the form of `ares-eval` needs neither."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = {"finish": "estimates", "Evaluation": "evaluation"}.get(name, "paired")

@@ -1,8 +1,8 @@
-"""Two evaluations of the same problems side by side: paired differences over problems, and who solves which.
+"""Compare two evaluations of the same problems: paired differences over problems, and which problems each solves.
 
-Covered: finding the other one, refusing one that was measured otherwise, t interval, bootstrap and McNemar's test. Not
-covered: several seeds of a training run (`ares ablate`): here both policies are taken as they are, and the intervals
-say what other problems and, through their values, other samples might have given.
+Covered: finding the other evaluation, refusing one that was measured differently, t interval, bootstrap and McNemar's
+test. Not covered: several seeds of a training run (`ares ablate`): here both policies are fixed, and intervals cover
+which problems were drawn and, through their values, the sampling.
 """
 
 import hashlib
@@ -22,17 +22,17 @@ from ares.evaluation.request import EvaluationRequest
 from ares.store import runs_directory
 
 SAME = ("reward.", "rollout.max_response_length", "rollout.top_p", "data.system_prompt", "data.format_prompt")
-"""Settings, and prefixes of settings, that two evaluations must have in common."""
+"""Settings and prefixes of settings that must be equal in two evaluations."""
 OF_PROBLEMS = (
     ASKED, "answer", "test_cases", "stdin_tests", "setup", "entry_point", "checker", "time_limit", "begun", "stops",
 )  # fmt: skip
-"""Columns that problems must have in common; how a model's template writes a prompt is the model's own."""
+"""Columns of problems that must be equal. The rendered prompt may differ, since each model has its own template."""
 
 
 def measured(
     request: EvaluationRequest, config: Config, problems: Problems, how: dict[str, Any], graded_with: str
 ) -> dict[str, Any]:
-    """All that two evaluations must have in common besides the names of their problems.
+    """Everything that must be equal in two evaluations besides the ids of their problems.
 
     how: suite and form. graded_with: packages that programs import.
     """
@@ -51,7 +51,7 @@ def measured(
 
 @dataclass(frozen=True)
 class ComparedEvaluation:
-    """Another evaluation, finished."""
+    """Another finished evaluation."""
 
     folder: Path
     summary: dict[str, Any]
@@ -76,12 +76,12 @@ class ComparedEvaluation:
         return cls(folder, summary, problems)
 
     def check(self, ids: Sequence[str], measured: dict[str, Any]) -> None:
-        """Raise ConfigError, naming every difference, where this evaluation asks or measures something else."""
+        """Raise ConfigError, naming every difference, if this evaluation has other problems or settings."""
         before = self.summary["measured"]
         changed = _other_problems(self.problems["id"].tolist(), list(ids))
         names = [name for name in dict.fromkeys([*before, *measured]) if before.get(name) != measured.get(name)]
         if changed and "prompts and tests" in names:
-            names.remove("prompts and tests")  # of other problems, of course
+            names.remove("prompts and tests")  # other problems always differ in these
         changed += [f"{name}: {before.get(name)} → {measured.get(name)}" for name in names]
         if changed:
             raise ConfigError(
@@ -128,7 +128,7 @@ def _difference(name: str, mine: pd.Series, theirs: pd.Series) -> dict[str, Any]
         return {"problems": 0}
     differences = one - two
     interval = estimate(differences)
-    # Keyed by the problems and the measure: the draws are the same whichever of the two is compared with the other.
+    # Keyed by problems and measure alone, so that swapping the two evaluations gives the same draws.
     drawn = drawn_means(differences, ("comparison", name, *map(str, mine.index[known])))
     low, high = np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2])
     spread = spread_of(differences) if len(differences) > 1 else None
@@ -160,7 +160,7 @@ def _folder(name: str) -> Path:
 
 
 def _other_problems(before: list[str], now: list[str]) -> list[str]:
-    """What is said where the names of the problems differ; nothing where they are the same, in any order."""
+    """The message where the ids of the problems differ; empty if they are equal in any order."""
     gone, new = sorted(set(before) - set(now)), sorted(set(now) - set(before))
     if not gone and not new:
         return []

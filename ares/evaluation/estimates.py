@@ -1,8 +1,7 @@
 """Estimates of an evaluation from its graded samples: pass@k and means over problems, with intervals.
 
-Covered: base tests apart from all tests, first and second attempts, samples without a score, the files that hold all
-of it. Not covered: sampling and grading (tasks/sampling.py), two evaluations side by side
-(ares/evaluation/comparison.py).
+Covered: base tests and all tests, first and second attempts, samples without a score, writing the results. Not covered:
+sampling and grading (tasks/sampling.py), comparing evaluations (ares/evaluation/comparison.py).
 """
 
 from typing import Any
@@ -21,29 +20,29 @@ from ares.step import is_second_turn, with_scores
 from ares.store import Ref
 
 OF_ENGINES = ["prompt_token_ids", "token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]
-"""Columns of samples that are not kept."""
+"""Columns of samples that are dropped."""
 GRADED = ("accuracy", SCORE, "pass_ratio")
-"""Means that are estimated besides pass@k, where the grader gives them."""
+"""Means that are estimated besides pass@k, if the grader gives them."""
 BASE = "base/"
-"""Prefix of what base tests alone say, of a suite whose rows have others too."""
+"""Prefix of estimates by base tests alone, for suites that extend another one."""
 SECOND_TURN = "second_turn/"
-"""Prefix of what is right after a second attempt of the programs that failed."""
+"""Prefix of estimates after failed programs had a second attempt."""
 
 
 def finish(
     evaluation: Evaluation, rollouts: list[Ref], scores: list[Ref], mismatch: dict[str, float]
 ) -> dict[str, Any]:
-    """Write samples.parquet, problems.parquet and summary.json from the shards and their scores; the summary,
-    with the comparison that was asked for.
+    """Write samples.parquet, problems.parquet and summary.json from the shards and their scores; returns the summary,
+    with the comparison if one was requested.
 
-    mismatch: how far the engine's log-probs are from the learner's, as a metric; nothing where it was not looked at.
+    mismatch: metrics of the difference between the engine's and the learner's log-probs; empty if not measured.
     """
     store = evaluation.run.store
     sampled = (store.read_rows(ref) for ref in rollouts)
     shards = [
         with_scores(rows, store.read_rows(scored))
         for rows, scored in zip(sampled, scores, strict=True)
-        if len(rows)  # where all programs of a shard passed, none is continued
+        if len(rows)  # empty if all programs of the shard passed and none got a second turn
     ]
     samples = pd.concat(shards, ignore_index=True)
     if evaluation.request.turns > 1:
@@ -62,7 +61,7 @@ def finish(
 
 
 def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, Any], pd.DataFrame]:
-    """The estimates, and the row of each problem, from the graded samples, whose column `turn` tells attempts apart.
+    """The estimates and the row of each problem from the graded samples, whose column `turn` numbers attempts.
 
     A sample is correct when its accuracy is 1: all tests passed, the answer right. One without a score is left out and
     counted; a problem with fewer than k scored samples is left out of pass@k.
@@ -70,7 +69,7 @@ def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, 
     attempts = _attempts(samples)
     problems, measures = _problems(evaluation, attempts)
     first = attempts[""]
-    seed = derive_seed(evaluation.config.train.seed, "evaluation")  # one for all: the same problems are drawn
+    seed = derive_seed(evaluation.config.train.seed, "evaluation")  # one for all measures
     of = problems["id"].str.partition("/")[0]
     summary = evaluation.description | {
         "problems": len(problems),
@@ -92,7 +91,7 @@ def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, 
 
 
 def _attempts(samples: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The first attempts and, where there were second ones, the last attempt of each sample; by prefix of figures."""
+    """By prefix: the first attempts and, with second turns, the last attempt of each sample."""
     if "turn" not in samples:
         return {"": samples}
     last = samples.sort_values("turn", kind="stable").drop_duplicates(["id", "sample"], keep="last")
@@ -100,7 +99,7 @@ def _attempts(samples: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _problems(evaluation: Evaluation, attempts: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
-    """A row of each problem with what its scored samples come to, and which of its columns are estimated."""
+    """A row of results per problem, and which of its columns are estimated."""
     rows, ks = evaluation.run.train_set.frame, evaluation.request.ks
     ids = rows["id"]
     problems = pd.DataFrame({"id": ids}).set_index("id", drop=False)
@@ -128,7 +127,7 @@ def _problems(evaluation: Evaluation, attempts: dict[str, pd.DataFrame]) -> tupl
 
 
 def _passes_base_tests(scored: pd.DataFrame, counts: pd.Series) -> pd.Series:
-    """Of each sample whether the first tests of its problem, so many, are accepted."""
+    """For each sample whether the base tests of its problem, the first `counts` ones, pass."""
     firsts = zip(scored["test_outcomes"], counts.loc[scored["id"]], strict=True)
     return pd.Series(
         [all(outcome == "accepted" for outcome in outcomes[:count]) for outcomes, count in firsts], scored.index, bool

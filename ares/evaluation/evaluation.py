@@ -1,4 +1,4 @@
-"""An evaluation: a policy, problems, and a folder that holds what was sampled, so that an interrupted one resumes.
+"""An evaluation: a policy, problems, and a folder that keeps the samples, so that it can be resumed.
 
 Covered: whose weights (a run's after a step, a model directory's), which settings may differ from the run's, the check
 that a folder belongs to this evaluation. Not covered: suites (ares/evaluation/suite_problems.py), sampling and grading
@@ -35,25 +35,25 @@ from ares.workers import Cluster, check_engine, check_weights, newest_checkpoint
 
 OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch")  # fmt: skip
-"""Settings that may differ from those a run was trained with: the rest decides its weights."""
+"""Settings that may differ from the run's; the others determine its weights."""
 
 
 @dataclass(frozen=True)
 class EvaluationProblems:
-    """What is asked: the problems, the names of their sets where they have any, and how a suite asks them."""
+    """The problems, the names of their sets if they have any, and the suite and its form."""
 
     problems: Problems
     sets: list[str]
     suite: dict[str, Any]
     """Its name and the form of its prompts; empty for problems of no suite."""
     base: str | None = None
-    """Where a suite's base tests come from, or why there are none."""
+    """Where a suite's base tests come from, or why it has none."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Ids of rows that cannot be asked, and why."""
+    """Ids of unusable rows, and why."""
 
 
 class Evaluation(Step):
-    """One evaluation, opened: a step whose artifacts lie in the evaluation's own folder."""
+    """An open evaluation: a step whose artifacts lie in the evaluation's own folder."""
 
     def __init__(
         self, request: EvaluationRequest, run: Run, version: int, description: dict[str, Any], sets: list[str],
@@ -69,7 +69,7 @@ class Evaluation(Step):
 
     @classmethod
     def open(cls, request: EvaluationRequest) -> "Evaluation":
-        """Check everything that can be checked. Raises ConfigError, DataError or StoreError, nothing being spent."""
+        """Check everything before sampling. Raises ConfigError, DataError or StoreError."""
         config, weights_of, version, weights = _policy(request)
         if request.sanity and not config.reward.judges_programs:
             raise ConfigError("--sanity judges reference solutions, of sets with unit tests: reward.kind=code")
@@ -112,7 +112,7 @@ class Evaluation(Step):
         _check_same(store, description)
         identity = identity_of(config, {"train": problems.digest(), "model": weights, "graded_with": graded_with})
         run = Run(config, store, tokenizer, problems, problems, identity, grader)
-        # A run's weights are replayed with its own settings, from its own folder; engines are given these here.
+        # A run's weights are rebuilt with its own settings from its own folder; engines get the settings here.
         run.cluster = Cluster(read_config(weights_of) if is_run else config, weights_of if is_run else store, config)
         if is_run:
             check_weights(run.cluster.store, version)
@@ -132,11 +132,11 @@ class Evaluation(Step):
 
 
 def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[Config, EvaluationProblems]:
-    """The problems, and the settings with which they are asked. Raises ConfigError or DataError."""
+    """The settings for sampling, and the problems. Raises ConfigError or DataError."""
     if request.suite is not None:
         asked = load_suite(
             request.suite, request.data, request.form, config.data, tokenizer, request.max_problems
-        )  # a published set is asked whole: no prompt is left out as overlong
+        )  # no prompt of a published set is left out as overlong
         if request.turns > 1 and asked.form == "completion":
             raise ConfigError("--turns 2 answers in a conversation: it needs --form instruct")
         config = override(config, [f"data.max_prompt_length={asked.longest}"])
@@ -153,7 +153,7 @@ def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[
 
 
 def _with_second_turns(config: Config, tokenizer: Any) -> Config:
-    """The settings with one second turn to each program that failed. Raises ConfigError where there can be none."""
+    """The settings with one second turn for each failed program. Raises ConfigError if that is impossible."""
     if not config.reward.judges_programs:
         raise ConfigError("--turns 2 tells a program its verdict: it needs reward.kind=code, or a suite of programs")
     check_template(tokenizer, config.data.chat_template_kwargs)
@@ -163,7 +163,7 @@ def _with_second_turns(config: Config, tokenizer: Any) -> Config:
 
 
 def _tried(request: EvaluationRequest, run: Run, posed: EvaluationProblems) -> dict[str, Any]:
-    """Start the grader; what it says of the first responses of a user's function, or of the reference solutions."""
+    """Start the grader and try it on made-up responses (a user's function) or the reference solutions (--sanity)."""
     run.grader.start()
     try:
         if run.config.reward.is_the_users:
@@ -179,9 +179,9 @@ def _tried(request: EvaluationRequest, run: Run, posed: EvaluationProblems) -> d
 
 
 def _of_suite(request: EvaluationRequest) -> list[Override]:
-    """The settings that a suite brings; those of the request come after them. Nothing without a suite.
+    """The overrides of a suite, which come before those of the request; empty without a suite.
 
-    A run's own reward gives way as a whole: what a response is worth in training does not say what is right here.
+    They replace a run's reward as a whole: what scores in training need not be what is right here.
     """
     if request.suite is None:
         return []
@@ -195,19 +195,19 @@ def _of_suite(request: EvaluationRequest) -> list[Override]:
 
 
 def _of_sampling(request: EvaluationRequest) -> list[Override]:
-    """The settings with which any evaluation samples: one policy draws whole responses."""
+    """The overrides for sampling in any evaluation: one policy draws whole responses."""
     asked = [] if request.temperature is None else [f"validation.temperature={request.temperature}"]
     return ["rollout.parts=1", *asked]
 
 
 def _of_request(data: DataConfig, source: str) -> DataConfig:
-    """The settings with one held-out set, which --data names: one of theirs by its name, else a file or data set."""
+    """The settings with the one held-out set that --data names: one of their own, else a file or data set."""
     chosen = {source: data.held_out[source]} if source and source in data.held_out else source
     return data.model_copy(update={"validation": chosen})
 
 
 def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
-    """Settings, the store that holds the weights, their version, and what they are known by."""
+    """Settings, the store that holds the weights, their version and their digest."""
     store = RunStore(runs_directory() / request.target)
     if not is_name(request.target) or not store.exists():
         return _model(request, store)
@@ -251,7 +251,7 @@ def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStor
 
 
 def _folder(request: EvaluationRequest, data: str, description: dict[str, Any]) -> Path:
-    """Where it lies: the same evaluation finds its folder again, another one gets another."""
+    """The folder, derived from the description: the same evaluation finds it again, a different one gets another."""
     if request.out is not None:
         return Path(request.out)
     is_run = description["step"] is not None

@@ -75,7 +75,7 @@ def p_of_t(mean: float, spread: float, count: int) -> float | None:
 
 
 def p_of_draws(drawn: np.ndarray) -> float:
-    """Two-sided p: twice the share of draws on the other side of nothing, never 0."""
+    """Two-sided p: twice the share of draws on the other side of zero, never 0."""
     smaller = min(int((drawn <= ROUNDING).sum()), int((drawn >= -ROUNDING).sum()))
     return min(1.0, 2 * (smaller + 1) / (len(drawn) + 1))
 
@@ -90,7 +90,7 @@ def drawn_means(differences: np.ndarray, key: tuple[str | int, ...], draws: int 
 
 
 def mcnemar(only_one: int, only_other: int) -> float:
-    """Exact two-sided p that pairs which only one side wins are as likely to be either's (McNemar 1947).
+    """Exact two-sided p that discordant pairs are equally likely to favour either side (McNemar 1947).
 
     The binomial of the discordant pairs at ½, doubled; 1 where there is none.
     """

@@ -1,7 +1,6 @@
-"""Where a suite's files are: what --data names, a folder of test data, the Hugging Face cache, the hub.
+"""Find a suite's files: in --data, a folder of test data, the Hugging Face cache, or the hub, in this order.
 
-Covered: the order in which these are looked at, and what is said where a set is at none of them. Not covered: what the
-files hold (ares/evaluation/suite_problems.py).
+Not covered: reading the files (ares/evaluation/suite_problems.py).
 """
 
 import os
@@ -27,7 +26,7 @@ def suite_of(name: str) -> Suite:
 
 
 def files_of(name: str, data: str | None) -> list[str]:
-    """The files of a suite; of a path itself. Raises DataError saying what is missing and how to get it.
+    """The files of a suite, or the path itself. Raises DataError saying what is missing and how to get it.
 
     data: a file, or a folder that holds the set; None: it is looked for.
     """
@@ -56,7 +55,7 @@ def _named(name: str, suite: Suite, path: Path) -> list[str]:
 
 
 def _in_folder(name: str, suite: Suite, folder: Path) -> list[str]:
-    """Files under the suite's own names, also in a folder of its own; there also under those of the hub."""
+    """Files under the suite's own names, here or in a folder of the suite's; there also under the hub's names."""
     packed = [pattern for each in suite.names for pattern in (each, f"{each}.gz")]
     if files := _matching(folder, packed):
         return files[:1]
@@ -71,7 +70,7 @@ def _matching(folder: Path, patterns: list[str] | tuple[str, ...]) -> list[str]:
 
 
 def _of_hub(suite: Suite) -> list[str]:
-    """Files of the hub's data set: of the cache, where they are in it. Raises OSError."""
+    """Files of the hub's data set, from the cache if it has them. Raises OSError."""
     patterns = list(suite.files)
     try:
         cached = snapshot_download(suite.hub, repo_type="dataset", allow_patterns=patterns, local_files_only=True)

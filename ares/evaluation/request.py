@@ -1,6 +1,6 @@
-"""What an evaluation is asked for: the fields of `ares eval` and of the flow's form.
+"""The request for an evaluation: the fields of `ares eval` and of the flow's form.
 
-Covered: the fields, and which of them go together. Not covered: whether what they name is there
+Covered: the fields, and which of them go together. Not covered: whether what they name exists
 (ares/evaluation/evaluation.py).
 """
 

@@ -34,9 +34,9 @@ from ares.evaluation.places import files_of, suite_of
 from ares.evaluation.suites import SUITES, Form, Row, Suite
 
 SPLIT = "test"
-"""Of a folder or data set that --suite names."""
+"""Split of a folder or data set that --suite names."""
 BASE_TESTS = "base_tests"
-"""Column: how many of a row's tests, the first ones, are those of the set that it extends."""
+"""Column: how many of a row's tests, from the first, belong to the set that it extends."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def load_suite(
     name: str, data: str | None, form: Form | None, config: DataConfig, tokenizer: PreTrainedTokenizerBase,
     limit: int | None,
 ) -> SuiteProblems:  # fmt: skip
-    """The first `limit` rows of a suite as problems. Raises DataError where it is not at hand, or no row can be asked.
+    """The first `limit` rows of a suite as problems. Raises DataError if it is not found, or no row is usable.
 
     data: a file or folder that holds it. form: None for the one that fits the tokenizer. config: whose system prompt
     and template settings are used; columns are the suite's.
@@ -119,7 +119,7 @@ def _records(raw: pd.DataFrame) -> list[Row]:
 
 
 def _read(raw: pd.DataFrame) -> tuple[dict[Any, CodeProblem], dict[Any, str]]:
-    """Tests, setup and solution of each row, and what is wrong with those that have none, both by line."""
+    """The problem of each usable row, and what is wrong with the others, both by line."""
     problems: dict[Any, CodeProblem] = {}
     unusable: dict[Any, str] = {}
     for line, row in zip(raw.index, _records(raw), strict=True):
@@ -133,10 +133,10 @@ def _read(raw: pd.DataFrame) -> tuple[dict[Any, CodeProblem], dict[Any, str]]:
 def _base_tests(
     suite: Suite, data: str | None, raw: pd.DataFrame, ids: list[str]
 ) -> tuple[list[list[str]], str | None]:
-    """Of each row the tests of the set that it extends, and where they come from, or why there are none.
+    """For each row the tests of the set that it extends, and where they come from, or why there are none.
 
-    The added tests of a row repeat the base ones, but among hundreds of inputs of one loop: only the base set's own
-    tests tell them apart.
+    A row's own test repeats the base ones within one loop over hundreds of inputs, so only the base set's own tests
+    tell them apart.
     """
     none: list[list[str]] = [[] for _ in ids]
     if suite.base_tests is not None:
@@ -160,7 +160,7 @@ def _base_tests(
 
 
 def _base_files(base: str, data: str | None) -> Source:
-    """Files of a base set: beside those that --data names, else wherever a suite is looked for."""
+    """Files of a base set: beside those that --data names, else wherever suites are looked for."""
     if data is not None:
         path = Path(location(data))
         with suppress(DataError):
@@ -169,7 +169,7 @@ def _base_files(base: str, data: str | None) -> Source:
 
 
 def _begun(suite: Suite, raw: pd.DataFrame, source: Source) -> pd.DataFrame:
-    """Completion form: what is asked, what of it begins the program, and the strings at which that ends."""
+    """Completion form: the prompt, the part of it that begins the program, and the stop strings."""
     begun = []
     for line, row in zip(raw.index, _records(raw), strict=True):
         try:
@@ -192,7 +192,7 @@ def _instructed(
     suite: Suite, raw: pd.DataFrame, problems: list[CodeProblem], columns: DataConfig,
     tokenizer: PreTrainedTokenizerBase, source: Source,
 ) -> pd.DataFrame:  # fmt: skip
-    """Instruct form: what is asked, and the text that the chat template makes of it."""
+    """Instruct form: the prompt, and its text after the chat template."""
     check_template(tokenizer, columns.chat_template_kwargs)
     asked: list[Any] = [problem.prompt for problem in problems]
     if suite.instruct is not None:

@@ -20,14 +20,14 @@ FENCE = "Answer with the whole program in one ```python block."
 STATEMENT = ("question_content", "question", "description", "text", "problem", "instruct_prompt", "prompt")
 """Columns in which the sets state a problem."""
 OF_FUNCTIONS = ("\nclass ", "\ndef ", "\n#", "\nif ", "\nprint", "\n@", "\n```")
-"""What follows a function's body: Chen et al. 2021 (arXiv 2107.03374, section 2.1), a decorator and a closing fence."""
+"""Stop strings after a function's body: Chen et al. 2021 (arXiv 2107.03374, section 2.1), a decorator, a fence."""
 OF_PROGRAMS = ('\n"""', "\nassert ", "\n```")
-"""What follows a whole program that a docstring asked for, after bigcode-evaluation-harness."""
+"""Stop strings after a whole program that a docstring asked for, after bigcode-evaluation-harness."""
 
 
 @dataclass(frozen=True)
 class CompletionPrompt:
-    """A completion form: the text that a response continues, and what of it belongs to the program."""
+    """A completion form: the text that a response continues, and the part of it that belongs to the program."""
 
     text: str
     program: str = ""
@@ -35,7 +35,7 @@ class CompletionPrompt:
 
 @dataclass(frozen=True)
 class Suite:
-    """A published set: where it lies, how it is asked, within which limits it is judged."""
+    """A published set: its files, its prompts, the limits it is judged within."""
 
     hub: str
     """Data set of the hub."""
@@ -58,13 +58,13 @@ class Suite:
     packages: tuple[str, ...] = ()
     """Modules that tests import; rows name more."""
     id_key: str | None = None
-    """Column that names a problem, where it is none of the usual ones."""
+    """Column of ids, if it is none of the usual ones."""
     task_ids: range | None = None
-    """The test split, of a file that holds more."""
+    """The ids of the test split, if the file holds more."""
     base: str | None = None
-    """The suite whose tests these rows extend: they are judged too, and reported apart."""
+    """The suite whose tests these rows extend; base tests are judged too and reported separately."""
     base_tests: str | None = None
-    """Column of the rows themselves that holds those tests."""
+    """Column of the rows themselves that holds the base tests."""
     known_failures: Mapping[str, str] = field(default_factory=dict)
     """Problems whose own reference fails their tests, and why."""
 
@@ -168,5 +168,5 @@ OWN = Suite("", (), begun=_any, tokens=1024)
 
 
 def unknown_suite(name: str) -> str:
-    """What is said of a name that is neither a suite nor a path."""
+    """The message for a name that is neither a suite nor a path."""
     return f"--suite {name}: neither a suite nor a file or folder ({nearest(name, SUITES)})"
