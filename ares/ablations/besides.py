@@ -1,7 +1,7 @@
-"""What an ablation decides besides its primary comparison: that a variant is no worse, and that two changes differ.
+"""Secondary claims of an ablation: that a variant is no worse, and that two metrics change by different shares.
 
-Covered: non-inferiority by a margin, the interaction of two relative changes, the words for both. Not covered: which
-numbers are compared (ares/ablations/comparison.py), the statistics (ares/ablations/paired.py).
+Covered: non-inferiority by a margin, the interaction of two relative changes, their wording. Not covered: which numbers
+are compared (ares/ablations/comparison.py), the statistics (ares/ablations/paired.py).
 """
 
 import math
@@ -15,17 +15,17 @@ Judgement = Literal["no worse", "worse", "not shown"]
 
 @dataclass(frozen=True)
 class Margin:
-    """Every variant's difference from the baseline in a metric that it may bring down by `margin` at most."""
+    """Every variant's difference from the baseline in a metric that it may lower by `margin` at most."""
 
     metric: str
     margin: float
     differences: dict[str, Difference]
 
     def judged(self, variant: str) -> Judgement:
-        """No worse: the 95 % intervals, over seeds and where known over problems too, lie above −margin; worse: they
-        lie below it (a one-sided test at 2.5 %; not adjusted over the variants)."""
+        """No worse: the 95 % intervals over seeds and, where known, over problems too lie above −margin; worse: they
+        lie below it (one-sided tests at 2.5 %, not adjusted over the variants)."""
         low, high = widest(self.differences[variant])
-        if self.differences[variant].p_seeds is None:  # one seed, or a spread that cannot be told
+        if self.differences[variant].p_seeds is None:  # one seed, or an unknown spread
             return "not shown"
         if low is not None and low > -self.margin:
             return "no worse"
@@ -34,13 +34,13 @@ class Margin:
 
 @dataclass(frozen=True)
 class Interaction:
-    """By what share two metrics change against the baseline, and whether the first one by another than the second."""
+    """The relative changes of two metrics against the baseline, and whether they differ."""
 
     metrics: tuple[str, str]
     shares: dict[str, dict[str, Difference]]
     """By metric and variant: ln(variant / baseline), paired by seed."""
     between: PairedDifferences
-    """By variant: that of the first metric less that of the second, p adjusted over the variants."""
+    """By variant: the first metric's log ratio minus the second's, p adjusted over the variants."""
 
 
 def widest(difference: Difference) -> tuple[float | None, float | None]:
@@ -69,7 +69,7 @@ def told_margin(margin: Margin) -> str:
 
 
 def told_interaction(interaction: Interaction) -> str:
-    """By how much more the first metric changes than the second, of every variant, in a sentence."""
+    """How much more the first metric changes than the second, for every variant, in a sentence."""
     first, second = interaction.metrics
     told = []
     for variant, difference in interaction.between.differences.items():

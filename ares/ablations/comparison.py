@@ -1,6 +1,6 @@
-"""Which numbers of which children are compared, and what is said of them: a verdict on the primary metric.
+"""Choose the numbers that are compared, and state the verdict on the primary metric.
 
-Covered: the finished children, their values by measure, differences from a baseline, by held-out problem where those
+Covered: the finished children, their values by measure, differences from a baseline, by held-out problem where these
 are known. Not covered: the statistics (ares/ablations/statistics.py, ares/ablations/paired.py), which row becomes which
 number (ares/ablations/measures.py), how it is shown (ares/ablations/report.py).
 """
@@ -17,7 +17,7 @@ from ares.ablations.rows import AblationRows, ChildRows
 from ares.ablations.statistics import leader, verdict
 
 START = ("model.path", "data.train")
-"""Settings that children of one seed have in common, at least one of them, if there is anything to pair."""
+"""Settings of which children of one seed must share at least one to be paired."""
 
 
 def conclusion(ablation: AblationRows) -> str:
@@ -25,7 +25,7 @@ def conclusion(ablation: AblationRows) -> str:
     definition, measure = ablation.definition, primary(ablation)
     numbers = {variant: [value.value for value in of] for variant, of in values(ablation, measure).items() if of}
     left_out = [f"{child.variant} seed {child.seed}" for child in _without_number(ablation, measure)]
-    # Whoever leaves out a run that diverged makes its variant better than it is: the verdict must say so.
+    # Leaving out a run that diverged flatters its variant, so the verdict must say so.
     nan = [f"Left out, since {definition.primary} is not a number: {', '.join(left_out)}."] if left_out else []
     if definition.baseline is None:
         return " ".join([verdict(numbers, definition.primary, definition.maximise), *nan])
@@ -42,7 +42,7 @@ def conclusion(ablation: AblationRows) -> str:
 
 
 def primary(ablation: AblationRows) -> Measure:
-    """The measure that a claim is made about."""
+    """The primary measure."""
     return measures(ablation.definition.primary, ablation.definition.maximise)[0]
 
 
@@ -72,7 +72,7 @@ def _without_number(ablation: AblationRows, measure: Measure) -> list[ChildRows]
 
 
 def against_baseline(ablation: AblationRows, measure: Measure) -> PairedDifferences:
-    """Every variant that shares something with the baseline, against it. Raises ValueError where there is none."""
+    """Every variant that can be paired with the baseline, against it. Raises ValueError without a baseline."""
     baseline = ablation.definition.baseline
     if baseline is None:
         raise ValueError("the ablation has no baseline")
@@ -86,7 +86,7 @@ def against_baseline(ablation: AblationRows, measure: Measure) -> PairedDifferen
 
 
 def best_of_all(ablation: AblationRows, measure: Measure) -> str | None:
-    """The variant whose interval lies clear of all others on the measure's good side."""
+    """The variant whose interval is better than all others without overlap, if there is one."""
     by_variant = values(ablation, measure)
     numbers = {variant: [value.value for value in of] for variant, of in by_variant.items() if of}
     if measure.better is None or len(numbers) < 2 or len(numbers) < len(by_variant):
@@ -96,15 +96,14 @@ def best_of_all(ablation: AblationRows, measure: Measure) -> str | None:
 
 
 def _strangers(ablation: AblationRows) -> list[str]:
-    """Variants that have other weights and other problems than the baseline."""
+    """Variants that share neither weights nor problems with the baseline."""
     settings = {variant: children[0].settings for variant, children in complete_children(ablation).items()}
     base = settings.get(str(ablation.definition.baseline), {})
     return [variant for variant, of in settings.items() if all(of.get(name) != base.get(name) for name in START)]
 
 
 def _difference(ablation: AblationRows, measure: Measure, one: list[Value], base: list[Value]) -> Difference | None:
-    """Of the seeds that both have; of what was named beforehand, with a bootstrap where each held-out problem's is
-    known."""
+    """Over the seeds that both have; for metrics named beforehand also bootstrapped, if known by held-out problem."""
     pairs = _pairs(one, base)
     if not pairs:
         return None
@@ -128,12 +127,12 @@ def _pairs(one: list[Value], base: list[Value]) -> list[tuple[Value, Value]]:
 
 
 def margin_measures(ablation: AblationRows) -> list[Measure]:
-    """The measures that no variant may bring down by more than a margin."""
+    """The measures of `no_worse`."""
     return [Measure(metric, metric, "last", "more") for metric in ablation.definition.no_worse]
 
 
 def margins(ablation: AblationRows) -> list[Margin]:
-    """What is known of each of them; nothing without a baseline."""
+    """Each of them with its differences; none without a baseline."""
     return [
         Margin(measure.metric, ablation.definition.no_worse[measure.metric],
                against_baseline(ablation, measure).differences)
@@ -142,7 +141,7 @@ def margins(ablation: AblationRows) -> list[Margin]:
 
 
 def interactions(ablation: AblationRows) -> list[Interaction]:
-    """What is known of the one that the definition names, or nothing."""
+    """The interaction that the definition names, if any."""
     metrics, baseline = ablation.definition.interaction, ablation.definition.baseline
     if metrics is None or baseline is None:
         return []
@@ -172,7 +171,7 @@ def _log_ratios(ablation: AblationRows, metric: str) -> dict[str, dict[int, floa
 
 
 def by_problem_of(measure: Measure, value: Value) -> dict[str, float]:
-    """A child's number for each held-out problem; none where not all of its rows are known by problem."""
+    """A child's number for each held-out problem; empty if some of its rows are not known by problem."""
     tables = list(_problem_rows(measure, value))
     if not tables or len(tables) < len(value.rows):
         return {}

@@ -1,6 +1,6 @@
-"""An ablation: variants of one profile, each trained over the same seeds. Its file, and the runs it stands for.
+"""An ablation: variants of one profile, each trained over the same seeds; its file and its child runs.
 
-Covered: reading `profiles/ablations/NAME.yaml` (or a path), the settings of every child run, refusing what could not be
+Covered: reading `profiles/ablations/NAME.yaml` (or a path), the settings of every child run, refusing what cannot be
 compared. Not covered: running the children (flows/ablate.py), comparing them (ares/ablations/report.py).
 
     name: code-rewards
@@ -44,11 +44,11 @@ from ares.store import RULE, is_name
 ABLATIONS = PROFILES / "ablations"
 OWN = ("train.seed", "train.tokens", "tracking.experiment", "tracking.parent_run", "tracking.tags",
        "reward.code.verdicts")  # fmt: skip
-"""Settings that the ablation itself gives every child."""
+"""Settings that the ablation sets in every child."""
 AREA = "area/"
 """Prefix of a metric's mean over the tokens sampled on the way."""
 COMMON_ONLY = ("train.steps", "tracking.", "validation.")
-"""Settings in which variants may not differ: they would be compared at different steps, or by different measures."""
+"""Settings in which variants may not differ: they would be compared at different steps or by different measures."""
 
 
 def _name(name: str) -> str:
@@ -70,7 +70,7 @@ class Ablation(Strict):
     overrides: list[Override] = Field([])
     """Settings of every child."""
     variants: dict[Name, list[Override]] = Field(min_length=2)
-    """What is compared: a name, and the settings in which it differs."""
+    """Name → settings in which the variant differs."""
     seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
     """train.seed of each child of a variant. Intervals and claims need two or more."""
     baseline: Name | None = None
@@ -106,12 +106,12 @@ class Ablation(Strict):
 
     @property
     def metric(self) -> str:
-        """The metric that children log, and `primary` is made of."""
+        """The logged metric that `primary` is made of."""
         return self.primary.removeprefix(AREA)
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """What is decided before the first child starts, and stays."""
+        """What is fixed before the first child starts."""
         of_words = {"primary": self.primary, "maximise": self.maximise, "baseline": self.baseline}
         return of_words | {"no_worse": self.no_worse, "interaction": self.interaction and list(self.interaction)}
 
@@ -139,9 +139,7 @@ def ablation_names() -> list[str]:
 
 
 def read_ablation(ablation: str, name: str | None = None) -> tuple[Ablation, Path]:
-    """The ablation called so in profiles/ablations, or in the YAML file of that path; and where it was read from.
-
-    `name` replaces the file's own.
+    """The ablation of this name in profiles/ablations, or of this path, and its file. `name` replaces the file's own.
 
     Raises ConfigError naming file and field.
     """
@@ -160,7 +158,7 @@ def read_ablation(ablation: str, name: str | None = None) -> tuple[Ablation, Pat
 
 
 def children(ablation: Ablation, source: Path, extra: list[Override] | None = None) -> list[Child]:
-    """Every run of the ablation, its settings resolved and checked; `extra` overrides are laid over all of them.
+    """Every run of the ablation with its resolved settings; `extra` overrides apply to all of them.
 
     Seeds vary slowest, so that every variant has a finished child early. Raises ConfigError naming the file, the
     variant and the field.
@@ -183,7 +181,7 @@ def children(ablation: Ablation, source: Path, extra: list[Override] | None = No
 
 
 def _refuse_unmeasured(metric: str, config: Config, source: Path) -> None:
-    """Raise ConfigError for a metric of held-out problems, or of a named set of them, that there are not."""
+    """Raise ConfigError for a metric of held-out problems or of a named set that does not exist."""
     place, _, rest = metric.partition("/")
     if place != "val":
         return

@@ -1,4 +1,4 @@
-"""What a person sees of a running ablation: one line a child, with its step and its last value."""
+"""Terminal view of a running ablation: one line per child, with its step and last value."""
 
 import asyncio
 import math
@@ -53,7 +53,7 @@ class AblationDisplay:
         self.progress.stop()
 
     async def watch(self) -> None:
-        """Follow the children that run, by their run directories, until cancelled."""
+        """Follow running children by their run directories until cancelled."""
         while True:
             for child in list(self.running.values()):
                 self._show(child)
@@ -90,7 +90,7 @@ class AblationDisplay:
             self.console.print(f"{child.name}: {what}")
 
     def _show(self, child: Child) -> float | None:
-        """Bring a child's line up to its last commit; the compared figure, where a commit has it."""
+        """Update a child's line to its last commit; returns the compared metric's last value, if any."""
         store = RunStore(self.runs / child.name)
         figure = None
         commits = store.committed_steps()

@@ -46,18 +46,18 @@ class Measure:
 
 @dataclass(frozen=True)
 class Value:
-    """A measure of one child, and the rows it was made of."""
+    """A measure of one child, and the rows it was computed from."""
 
     child: ChildRows
     value: float
     rows: list[Row]
     weights: list[float] | None = None
-    """What each row counts, where it is not the same for all."""
+    """Weight of each row, unless all count equally."""
 
 
 def measures(metric: str, maximise: bool, logged: Iterable[str] = ()) -> list[Measure]:
-    """Every measure a report knows, the primary one (`metric`) first; logged: metrics among which those of functions
-    are."""
+    """Every measure of a report, the primary one (`metric`) first; logged: all metrics, to find those of held-out sets
+    and reward functions."""
     better: Literal["more", "less"] = "more" if maximise else "less"
     logged_as = metric.removeprefix(AREA)
     first = [
@@ -105,7 +105,7 @@ def of_held_out_sets(logged: Iterable[str]) -> list[Measure]:
 
 
 def function_titles(logged: Iterable[str]) -> dict[str, str]:
-    """The metrics of what reward functions said, with their titles."""
+    """The metrics of reward functions, with their titles."""
     matches = ((name, re.fullmatch(r"(val/)?rewards/(.+)/mean", name)) for name in sorted(logged))
     return {name: f"{'held-out' if of[1] else 'training'} reward {of[2]}" for name, of in matches if of}
 
@@ -118,7 +118,7 @@ def error_measures() -> list[Measure]:
 
 
 def value_of(measure: Measure, child: ChildRows, last: int, tokens: float | None = None) -> Value | None:
-    """A child's number at step `last`; None where it has not got the rows, or one of them is not a number.
+    """A child's number at step `last`; None if rows are missing or one of them is not finite.
 
     tokens: up to which an area reaches.
     """
@@ -139,9 +139,9 @@ def value_of(measure: Measure, child: ChildRows, last: int, tokens: float | None
 
 
 def area_weights(tokens: list[float], limit: float) -> list[float] | None:
-    """What each of some values counts in their mean height over tokens, from the first one's to `limit`.
+    """Weights of values in their mean over tokens, from the first value's token count to `limit` (trapezoid rule).
 
-    Between two values the curve is straight (the trapezoid rule). None where no token lies between.
+    None if `limit` is not beyond the first value.
     """
     if not limit > tokens[0]:
         return None
@@ -160,13 +160,13 @@ def _weighted(rows: list[Row], weights: list[float]) -> float:
 
 
 def compared_step(ablation: AblationRows) -> int | None:
-    """The last step at which any child has a row of the compared metric: where children are compared."""
+    """The step at which children are compared: the last at which any child has the compared metric."""
     steps = [rows[-1].step for child in ablation.children if (rows := child.rows.get(ablation.definition.metric))]
     return max(steps, default=None)
 
 
 def end_of(ablation: AblationRows, child: ChildRows) -> int | None:
-    """The step at which a child is compared: that of the others, or the one that brought it to the budget of tokens.
+    """The step at which a child is compared: `compared_step`, or the step that reached the budget of tokens.
 
     None: it has not got there.
     """
@@ -179,7 +179,7 @@ def end_of(ablation: AblationRows, child: ChildRows) -> int | None:
 
 
 def compared_tokens(ablation: AblationRows) -> float | None:
-    """Up to how many sampled tokens areas reach: the budget, else as far as every child that is compared has come."""
+    """The number of sampled tokens at which areas end: the budget, else what every compared child has reached."""
     if ablation.definition.equal_tokens is not None:
         return float(ablation.definition.equal_tokens)
     ends = [child.tokens_at(last) for child in ablation.children if (last := end_of(ablation, child)) is not None]

@@ -1,11 +1,11 @@
-"""What runs of one seed share, used: differences from a baseline seed by seed, over seeds and held-out problems.
+"""Paired comparison with a baseline: differences seed by seed, over seeds and held-out problems.
 
 Covered: Student's t interval of paired differences, a bootstrap of seeds crossed with problems, Holm's adjustment over
-variants, when a difference is claimed, how many seeds it might take, the words for it. Not covered: variants that share
+variants, when a difference is claimed, how many seeds it might take, the wording. Not covered: variants that share
 nothing (ares/ablations/statistics.py), where values come from (ares/ablations/comparison.py).
 
-Children of one seed have problems, start weights and, until their responses part, every draw in common: what a seed
-does to both of a pair cancels in the difference. A difference is claimed where p, adjusted over the variants (Holm
+Children of one seed share problems, initial weights and, until their responses diverge, every random draw: the effect
+of a seed on both cancels in the difference. A difference is claimed where p, adjusted over the variants (Holm
 1979), is below .05; p is the larger one of two: that of the t test, which knows the seeds alone, and where values by
 problem are known that of the bootstrap, which asks whether other held-out problems could have turned it.
 """
@@ -33,7 +33,7 @@ class Resampling:
 
 @dataclass(frozen=True)
 class Difference:
-    """A variant against the baseline: mean over seeds of paired differences, and what is known of it."""
+    """A variant against the baseline: the mean over seeds of paired differences, with intervals and p."""
 
     mean: float
     low: float | None
@@ -43,7 +43,7 @@ class Difference:
     """Standard deviation of the differences over seeds (n−1)."""
     seeds: int
     p_seeds: float | None
-    """Of the t test; None where the spread cannot be told."""
+    """Of the t test; None where the spread is unknown."""
     over_problems: tuple[float, float] | None = None
     """Percentile interval over draws of seeds and problems."""
     p_problems: float | None = None
@@ -52,7 +52,7 @@ class Difference:
 
     @property
     def p(self) -> float | None:
-        """The larger one of both; None where the spread over seeds cannot be told."""
+        """The larger of the two; None where the spread over seeds is unknown."""
         return None if self.p_seeds is None else max(self.p_seeds, self.p_problems or 0.0)
 
 
@@ -81,7 +81,7 @@ def paired(differences: Sequence[float]) -> Difference:
 
 
 def over_problems(difference: Difference, differences: np.ndarray, key: tuple[str | int, ...]) -> Difference:
-    """What is known of a difference, and a bootstrap of it by seed and problem [seeds, problems], keyed by `key`.
+    """Add a bootstrap to a difference, of its values by seed and problem [seeds, problems]; draws are keyed by `key`.
 
     Seeds and problems are drawn with replacement and independently: every seed was measured on the same problems
     (the pigeonhole bootstrap of Owen 2007, which errs to the wide side).
@@ -124,8 +124,8 @@ def against(baseline: str, differences: dict[str, Difference]) -> PairedDifferen
 
 
 def paired_seeds_needed(difference: Difference, variants: int) -> int | None:
-    """Seeds from which on a t test at the level of the first of so many variants would claim the difference, were mean
-    and spread to stay.
+    """Seeds a t test at Holm's strictest level for so many variants needs to claim the difference, if mean and spread
+    stay the same.
 
     None where that takes more than MOST_SEEDS, or the spread is unknown.
     """

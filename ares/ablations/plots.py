@@ -1,7 +1,7 @@
 """The pictures of an ablation's report: differences from the baseline, learning curves with seed bands, shares of
 verdicts as stacked areas.
 
-Covered: SVG text, whole in itself. A curve is the mean over the seeds of a variant at each step; its band reaches from
+Covered: self-contained SVG text. A curve is the mean over the seeds of a variant at each step; its band reaches from
 the lowest to the highest seed: a range, not an interval. Not covered: which metrics are shown
 (ares/ablations/report.py).
 """
@@ -54,10 +54,10 @@ Series = dict[str, list[ChildRows]]
 
 
 def differences(baseline: str, order: list[str], panels: list[tuple[str, dict[str, Difference], float]]) -> str:
-    """Each variant's difference from the baseline, one panel a metric, given as (title, differences, margin or 0); SVG.
+    """Each variant's difference from the baseline, one panel per (title, differences, margin or 0); returns SVG.
 
-    A small dot a seed, the mean with its 95 % interval, and dashed how far a variant may fall without being worse.
-    `order`: all variants, from the top; a variant keeps the colour that it has in the curves.
+    A small dot per seed, the mean with its 95 % interval, and a dashed line at the margin. `order`: all variants, from
+    the top; a variant keeps its colour of the curves.
     """
     shown = [name for name in order if any(name in of for _, of, _ in panels)]
 

@@ -1,4 +1,4 @@
-"""The report of an ablation: one HTML file that needs nothing else, made from MLflow rows alone, and those rows as CSV.
+"""The report of an ablation: one self-contained HTML file, made from MLflow rows alone, and those rows as CSV.
 
 Covered: what was compared, what is claimed, differences from the baseline, curves, the table of measures with 95 %
 intervals over seeds, verdicts over time, and for every number the MLflow rows it came from. Not covered: what is
@@ -37,13 +37,13 @@ from ares.store import StoreError, runs_directory
 
 @dataclass(frozen=True)
 class Cell:
-    """One variant's figure for one measure, and the values it is the mean of."""
+    """One variant's value for one measure, and the values it is the mean of."""
 
     anchor: str
     values: list[Value]
     estimate: Estimate | None
     best: bool
-    """Whether its interval lies clear of all others, on the good side."""
+    """Whether its interval is better than all others without overlap."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def write_report(ablation: AblationRows, target: Path) -> list[Path]:
 
 
 def write_page(ablation: AblationRows, target: Path, rows: Path) -> list[Path]:
-    """Write the report and its picture alone, of rows that were read from a file; returns the files."""
+    """Write the report and its picture only, from rows that were read from a file; returns the files."""
     picture = difference_picture(ablation)
     texts = {target: render(ablation, rows.name, picture), target.with_suffix(".svg"): picture}
     written = {file: text for file, text in texts.items() if text}
@@ -78,8 +78,8 @@ def write_page(ablation: AblationRows, target: Path, rows: Path) -> list[Path]:
 
 
 def difference_picture(ablation: AblationRows) -> str:
-    """The differences that were named beforehand, as SVG: the primary one and those with a margin; empty without a
-    baseline or anything to compare with it."""
+    """The differences that were named beforehand, as SVG: the primary one and those with a margin; "" if there is
+    nothing to compare with a baseline."""
     baseline, measure = ablation.definition.baseline, primary(ablation)
     if baseline is None:
         return ""
@@ -101,7 +101,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def lines(ablation: AblationRows, wanted: list[Measure], label: str) -> list[Line]:
-    """The wanted measures of the finished children; a measure that no child has is left out."""
+    """The given measures of the finished children, without those that no child has."""
     made: list[Line] = []
     for number, measure in enumerate(wanted):
         of_measure = values(ablation, measure)
@@ -121,7 +121,7 @@ def lines(ablation: AblationRows, wanted: list[Measure], label: str) -> list[Lin
 
 
 def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
-    """The report as HTML text; `picture`: of the differences (SVG), empty where there are none."""
+    """The report as HTML text; `picture`: the differences as SVG, or ""."""
     last = compared_step(ablation)
     complete, started = complete_children(ablation), _started(ablation)
     logged = _logged(ablation)
@@ -156,7 +156,7 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
 
 
 def _against(ablation: AblationRows, wanted: list[Measure]) -> list[tuple[Measure, PairedDifferences]]:
-    """The measures of which a difference from the baseline is known, the primary one first."""
+    """The measures that have a difference from the baseline, the primary one first."""
     if ablation.definition.baseline is None:
         return []
     compared = [(measure, against_baseline(ablation, measure)) for measure in wanted]
@@ -192,12 +192,12 @@ def _logged(ablation: AblationRows) -> set[str]:
 
 
 def _window(last: int | None) -> int:
-    """Steps over which curves of the training are averaged."""
+    """Window of the running mean of training curves, in steps."""
     return max(1, (last or 0) // 20)
 
 
 def figure(value: float, digits: int) -> str:
-    """A number as the report writes it: fixed digits, thousands apart, no minus before a zero."""
+    """A number with fixed digits, spaces between thousands, and no minus before zero."""
     return f"{round(value, digits) + 0.0:,.{digits}f}".replace(",", " ")
 
 
@@ -208,14 +208,14 @@ def signed(value: float, digits: int) -> str:
 
 
 def _started(ablation: AblationRows) -> dict[str, list[ChildRows]]:
-    """The children whose curves are shown: one on its way would cut its variant's short, unless it has no other."""
+    """The children whose curves are shown: finished ones, since others would cut the mean short, else all."""
     complete = complete_children(ablation)
     return {variant: complete.get(variant) or ablation.of(variant) for variant in ablation.definition.variants
             if ablation.of(variant)}  # fmt: skip
 
 
 def _clear_measures(measured: list[Line]) -> list[tuple[str, str, str]]:
-    """Of the other measures, those with a variant clear of all others: (measure, more or less, variant)."""
+    """Measures with a variant that is better than all others: (measure, more or less, variant)."""
     return [
         (line.measure.title, str(line.measure.better), variant)
         for line in measured

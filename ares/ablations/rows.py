@@ -1,7 +1,7 @@
-"""What MLflow knows of an ablation: its definition, its children, every row of every metric. The report's only source.
+"""An ablation as stored in MLflow: its definition, its children, every row of every metric. The report's only source.
 
-Covered: reading; of several entries of one child (its run directory was deleted and made again) the newest; of several
-rows of one step (a step that was done again) the last. Not covered: what the values mean (ares/ablations/report.py).
+Of several entries of one child (its run directory was deleted and made again) the newest counts, of several rows of one
+step (a repeated step) the last. Not covered: what the values mean (ares/ablations/measures.py).
 """
 
 import json
@@ -54,7 +54,7 @@ class ChildRows:
         return max((rows[-1].step for rows in self.rows.values() if rows), default=-1)
 
     def tokens_at(self, step: int) -> float:
-        """Tokens sampled up to the end of a step, the bootstrap's too."""
+        """Tokens sampled up to the end of a step, including the bootstrap."""
         return sum(row.value for row in self.rows.get(TOKENS, []) if row.step <= step)
 
 
@@ -71,7 +71,7 @@ class AblationRows:
     children: list[ChildRows]
     """In the definition's order: variant, then seed. Those that have not been started are missing."""
     repeated: list[str]
-    """Children with more than one entry, of which the newest counts."""
+    """Children with more than one entry; the newest counts."""
 
     def of(self, variant: str) -> list[ChildRows]:
         """The children of a variant, by seed."""
@@ -141,7 +141,7 @@ def _child(client: MlflowClient, entry: Entry, variant: str, seed: int) -> Child
 
 
 def _problems(client: MlflowClient, run_id: str) -> dict[int, dict[str, float]]:
-    """By step, what the run's tracker has logged of each held-out problem; nothing of runs of before 2026-11-23."""
+    """By step, the logged accuracy on each held-out problem; empty for runs before 2026-11-23."""
     if not client.list_artifacts(run_id, PROBLEMS):
         return {}
     with TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
-"""What a handful of seeds allows to say about variants: t intervals, and a winner only where they separate.
+"""Unpaired comparison over a few seeds: t intervals, and a winner only where they separate.
 
-Covered: Student's t interval of a mean over seeds, which variant leads and from whom its interval separates, the words
-for it, how many seeds it might take where nothing can be said. Not covered: where values come from
+Covered: Student's t interval of a mean over seeds, which variant leads and from which its interval separates, the
+wording, how many seeds a claim might take. Not covered: where values come from
 (ares/ablations/report.py).
 
 Two 95 % intervals that do not touch are stronger evidence than a difference with p < .05 (for two equal spreads about
@@ -17,18 +17,18 @@ import numpy as np
 from ares.evaluation import Estimate, estimate, t_quantile
 
 MOST_SEEDS = 200
-"""Beyond so many seeds a difference is called too small to look for."""
+"""A difference that needs more seeds is called too small to look for."""
 
 
 @dataclass(frozen=True)
 class Leader:
-    """The variant with the best mean, and what its interval says about each other one."""
+    """The variant with the best mean, and how its interval relates to the others."""
 
     name: str
     separates_from: list[str]
     overlaps: list[str]
     unknown: list[str]
-    """Variants (the leader too) whose spread cannot be told: fewer than two seeds, or all seeds exactly equal."""
+    """Variants (perhaps the leader) whose spread is unknown: fewer than two seeds, or all seeds equal."""
 
     @property
     def wins(self) -> bool:
@@ -49,7 +49,7 @@ def leader(values: dict[str, list[float]], maximise: bool = True) -> Leader:
 
 
 def seeds_needed(one: Sequence[float], other: Sequence[float]) -> int | None:
-    """Seeds of each from which on two t intervals would separate, were means and spreads to stay as they are.
+    """Seeds per variant at which two t intervals would separate, if means and spreads stayed the same.
 
     None where that takes more than MOST_SEEDS.
     """
@@ -60,7 +60,7 @@ def seeds_needed(one: Sequence[float], other: Sequence[float]) -> int | None:
 
 
 def verdict(values: dict[str, list[float]], metric: str, maximise: bool = True) -> str:
-    """What can be said about the variants in one paragraph: a winner, or why there is none and what it would take."""
+    """The verdict in one paragraph: a winner, or why there is none and what it would take."""
     if len(values) < 2:
         return f"Nothing can be compared yet: fewer than two variants have a finished run with {metric}."
     best = leader(values, maximise)

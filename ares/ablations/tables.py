@@ -1,4 +1,4 @@
-"""An ablation as CSV: every row that its report is made of, from which the report can be made again without MLflow.
+"""An ablation as CSV: every row of its report, which can be made again from it without MLflow.
 
 Covered: the file of rows (a line for every child and step, a column for every metric), the file of held-out problems
 beside it (a line for every child and evaluation, a column for every problem), and the head of the first, YAML behind
@@ -31,7 +31,7 @@ def problems_path(rows: Path) -> Path:
 
 
 def used_metrics(ablation: AblationRows) -> list[str]:
-    """The metrics of which a report shows anything."""
+    """The metrics that a report uses."""
     logged = {name for child in ablation.children for name in child.rows}
     known = [*measures(ablation.definition.primary, ablation.definition.maximise, logged), *error_measures()]
     shown = {measure.metric for measure in known} | dict(CURVES).keys() | {TOKENS} | ablation.definition.judged
@@ -39,7 +39,7 @@ def used_metrics(ablation: AblationRows) -> list[str]:
 
 
 def rows_csv(ablation: AblationRows) -> str:
-    """The rows of every child, of the metrics that a report uses, behind what else it says."""
+    """The rows of every child, for the metrics that a report uses, below a head with everything else it shows."""
     names = used_metrics(ablation)
     lines: list[list[str]] = []
     for child in ablation.children:
@@ -71,7 +71,7 @@ def problems_csv(ablation: AblationRows) -> str:
 
 
 def read_csv(path: Path) -> AblationRows:
-    """The ablation that a file of rows was written of. Raises ConfigError where it is no such file."""
+    """The ablation stored in a file of rows. Raises ConfigError if it is no such file."""
     try:
         text = path.read_text(encoding="utf-8")
         lines = text.splitlines(keepends=True)
@@ -120,7 +120,7 @@ def _ablation(head: dict[str, Any], body: str, problems: str) -> AblationRows:
 
 
 def _of_line(children: dict[tuple[str, int], ChildRows], line: dict[str, str]) -> tuple[ChildRows, int]:
-    """The child and the step of a line, from which they are taken away."""
+    """The child and the step of a line; removes their columns from it."""
     variant, seed, step = (line.pop(name) for name in OF_A_LINE)
     return children[variant, int(seed)], int(step)
 

@@ -1,7 +1,7 @@
-"""The MLflow run under which an ablation's children are shown: found again by its id in the ablation's folder.
+"""The MLflow run that is the parent of an ablation's children; its id is kept in the ablation's folder.
 
 Covered: opening it, its state, its report. Children create their own entries (ares/reports/mlflow.py) and name this one
-as parent. Without MLflow an ablation has nothing to compare, so here an MLflow that is away is an error.
+as parent. An ablation is compared from MLflow, so an unreachable MLflow is an error here.
 """
 
 import json
@@ -19,7 +19,7 @@ from ares.store import RunStore, tracking_uri
 DEFINITION = "ares.ablation.definition"
 """Tag of the parent run: the ablation's YAML. It marks a parent."""
 FILE = "ablation.json"
-"""In the ablation's folder: its MLflow run, and what was decided before the first child started."""
+"""File in the ablation's folder: its MLflow run, and what was fixed before the first child started."""
 LONGEST_TAG = 8000
 """Characters MLflow keeps of a tag."""
 
@@ -29,7 +29,7 @@ class TrackingError(UserError, RuntimeError):
 
 
 def check_fixed(ablation: Ablation, folder: Path) -> None:
-    """Raise ConfigError where an ablation that was started would now be judged by something else."""
+    """Raise ConfigError if what a started ablation is judged by has changed."""
     try:
         stored = json.loads((folder / FILE).read_text())
     except FileNotFoundError:
@@ -96,7 +96,7 @@ class ParentRun:
 
 
 def complete_entry(config: Config, store: RunStore, finished: bool) -> None:
-    """Log what MLflow has not got of a child, because it was away, locked, or the child was killed before it could."""
+    """Log what MLflow is missing of a child: MLflow was away or locked, or the child was killed before it could log."""
     description = store.read_run()
     tracking = Tracking(config.tracking, config, store)
     if description["mlflow_run_id"] is not None:

@@ -1,4 +1,4 @@
-"""What people see of a run: MLflow, the terminal, sample pages, plots.
+"""Reports on a run: MLflow, the terminal, sample pages, plots.
 
 Not covered: comparisons over several runs (ares/ablations).
 """
@@ -48,7 +48,7 @@ _WITH_MLFLOW = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs MLflow, which takes as long to load as torch: a run begins without it."""
+    """Load what needs MLflow lazily: it takes as long to load as torch, and a run starts without it."""
     if name not in _WITH_MLFLOW:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_WITH_MLFLOW[name]}"), name)

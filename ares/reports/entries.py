@@ -1,9 +1,9 @@
-"""MLflow's entries that go: those of runs that are gone, and what was deleted there.
+"""Delete MLflow entries: those of runs that are gone, and those in MLflow's trash.
 
-Covered: the database beside the runs, which is also that of `ares up`'s server. Not covered: an MLflow elsewhere, whose
-database only an `mlflow gc` beside it reaches; when this is done (flows/retention.py).
+Covered: the database beside the runs, which `ares up`'s server uses too. Not covered: an MLflow elsewhere, whose
+database only an `mlflow gc` there can reach; when to delete (flows/retention.py).
 
-An entry goes in two steps: into MLflow's trash, from where its page restores it, and for good thirty days later.
+An entry is deleted in two steps: moved to MLflow's trash, where the UI can restore it, and removed thirty days later.
 """
 
 import re
@@ -32,10 +32,10 @@ class EntriesError(UserError, RuntimeError):
 
 
 def abandoned(uri: str, runs: Path, older_than: float, now: float | None = None) -> list[MlflowRun]:
-    """The entries of runs, evaluations and ablations of a directory that are not there any more.
+    """The entries of runs, evaluations and ablations that are no longer in a directory.
 
-    older_than: days since they were last written. One that a run names that lies elsewhere now stays, as does what is
-    above or below an entry that stays. Raises StoreError.
+    older_than: days since they were last written. An entry that a moved run still names is kept, and so are parents and
+    children of entries that are kept. Raises StoreError.
     """
     client = MlflowClient(tracking_uri=uri)
     entries = _entries(client)
@@ -48,16 +48,16 @@ def abandoned(uri: str, runs: Path, older_than: float, now: float | None = None)
 
 
 def trash(uri: str, entries: list[MlflowRun]) -> None:
-    """Put entries into MLflow's trash."""
+    """Move entries to MLflow's trash."""
     client = MlflowClient(tracking_uri=uri)
     for entry in entries:
         client.delete_run(entry.info.run_id)
 
 
 def purge(uri: str, page: str | None) -> int:
-    """Delete for good, with their files, the entries that lie in the trash for TRASH_DAYS; how many they were.
+    """Delete the entries that have been in the trash for TRASH_DAYS, with their files; returns how many.
 
-    page: MLflow's own, where a server has one: entries that were made through it have their files there. Raises
+    page: address of MLflow's server, if there is one: entries created through it keep their files there. Raises
     EntriesError.
     """
     try:
@@ -75,7 +75,7 @@ def purge(uri: str, page: str | None) -> int:
 
 
 def _trash_is_empty(uri: str) -> bool:
-    """Whether no experiment and no entry lies there, for however long: MLflow's client does not say when one came."""
+    """Whether the trash is empty; MLflow's client does not tell when an entry was deleted."""
     client = MlflowClient(tracking_uri=uri)
     experiments = _all(lambda token: client.search_experiments(ViewType.ALL, page_token=token))
     if any(each.lifecycle_stage == LifecycleStage.DELETED for each in experiments):
@@ -105,12 +105,12 @@ def _parent(entry: MlflowRun) -> str | None:
 
 
 def _is_gone(entry: MlflowRun, runs: Path) -> bool:
-    """Whether what an entry is of was in this directory, and is not: neither here nor at the directory's URL."""
+    """Whether an entry's run was in this directory and is no longer here or at the directory's URL."""
     directory = Path(entry.data.tags.get("ares.directory", ""))
     return directory.is_relative_to(runs.absolute()) and not RunStore(directory).children("")
 
 
 def _written(client: MlflowClient, entry: MlflowRun) -> int:
-    """When an entry was last written (ms); one whose run was killed never said that it ended."""
+    """When an entry was last written (ms); a killed run never set its end time."""
     rows = [row for name in list(entry.data.metrics)[:1] for row in client.get_metric_history(entry.info.run_id, name)]
     return max(entry.info.start_time, entry.info.end_time or 0, *(row.timestamp for row in rows))

@@ -1,8 +1,8 @@
-"""MLflow: the entry of an evaluation, in the experiment of the runs and under the run that was evaluated.
+"""MLflow: the entry of an evaluation, below the run that was evaluated.
 
-Covered: settings and what else was measured with as parameters, estimates with their intervals as metrics (pass@1 is
-`eval/pass_at_1`), the table of problems, comparisons; the same evaluation finds its entry again, and a replay adds no
-row. Not covered: runs (ares/reports/mlflow.py), what was found (ares/evaluation).
+Covered: settings and conditions of the measurement as parameters, estimates with their intervals as metrics (pass@1 is
+`eval/pass_at_1`), the table of problems, comparisons; the same evaluation reuses its entry, and logging it again adds
+no row. Not covered: runs (ares/reports/mlflow.py), the estimates themselves (ares/evaluation).
 """
 
 import hashlib
@@ -23,16 +23,16 @@ from ares.store import RunStore, runs_directory, tracking_uri
 
 logger = logging.getLogger(__name__)
 ENTRY = "mlflow.json"
-"""In an evaluation's folder: its entry, and what was logged there last."""
+"""File in an evaluation's folder: its entry, and a hash of what was logged last."""
 FILES = ("problems.parquet", "summary.json", "comparison-*.json")
 DECIDED_BY = ("target", "step", "weights", "suite", "form", "samples", "temperature", "packages", "turns")
-"""What of an evaluation's description is logged as a parameter, as `eval.suite`."""
+"""Fields of an evaluation's description that are logged as parameters such as `eval.suite`."""
 
 
 def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
-    """Log what was found; nothing where it is logged already, or where tracking.kind is not MLflow.
+    """Log an evaluation, unless it is logged already or tracking.kind is not MLflow.
 
-    An MLflow that is away is a warning: the same command logs it then.
+    If MLflow is away, warn: the same command logs it later.
     """
     tracking, store = evaluation.config.tracking, evaluation.run.store
     if tracking.kind != "mlflow":
@@ -60,7 +60,7 @@ def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
 
 
 def metrics_of(summary: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of a summary under the names that MLflow allows."""
+    """The numbers of a summary under names that MLflow allows."""
     metrics = {"eval/problems": float(summary["problems"]), "eval/unscored": float(summary["unscored"])}
     metrics |= {f"eval/{name}": summary[name] for name in ("mean_length", "truncated")}
     metrics |= {f"eval/error/{name}": share for name, share in summary.get("error_types", {}).items()}

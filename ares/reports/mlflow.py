@@ -1,7 +1,7 @@
-"""MLflow: what a commit says, logged from the commit.
+"""MLflow: a run's entry, logged from its commits.
 
 Covered: parameters, metrics with the commit's own timestamp (a replay adds no row), sample tables, the resolved
-profile, catching up after MLflow was away. Not covered: how runs compare; that is what MLflow's UI is for.
+profile, catching up after MLflow was away. Not covered: comparing runs, which MLflow's UI does.
 """
 
 import json
@@ -35,22 +35,22 @@ from ares.reports.tracker import Tracker
 from ares.store import Commit, RunStore, tracking_uri
 
 logger = logging.getLogger(__name__)
-# It logs the errors that it raises, with their traces; they are told here, in a line.
+# It logs the errors that it raises with their traces; here they become one line.
 logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 AWAY = (MlflowException, OSError, SQLAlchemyError)
-"""What an MLflow raises that cannot be reached or asked; the last where its database is locked before it has tables."""
+"""What MLflow raises when it cannot be reached; SQLAlchemyError if its database is locked before it has tables."""
 STEPS_PER_CALL = 50
 LONGEST_NAME = 500
 """Characters of a data set's name: MLflow refuses a longer one, which a list of files easily makes."""
 PROBLEMS = "problems"
-"""Folder of an entry: a file for every evaluation, with the accuracy on each held-out problem."""
+"""Folder of artifacts: a file per evaluation with the accuracy on each held-out problem."""
 COLUMNS = [
     "metrics.`val/accuracy`", "metrics.`eval/pass_at_1`", "metrics.`reward/sampled_accuracy`",
     "metrics.`perf/total_num_tokens`",
     *(f"metrics.`bucket/{bucket}/{name}`" for name in ("alpha", "beta") for bucket in BUCKETS),
     "params.`train.seed`", "params.`algorithm.kl.kind`", "params.`model.path`", "attributes.`Source`",
 ]  # fmt: skip
-"""As MLflow's page names them (3.17, which documents this nowhere)."""
+"""Columns of the saved view, named as MLflow's UI does (3.17, undocumented)."""
 IMAGE_SIDE = 256
 """Pixels of the longer edge of an image that is logged."""
 
@@ -65,9 +65,9 @@ class Tracking(Tracker):
         self._logged = -1
 
     def catch_up(self) -> None:
-        """Log every commit that is not logged yet. An MLflow that is away is a warning: the next call catches up.
+        """Log every commit that is not logged yet. If MLflow is away, warn: the next call catches up.
 
-        An entry that is gone is made anew, with every commit.
+        A deleted entry is created anew with every commit.
         """
         try:
             client = self._client or self._connect()
@@ -75,7 +75,7 @@ class Tracking(Tracker):
                 self._log(client, [self.store.read_commit(step) for step in steps])
                 self._logged = steps[-1]
         except AWAY as error:
-            self._client = None  # the next call looks whether the entry is still there
+            self._client = None  # the next call checks that the entry still exists
             logger.warning("MLflow at %s is away, training continues: %s", self.uri, str(error).splitlines()[0])
 
     def finish(self) -> None:
@@ -105,7 +105,7 @@ class Tracking(Tracker):
                 logger.warning("MLflow at %s has no entry %s any more: it is made anew", self.uri, known)
             created = self._create(client, description).info
             description |= {"mlflow_run_id": created.run_id, "mlflow_experiment_id": created.experiment_id}
-            self.store.write_run(description)  # at once: what fails after it finds the entry when it is tried again
+            self.store.write_run(description)  # at once, so that a retry after a failure finds the entry
             self._logged = -1
         else:
             self._logged = _last_logged(client, known)
@@ -128,7 +128,7 @@ class Tracking(Tracker):
         return client.create_run(experiment_id, run_name=self.store.name, tags=tags)
 
     def _describe(self, client: MlflowClient) -> None:
-        """Log parameters and the profile; once more is no harm."""
+        """Log parameters and the profile; repeating it does no harm."""
         log_settings(client, self._id, self.config, {})
         client.log_inputs(self._id, datasets=self._data_sets())
 
@@ -149,7 +149,7 @@ class Tracking(Tracker):
         for commit in commits:
             if "evaluation" in commit.artifacts:
                 self._log_evaluation(client, commit)
-        # Last of the commits: where it is set, everything before it has arrived.
+        # Last, so that it is set only once everything before it has arrived.
         client.log_batch(self._id, tags=[RunTag("ares.logged_step", str(commits[-1].step))])
 
     def _log_evaluation(self, client: MlflowClient, commit: Commit) -> None:
@@ -171,7 +171,7 @@ class Tracking(Tracker):
                 self._log_images(client, name, commit.step, table["media_references"])
 
     def _log_images(self, client: MlflowClient, name: str, step: int, media: pd.Series) -> None:
-        """Each image that a table of samples shows, small, once."""
+        """Log a thumbnail of each image in a table of samples once."""
         for place, reference in enumerate(dict.fromkeys(each for row in media for each in row)):
             try:
                 small = thumbnail(reference, IMAGE_SIDE)
@@ -182,7 +182,7 @@ class Tracking(Tracker):
 
 
 def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
-    """Id of the experiment called `name`, created when there is none. A local one has its artifacts beside the runs."""
+    """Id of the experiment called `name`, created if missing. A local one keeps its artifacts beside the runs."""
     view = {f"mlflow.sharedViewState.{VIEW}": json.dumps({"selectedColumns": COLUMNS})}
     experiment = client.get_experiment_by_name(name)
     if experiment is not None:
@@ -197,7 +197,7 @@ def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
 
 
 def log_settings(client: MlflowClient, run_id: str, config: Config, more: dict[str, Any]) -> None:
-    """Log settings, and what else decides the results, as parameters, and the profile; once more is no harm."""
+    """Log settings and `more` as parameters, and the profile; repeating it does no harm."""
     params = [Param(key, str(value)[:500]) for key, value in (result_settings(config) | more).items()]
     client.log_batch(run_id, params=params)
     profile = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
@@ -205,7 +205,7 @@ def log_settings(client: MlflowClient, run_id: str, config: Config, more: dict[s
 
 
 def origin(command: str, config: Config, code_version: str, store: RunStore) -> dict[str, str]:
-    """Tags of an entry: who made it, by which command, of which code and settings, and where its files lie."""
+    """Tags of an entry: user, command, versions of code and settings, directory."""
     return {
         MLFLOW_USER: _user(),
         MLFLOW_SOURCE_TYPE: "LOCAL",
@@ -225,20 +225,20 @@ def _user() -> str:
 
 
 def data_set(source: str, digest: str, context: str) -> DatasetInput:
-    """A data set as MLflow shows it beside an entry: name, digest, where it comes from, what it was used for."""
+    """A data set for MLflow: name, digest, source, and what it was used for."""
     name = source if len(source) <= LONGEST_NAME else f"{source[: LONGEST_NAME - 1]}…"
     named = Dataset(name=name, digest=digest[:36], source_type="ares", source=json.dumps(name))
     return DatasetInput(named, [InputTag(MLFLOW_DATASET_CONTEXT, context)])
 
 
 def _commit_tag(code_version: str) -> dict[str, str]:
-    """The commit of the code, where it is one: of a checkout with changes it is not what ran."""
+    """The commit of the code, if it has one; a checkout may have had changes besides."""
     commit, _, _ = code_version.partition("+")
     return {MLFLOW_GIT_COMMIT: commit} if len(commit) == 40 else {}
 
 
 def is_gone(client: MlflowClient, run_id: str) -> bool:
-    """Whether somebody has deleted an entry, or it was in another machine's database."""
+    """Whether an entry was deleted, or was in another machine's database."""
     try:
         return bool(client.get_run(run_id).info.lifecycle_stage == LifecycleStage.DELETED)
     except MlflowException as error:

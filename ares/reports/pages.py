@@ -1,4 +1,4 @@
-"""Where the page of an MLflow is, if there is one."""
+"""The address of MLflow's UI, if one is running."""
 
 import json
 import os
@@ -9,7 +9,7 @@ VIEW = "ares"
 
 
 def mlflow_page(uri: str, runs: Path) -> str | None:
-    """Address of the page that shows what is at a tracking URI: a server's own, else that of an `ares up`."""
+    """Address of the UI for a tracking URI: the server's own, else that of `ares up`."""
     told, server = os.environ.get("ARES_MLFLOW_PAGE"), uri.startswith("http")
     if told is not None and (not server or uri == os.environ.get("MLFLOW_TRACKING_URI")):
         return told.rstrip("/")  # inside a container the same server has another name than for a browser

@@ -1,4 +1,4 @@
-"""The samples of a step as one HTML page that needs nothing else: the images of a prompt beside its answers.
+"""The samples of a step as one self-contained HTML page: the images of a prompt beside its answers.
 
 Covered: thumbnails, prompt, response, reward and its parts. Not covered: training curves (MLflow has them).
 """
@@ -29,7 +29,7 @@ row.difficulty %}, {{ row.difficulty }}{% endif %}<pre>{{ row.prompt }}</pre><pr
 
 
 def write_samples(run: str, step: int, target: Path) -> None:
-    """Write the samples of a committed step to `target`. Raises StoreError; a picture that is gone is named instead."""
+    """Write the samples of a committed step to `target`, with the names of missing pictures. Raises StoreError."""
     weights = read_config(run_store(run)).reward.weight_of
     samples = [
         {
@@ -51,7 +51,7 @@ def write_samples(run: str, step: int, target: Path) -> None:
 
 
 def _picture(reference: str) -> tuple[str, str | None]:
-    """What a picture is called and, where it can be read, the picture."""
+    """The name of a picture and, if it can be read, a data URI of it."""
     try:
         written = io.BytesIO()
         thumbnail(reference, SIDE).save(written, "PNG")

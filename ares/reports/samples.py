@@ -1,4 +1,4 @@
-"""The samples of a step in the terminal: a table, or one sample with every part of its reward. Nothing here writes."""
+"""The samples of a step in the terminal: a table, or one sample with every part of its reward. Read-only."""
 
 import textwrap
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ from ares.runs import exec_times_name, read_config, read_exec_times
 from ares.store import RunStore, StoreError, run_store
 
 PART = "reward_"
-"""Prefix of the columns that hold the parts of a sample's reward, whose sum it is."""
+"""Prefix of the columns with the parts that a sample's reward is the sum of."""
 SAID = f"{SCORE}_"
-"""Prefix of the columns that hold what each reward function said."""
+"""Prefix of the columns with the score of each reward function."""
 COLUMNS = {"id": "id", "sample": "k", "difficulty": "bucket"}
 """First columns of a step's sample table and their titles."""
 GRADED = {"high_entropy_token_num": "HWE", "accuracy": "acc"}
 """Next columns; then the parts of the reward."""
 JUDGED = {"pass_ratio": "passed", "error_type": "ended"}
-"""The same where programs were judged."""
+"""The same for judged programs."""
 LAST_COLUMNS = {"reward": "reward", "tokens": "tokens", "truncated": "cut"}
 NARROWEST = 3
-"""Columns that a folded title takes at least."""
+"""Minimum width of a folded title."""
 
 
 def samples_table(name: str, step: int, width: int = 120) -> Table:
-    """The samples of a step, one line each. Where that takes more than `width` columns, titles are folded."""
+    """The samples of a step, one line each. Titles are folded if the table is wider than `width` columns."""
     rows = step_samples(name, step)
     table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE, padding=0, show_edge=False)
     parts = {
@@ -63,7 +63,7 @@ def _cell(value: Any) -> str:
 
 
 def sample_report(name: str, step: int, problem: str, sample: int) -> str:
-    """Prompt, response, verdict and every part of the reward of one sample; of a program, every test and its end."""
+    """Prompt, response, verdict and every part of one sample's reward; for a program, the outcome of every test."""
     rows = step_samples(name, step)
     chosen = rows[(rows["id"] == problem) & (rows["sample"] == sample)]
     if chosen.empty:
@@ -85,8 +85,8 @@ def sample_report(name: str, step: int, problem: str, sample: int) -> str:
 def reward_line(row: Mapping[Any, Any], weights: Mapping[str, float]) -> str:
     """The reward of a sample as the sum of its parts (every column `reward_…`), or why it has none.
 
-    Where no part stands for what the graders said, accuracy is that part. weights: of functions, whose weighted scores
-    (columns `score_NAME`) make `reward_score`.
+    Without a part for the graders' score, accuracy is that part. weights: of reward functions, whose weighted scores
+    (columns `score_NAME`) add up to `reward_score`.
     """
     if pd.isna(row["reward"]):
         why = "its response was cut off" if row["truncated"] and pd.notna(row["accuracy"]) else "it could not be graded"
@@ -110,7 +110,7 @@ def step_samples(name: str, step: int) -> pd.DataFrame:
 
 
 def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
-    """Each test of a judged program with how it ended, and the CPU seconds of all of them."""
+    """Each test of a judged program with its outcome, and the CPU seconds of all of them."""
     store = run_store(name)
     config = read_config(store)
     problems = load_train(config.data, load_tokenizer(config.model.path), "tests")
@@ -122,7 +122,7 @@ def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
 
 
 def _seconds(store: RunStore, step: int, row: pd.Series) -> list[float]:
-    """CPU seconds of a sample's program; none when their file is gone.
+    """CPU seconds of a sample's program; empty if their file is gone.
 
     An evaluation in the step has other samples of the same slots and numbers.
     """

@@ -1,6 +1,6 @@
-"""What a person sees of a running run: bars, one line a step, a summary at the end.
+"""Terminal view of a running run: bars, one line a step, a summary at the end.
 
-Without a terminal the lines are printed and the bars are not; what takes long is then told by a line now and again.
+Without a terminal lines are printed instead of bars, now and then also within a long phase.
 """
 
 import os
@@ -24,12 +24,12 @@ from algorithms.buckets import BUCKETS
 from ares.runs import Run
 
 PACE = 30.0
-"""Seconds between two lines of one part, where there is no terminal for its bar."""
+"""Seconds between two lines of one part when there is no terminal."""
 UNITS = {"update": "optimiser steps", "experience": "shards"}
 
 
 def console() -> Console:
-    """Where lines go that people read; nowhere when lines of JSON are wanted (flows/run_log.py)."""
+    """Console for lines that people read; silent when logs are JSON (flows/run_log.py)."""
     return Console(highlight=False, soft_wrap=True, emoji=False, quiet=os.environ.get("ARES_LOG_FORMAT") == "json")
 
 
@@ -52,7 +52,7 @@ def step_line(run: Run) -> str:
 
 
 def held_out_line(run: Run) -> str:
-    """What was measured on held-out problems after it, all and by set; empty where nothing was."""
+    """Held-out accuracy after the last step, overall and by set; empty if it was not measured."""
     commit = run.commit
     assert commit is not None
     m = commit.metrics
@@ -63,14 +63,14 @@ def held_out_line(run: Run) -> str:
 
 
 def bars(console: Console) -> Progress:
-    """Where bars are drawn, if there is a terminal."""
+    """Progress bars, disabled without a terminal."""
     columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                TextColumn("left"), TimeRemainingColumn())  # fmt: skip
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 class Parts:
-    """The parts of a step that are under way: a bar each; without a terminal a line every PACE seconds."""
+    """A bar for each running part of a step; without a terminal a line every PACE seconds."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -90,7 +90,7 @@ class Parts:
             self.rest()
 
     def rest(self) -> None:
-        """Something was printed: no line for a while."""
+        """Print no line for a while, since something was just printed."""
         self._told = time.monotonic()
 
 

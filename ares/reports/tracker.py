@@ -1,4 +1,4 @@
-"""What follows a run's commits and keeps them where people look: MLflow, or what a profile names.
+"""Trackers log a run's commits where people look at them: MLflow, or what a profile names.
 
 Covered: the interface, and the tracker of a run. Not covered: MLflow (ares/reports/mlflow.py).
 """
@@ -11,9 +11,9 @@ from ares.store import RunStore
 
 
 class Tracker(ABC):
-    """Brings a record of a run up to its last commit; `settings`: its own, where it has some, else config.tracking.
+    """Logs a run's commits; `settings`: the tracker's own, if it has any, else config.tracking.
 
-    The run directory is the truth: a tracker that was away, or whose run was killed, finds there what it has missed.
+    The run directory is the truth: after an outage or a kill, a tracker finds there what it has missed.
     """
 
     def __init__(self, settings: Any, config: Config, store: RunStore) -> None:
@@ -21,7 +21,7 @@ class Tracker(ABC):
 
     @abstractmethod
     def catch_up(self) -> None:
-        """Log every commit that is not logged yet. Called beside the steps, in a thread: it may be slow, not raise."""
+        """Log every commit that is not logged yet. Runs in a thread beside the steps: may be slow, must not raise."""
 
     @abstractmethod
     def finish(self) -> None:
