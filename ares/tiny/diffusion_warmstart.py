@@ -5,8 +5,8 @@ Covers: training tokenizer and model, measuring the result, writing it all as on
 ares.models is imported) and `ares train` read. Does not cover: reinforcement. Rebuild a shipped checkpoint with
 `ares warmstart tiny-diffusion`; the same seed is bit-identical on the same machine.
 
-Two lessons: right examples only, until the model copies names and constants from the prompt, then examples of which
-many err. Taught from the erring ones alone, it learns the errors' form long before it learns to copy.
+Two lessons: right examples only, until the model copies names and constants from the prompt, then examples with many
+errors. With the second kind alone it learns the errors' form long before it learns to copy.
 """
 
 import json
@@ -39,6 +39,7 @@ from ares.tiny.problems.one_liners import (
 )
 from ares.tiny.problems.sets import write_problems
 from ares.tiny.tokenizer import build_tokenizer
+from ares.tiny.warmstart import encode_prompts
 
 VOCAB_SIZE = 384
 MAX_POSITIONS = 256
@@ -66,12 +67,12 @@ DIFFUSION = MaskedTask(
 DIFFUSION_HARD = MaskedTask(
     "tiny-diffusion-hard", "diffusion-hard", PAIRS, 18, (Lesson(700, 4e-3, errs=False), Lesson(300, 2e-3, errs=True))
 )
-"""Pairs of operations, which the warm start takes for others more often than not."""
+"""Pairs of operations, which the warm start gets wrong more often than not."""
 
 
 @dataclass(frozen=True)
 class DiffusionMeasurement:
-    """Held-out responses at temperature 1; right is the reference program, letter for letter."""
+    """Held-out responses at temperature 1; right means identical to the reference program."""
 
     prompts: int
     samples_per_prompt: int
@@ -82,7 +83,7 @@ class DiffusionMeasurement:
 
 @dataclass(frozen=True)
 class Report:
-    """What was trained, how, and how it fares."""
+    """What was trained, how, and the results."""
 
     name: str
     seed: int
@@ -104,7 +105,7 @@ def build_model(tokenizer: Qwen2Tokenizer, generator: torch.Generator) -> Masked
         num_attention_heads=4,
         num_key_value_heads=4,
         max_position_embeddings=MAX_POSITIONS,
-        # Slower rotations than usual are of no use within 60 tokens: with 10,000 the loss was six times higher.
+        # Slower rotations are useless within 60 tokens: with the usual 10,000 the loss was six times higher.
         rope_parameters={"rope_type": "default", "rope_theta": 100.0},
         initializer_range=INITIALIZER_RANGE,
         tie_word_embeddings=True,
@@ -130,7 +131,8 @@ class Classroom:
         self.places = places
         self.rng = random.Random(seed)
         self.generator = torch.Generator().manual_seed(seed)
-        self.prompts = dict(zip(problems, encode_prompts(tokenizer, problems), strict=True))
+        texts = [problem.prompt for problem in problems]
+        self.prompts = dict(zip(problems, encode_prompts(tokenizer, texts), strict=True))
         self._canvases: dict[str, list[int]] = {}
 
     def loss(self, problems: Sequence[Problem], lesson: Lesson) -> Tensor:
@@ -142,7 +144,7 @@ class Classroom:
 
     def _loss(self, prompts: Sequence[list[int]], canvas: Tensor) -> Tensor:
         rows = len(canvas)
-        # Evenly spread ratios: every batch holds easy and hard ones.
+        # Evenly spread ratios, so that every batch has easy and hard rows.
         ratio = (torch.rand((), generator=self.generator) + torch.arange(rows) / rows) % 1
         hidden = torch.rand(canvas.shape, generator=self.generator) < ratio[:, None]
         ids, seen = left_padded(prompts, self.tokenizer.pad_token_id)
@@ -219,14 +221,3 @@ def warmstart(
         write_problems(out / f"{name}.jsonl", name, problems)
     (out / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
     return report
-
-
-def encode_prompts(tokenizer: Qwen2Tokenizer, problems: Sequence[Problem]) -> list[list[int]]:
-    """Token ids of the prompts as user turns, ready for the answer."""
-    rendered = [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": problem.prompt}], add_generation_prompt=True, tokenize=False
-        )
-        for problem in problems
-    ]
-    return tokenizer(rendered, add_special_tokens=False)["input_ids"]

@@ -1,4 +1,4 @@
-"""Lessons of a warm start: fresh examples of one kind at a time, and the one thread that decides the bits.
+"""Lessons of a warm start: fresh examples of one kind at a time, on one thread for reproducible bits.
 
 Not covered: the examples (ares/tiny/diffusion_warmstart.py, ares/tiny/vision_warmstart.py), learning from a fixed set
 of them (ares/tiny/model.py).
@@ -16,9 +16,9 @@ from ares.tiny.model import Progress
 
 @dataclass(frozen=True)
 class Lesson:
-    """AdamW over examples of one kind: a short warm-up, a level rate, a decline over the last quarter.
+    """AdamW over examples of one kind: a short warm-up, a constant rate, a linear decay over the last quarter.
 
-    Copying is learnt all at once, after some hundred steps at the full rate: where the rate falls earlier, never.
+    Copying is learnt suddenly, after some hundred steps at the full rate; if the rate decays earlier, never.
     """
 
     steps: int
@@ -57,13 +57,13 @@ def teach(
 
 
 def _schedule(step: int, lesson: Lesson) -> float:
-    """Share of the lesson's full rate at a step."""
+    """Fraction of the lesson's full rate at a step."""
     return min(1.0, (step + 1) / lesson.warmup_steps, 4 * (lesson.steps - step) / lesson.steps)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for a while: faster at these sizes, and the number of threads decides the bits."""
+    """Use one thread: faster at these sizes, and results depend on the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,7 +1,7 @@
-"""How a tiny model fares after its warm start: sampled accuracy, difficulty buckets, entropies.
+"""Measure a tiny model after its warm start: sampled accuracy, difficulty buckets, entropies.
 
-Covers: what the warm start reports about its own result. Does not cover: rollouts and validation of a run, which
-belong to an engine (ares/engines); this sampler knows one model, one process, no early release of finished rows.
+Covers: the figures in the warm start's report. Does not cover: rollouts and validation of a run, which are the engines'
+(ares/engines); this sampler runs one model in one process and does not drop finished rows early.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ DECISION_NATS = 0.5
 
 @dataclass(frozen=True)
 class ResponseBatch:
-    """Responses of one batch and, token by token, the entropy (nats) they were drawn at, [B, L] with its mask."""
+    """Responses of one batch and the entropy (nats) at each of their tokens, [B, L] with its mask."""
 
     texts: list[str]
     entropy: Tensor
@@ -31,7 +31,7 @@ class ResponseBatch:
 
 @dataclass(frozen=True)
 class Responses:
-    """Responses of many prompts: text (None if it did not end in time), tokens, and all tokens' entropies (nats)."""
+    """Responses to many prompts: text (None if unfinished), lengths in tokens, and all tokens' entropies (nats)."""
 
     texts: list[str | None]
     lengths: list[int]
@@ -75,7 +75,7 @@ def sample(
     max_new_tokens: int,
     generator: torch.Generator | None,
 ) -> ResponseBatch:
-    """One response per prompt (token ids) at temperature 1, or the greedy one without a generator."""
+    """One response per prompt (token ids) at temperature 1; greedy without a generator."""
     ids, seen = left_padded(prompts, tokenizer.pad_token_id)
     width = ids.shape[1]
     attended = torch.cat([seen, seen.new_ones(len(prompts), max_new_tokens)], 1)
@@ -108,7 +108,7 @@ def sample(
 
 
 def _next_tokens(logits: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """A token of each row of logits [B, V], and the entropy (nats) it was drawn at: [B] each."""
+    """A token for each row of logits [B, V], and the row's entropy (nats): [B] each."""
     log_probabilities = torch.log_softmax(logits.float(), -1)
     probabilities = log_probabilities.exp()
     if generator is None:
@@ -128,7 +128,7 @@ def draw(
     batch_prompts: int = 64,
     generator: torch.Generator | None,
 ) -> Responses:
-    """`samples_per_prompt` responses to every prompt, those of one prompt together; greedy without a generator."""
+    """`samples_per_prompt` responses to every prompt, grouped by prompt; greedy without a generator."""
     end = tokenizer.eos_token
     texts: list[str | None] = []
     lengths: list[int] = []
@@ -143,7 +143,7 @@ def draw(
 
 
 def sampled_accuracy(right: Sequence[bool], levels: Sequence[str]) -> SampledAccuracy:
-    """`right` has one entry a response, those of one prompt together, `levels` one a prompt."""
+    """`right` has one entry per response, grouped by prompt, `levels` one per prompt."""
     samples_per_prompt = len(right) // len(levels)
     accuracy = torch.tensor(right, dtype=torch.float64).view(len(levels), samples_per_prompt).mean(1)
     codes = difficulty_codes(accuracy.numpy())
@@ -159,7 +159,7 @@ def sampled_accuracy(right: Sequence[bool], levels: Sequence[str]) -> SampledAcc
 
 
 def measurement(responses: Responses, right: Sequence[bool], levels: Sequence[str]) -> Measurement:
-    """What was drawn, counted; `right` has one entry a response, `levels` one a prompt."""
+    """The figures of drawn responses; `right` has one entry per response, `levels` one per prompt."""
     quantiles = torch.quantile(responses.entropy, torch.tensor(QUANTILES))
     return Measurement(
         **vars(sampled_accuracy(right, levels)),
@@ -183,7 +183,7 @@ def measure(
     max_new_tokens: int = 80,
     seed: int = 0,
 ) -> Measurement:
-    """Sample every prompt and count. A response that does not end in time is wrong."""
+    """Sample every prompt and measure the responses. An unfinished response is wrong."""
     responses = draw(
         model,
         tokenizer,

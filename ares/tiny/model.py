@@ -19,7 +19,7 @@ from transformers import PretrainedConfig, PreTrainedModel, Qwen2Config, Qwen2Fo
 M = TypeVar("M", bound=PreTrainedModel)
 MAX_POSITIONS = 512
 INITIALIZER_RANGE = 0.05
-"""Wider than usual (0.02), because the matrices are that small."""
+"""Larger than usual (0.02), because the matrices are so small."""
 
 COPY_GAIN = 0.3
 
@@ -65,7 +65,7 @@ def build_model(tokenizer: Qwen2Tokenizer, generator: torch.Generator) -> Qwen2F
 
 
 def initialised(kind: Callable[[Any], M], config: PretrainedConfig, generator: torch.Generator) -> M:
-    """A model of a kind whose matrices are drawn from a generator."""
+    """A model of this class, its matrices drawn from a generator."""
     with torch.random.fork_rng(devices=[]):  # construction draws from the global generator, on the CPU only
         model = kind(config)
     with torch.no_grad():
@@ -78,7 +78,8 @@ def initialised(kind: Callable[[Any], M], config: PretrainedConfig, generator: t
 def copy_what_is_attended_to(model: PreTrainedModel, generator: torch.Generator) -> None:
     """Start with output·value = COPY_GAIN times the identity: with tied embeddings, attending to a token predicts it.
 
-    What is left to be learnt is where to look; from random matrices, copying came hundreds of steps later, or never.
+    The model then only has to learn where to look; from random matrices it learnt copying hundreds of steps later, or
+    never.
     """
     with torch.no_grad():
         for layer in model.model.layers:

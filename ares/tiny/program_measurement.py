@@ -1,6 +1,6 @@
-"""How a tiny model fares at writing programs: pass@1, pass ratio, kinds of failure, and how many groups teach.
+"""Measure a tiny model that writes programs: pass@1, pass ratio, kinds of failure, groups with a gradient.
 
-Covers: judging the responses of one measurement in the sandbox and counting. Does not cover: the rewards of a run
+Covers: judging the responses of one measurement in the sandbox. Does not cover: the rewards of a run
 (rewards/), scoring beside generation, models and tasks that are not tiny.
 """
 
@@ -21,7 +21,7 @@ from sandbox import Program, SandboxPool, Verdict
 
 @dataclass(frozen=True)
 class ProgramMeasurement:
-    """Figures of a sampled measurement, and of greedy decoding; `accuracy` is pass@1."""
+    """Figures of sampled and of greedy decoding; `accuracy` is pass@1."""
 
     sampled: Measurement
     accuracy_by_family: dict[str, float]
@@ -29,7 +29,7 @@ class ProgramMeasurement:
     outcome_shares: dict[str, float]
     """By error type; a response that is not one finished fenced block counts as a syntax error."""
     groups_with_spread: dict[str, float]
-    """Share of prompts whose samples differ in reward, and so teach: by the sparse reward (solved) and the dense."""
+    """Share of prompts whose samples differ in reward, and so give a gradient: by the sparse and the dense reward."""
     greedy_accuracy: float
     greedy_accuracy_by_level: dict[str, float]
 
@@ -41,7 +41,7 @@ class ProgramMeasurement:
 def judge(problems: Sequence[Problem], responses: Sequence[str | None], pool: SandboxPool) -> list[Verdict]:
     """Verdict on each response (None: unfinished) to its problem; equal programs are judged once.
 
-    Raises RuntimeError where the sandbox itself failed, which is no verdict.
+    Raises RuntimeError if the sandbox itself failed.
     """
     sources = [extract_program(response or "") for response in responses]
     jobs = [
@@ -73,7 +73,7 @@ def measure_programs(
     max_new_tokens: int,
     seed: int = 0,
 ) -> ProgramMeasurement:
-    """Sample every prompt, decode it greedily once more, judge all of it. Raises SandboxUnavailable."""
+    """Sample every prompt, also decode it greedily, and judge all responses. Raises SandboxUnavailable."""
     generator = torch.Generator().manual_seed(seed)
     sampled = draw(
         model, tokenizer, prompts,

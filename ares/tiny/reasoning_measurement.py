@@ -1,6 +1,6 @@
-"""How a model fares on chains of sums: accuracy and length by level, with and without checks, drawn and greedy.
+"""Measure a model on chains of sums: accuracy and length by level, with and without checks, sampled and greedy.
 
-Covers: what the warm start of tiny-reason reports about its own result. Does not cover: drawing responses
+Covers: the figures in the report of tiny-reason's warm start. Does not cover: drawing responses
 (ares/tiny/measurement.py).
 """
 
@@ -37,7 +37,7 @@ def measure_reasoning(
     *,
     max_new_tokens: int,
 ) -> ReasoningMeasurement:
-    """Sample every prompt at temperature 1, and decode it greedily. A response that does not end in time is wrong."""
+    """Sample every prompt at temperature 1, and decode it greedily. An unfinished response is wrong."""
     drawn, greedy = (
         draw(model, tokenizer, prompts, samples_per_prompt=count, max_new_tokens=max_new_tokens, generator=generator)
         for count, generator in ((SAMPLES, torch.Generator().manual_seed(0)), (1, None))

@@ -1,7 +1,7 @@
 """Worked examples of a second turn: a program that failed, its verdict, and a better one.
 
-Covers: conversations for the warm starts of tiny-code-feedback and tiny-code-secret. Does not cover: how a run
-continues its own failures (ares/step/second_turn.py), whose prompts these have the form of.
+Covers: conversations for the warm starts of tiny-code-feedback and tiny-code-secret. Does not cover: second turns in a
+run (ares/step/second_turn.py), whose prompts have the same form.
 """
 
 import random
@@ -16,7 +16,7 @@ Conversation = list[dict[str, str]]
 SHARE = 0.5
 """Share of the examples that are second turns."""
 GUESSED = 0.8
-"""Of failures with a secret constant, the share that is right but for the guess."""
+"""Share of failures with a secret constant that are right except for the guess."""
 ENDINGS = ("wrong answer", "runtime error")
 TOKENIZER_TEXTS = (
     *(f"{passed} of 6 tests passed. {ending}: assert" for passed in range(6) for ending in ENDINGS),
@@ -27,7 +27,7 @@ TOKENIZER_TEXTS = (
 def with_second_turns(
     examples: Sequence[tuple[Problem, str]], right: float, rng: random.Random
 ) -> list[tuple[Conversation, str]]:
-    """(conversation, response) to imitate: first turns as they are, and second ones whose first really failed so.
+    """(conversation, response) to imitate: first turns, and second turns whose first program really failed as told.
 
     right: share of the second turns that are right; the others err as first turns do.
     """
@@ -55,7 +55,7 @@ def with_second_turns(
 
 
 def _failed(problem: Problem, rng: random.Random) -> str:
-    """A program that errs or, where the constant is secret, has guessed it."""
+    """A program that errs or, if the constant is secret, guesses it."""
     guess = problem.guessed(rng)
     kind = "right" if guess is not problem and rng.random() < GUESSED else rng.choice(KINDS[1:])
     return erring_program(guess, kind, rng)

@@ -1,4 +1,4 @@
-"""The tiny tasks, each described once: what its problems are, how examples are drawn, how a model is measured.
+"""Definitions of the tiny tasks: their problems, their worked examples, how a model is measured.
 
 Covers: tiny-math, tiny-reason, tiny-code, tiny-code-hard, tiny-code-feedback, tiny-code-secret,
 tiny-code-skills. Does not cover: training on them (ares/tiny/warmstart.py, and profiles).
@@ -31,7 +31,7 @@ class TinyTask:
     split: Callable[[random.Random, int, int, int], Split[Any]]
     """(rng, examples, train, heldout) → Split."""
     tokenizer_texts: Callable[[Split[Any]], list[str]]
-    """What the tokenizer is trained on."""
+    """Texts that the tokenizer is trained on."""
     measure: Callable[..., Measurement | ProgramMeasurement | ReasoningMeasurement]
     """(model, tokenizer, encoded prompts, problems, max_new_tokens=…) → figures at temperature 1."""
     whole_words: tuple[str, ...]
@@ -44,13 +44,13 @@ class TinyTask:
     batch_size: int = 64
     """Examples of each."""
     second_turns: float = 0.0
-    """Of worked examples of second turns (ares/tiny/second_turns.py) the share that is right; 0: there are none."""
+    """Share of worked examples of second turns (ares/tiny/second_turns.py) that are right; 0: no second turns."""
     copies: bool = False
-    """True where attention begins by copying what it looks at (ares/tiny/model.py)."""
+    """Whether attention starts out copying what it looks at (ares/tiny/model.py)."""
     writes_problems: bool = True
-    """False where the problems are another task's, and its files are read."""
+    """False if the task uses another one's problem files."""
     heldout_by_level: bool = False
-    """True where a held-out file a level is written, too: heldout-1.jsonl and so on."""
+    """Whether to write a held-out file per level, too: heldout-1.jsonl and so on."""
 
 
 def tokenizer_texts_of_examples(split: Split[Any]) -> list[str]:
@@ -150,7 +150,7 @@ CODE_HARD = replace(
     split=partial(_split_programs, programs.HARD),
     writes_problems=False,
 )
-"""The problems of tiny-code, few of whose worked examples are right: for comparing rewards."""
+"""The problems of tiny-code with few right worked examples: for comparing rewards."""
 CODE_FEEDBACK = replace(
     CODE,
     name="tiny-code-feedback",
@@ -161,7 +161,7 @@ CODE_FEEDBACK = replace(
     second_turns=0.7,
     writes_problems=False,
 )
-"""The problems of tiny-code for a model that has seen second turns, with the verdict on the first in the prompt."""
+"""The problems of tiny-code for a model that has seen second turns, with the first verdict in the prompt."""
 CODE_SECRET = replace(
     CODE_FEEDBACK,
     name="tiny-code-secret",

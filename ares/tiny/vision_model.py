@@ -1,7 +1,7 @@
 """The architecture of tiny-vision: a Qwen2-VL of some 200k parameters, its tokenizer and its image processor.
 
-Covers: building them from nothing. Does not cover: training (ares/tiny/vision_warmstart.py) and, as no other part of
-ares, the processor of videos.
+Covers: building them from scratch. Does not cover: training (ares/tiny/vision_warmstart.py), a video processor (ares
+uses none).
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ CHAT_TEMPLATE = (
 
 
 def vision_tokenizer(texts: Iterable[str]) -> Qwen2Tokenizer:
-    """A tokenizer for the texts of the task, with Qwen2-VL's marks and its way to write a picture into a chat."""
+    """A tokenizer for the task's texts, with Qwen2-VL's placeholder tokens and its chat format for pictures."""
     marks = (VISION_START, VISION_END, IMAGE_PAD, VIDEO_PAD)
     return build_tokenizer(
         texts, VOCAB_SIZE, max_length=MAX_POSITIONS, whole_words=WHOLE_WORDS, special=marks, template=CHAT_TEMPLATE
@@ -37,7 +37,7 @@ def vision_tokenizer(texts: Iterable[str]) -> Qwen2Tokenizer:
 
 
 def image_processor() -> Qwen2VLImageProcessorPil:
-    """Pictures of the task pass as they are; others are made to fit 64 tokens."""
+    """Leaves pictures of the task as they are; resizes others to at most 64 tokens."""
     token = (PATCH * MERGE) ** 2
     size = {"shortest_edge": token, "longest_edge": 64 * token}
     return Qwen2VLImageProcessorPil(size=size, patch_size=PATCH, merge_size=MERGE)

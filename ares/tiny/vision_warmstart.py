@@ -4,7 +4,7 @@ Covers: training tokenizer and model, measuring the result, writing it all as on
 `ares train` read. Does not cover: reinforcement. Rebuild the shipped checkpoint with `ares warmstart tiny-vision`; the
 same seed is bit-identical on the same machine.
 
-Training and measuring go through the learner's model and the reference engine: what runs use is what is measured.
+Training and measuring use the learner's model and the reference engine, as runs do.
 """
 
 import json
@@ -52,7 +52,7 @@ class VisionMeasurement(SampledAccuracy):
 
 @dataclass(frozen=True)
 class Report:
-    """What was trained, how, and how it fares."""
+    """What was trained, how, and the results."""
 
     name: str
     seed: int
@@ -85,7 +85,7 @@ def warmstart(
         tokenizer.save_pretrained(out)
         image_processor().save_pretrained(out)
         model = build_vision_model(tokenizer, torch.Generator().manual_seed(seed))
-        model.save_pretrained(out)  # the readers of its directory want its configuration
+        model.save_pretrained(out)  # MediaReader and VisionEngine read the configuration from there
         losses = teach(model, lessons, _imitation(model, tokenizer, out, rng), progress)
         heldout = measure(model, tokenizer, out, "heldout")
     report = Report(
@@ -106,7 +106,7 @@ def warmstart(
 def _imitation(
     model: Qwen2VLForConditionalGeneration, tokenizer: Qwen2Tokenizer, folder: Path, rng: random.Random
 ) -> Callable[[Lesson], Tensor]:
-    """The loss (nats a token) of imitating a batch of fresh examples, tower and all."""
+    """The loss (nats a token) of imitating a batch of fresh examples; trains the vision tower too."""
     policy = VisionLanguageModel(model, torch.float32, MediaReader(str(folder), DATA))
     policy.packs = False  # rows are of nearly one length: side by side they would cost more
     asked: dict[str, list[int]] = {}
@@ -126,7 +126,7 @@ def _imitation(
 
 
 def _asked(tokenizer: Qwen2Tokenizer, prompt: str) -> list[int]:
-    """Token ids of a prompt, the picture's mark as often as a picture has cells."""
+    """Token ids of a prompt, with a placeholder token per cell of the picture."""
     messages, _ = in_parts([{"role": "user", "content": prompt}])
     text = str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
     return tokenizer(text.replace(IMAGE_PAD, IMAGE_PAD * SIDE**2), add_special_tokens=False)["input_ids"]

@@ -1,4 +1,4 @@
-"""The warm start of a tiny model: what a run of `ares train tiny-math` or `tiny-code` begins with.
+"""The warm start of a tiny model, which `ares train tiny-math` or `tiny-code` starts from.
 
 Covers: generating a task's data, training tokenizer and model on worked examples, measuring the result and writing all
 of it as one directory that transformers and `ares train` read. Does not cover: reinforcement. Rebuild a shipped
@@ -30,7 +30,7 @@ REPORT_NAME = "warmstart.json"
 
 @dataclass(frozen=True)
 class WarmstartReport:
-    """What was trained, how, and how it fares on the held-out prompts at temperature 1."""
+    """What was trained, how, and the results on the held-out prompts at temperature 1."""
 
     name: str
     seed: int
@@ -56,11 +56,11 @@ def warmstart(
     steps: int | None = None,
     progress: Progress | None = None,
 ) -> WarmstartReport:
-    """Build a task in `out_dir`: weights, tokenizer, warmstart.json and, where they are its own, its problems as
-    train.jsonl and heldout.jsonl.
+    """Build a task in `out_dir`: weights, tokenizer, warmstart.json and, unless they are another task's, its problems
+    as train.jsonl and heldout.jsonl.
 
-    steps: of imitation; None: the task's own. Runs on one thread and leaves the global random generators as they were.
-    Raises ValueError if steps < 1, SandboxUnavailable if programs are to be judged and cannot be.
+    steps: of imitation; None: the task's own. Runs on one thread and does not touch the global random generators.
+    Raises ValueError if steps < 1, SandboxUnavailable if programs cannot be judged.
     """
     settings = FitSettings(steps=task.steps if steps is None else steps, batch_size=task.batch_size)
     if settings.steps < 1:
@@ -75,7 +75,7 @@ def _warmstart(
     out: Path, task: TinyTask, seed: int, settings: FitSettings, progress: Progress | None
 ) -> WarmstartReport:
     rng = random.Random(seed)
-    examples = settings.steps * settings.batch_size  # each is seen once
+    examples = settings.steps * settings.batch_size  # each is used once
     split = task.split(rng, examples, task.train_problems, task.heldout_problems)
     tokenizer = build_tokenizer(
         task.tokenizer_texts(split), task.vocab_size, max_length=MAX_POSITIONS, whole_words=task.whole_words
