@@ -67,10 +67,12 @@ def as_objects(table: pa.Table, source: str) -> pd.DataFrame:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"{source}: two columns are called {twice!r}")
-    try:
-        columns = {name: table[name].to_pylist() for name in names}
-    except UnicodeDecodeError as error:
-        raise DataError(f"{source}: a text is no UTF-8: {error}") from error
+    columns: dict[str, list[Any]] = {}
+    for name in names:
+        try:
+            columns[name] = table[name].to_pylist()
+        except (ValueError, OverflowError) as error:  # bytes that are not UTF-8, dates that Python does not know
+            raise DataError(f"{source}: column {name!r} cannot be read: {error}") from error
     return _frame(columns, list(range(1, table.num_rows + 1)))
 
 

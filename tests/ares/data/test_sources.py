@@ -13,6 +13,7 @@ from typing import Any
 import datasets
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ares.config import DataConfig, Source
@@ -258,6 +259,17 @@ def test_what_arrow_does_not_implement_is_an_error_that_names_the_file(
     monkeypatch.setattr("pyarrow.parquet.read_table", refusing)
     with pytest.raises(DataError, match=r"d\.parquet: not readable as parquet: Nested data conversions"):
         read_rows(str(path), "train")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pa.array([2**40]).cast(pa.timestamp("s")), pa.array([b"\xff"]).view(pa.string())],
+    ids=["a date of the year 36812", "text that is not UTF-8"],
+)
+def test_values_that_python_does_not_know_name_their_column(column: pa.Array, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"prompt": ["a"], "seen": column}), tmp_path / "d.parquet")
+    with pytest.raises(DataError, match=r"d\.parquet: column 'seen' cannot be read: "):
+        read_rows(str(tmp_path / "d.parquet"), "train")
 
 
 def test_a_glob_that_matches_nothing_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
