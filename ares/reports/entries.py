@@ -34,8 +34,8 @@ class EntriesError(UserError, RuntimeError):
 def abandoned(uri: str, runs: Path, older_than: float, now: float | None = None) -> list[MlflowRun]:
     """The entries of runs, evaluations and ablations that are no longer in a directory.
 
-    older_than: days since they were last written. An entry that a moved run still names is kept, and so are parents and
-    children of entries that are kept. Raises StoreError.
+    older_than: days since they were last written. An entry is kept if a run still names it or its parent, or if it is
+    the parent of an entry that is kept. Raises StoreError.
     """
     client = MlflowClient(tracking_uri=uri)
     entries = _entries(client)
