@@ -169,9 +169,35 @@ def json_value(value: Any, column: str) -> Any:
 
 def _value(text: Any, column: str) -> Any:
     try:
-        return json.loads(text)
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # a number of more digits than Python reads at once
+            return json.loads(text, parse_int=_whole_number)
     except (TypeError, ValueError, RecursionError) as error:
         raise RowError(f"{column} is not readable as JSON: {error}") from error
+
+
+_DIGITS = 4000
+"""Digits that Python converts at once (its limit is 4300); APPS and TACO have longer numbers."""
+_LONG = 10**_DIGITS
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) <= _DIGITS:
+        return int(digits)
+    if digits.startswith("-"):
+        return -_whole_number(digits[1:])
+    return _whole_number(digits[:-_DIGITS]) * _LONG + int(digits[-_DIGITS:])
+
+
+def _decimal(value: Any) -> str:
+    """str(value), of integers of any length."""
+    if not isinstance(value, int) or abs(value) < _LONG:
+        return str(value)
+    high, low = divmod(abs(value), _LONG)
+    return f"{'-' if value < 0 else ''}{_decimal(high)}{low:0{_DIGITS}d}"
 
 
 def ground_truth(reward_model: Any) -> Any:
@@ -285,6 +311,8 @@ def _literal(value: Any) -> str:
         return f"{{{', '.join(f'{int(key) if whole else key!r}: {_literal(item)}' for key, item in value.items())}}}"
     if isinstance(value, float) and not math.isfinite(value):
         return f"float('{value}')"
+    if isinstance(value, int) and abs(value) >= _LONG:
+        return hex(value)  # which may have any length
     return repr(value)
 
 
@@ -299,9 +327,9 @@ def _pair(pair: Any, column: str) -> list[str]:
 def _lines(value: Any, column: str) -> str:
     """A script's input or output: a text, or a list of lines."""
     if isinstance(value, list) and all(isinstance(line, str | int | float) for line in value):
-        return "\n".join(map(str, value))
+        return "\n".join(map(_decimal, value))
     if isinstance(value, str | int | float):
-        return str(value)
+        return _decimal(value)
     raise RowError(f"{column}: what a script reads or writes is text or a list of lines, this is {value!r:.80}")
 
 

@@ -391,6 +391,19 @@ def test_a_test_names_its_function_in_its_own_metadata(as_text: bool) -> None:
     assert problem.test_cases == ["assert call_add(1, 2) == 3"]
 
 
+def test_numbers_of_any_length_are_read(pool: SandboxPool) -> None:
+    """APPS and TACO have some of more than 4300 digits, for which the whole set was refused."""
+    digits, more = "9" * 9000, "1" + "0" * 9000
+    called = {"question": "Add one.", "input_output": f'{{"fn_name": "f", "inputs": [[-{digits}], [{digits}]], '
+              f'"outputs": [-{digits[:-1]}8, {more}]}}'}  # fmt: skip
+    right, wrong = judged(pool, called, "def f(n): return n + 1", "def f(n): return n")
+    assert (right.error_type, wrong.error_type) == ("accepted", "wrong_answer")
+    script = {"question": "Say it.", "input_output": f'{{"inputs": ["1"], "outputs": [{more}]}}'}
+    assert read(script).stdin_tests == [["1", more]]
+    negative = script | {"input_output": f'{{"inputs": ["1"], "outputs": [-{digits}]}}'}
+    assert read(negative).stdin_tests == [["1", f"-{digits}"]]
+
+
 def test_only_sets_with_limits_have_the_column(tmp_path: Path) -> None:
     row = {"prompt": "p", "test_cases": ["assert f() == 1"]}
     problems = [read_problem(each, "prompt", "test_cases", "answer") for each in (row, row | {"time_limit": "1 s"})]
