@@ -81,7 +81,7 @@ def decode_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
+    attention_mask: Tensor | None,  # some architectures name it
     shared_prompts: SharedPrompts | None = None,
     **how: Any,
 ) -> tuple[Tensor, None]:
@@ -95,10 +95,10 @@ def decode_attention(
     if shared_prompts is not None:
         assert folded is not None
         out = shared_prompts.attend(module.layer_idx, folded, key, value, how.get("scaling"))
-    elif folded is None or group == 1 or how.get("position_bias") is not None or not _same_for_heads(mask):
-        return ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, mask, **how)
+    elif folded is None or group == 1 or how.get("position_bias") is not None or not _same_for_heads(attention_mask):
+        return ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **how)
     else:
-        out = scaled_dot_product_attention(folded, key, value, mask, scale=how.get("scaling"))
+        out = scaled_dot_product_attention(folded, key, value, attention_mask, scale=how.get("scaling"))
     return out.reshape(batch, 1, heads, out.shape[-1]), None
 
 

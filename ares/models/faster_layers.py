@@ -33,12 +33,12 @@ class RMSNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
         normal, scale, weight = ctx.saved_tensors
         product = gradient * normal
         along = (product @ weight)[..., None] / weight.numel()
         to_x = (gradient * weight).addcmul_(normal, along, value=-1).mul_(scale)
-        return to_x, product.flatten(0, -2).sum(0), None
+        return to_x, product.flatten(0, -2).sum(0) if ctx.needs_input_grad[1] else None, None
 
 
 class Rotation(torch.autograd.Function):

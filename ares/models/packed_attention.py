@@ -65,14 +65,14 @@ def row_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
+    attention_mask: Tensor | None,  # some architectures name it
     layout: Layout | None = None,
     **how: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention within rows. query, key, value: [1, heads, N, D], packed; returns [1, N, heads, D]."""
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if layout is None:
-        return sdpa(module, query, key, value, mask, **how)
+        return sdpa(module, query, key, value, attention_mask, **how)
     window = how.get("sliding_window") or window_of(module)
     met = []
     for block in layout.blocks:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tensordict import TensorDict
 from transformers import (
+    AutoModelForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     Gemma3Config,
@@ -26,11 +27,13 @@ from transformers import (
 )
 
 from ares.config.run import ModelConfig
+from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.models.causal import Critic, LanguageModel, ModelError, keeps_rows_apart
 from ares.models.packed_attention import can_regroup
 from ares.models.packing import Layout
+from ares.models.weights import stored_tensors
 from tests.ares.builders import MODEL, PAD, rows, to_batch
-from tests.ares.models.families import Family, build
+from tests.ares.models.families import Family, build, random_rows
 
 CPU = torch.device("cpu")
 # Groups differ in prompt length, rows in response length; one row has a single token.
@@ -323,6 +326,23 @@ def test_a_model_with_layers_between_decoder_and_head_is_refused(model_type: str
     folder = build(Family(model_type, {"is_decoder": True}), tmp_path)
     with pytest.raises(ModelError, match="changes its decoder's hidden states before the output head"):
         LanguageModel.load(ModelConfig(path=str(folder)), CPU)
+
+
+MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "num_dense_layers": 1}
+
+
+@pytest.mark.parametrize("family", [Family("doge"), Family("afmoe", MIXTURE)], ids=lambda family: family.model_type)
+def test_a_layer_may_name_the_mask_it_hands_to_attention(family: Family, tmp_path: Path) -> None:
+    """Doge's and AFMoE's do, and loading ended with a TypeError."""
+    folder, batch = build(family, tmp_path), random_rows([5, 9], [[7, 3], [4, 8]])
+    expected, _, _ = naive(AutoModelForCausalLM.from_pretrained(folder).eval(), batch, 1.0)
+    policy = LanguageModel.load(ModelConfig(path=str(folder)), CPU)
+    with torch.no_grad():
+        torch.testing.assert_close(policy.token_log_probs(batch, 1.0).log_probs, expected, atol=1e-4, rtol=1e-4)
+    engine = TransformersEngine(str(folder), "float32", "cpu", set(), 0)
+    engine.load_weights(0, stored_tensors(policy.model))
+    (completion,) = engine.generate([Request([3, 4, 5], seed=1)], SamplingSettings(1.0, 1.0, 8))
+    assert len(completion.token_ids) == 8
 
 
 def test_a_model_that_looks_at_the_padding_behind_a_row_is_refused(tmp_path: Path) -> None:
