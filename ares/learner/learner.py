@@ -407,6 +407,7 @@ class Learner:
         # One at a time: merged, they would take the memory of another model.
         copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in self._stored()}
         self._wait_for_device()
+        self._release_memory()
         return copies
 
     def _wait_for_device(self) -> None:

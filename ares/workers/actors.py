@@ -64,15 +64,12 @@ class LearnerActor:
 
     def weights(self) -> dict[str, np.ndarray]:
         """The policy's weights, as arrays, which Ray hands over without a copy. Sharded, all ranks must call."""
-        weights = {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
-        _give_back_memory(self.config)
-        return weights
+        return {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
 
     def weights_in_place(self) -> dict[str, torch.Tensor]:
         """The policy's weights on the learner's device: engines copy them before the learner continues."""
         weights = self.learner.weights_in_place()
         _wait_for_gpu()
-        _give_back_memory(self.config)
         return weights
 
     def contribute(self) -> None:
@@ -118,7 +115,8 @@ class EngineActor:
     def sleep(self) -> None:
         """Free memory for the learner where the two share a GPU."""
         self.engine.sleep()
-        _give_back_memory(self.config)
+        if torch.cuda.is_initialized() and self.config.rollout.placement == "colocate":
+            torch.cuda.empty_cache()  # the learner could not use what torch keeps of freed memory
 
     def generate(self, requests: list[Request], settings: SamplingSettings) -> Iterator[pd.DataFrame]:
         """Sample; yields finished rows by request: token_ids, log_probs, finish_reason, the decoded response."""
@@ -142,9 +140,3 @@ class EngineActor:
 def _wait_for_gpu() -> None:
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
-
-
-def _give_back_memory(config: Config) -> None:
-    """Free the GPU memory that torch has cached: the other actor on the GPU could not use it."""
-    if torch.cuda.is_initialized() and config.rollout.placement == "colocate":
-        torch.cuda.empty_cache()
