@@ -32,7 +32,7 @@ from ares.config import Config, TrackingConfig, fingerprint, result_settings
 from ares.data import MediaError, thumbnail
 from ares.reports.pages import VIEW
 from ares.reports.tracker import Tracker
-from ares.store import Commit, RunStore, tracking_uri
+from ares.store import Commit, DamagedArtifact, RunStore, tracking_uri
 
 logger = logging.getLogger(__name__)
 # It logs the errors that it raises with their traces; here they become one line.
@@ -153,22 +153,30 @@ class Tracking(Tracker):
         client.log_batch(self._id, tags=[RunTag("ares.logged_step", str(commits[-1].step))])
 
     def _log_evaluation(self, client: MlflowClient, commit: Commit) -> None:
-        scored = self.store.read_rows(commit.artifacts["evaluation"]).dropna(subset="accuracy")
-        accuracies = scored["accuracy"].astype(float).groupby(scored["id"]).mean().to_dict()
-        client.log_dict(self._id, accuracies, f"{PROBLEMS}/{commit.step:06d}.json")
-        if self.config.tracking.samples:
-            self._log_samples(client, commit)
+        """Accuracies per held-out problem, and a table of held-out and one of training samples.
 
-    def _log_samples(self, client: MlflowClient, commit: Commit) -> None:
-        """A table of held-out samples and one of training samples with every part of their reward."""
-        count = self.config.tracking.samples
-        for name in ("evaluation", "samples"):
-            table = self.store.read_rows(commit.artifacts[name]).head(count)
-            client.log_dict(
-                self._id, json.loads(table.to_json(orient="split", index=False)), f"{name}/{commit.step:06d}.json"
-            )
-            if "media_references" in table:
-                self._log_images(client, name, commit.step, table["media_references"])
+        A table that was lost is left out with a warning: its step is done, and training needs it no more.
+        """
+        samples = ("evaluation", "samples") if self.config.tracking.samples else ()
+        for name in dict.fromkeys(("evaluation", *samples)):
+            try:
+                table = self.store.read_rows(commit.artifacts[name])
+            except DamagedArtifact as error:
+                logger.warning("step %d: %s samples are not in MLflow: %s", commit.step, name, error)
+                continue
+            if name == "evaluation":
+                scored = table.dropna(subset="accuracy")
+                accuracies = scored["accuracy"].astype(float).groupby(scored["id"]).mean().to_dict()
+                client.log_dict(self._id, accuracies, f"{PROBLEMS}/{commit.step:06d}.json")
+            if name in samples:
+                self._log_samples(client, name, commit.step, table)
+
+    def _log_samples(self, client: MlflowClient, name: str, step: int, table: pd.DataFrame) -> None:
+        """The first samples of a table, with every part of their reward."""
+        table = table.head(self.config.tracking.samples)
+        client.log_dict(self._id, json.loads(table.to_json(orient="split", index=False)), f"{name}/{step:06d}.json")
+        if "media_references" in table:
+            self._log_images(client, name, step, table["media_references"])
 
     def _log_images(self, client: MlflowClient, name: str, step: int, media: pd.Series) -> None:
         """Log a thumbnail of each image in a table of samples once."""

@@ -8,6 +8,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Metric
@@ -128,6 +129,25 @@ def test_a_run_of_many_files_is_logged(tmp_path: Path, caplog: pytest.LogCapture
     assert entry.data.tags["ares.logged_step"] == "1"
     (used,) = entry.inputs.dataset_inputs
     assert used.dataset.name.startswith(str(files)[:400])
+
+
+@pytest.mark.parametrize("lost", ["evaluation", "samples"])
+def test_a_lost_table_is_left_out(lost: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It ended the run, and every fork of it, since a fork logs its whole past."""
+    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
+    settings = config("tracking.experiment=lost-table", f"tracking.uri={client.tracking_uri}")
+    store = RunStore(tmp_path / "run")
+    store.write_run({"code_version": "1", "mlflow_run_id": None})
+    table = pd.DataFrame({"id": ["a", "a"], "accuracy": [1.0, 0.0]})
+    artifacts = {name: store.write_rows(f"steps/000000/{name}.parquet", table) for name in ("evaluation", "samples")}
+    store.write_commit(commit(0, None, artifacts=artifacts))
+    (store.directory / artifacts[lost].path).unlink()
+    Tracking(settings.tracking, settings, store).catch_up()
+    assert f"step 0: {lost} samples are not in MLflow: " in caplog.text
+    entry = client.get_run(store.read_run()["mlflow_run_id"])
+    assert entry.data.tags["ares.logged_step"] == "0"
+    logged = {folder.path for folder in client.list_artifacts(entry.info.run_id)} - {"profile.yaml"}
+    assert logged == ({"samples"} if lost == "evaluation" else {"evaluation", "problems"})
 
 
 def test_a_user_without_a_name_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
