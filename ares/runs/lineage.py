@@ -190,12 +190,6 @@ def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int
     own = parent.read_commit(version).artifacts.get("checkpoint")
     if own is not None and target.intact([own]):
         return own
-    forked = parent.fork()
-    if forked is not None and version < forked.version:  # made with the settings of the run that it comes from
-        raise StoreError(
-            f"Run {parent.name!r} was forked from {forked.run!r} after step {forked.version}, and has no checkpoint of "
-            f"step {version}: fork {forked.run!r} there instead"
-        )
     check_weights(parent, version)
     cluster = Cluster(config, parent)
 

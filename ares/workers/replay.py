@@ -39,6 +39,12 @@ def first_unreplayable(store: RunStore, version: int) -> int | None:
 
 def check_weights(store: RunStore, version: int) -> None:
     """Raise StoreError where the weights after a step cannot be rebuilt, as of those that `ares gc` pruned."""
+    fork = store.fork()
+    if fork is not None and version < fork.version and newest_checkpoint(store, version)[0] < version:
+        raise StoreError(
+            f"Run {store.name!r} was forked from {fork.run!r} after step {fork.version}, and has no checkpoint of step "
+            f"{version}: its settings would make other weights of the batches before that; use {fork.run!r} instead"
+        )
     missing = first_unreplayable(store, version)
     if missing is not None:
         kept = [step for step in store.committed_steps() if newest_checkpoint(store, step)[0] == step > 0]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -149,11 +150,18 @@ def test_a_fork_is_not_forked_where_its_own_settings_would_have_made_other_weigh
     copy: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The weights after a step before its own were replayed with its settings, in place of those of its past."""
+    from ares.evaluation import Evaluation, EvaluationRequest
+
     runs = copy.directory.parent
+    monkeypatch.setenv("ARES_RUNS", str(runs))
     fork("copy", 3, None, ["learner.lr=0.001"], "fork", runs)
     monkeypatch.setattr("ares.workers.cluster.connect", lambda *_: pytest.fail("Ray was started"))
-    with pytest.raises(StoreError, match=r"'fork' was forked from 'copy' after step 3, .* fork 'copy' there instead"):
+    with pytest.raises(
+        StoreError, match=r"'fork' was forked from 'copy' after step 3, .* use 'copy' instead"
+    ) as refused:
         fork("fork", 2, None, [], "again", runs)
+    with pytest.raises(StoreError, match=re.escape(str(refused.value))):
+        Evaluation.open(EvaluationRequest(target="fork", step=2))
     with pytest.raises(StoreError, match=r"keeps no results of the phases of step 3: .*--at 2 without --phase"):
         fork("fork", 3, "rollout", [], "again", runs)
     assert not (runs / "again").exists()
