@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ares.data import is_video, load_tokenizer, load_train, path_of
 from ares.grading import SCORE
+from ares.printable import printable
 from ares.runs import exec_times_name, read_config, read_exec_times
 from ares.store import RunStore, StoreError, run_store
 
@@ -52,7 +53,7 @@ def samples_table(name: str, step: int, width: int = 120) -> Table:
     for title, folded in titles.items():
         table.add_column(folded, no_wrap=True, justify="left" if title in ("id", "bucket") else "right")
     for row in cells:
-        table.add_row(*map(Text, row))  # as it stands: an id may look like rich's markup
+        table.add_row(*(Text(printable(cell)) for cell in row))  # as it stands: an id may look like rich's markup
     return table
 
 
@@ -79,7 +80,8 @@ def sample_report(name: str, step: int, problem: str, sample: int) -> str:
     apart |= {"test_outcomes", "ground_truth"} if is_code else set()
     lines += [f"{key:32s} {value}" for key, value in row.items() if key not in apart]
     weights = read_config(run_store(name)).reward.weight_of
-    return "\n".join([*lines, *(["", reward_line(dict(row), weights)] if "reward" in row else [])])
+    lines += ["", reward_line(dict(row), weights)] if "reward" in row else []
+    return printable("\n".join(lines))
 
 
 def reward_line(row: Mapping[Any, Any], weights: Mapping[str, float]) -> str:

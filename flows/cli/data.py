@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ares.printable import printable
 from flows.cli.command import Overrides, console, errors, next_step
 from flows.cli.completion import profile_names
 
@@ -148,7 +149,7 @@ def _show_prompts(report: "CheckReport") -> None:
     for example in report.examples:
         size = "" if example.tokens is None else f", {example.tokens} tokens"
         console.rule(f"row {example.row}{size}", align="left", style="dim")
-        text = Text(example.text)
+        text = Text(printable(example.text))
         text.highlight_words(example.special, "bold magenta")
         console.print(text)
     if report.examples:
@@ -188,5 +189,5 @@ def _show_failures(title: str, failures: "list[Failure]") -> None:
             table.add_column(column, overflow="fold")
         for failure in failures:
             cells = (str(failure.row), failure.id, failure.error_type, failure.test, failure.detail)
-            table.add_row(*(escape(cell) for cell in cells))
+            table.add_row(*(escape(printable(cell)) for cell in cells))
         console.print(table)

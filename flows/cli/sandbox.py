@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ares.printable import printable
 from flows.cli.command import console, errors
 
 if TYPE_CHECKING:
@@ -155,12 +156,12 @@ def show(verdict: "Verdict", texts: list[str]) -> None:
         console.print("A test compares the program's own objects: it ran in the program's process, which could lie.")
     for name, text in (("stdout", verdict.stdout), ("stderr", verdict.stderr)):
         if text:
-            console.print(f"--- {name}\n{text.rstrip()}", markup=False)
+            console.print(f"--- {name}\n{printable(text.rstrip())}", markup=False)
 
 
 def escape(text: str) -> str:
     """Text for a rich table, with its brackets taken literally."""
-    return text.replace("[", "\\[")
+    return printable(text).replace("[", "\\[")
 
 
 if __name__ == "__main__":
