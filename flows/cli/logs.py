@@ -39,6 +39,7 @@ class File(logging.FileHandler):
             return
         try:
             if self.stream is None:
+                Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)  # an ablation's comes with its flow
                 self.stream = self._open()
             self.stream.write(self.format(record) + self.terminator)
             self.flush()

@@ -55,6 +55,16 @@ def test_a_full_disk_under_the_file_is_told_once_and_without_a_trace(
     assert told == [f"warning: {tmp_path / 'log.txt'}: cannot be written: No space left on device"]
 
 
+def test_the_folder_of_an_ablation_that_has_not_begun_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.set_up(verbose=False)
+    THEIRS.warning("before its folder is there")
+    logs.keep_in(tmp_path / "runs" / "math-kl")
+    assert "before its folder is there" in (tmp_path / "runs" / "math-kl" / "log.txt").read_text()
+    assert capsys.readouterr().err == ""
+
+
 def test_with_v_libraries_are_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up(verbose=True)
     logs.keep_in(tmp_path)
