@@ -10,6 +10,13 @@ COMMANDS: dict[str, Wrong] = {
     "a run that is not there, forked": Wrong("fork nowhere --at 1", "nowhere"),
     "runs that are not there, compared": Wrong("diff nowhere there", "nowhere"),
     "a run that is not there, cleaned": Wrong("gc nowhere", "nowhere"),
+    **{
+        f"gc {option} {amount}": Wrong(
+            f"gc {option} {amount}", f"{option} {amount}: a number from 0 on", {"runs": FOLDER}
+        )
+        for option in ("--older-than", "--max-size", "--entries")
+        for amount in ("-1", "nan", "inf")
+    },
     "a run that is not there, evaluated": Wrong("eval nowhere", "nowhere"),
     "a run that is a file": Wrong("status old", "There is no run 'old' in runs", {"runs/old": "hello"}),
     **{
