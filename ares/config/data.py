@@ -22,7 +22,7 @@ class HeldOutConfig(Strict):
     source: Source
     """As data.train."""
     split: str = "test"
-    """Split of a Hugging Face data set."""
+    """Split of a Hugging Face data set; where it is open, data.validation_split."""
     prompt_key: str | None = None
     """Column with the problem."""
     answer_key: str | None = None
@@ -117,6 +117,13 @@ class DataConfig(Strict):
         """These settings for a held-out set: its own columns where it names any."""
         own = held_out.model_dump(include={"prompt_key", "answer_key", "tests_key", "id_key"}, exclude_none=True)
         return self.model_copy(update=own)
+
+    @model_validator(mode="after")
+    def _open_splits_are_the_settings_one(self) -> "DataConfig":
+        for each in self.held_out.values():
+            if "split" not in each.model_fields_set:
+                each.split = self.validation_split
+        return self
 
     @model_validator(mode="after")
     def _pixels_are_in_order(self) -> "DataConfig":

@@ -364,3 +364,9 @@ def test_differences_tell_old_and_new_value() -> None:
     before, after = load("tiny-math"), load("tiny-math", ["rollout.n=4", "algorithm.aepo.enabled=false"])
     assert differences(before, after) == ["algorithm.aepo.enabled: True → False", "rollout.n: 8 → 4"]
     assert differences(before, before) == []
+
+
+def test_a_named_held_out_set_without_a_split_of_its_own_has_the_settings_one() -> None:
+    sets = "data.validation={gsm8k: openai/gsm8k, own: {source: o/wn, split: dev}}"
+    held_out = load("tiny-math", [sets, "data.validation_split=validation"]).data.held_out
+    assert {name: each.split for name, each in held_out.items()} == {"gsm8k": "validation", "own": "dev"}
