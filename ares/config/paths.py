@@ -36,8 +36,9 @@ def matches(pattern: str) -> list[str]:
 
 def absent_model(path: str, error: Exception) -> str | None:
     """Why a model's path, which is no directory, could not be read; None for a directory, which has another fault."""
-    if is_there(Path(location(path))) and Path(location(path)).is_dir():
-        return None
+    if is_there(Path(location(path))):
+        is_directory = Path(location(path)).is_dir()
+        return None if is_directory else f"model.path={path}: a file, name the directory that it lies in"
     if not _HUB_NAME.fullmatch(path):
         return f"model.path={path}: there is no such directory" + (
             "" if Path(path).is_absolute() else f" in {Path.cwd()}"

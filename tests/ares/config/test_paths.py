@@ -39,6 +39,7 @@ def test_what_the_working_directory_has_comes_first(tmp_path: Path, monkeypatch:
         ("path/to/no/model", "there is no such directory in {here}"),
         ("/no/such/model", "there is no such directory"),
         ("./model", "there is no such directory in {here}"),
+        ("weights.bin", "a file, name the directory that it lies in"),
         ("nobody/nothing", "no directory of {here}, and no model of the hub that can be read: "),
     ],
 )
@@ -46,6 +47,7 @@ def test_a_model_that_is_not_there_is_told_in_one_line(
     path: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights.bin").touch()
     config = load("math", [f"model.path={path}", "data.train=rows.jsonl"])
     for look in (lambda: check_architecture(config), lambda: load_tokenizer(path), lambda: model_digests(path)):
         with pytest.raises(UserError) as caught:
