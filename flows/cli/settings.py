@@ -49,9 +49,11 @@ def new(
 ) -> None:
     """Write a profile of your own: every setting with its meaning, and the values of another profile."""
     from ares.config import ConfigError, commented, load
-    from ares.store import checked_name
+    from ares.store import RULE, is_name
 
-    path = Path(f"{checked_name(name)}.yaml")
+    if not is_name(name):
+        raise ConfigError(f"{name!a} cannot be the name of a profile: {RULE}")
+    path = Path(f"{name}.yaml")
     text = f"# {name}: every setting, with the values of {source}.\n{commented(load(source))}"
     try:
         with path.open("x", encoding="utf-8") as file:

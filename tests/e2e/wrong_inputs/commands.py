@@ -81,7 +81,7 @@ COMMANDS: dict[str, Wrong] = {
         "new mine --from tiny-math", "mine.yaml is there already", {"mine.yaml": FOLDER}
     ),
     "a new profile from a part of one": Wrong("new mine --from base", "model is missing"),
-    "a new profile elsewhere": Wrong("new ../mine --from tiny-math", "cannot be the name of a run"),
+    "a new profile elsewhere": Wrong("new ../mine --from tiny-math", "cannot be the name of a profile"),
     "a profile for the doctor that is not there": Wrong("doctor nowhere", "There is no profile 'nowhere'"),
     "a dry run with an unknown setting": Wrong("train tiny-math rollot.n=1 --dry-run", "rollot is unknown"),
     "services that are not there": Wrong("down", "ares up"),
