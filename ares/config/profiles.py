@@ -9,15 +9,14 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from ares.config.extensions import SETTING_ERROR, UNOPENED
 from ares.config.paths import CHECKOUT, is_there
 from ares.config.run import Config
-from ares.config.strict import ConfigError, explained, reason
+from ares.config.strict import ConfigError, alternatives, explained, reason
 from ares.config.yaml_files import NOT_YAML, parsed, read_yaml, why_not_yaml
 
 PROFILES = CHECKOUT / "profiles"
@@ -86,8 +85,11 @@ def differences(before: Config, after: Config) -> list[str]:
 def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Settings of a profile over those it extends, and the names of both. A path is seen from the extending profile."""
     folder = Path(seen[-1]).parent if seen else Path()
-    path = folder / profile if profile.endswith((".yaml", ".yml")) else PROFILES / f"{profile}.yaml"
+    is_file = profile.endswith((".yaml", ".yml"))
+    path = folder / profile if is_file else PROFILES / f"{profile}.yaml"
     if not is_there(path):
+        if is_file:
+            raise ConfigError(f"There is no profile {str(path)!r} in {Path.cwd()}")
         close = difflib.get_close_matches(profile, profile_names(), 1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise ConfigError(f"There is no profile {profile!r} (profiles: {', '.join(profile_names())}).{hint}")
@@ -134,7 +136,7 @@ def _lay_over(settings: dict[str, Any], override: Override) -> None:
 def _value(text: str, kind: Any) -> Any:
     """The value of an override. What a setting takes as text is text as it stands, whatever YAML would make of it
     (`Question: {prompt}`, `*.jsonl`, `no`), but for quotes around all of it, and `null`."""
-    types = _alternatives(kind)
+    types = alternatives(kind)
     if str not in types or (float in types and _is_number(text)):
         return _scalar(text)
     if text.strip() in ("", "null", "~"):
@@ -169,21 +171,12 @@ def _scalar(text: str) -> Any:
     return value
 
 
-def _alternatives(kind: Any) -> list[Any]:
-    """The types of a union, without what annotates them; any other type alone."""
-    if get_origin(kind) is Annotated:
-        return _alternatives(get_args(kind)[0])
-    if get_origin(kind) in (Union, UnionType):
-        return [one for each in get_args(kind) for one in _alternatives(each)]
-    return [kind]
-
-
 def _type_of(path: list[str]) -> Any:
     """The type of the setting that a dotted name leads to; None where it leads to none."""
     kind: Any = Config
     for name in path:
         annotation = None
-        for each in _alternatives(kind):
+        for each in alternatives(kind):
             if isinstance(each, type) and issubclass(each, BaseModel) and name in each.model_fields:
                 annotation = each.model_fields[name].annotation
             elif get_origin(each) is dict:

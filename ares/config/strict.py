@@ -3,9 +3,10 @@ an error in one is told."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.config import JsonDict
 
 from algorithms.buckets import BUCKETS, Bucket
@@ -50,6 +51,25 @@ class Strict(BaseModel):
     """A section of the profile. An unknown key is an error; values are never coerced silently out of range."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _a_boolean_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Pydantic would read `reference_sync=true` as 1: a reference that is the policy of the step before."""
+        if isinstance(value, bool) and info.field_name is not None:
+            types = alternatives(cls.model_fields[info.field_name].annotation)
+            if bool not in types and {int, float} & set(types):
+                raise ValueError("true and false are no numbers")
+        return value
+
+
+def alternatives(kind: Any) -> list[Any]:
+    """The types of a union, without what annotates them; any other type alone."""
+    if get_origin(kind) is Annotated:
+        return alternatives(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [one for each in get_args(kind) for one in alternatives(each)]
+    return [kind]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

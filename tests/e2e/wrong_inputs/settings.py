@@ -5,7 +5,10 @@ from tests.e2e.wrong_inputs.row import FOLDER, GOOD, Wrong, profile, train
 SETTINGS: dict[str, Wrong] = {
     "a profile that is not there": Wrong("train nowhere", "There is no profile 'nowhere'"),
     "a profile that is almost there": Wrong("train tiny-mth", "Did you mean tiny-math?"),
-    "a file that is not there": Wrong("train nowhere.yaml", "nowhere.yaml"),
+    "a file that is not there": Wrong("train nowhere.yaml", "There is no profile 'nowhere.yaml' in /"),
+    "extends a file that is not there": profile(
+        "There is no profile 'sub/nowhere.yaml' in /", "extends: sub/q.yaml", sub__q_yaml="extends: nowhere.yaml"
+    ),
     "a directory as profile": profile("p.yaml: ", FOLDER),
     "a profile of bytes": profile("p.yaml: not YAML", b"\x80\x81\xff\x00"),
     "a profile with a control character": profile("p.yaml: not YAML", "a: b\x07"),
@@ -57,7 +60,14 @@ SETTINGS: dict[str, Wrong] = {
     "too few": train("rollout.n", "rollout.n=1"),
     "a fraction": train("rollout.n", "rollout.n=2.5"),
     "a word for a number": train("learner.lr", "learner.lr=fast"),
-    "a boolean for a number": train("train.steps", "train.steps=[true]"),
+    "a list for a number": train("train.steps", "train.steps=[true]"),
+    "a boolean for a number": train("train.steps: true and false are no numbers", "train.steps=true"),
+    "a boolean for an optional number": train(
+        "algorithm.kl.reference_sync: true and false are no numbers", "algorithm.kl.reference_sync=true"
+    ),
+    "a boolean for a number or one a bucket": train(
+        "algorithm.kl.coef: true and false are no numbers", "algorithm.kl.coef=no"
+    ),
     "null for a number": train("train.steps", "train.steps=null"),
     "infinity": train("learner.lr", "learner.lr=.inf"),
     "infinity by size": train("learner.lr", "learner.lr=1e999"),
