@@ -6,6 +6,7 @@ changes results. Not covered: what a setting does; the package that does it says
 
 from ares.config.algorithm import FilterConfig, KlConfig
 from ares.config.data import DataConfig, HeldOutConfig, Source
+from ares.config.effect import without_effect
 from ares.config.extensions import (
     ENGINES,
     ESTIMATORS,
@@ -93,4 +94,5 @@ __all__ = [
     "reason",
     "result_settings",
     "sections",
+    "without_effect",
 ]

@@ -5,7 +5,7 @@ it).
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -19,8 +19,10 @@ from flows.loading import loading
 from flows.servers.local_server import local_api
 
 if TYPE_CHECKING:
+    from ares.config import Config
     from flows.servers.local_server import LocalServer
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 # Rich would make a picture of the `:100:` in `rows.jsonl:100: not JSON`.
 console = Console(highlight=False, soft_wrap=True, emoji=False)
@@ -39,6 +41,21 @@ Overrides = Annotated[
 def next_step(command: str) -> None:
     """The last line of a command that has gone well: what to do next."""
     console.print(f"next: {command}", style="dim", markup=False)
+
+
+def warn_of_idle(*given: tuple["Config", Sequence[str] | None]) -> None:
+    """A warning for each setting on the command line that does nothing in any of the runs it is given to."""
+    from ares.config import without_effect
+
+    idle = [without_effect(config, overrides or []) for config, overrides in given]
+    used = {
+        override.partition("=")[0]
+        for why, (_, overrides) in zip(idle, given, strict=True)
+        for override in overrides or []
+        if override.partition("=")[0] not in why
+    }
+    for name, reason in {name: reason for why in idle for name, reason in why.items() if name not in used}.items():
+        logger.warning("%s has no effect with %s", name, reason)
 
 
 @contextmanager

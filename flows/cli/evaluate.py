@@ -15,6 +15,13 @@ ROWS = 20
 """Rows that are named of those that are left out for one reason; summary.json names all."""
 
 
+OF_OPTIONS = {
+    "rollout.n": "--n", "validation.n": "--n", "rollout.temperature": "--temperature", "validation.turns": "--turns",
+    "validation.max_prompts": "--max-problems",
+}  # fmt: skip
+"""Settings that an evaluation does not read, and the options it has instead."""
+
+
 def evaluate(
     target: Annotated[str, typer.Argument(help="Name of a run, or a model directory.", autocompletion=run_names)],
     overrides: Overrides = None,
@@ -45,6 +52,11 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """pass@k with intervals; the same command resumes an interrupted one."""
+    for override in overrides or []:
+        if option := OF_OPTIONS.get(name := override.partition("=")[0]):
+            from ares.config import ConfigError
+
+            raise ConfigError(f"an evaluation does not read {name}: give it {option}")
     with starting() as server:
         from pydantic import ValidationError
 

@@ -20,7 +20,17 @@ from ares.errors import UserError
 from flows.cli import ablate as ablate_cli
 from flows.cli import runs as runs_cli
 from flows.cli import settings as settings_cli
-from flows.cli.command import Overrides, RunName, ServerLost, completed, console, errors, next_step, starting
+from flows.cli.command import (
+    Overrides,
+    RunName,
+    ServerLost,
+    completed,
+    console,
+    errors,
+    next_step,
+    starting,
+    warn_of_idle,
+)
 from flows.cli.completion import profile_names, run_names
 from flows.cli.data import app as data_app
 from flows.cli.evaluate import evaluate
@@ -75,6 +85,7 @@ def train(
     from ares.config import load
 
     config = load(profile, overrides)
+    warn_of_idle((config, overrides))
     if dry_run:
         console.print(_resolved(config), markup=False, end="")
         return

@@ -98,6 +98,8 @@ COMMANDS: dict[str, Wrong] = {
             ("temperature", ("--temperature", "-1"), {}),
             ("max_problems", ("--max-problems", "0"), {}),
             ("rollot is unknown", ("rollot.n=1",), {}),
+            ("does not read rollout.n: give it --n", ("rollout.n=4",), {}),
+            ("does not read rollout.temperature: give it --temperature", ("rollout.temperature=0.5",), {}),
             ("o holds something that is no evaluation", ("--out", "o"), {"o/x": "hello"}),
             ("evaluation.json: not readable", ("--out", "o"), {"o/evaluation.json": "["}),
         )

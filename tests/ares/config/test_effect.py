@@ -1,0 +1,60 @@
+"""Settings on a command line that another one switches off are found, and no others."""
+
+import pytest
+
+from ares.ablations.definition import ablation_names, children, read_ablation
+from ares.config import load, result_settings, without_effect
+from ares.config.effect import SWITCHES
+from flows.cli.command import warn_of_idle
+
+NONE = "algorithm.kl.placement=none"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "idle"),
+    [
+        (["algorithm.kl.coef=0.1"], {}),
+        (["algorithm.kl.coef=0.1", NONE], {"algorithm.kl.coef": NONE}),
+        (["reward.code.design=sparse"], {"reward.code.design": "reward.kind=math"}),
+        (["learner.critic_lr=1e-4"], {"learner.critic_lr": "algorithm.advantage.estimator=grpo"}),
+        (["learner.critic_lr=1e-4", "algorithm.advantage.estimator=gae", "algorithm.advantage.lam=0.9"], {}),
+        (["validation.n=8", "data.validation=null"], {"validation.n": "data.validation=null"}),
+        (
+            ["algorithm.filter.enabled=false", "algorithm.filter.low=0.1"],
+            {"algorithm.filter.low": "algorithm.filter.enabled=false"},
+        ),
+        (
+            ["algorithm.kl.placement=reward", "algorithm.kl.penalty=kl", "algorithm.kl.relax_hwe=0.1"],
+            {"algorithm.kl.relax_hwe": "algorithm.kl.placement=reward"},
+        ),
+        (["algorithm.kl.kind=fixed", "algorithm.kl.target=1"], {"algorithm.kl.target": "algorithm.kl.kind=fixed"}),
+        (["rollout.vllm.gpu_memory=0.9"], {"rollout.vllm.gpu_memory": "rollout.engine=transformers"}),
+        (["rollout.vllm.gpu_memory=0.9", "rollout.engine=vllm"], {}),
+    ],
+)
+def test_an_override_that_does_nothing_is_named_with_the_reason(overrides: list[str], idle: dict[str, str]) -> None:
+    assert without_effect(load("tiny-math", overrides), overrides) == idle
+
+
+def test_every_switch_and_every_name_is_a_setting() -> None:
+    names = [*result_settings(load("tiny-math")), "rollout.vllm.gpu_memory"]
+    for switch, _, prefixes in SWITCHES:
+        assert switch in names
+        for prefix in prefixes:
+            assert any(name.startswith(prefix) for name in [*names, "validation.n"]), prefix
+
+
+@pytest.mark.parametrize("name", ablation_names())
+def test_no_setting_of_a_shipped_ablation_is_without_effect(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    definition, source = read_ablation(name)
+    warn_of_idle(*((child.config, child.overrides) for child in children(definition, source, None)))
+    assert caplog.messages == []
+
+
+def test_a_setting_is_warned_of_where_no_run_reads_it(caplog: pytest.LogCaptureFixture) -> None:
+    coef = "algorithm.kl.coef=0.1"
+    off, on = load("tiny-math", [NONE, coef]), load("tiny-math", [coef])
+    warn_of_idle((off, [NONE, coef]), (on, [coef]))
+    assert caplog.messages == []
+    warn_of_idle((off, [NONE, coef]))
+    assert caplog.messages == [f"algorithm.kl.coef has no effect with {NONE}"]
