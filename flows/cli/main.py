@@ -9,6 +9,7 @@ trace.
 import json
 import logging
 import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -316,6 +317,10 @@ def main() -> None:
     kept = set_up(verbose)
     try:
         app()
+    except SystemExit as ended:
+        if ended.code == 130:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C again, while Ray shuts down, ends without a trace
+        raise
     except Exception as error:
         if not _is_for_the_user(error):
             raise
