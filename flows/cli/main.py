@@ -220,22 +220,32 @@ def doctor(
 
 @app.command()
 def up(
-    prefect_port: Annotated[int, typer.Option(help="Port of Prefect's UI.")] = 4200,
-    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's UI.")] = 5000,
+    prefect_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Prefect's UI.")] = 4200,
+    mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of MLflow's UI.")] = 5000,
     data: Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
     concurrent_runs: Annotated[int, typer.Option(min=1, help="Runs the worker trains at the same time.")] = 1,
     notify: Annotated[
         str | None, typer.Option(help="An address (Slack's, Mattermost's) that is told of runs that failed or crashed.")
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Serve /metrics (Prometheus) and /health at this port.")
+        int | None, typer.Option(min=1, max=65535, help="Serve /metrics (Prometheus) and /health at this port.")
     ] = None,
 ) -> None:
     """Prefect, MLflow, a worker and the deployments on this machine, until interrupted or `ares down`."""
+    from ares.config import ConfigError
+    from ares.store import runs_directory
     from flows.servers.services import Ports, Services
 
     if data is not None:
         os.environ["ARES_RUNS"] = data
+    if len({prefect_port, mlflow_port, metrics_port}) < 3:
+        raise ConfigError("Prefect and MLflow need a port each, and so do the metrics")
+    if notify is not None and not notify.startswith(("http://", "https://")):
+        raise ConfigError(f"--notify {notify}: an address begins with http:// or https://")
+    try:
+        runs_directory().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{runs_directory()}: no folder can be made there: {error.strerror}") from error
     ports = Ports(prefect_port, mlflow_port)
     try:
         with Services(ports, concurrent_runs, console.print, notify) as services:

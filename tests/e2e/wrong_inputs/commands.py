@@ -84,6 +84,14 @@ COMMANDS: dict[str, Wrong] = {
     "a new profile elsewhere": Wrong("new ../mine --from tiny-math", "cannot be the name of a profile"),
     "a profile for the doctor that is not there": Wrong("doctor nowhere", "There is no profile 'nowhere'"),
     "a dry run with an unknown setting": Wrong("train tiny-math rollot.n=1 --dry-run", "rollot is unknown"),
+    "services on a port that cannot be": Wrong("up --prefect-port 99999", "65535", lines=9),
+    "services on one port": Wrong("up --prefect-port 4999 --mlflow-port 4999", "Prefect and MLflow need a port each"),
+    "services that tell nobody": Wrong(
+        "up --notify hooks.example/x", "--notify hooks.example/x: an address begins with"
+    ),
+    "services whose runs are a file": Wrong(
+        "up --data f", "f: no folder can be made there: File exists", {"f": "hello"}
+    ),
     "services that are not there": Wrong("down", "ares up"),
     "a warm start beneath a file": Wrong("warmstart tiny-math --out f/x", "--out f/x: no folder", {"f": "hello"}),
     **{
