@@ -101,13 +101,13 @@ class KlConfig(Strict):
     beta_interval: int = Field(100, ge=1, le=MOST)
     """bucket_beta: optimiser steps between two changes of β."""
     relax_hwe: float = Field(0.5, ge=0, le=1)
-    """Factor on the coefficient at HWE tokens (1: none)."""
+    """In the loss: factor on the coefficient at HWE tokens (1: none)."""
     relax_scope: Literal["token", "window"] = "token"
     """At the HWE token itself, or at the window that follows it."""
     reference_sync: int | None = Field(None, ge=1, le=MOST_STEPS)
     """Steps after which the reference becomes a copy of the policy, again and again. None: it stays where it was."""
     relax_wrong_easy: float = Field(1.0, ge=0, le=1)
-    """Second chance: factor on the coefficient of wrong answers to easy problems (1: off)."""
+    """Second chance, in the loss: factor on the coefficient of wrong answers to easy problems (1: off)."""
 
     @model_validator(mode="after")
     def _placement_fits_the_controller(self, info: ValidationInfo) -> "KlConfig":
@@ -192,7 +192,7 @@ class FilterConfig(Strict):
     """Online filtering (DAPO): groups that teach nothing are replaced by fresh ones."""
 
     enabled: bool = True
-    """Off: every group is trained on, also those that are all right, which are what AEPO shortens."""
+    """Off: every group is trained on, all-correct ones included, which are what AEPO shortens."""
     key: Literal["accuracy", "reward"] = "accuracy"
     """accuracy: kept between `low` and `high`; reward: kept when its rewards differ (dense code rewards)."""
     low: float = Field(0.01, ge=0, le=1)
@@ -232,7 +232,7 @@ class PolicyLossConfig(Strict):
     """Bound of the importance weights ρ = π_learner/π_engine that correct for stale samples (rollout.max_staleness) and
     for the engine's own rounding; None: ρ is only measured."""
     importance_weights: Literal["truncated", "masked"] = "truncated"
-    """truncated: min(ρ, cap). masked: ρ where 1/cap ≤ ρ ≤ cap; the other tokens count nothing (needs a cap above 1)."""
+    """truncated: min(ρ, cap). masked: ρ where 1/cap ≤ ρ ≤ cap; other tokens do not count (needs a cap above 1)."""
     old_log_probs: Literal["learner", "engine"] = "learner"
     """What the ratio is taken against: the learner's own log-probs before the update, or those that the engine sampled
     with. engine: no pass before the update, which is a sixth of a step; entropies are then estimated by −log p of the

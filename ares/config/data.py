@@ -67,7 +67,7 @@ class DataConfig(Strict):
     validation_split: str = "test"
     """Split of a Hugging Face data set to evaluate on."""
     limit: int | None = Field(None, ge=1, le=MOST)
-    """Only the first so many rows of the train set. None: all."""
+    """Use only this many rows of the train set, the first ones. None: all."""
     prompt_key: str = "prompt"
     """Column with the problem: text, or a list of chat messages."""
     answer_key: str = "answer"
@@ -81,7 +81,7 @@ class DataConfig(Strict):
     system_prompt: str | None = None
     """System message of every prompt that has none of its own."""
     chat_template_kwargs: dict[str, JsonValue] = Field({})
-    """What the chat template is given besides the messages, as enable_thinking: false."""
+    """Further arguments of the chat template, such as enable_thinking: false."""
     drop_shared: bool = False
     """Leave problems out of training whose prompt is held out too, but for case, spaces and closing punctuation."""
     max_prompt_length: int = Field(1024, ge=1, le=MOST_TOKENS)
@@ -93,9 +93,9 @@ class DataConfig(Strict):
     image_dir: str | None = None
     """Folder that the paths of images and videos start from; None: the folder of the file that names them."""
     min_pixels: int | None = Field(None, ge=1, le=MOST)
-    """Images (and each frame) are enlarged to at least so many pixels. None: as the model's directory says."""
+    """Images (and each frame) are enlarged to at least this many pixels. None: as the model's directory says."""
     max_pixels: int | None = Field(None, ge=1, le=MOST)
-    """Images (and each frame) are made smaller to at most so many pixels: fewer tokens. None: as the model says."""
+    """Images (and each frame) are made smaller to at most this many pixels: fewer tokens. None: as the model says."""
     video_fps: float = Field(2.0, gt=0, le=1000)
     """Frames of a video's second that are looked at; a folder holds frames that were taken at this rate."""
 

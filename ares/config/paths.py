@@ -1,6 +1,6 @@
-"""Where what a setting names lies: in the working directory, else in the checkout, else on the hub.
+"""Where the path in a setting is found: in the working directory, else in the checkout, else on the hub.
 
-Covered: the place of a path, and why nothing could be read there. A setting keeps the path as it was written, so the
+Covered: finding a path, and why nothing could be read there. A setting keeps the path as it was written, so the
 fingerprint does not depend on the machine. Not covered: extensions' files, which start in the working directory.
 """
 

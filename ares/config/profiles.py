@@ -1,4 +1,4 @@
-"""Profiles: YAML files with `extends`, dotted overrides laid over them, and what of them changes results.
+"""Profiles: YAML files with `extends`, dotted overrides on top of them, and which settings change results.
 
 Covered: loading `profiles/NAME.yaml` (or a path) into a checked configuration, with errors that name file and field;
 the fingerprint. Not covered: the settings themselves, their bounds and reasons (ares/config/run.py).

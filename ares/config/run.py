@@ -135,11 +135,11 @@ class ValidationConfig(Strict):
     temperature: float = Field(1.0, ge=LEAST_TEMPERATURE, le=100)
     """Sampling temperature."""
     max_prompts: int | None = Field(None, ge=1, le=MOST)
-    """The first so many problems; None: all."""
+    """Use only this many problems, the first ones. None: all."""
     turns: int = Field(1, ge=1, le=2)
     """2: a program that failed gets a second attempt, with its verdict in the prompt: val/second_turn/accuracy."""
     few_steps: int | None = Field(None, ge=1, le=MOST_TOKENS)
-    """Masked diffusion: every problem is also answered in so many passes, val/few_steps/accuracy. None: it is not."""
+    """Masked diffusion: every problem is also answered in this many passes, val/few_steps/accuracy. None: it is not."""
 
 
 class TrainConfig(Strict):
@@ -148,16 +148,16 @@ class TrainConfig(Strict):
     steps: int = Field(100, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
     """Training steps. A finished run resumes when it is raised."""
     tokens: int | None = Field(None, ge=1, json_schema_extra=NO_EFFECT)
-    """Sampled tokens, the bootstrap's too, with which a run ends before `steps`: with the step that reaches them."""
+    """Sampled tokens, the bootstrap's included, that end a run before `steps`: after the step that reaches them."""
     checkpoint_every: int = Field(10, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
     """Steps between weight checkpoints; in between, a resume replays the committed batches."""
     keep_checkpoints: int = Field(2, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
-    """Older checkpoints are deleted, except the last so many, and those that rollout.max_staleness needs."""
+    """Checkpoints that are kept: this many of the newest, and those that rollout.max_staleness needs."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random draw of the run is derived from it."""
 
     def ends(self, step: int, tokens: int) -> bool:
-        """Whether a run that has finished so many steps, and has sampled so many tokens, is at its end."""
+        """Whether a run ends after this step, with this many tokens sampled."""
         return step >= self.steps or (self.tokens is not None and tokens >= self.tokens)
 
 
@@ -220,7 +220,7 @@ class Config(Strict):
         return self.reward.judges_programs or not self.algorithm.filter.enabled
 
     def batch_that_fits(self, problems: int) -> list[str]:
-        """Settings with which a step draws no more than so many problems; none where it does not."""
+        """Settings with which a step draws no more than this many problems; none if it draws no more anyway."""
         if not 0 < problems < self.rollout.prompts:
             return []
         part = self.learner.global_batch_prompts
@@ -228,7 +228,7 @@ class Config(Strict):
         return [f"rollout.prompts={fits}", *([] if fits % part == 0 else [f"learner.global_batch_prompts={fits}"])]
 
     def too_few(self, problems: int) -> str | None:
-        """What is said, with settings that fit, where there are fewer problems than a step draws."""
+        """The message, with settings that fit, if there are fewer problems than a step draws."""
         if problems >= self.rollout.prompts:
             return None
         told = f"{problems} problems are fewer than rollout.prompts={self.rollout.prompts}"

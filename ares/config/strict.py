@@ -1,5 +1,5 @@
-"""What every section of the configuration is made of: the strict model, bounded numbers, fields without effect, and how
-an error in one is told."""
+"""Building blocks of the configuration: the strict model, bounded numbers, fields that do not change results, error
+messages."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -25,7 +25,7 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 PerBucket = Annotated[dict[Bucket, NonNegative], AfterValidator(_every_bucket)]
 
 MOST = 2**31 - 1
-"""Of what is counted: beyond it, tensors and tables overflow."""
+"""The largest count: beyond it, tensors and tables overflow."""
 MOST_STEPS = 999_999
 """Folders of steps have six digits."""
 MOST_TOKENS = 2**20
@@ -73,7 +73,7 @@ def alternatives(kind: Any) -> list[Any]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """For a name that is unknown: the one that was probably meant, else all that there are."""
+    """For an unknown name: the one that was probably meant, else all known ones."""
     names = list(known)
     close = get_close_matches(name, names, 1)
     return f"did you mean {close[0]}?" if close else f"known: {', '.join(names) or 'none'}"
@@ -85,7 +85,7 @@ def reason(error: Any) -> str:
 
 
 def explained(error: Any, where: str, known: Iterable[str]) -> str:
-    """One line for an error of pydantic's: the field, what is wrong with it, the names there are if it is unknown."""
+    """One line for an error of pydantic's: the field, what is wrong with it, and the known names if it is unknown."""
     if error["type"] == "extra_forbidden":
         return f"{where} is unknown ({nearest(str(error['loc'][-1]), known)})"
     if error["type"] == "missing":

@@ -1,6 +1,6 @@
-"""Reading YAML of a user: a file that is not readable, not YAML, a key that stands twice: one error that names it.
+"""Reads a user's YAML: an unreadable file, invalid YAML or a duplicate key is one error that names it.
 
-Covered: values of overrides, too. Dates stay text: no setting is one.
+Covered: values of overrides, too. Dates stay text, as no setting is one.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from ares.config.strict import ConfigError
 
 
 class _OneOfEach(yaml.SafeLoader):
-    """Plain YAML lets the last of two equal keys win, without a word."""
+    """Plain YAML silently lets the last of two equal keys win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         lines: dict[str, int] = {}
@@ -48,7 +48,7 @@ def read_yaml(path: Path) -> Any:
 
 
 NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
-"""What reading YAML raises: of numbers and dates that there cannot be, and of bytes, plain ValueErrors."""
+"""What reading YAML raises: plain ValueErrors for bytes and for impossible numbers and dates."""
 
 
 def why_not_yaml(error: Exception) -> str:

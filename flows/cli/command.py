@@ -1,7 +1,7 @@
-"""A flow that a command runs: connected to a server, and reported in one line when it did not come to its end.
+"""Runs a command's flow: connects it to a server, and reports in one line when it did not finish.
 
-Covered: interruption, a Prefect server that is lost. Not covered: what a flow raises itself (flows/cli/main.py tells
-it).
+Covered: interruption, a Prefect server that is lost. Not covered: what a flow raises itself (flows/cli/main.py
+reports it).
 """
 
 import logging
@@ -39,7 +39,7 @@ Overrides = Annotated[
 
 
 def next_step(command: str) -> None:
-    """The last line of a command that has gone well: what to do next."""
+    """The last line of a successful command: what to do next."""
     console.print(f"next: {command}", style="dim", markup=False)
 
 
@@ -60,9 +60,9 @@ def warn_of_idle(*given: tuple["Config", Sequence[str] | None]) -> None:
 
 @contextmanager
 def starting() -> Iterator["LocalServer | None"]:
-    """Around a command that runs flows, from its first import; gives its server, None where another one is named.
+    """Wraps a command that runs flows, from its first import; yields its server, or None if another one is named.
 
-    The server starts while libraries are loaded and input is read; Ray's workers will not load the libraries again.
+    The server starts while libraries load and input is read; Ray's workers do not load the libraries again.
     """
     with local_api() as server:
         with loading():
@@ -72,9 +72,9 @@ def starting() -> Iterator["LocalServer | None"]:
 
 
 class ServerLost(UserError, RuntimeError):
-    """Prefect's server went away for good. Whoever tells it ends the process without Prefect's own end.
+    """Prefect's server went away for good. Whoever reports it exits without Prefect's shutdown.
 
-    Prefect would first spend seconds on each of the events that it still wants to deliver.
+    That would spend seconds on each event that Prefect still wants to deliver.
     """
 
 
@@ -89,8 +89,8 @@ def completed(server: "LocalServer | None", flow: Callable[[], Coroutine[Any, An
     from prefect.exceptions import TerminationSignal
 
     with server.connected() if server else nullcontext():
-        # What goes wrong is told once, by the command; what Prefect says of it goes where all logs go, and not to a
-        # server that may be what is lost.
+        # The command reports an error once; Prefect's own records of it go where all logs go, and not to a server
+        # that may be what is lost.
         for name in ("prefect.flow_runs", "prefect.task_runs", "prefect._internal"):
             logging.getLogger(name).handlers.clear()
             logging.getLogger(name).propagate = True

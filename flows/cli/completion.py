@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 _WORD = re.compile(r"[\w.+/-]+")
-"""What no shell takes apart."""
+"""Words that no shell splits."""
 
 
 def profile_names(incomplete: str) -> list[str]:
@@ -28,10 +28,10 @@ def suite_names(incomplete: str) -> list[str]:
 
 
 def run_names(incomplete: str) -> list[str]:
-    """Runs of the directory of runs, those at a URL as far as they are copied here."""
+    """Runs in the directory of runs; of those at a URL, the ones that are copied here."""
     runs = os.environ.get("ARES_RUNS", "runs")
     if "://" in runs:
-        from ares.store import path_of  # a second, for what completion of other runs does without
+        from ares.store import path_of  # takes a second, which completion of local runs does without
 
         runs = str(path_of(runs))
     names = [path.parent.name for path in Path(runs).glob("*/run.json")]
@@ -39,9 +39,9 @@ def run_names(incomplete: str) -> list[str]:
 
 
 def settings(context: typer.Context, incomplete: str) -> list[str]:
-    """Settings with each of the words that they may be, else with their default.
+    """Settings with each word that they allow, else with their default.
 
-    bash takes `=` for a word of its own, and asks for what comes after it.
+    bash treats `=` as a word of its own, and asks to complete what follows it.
     """
     from ares.config import defaults, sections
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ares.data import CheckReport, Failure
 
 ROWS = 20
-"""Rows that are named of those with one fault; --json names all."""
+"""Rows that are named for each fault; --json names all."""
 NO_MODEL = "unused"
-"""What the base profile, which names none, is given for a model."""
+"""The model path that the base profile, which has none, is given."""
 
 app = typer.Typer(help="Data sets: check one before it is trained on.", no_args_is_help=True)
 
@@ -103,9 +103,9 @@ def _as_json(report: "CheckReport") -> dict[str, Any]:
 
 
 def _looked_at(config: "Config", model: str | None, against: list[str]) -> "CheckReport":
-    """The train set, with what it has in common with held-out sets and suites, and what is wrong with the former.
+    """Check the train set, its overlap with held-out sets and suites, and the held-out sets themselves.
 
-    A model that is named must be there; that of a profile is done without where it is not.
+    A model that --model names must exist; a profile's is optional.
     """
     from ares.data import check_rows, compare_with_held_out, find_overlaps, load_tokenizer
 

@@ -12,7 +12,7 @@ from flows.cli.completion import profile_names, run_names, suite_names
 from flows.cli.logs import keep_in
 
 ROWS = 20
-"""Rows that are named of those that are left out for one reason; summary.json names all."""
+"""Rows that are named for each reason why rows are left out; summary.json names all."""
 
 
 OF_OPTIONS = {
@@ -42,7 +42,7 @@ def evaluate(
     turns: Annotated[int, typer.Option(help="2: a program that failed gets a second attempt, told its verdict.")] = 1,
     greedy: Annotated[bool, typer.Option("--greedy", help="One answer each, without sampling.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Default: validation.temperature.")] = None,
-    max_problems: Annotated[int | None, typer.Option(help="The first so many problems.")] = None,
+    max_problems: Annotated[int | None, typer.Option(help="Only this many problems, the first ones.")] = None,
     profile: Annotated[
         str, typer.Option(help="Settings for a model; a run has its own.", autocompletion=profile_names)
     ] = "base",

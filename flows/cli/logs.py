@@ -27,7 +27,7 @@ class Terminal(logging.Handler):
 
 
 class File(logging.FileHandler):
-    """Records in a file; the first that cannot be written is told in a line, and the file is left alone."""
+    """Records in a file; the first that cannot be written is reported in a line, and no more are written."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(file, encoding="utf-8", delay=True)
@@ -50,7 +50,7 @@ class File(logging.FileHandler):
 
 
 class EarlyRecords(logging.handlers.MemoryHandler):
-    """Records in memory until their file is known; then in the file, which the first of them makes."""
+    """Keeps records in memory until their file is known, then writes them there; the first one creates it."""
 
     def __init__(self) -> None:
         super().__init__(capacity=0, flushOnClose=False)
@@ -63,12 +63,12 @@ class EarlyRecords(logging.handlers.MemoryHandler):
 
 
 def is_ours(record: logging.LogRecord) -> bool:
-    """Whether the run itself says so, and not a library."""
+    """Whether a record is ours, and not a library's."""
     return record.name.partition(".")[0] in OURS
 
 
 def set_up(verbose: bool) -> EarlyRecords:
-    """Before any library sets up logging of its own: Prefect leaves handlers alone that are there already."""
+    """Called before any library sets up its own logging: Prefect leaves existing handlers alone."""
     kept, terminal = EarlyRecords(), JsonLines() if is_json() else Terminal()
     least = logging.INFO if is_json() else logging.WARNING
     terminal.addFilter(lambda record: verbose or (is_ours(record) and record.levelno >= least))

@@ -346,7 +346,7 @@ def main() -> None:
 
 
 def _log_format(words: list[str]) -> tuple[list[str], list[str]]:
-    """The words of a command without its --log-format, and that, wherever it stood."""
+    """A command's words without --log-format, and that option, wherever it stood."""
     for place, word in enumerate(words):
         if word == "--log-format" and place + 1 < len(words):
             return words[:place] + words[place + 2 :], words[place : place + 2]
@@ -356,7 +356,7 @@ def _log_format(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _is_for_the_user(error: Exception) -> bool:
-    """Whether an error's message is all that is to be said of it."""
+    """Whether the user is shown the error's message alone, without a trace."""
     if isinstance(error, UserError):
         return True
     from sandbox import SandboxUnavailable

@@ -74,15 +74,13 @@ def gc(
         list[str] | None, typer.Argument(help="Names of runs; default: all.", autocompletion=run_names)
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted.")] = False,
-    older_than: Annotated[float | None, typer.Option(help="Delete runs whose last step is so many days old.")] = None,
+    older_than: Annotated[float | None, typer.Option(help="Delete runs whose last step is this many days old.")] = None,
     max_size: Annotated[
-        float | None, typer.Option(help="Delete the oldest runs until all take no more than so many GB.")
+        float | None, typer.Option(help="Delete the oldest runs until all take no more than this many GB.")
     ] = None,
-    keep_best: Annotated[
-        int, typer.Option(min=0, help="But not those with the highest held-out accuracies: so many.")
-    ] = 0,
+    keep_best: Annotated[int, typer.Option(min=0, help="But keep this many with the highest held-out accuracies.")] = 0,
     entries: Annotated[
-        float | None, typer.Option(help="MLflow entries of so many days ago whose run is gone: into MLflow's trash.")
+        float | None, typer.Option(help="Move MLflow entries this many days old whose run is gone to MLflow's trash.")
     ] = None,
 ) -> None:
     """Delete what no run needs: leftovers, and working files of steps before the oldest kept checkpoint.
