@@ -98,8 +98,6 @@ def ares_gc(
         working_files: What no run needs to resume; no fork starts before the oldest kept checkpoint then.
     """
     with loading():
-        from ares.runs import Policy
-        from flows.retention import collect
+        from flows.retention import collect, policy
     with run_log():
-        max_bytes = None if max_size is None else int(max_size * 1e9)
-        return collect(Policy(older_than, max_bytes, keep_best, entries, working_files))
+        return collect(policy(older_than, max_size, keep_best, entries, working_files))

@@ -6,6 +6,7 @@ it deletes (ares/runs/retention.py), what no kept run needs (ares/runs/lineage.p
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,17 @@ from ares.store import RunHeld, RunStore, StoreError, run_store, runs_directory,
 
 logger = logging.getLogger(__name__)
 Say = Callable[[str], None]
+
+
+def policy(
+    older_than: float | None, max_size: float | None, keep_best: int, entries: float | None, working_files: bool
+) -> Policy:
+    """The policy of `ares gc`'s options (max_size: GB). Raises ConfigError: a negative one would delete every run."""
+    options = {"--older-than": older_than, "--max-size": max_size, "--keep-best": keep_best, "--entries": entries}
+    for option, amount in options.items():
+        if amount is not None and not 0 <= amount < math.inf:
+            raise ConfigError(f"{option} {amount:g}: a number from 0 on")
+    return Policy(older_than, None if max_size is None else int(max_size * 1e9), keep_best, entries, working_files)
 
 
 def collect(policy: Policy, names: list[str] | None = None, dry_run: bool = False, say: Say = logger.info) -> int:

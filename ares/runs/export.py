@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
@@ -41,11 +42,14 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
             weights = checkpoints.read(folder, checkpoints.POLICY)
             for name, parameter in model.named_parameters():
                 parameter.copy_(weights[name])
-    out.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(out)
-    AutoTokenizer.from_pretrained(config.model.location).save_pretrained(out)
-    if config.model.family == "vision_language":
-        AutoImageProcessor.from_pretrained(config.model.location, backend="pil").save_pretrained(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        model.save_pretrained(out)
+        AutoTokenizer.from_pretrained(config.model.location).save_pretrained(out)
+        if config.model.family == "vision_language":
+            AutoImageProcessor.from_pretrained(config.model.location, backend="pil").save_pretrained(out)
+    except (OSError, SafetensorError) as error:
+        raise StoreError(f"{out} cannot be written: {getattr(error, 'strerror', None) or error}") from error
     return version
 
 

@@ -10,7 +10,7 @@ from ares.store.store import RunStore
 
 def runs_directory() -> Path:
     """Where runs lie: ARES_RUNS, else `runs` in the working directory; for a URL its copy on this machine."""
-    return path_of(os.environ.get("ARES_RUNS", "runs"))
+    return path_of(os.environ.get("ARES_RUNS") or "runs")
 
 
 def run_store(name: str, runs: Path | None = None) -> RunStore:

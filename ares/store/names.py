@@ -8,6 +8,9 @@ LONGEST = 100
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
 RULE = f"letters, digits, '.', '_' and '-', a letter or digit first, at most {LONGEST} characters"
 
+TAKEN = ("evals", "mlartifacts", "mlflow.db")
+"""What else lies in a directory of runs: evaluations of models, and MLflow's files."""
+
 
 def is_name(name: str) -> bool:
     """Whether a name is valid."""
@@ -24,4 +27,6 @@ def checked_name(name: str) -> str:
     if not is_name(name):
         shown = name if len(name) <= LONGEST else f"{name[:20]}… ({len(name)} characters)"
         raise StoreError(f"{shown!a} cannot be the name of a run or an ablation: {RULE}")
+    if name in TAKEN:
+        raise StoreError(f"{name!r} cannot be the name of a run: something else of that name lies beside the runs")
     return name

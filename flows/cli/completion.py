@@ -29,7 +29,7 @@ def suite_names(incomplete: str) -> list[str]:
 
 def run_names(incomplete: str) -> list[str]:
     """Runs in the directory of runs; of those at a URL, the ones that are copied here."""
-    runs = os.environ.get("ARES_RUNS", "runs")
+    runs = os.environ.get("ARES_RUNS") or "runs"
     if "://" in runs:
         from ares.store import path_of  # takes a second, which completion of local runs does without
 

@@ -1,6 +1,5 @@
 """`ares fork`, `diff`, `verify` and `gc`: shared pasts, where two runs differ, what is whole, what is not needed."""
 
-import math
 import time
 from functools import partial
 from typing import Annotated
@@ -88,15 +87,8 @@ def gc(
     With --older-than or --max-size whole runs too, but none that is being trained. Unless runs are named, also what was
     deleted in MLflow thirty days ago.
     """
-    from ares.config import ConfigError
-    from ares.runs import Policy
-    from flows.retention import collect
+    from flows.retention import collect, policy
 
-    for option, amount in (("--older-than", older_than), ("--max-size", max_size), ("--entries", entries)):
-        if amount is not None and not 0 <= amount < math.inf:  # a negative one would delete every run
-            raise ConfigError(f"{option} {amount:g}: a number from 0 on")
-    policy = Policy(
-        older_than, None if max_size is None else int(max_size * 1e9), keep_best, entries, working_files=True
-    )
-    total = collect(policy, runs, dry_run, partial(console.print, markup=False))
+    chosen = policy(older_than, max_size, keep_best, entries, working_files=True)
+    total = collect(chosen, runs, dry_run, partial(console.print, markup=False))
     console.print(f"{'would free' if dry_run else 'freed'} {total:,d} bytes")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
+from ares.config import ConfigError
 from ares.reports.mlflow import Tracking
 from ares.runs.retention import DAY
 from ares.store.store import RunStore
@@ -111,3 +112,12 @@ def test_an_mlflow_elsewhere_is_left_to_its_own_gc(tmp_path: Path, monkeypatch: 
     assert done.returncode == 0, done.stderr
     assert "mlflow gc --older-than 30d" in done.stdout
     assert "secret" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "option", [{"older_than": -1.0}, {"max_size": float("inf")}, {"keep_best": -1}, {"entries": -1.0}]
+)
+def test_a_deployments_numbers_are_checked_as_the_commands(option: dict[str, float]) -> None:
+    """A negative one would have deleted every run."""
+    with pytest.raises(ConfigError, match=f"^--{next(iter(option)).replace('_', '-')} .*: a number from 0 on$"):
+        ares_gc.fn(**option)

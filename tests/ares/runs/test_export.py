@@ -64,6 +64,13 @@ def test_no_checkpoint_and_a_full_folder_are_refused(tmp_path: Path, monkeypatch
     assert RunStore(tmp_path / "runs" / "r").committed_steps() == [0, 1]
 
 
+def test_a_folder_that_cannot_be_written_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, or a place where no folder can be made, ended in a traceback."""
+    trained(tmp_path / "runs", monkeypatch)
+    with pytest.raises(StoreError, match=r"^/proc/exported cannot be written: \S"):
+        export("r", Path("/proc/exported"))
+
+
 def test_a_fork_is_exported_with_the_weights_it_was_forked_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,3 +48,10 @@ def test_ordinary_names_are_taken(name: str) -> None:
 )
 def test_a_run_without_a_name_is_called_after_its_profile_in_characters_of_names(text: str, name: str) -> None:
     assert checked_name(f"{name_after(text)}-20261122") == f"{name}-20261122"
+
+
+@pytest.mark.parametrize("name", ["evals", "mlflow.db", "mlartifacts"])
+def test_a_run_is_not_called_as_what_lies_beside_runs(name: str, tmp_path: Path) -> None:
+    """Evaluations of models would have been files of the run, and gone with it."""
+    with pytest.raises(StoreError, match=rf"^'{name}' cannot be the name of a run: .* lies beside the runs$"):
+        Run.check(config(), name, tmp_path)
