@@ -1,6 +1,7 @@
 """Pages that forks copy at once: no fault on them, none of the parent's either, and no more than time depends on it."""
 
 import ctypes
+import fcntl
 import mmap
 import os
 import resource
@@ -59,10 +60,9 @@ def written(pages: mmap.mmap) -> list[hot_pages.Span]:
 
     def trial(keep: list[int]) -> None:
         write(pages)
-        for number, fd in zip((104, 105), keep, strict=True):  # out of the way first
+        out_of_the_way = [fcntl.fcntl(fd, fcntl.F_DUPFD, 6) for fd in keep]
+        for number, fd in enumerate(out_of_the_way, start=4):
             os.dup2(fd, number)
-        os.dup2(104, 4)
-        os.dup2(105, 5)
 
     proc = hot_pages.open_proc()
     assert proc is not None

@@ -151,7 +151,7 @@ def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_t
 
         def remote(self, settings: dict[str, Any], *more: Any) -> Any:
             started.append(Config.model_validate(settings))
-            return SimpleNamespace(_actor_id=b"")
+            return SimpleNamespace(_actor_id=b"", __ray_ready__=SimpleNamespace(remote=lambda: None))
 
     monkeypatch.setattr("ares.workers.cluster.ray.remote", lambda actor: Started())
     changes = ["rollout.max_response_length=40", "data.max_prompt_length=60"]

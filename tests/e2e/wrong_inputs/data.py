@@ -22,7 +22,7 @@ DATA: dict[str, Wrong] = {
     "data that is a directory": train("d.jsonl: cannot be read", "data.train=d.jsonl", d_jsonl=FOLDER),
     "data without a row": train("rows.jsonl: no rows", rows_jsonl=""),
     "data that is a blank": train("rows.jsonl: no rows", rows_jsonl="\n \n"),
-    "data of bytes": train("rows.jsonl: cannot be read", rows_jsonl=b"\xff\xfe\x00\x01"),
+    "data of bytes": train("rows.jsonl: not UTF-8 text", rows_jsonl=b"\xff\xfe\x00\x01"),
     "data that is an array of lists": train("rows.jsonl:1: a row is a JSON object", rows_jsonl="[[1], [2]]"),
     "data that is half an array": train("rows.jsonl: not JSON", rows_jsonl=json.dumps(ROWS)[:-9]),
     "data that ends within a row": train("rows.jsonl:2: not JSON", rows_jsonl=f'{json.dumps(ROW)}\n{{"id": '),
