@@ -1,6 +1,6 @@
-"""What an answer is worth: graders, with the processes in which they run.
+"""Graders, which score responses, and the processes they run in.
 
-Covered: math answers, programs, functions of the user. Not covered: designs of rewards and their shaping (rewards/).
+Covered: math answers, programs, user functions. Not covered: reward designs and shaping (rewards/).
 """
 
 from ares.grading.function_grader import EXTRAS, SCORE

@@ -1,7 +1,7 @@
-"""Programs judged on the nodes of a Ray cluster: a pool of sandbox processes per node, behind SandboxPool's interface.
+"""Judges programs on the nodes of a Ray cluster: one sandbox pool per node, behind SandboxPool's interface.
 
-Covered: nodes without GPU, or all where there is none; the death of a node's pool. Not covered: isolation, and what
-a program may do (sandbox/); a node that joins later is not used by a run that is under way.
+Covered: the nodes without a GPU, or all if every node has one; the death of a node's pool. Not covered: isolation, and
+what a program may do (sandbox/); a node that joins later is not used by a run that is under way.
 """
 
 import itertools
@@ -24,11 +24,12 @@ class SandboxActor:
     """A sandbox pool on a node; its calls run in threads, since a pool takes several at a time."""
 
     def __init__(self, workers: int, min_isolation: str, imported: tuple[str, ...], lock: str) -> None:
-        """Raises SandboxUnavailable, with the remedy, where the node cannot isolate programs, or has other packages."""
+        """Raises SandboxUnavailable, with the remedy, if the node cannot isolate programs or has other packages."""
         environment = packages.find(imported)
         if environment.digest != lock:
             raise SandboxUnavailable(
-                f"node {os.uname().nodename} has other packages than the driver: {', '.join(environment.versions)}. "
+                f"node {os.uname().nodename} has different packages from the driver: "
+                f"{', '.join(environment.versions)}. "
                 f"Copy the driver's {packages.LOCK} there, then: ares sandbox packages add --lock {packages.LOCK}"
             )
         self._pool = SandboxPool(workers, min_isolation, packages=imported)
@@ -38,7 +39,7 @@ class SandboxActor:
         return self._pool.run(programs)
 
     def ready(self) -> bool:
-        """True once the pool stands."""
+        """True once the pool is up."""
         return True
 
 
@@ -46,7 +47,7 @@ class ClusterSandbox:
     """Judges programs on the cluster that RAY_ADDRESS names. Usable from several threads."""
 
     def __init__(self, workers_per_node: int | None, min_isolation: str, imported: tuple[str, ...] = ()) -> None:
-        """One pool a node, with a worker per core unless said. Raises SandboxUnavailable."""
+        """One pool per node, by default with a worker per core. Raises SandboxUnavailable."""
         connect(os.cpu_count() or 1)
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         nodes = [node for node in nodes if not node["Resources"].get("GPU")] or nodes
@@ -63,7 +64,7 @@ class ClusterSandbox:
             raise error.as_instanceof_cause() from error
 
     def run(self, programs: Sequence[Program]) -> list[Verdict]:
-        """Judge programs on the next node. Raises WorkerError when node after node dies under them."""
+        """Judge programs on the next node. Raises WorkerError if sandboxes keep dying under them."""
         for attempt in range(1, ATTEMPTS + 1):
             node, actor = self._next()
             try:
@@ -82,7 +83,7 @@ class ClusterSandbox:
 
     def _start(self, node: str) -> Any:
         size = self._sizes[node]
-        # No CPU is reserved: programs run while learner and engine of the node wait for them, and the other way round.
+        # No CPU is reserved: programs run while the node's learner and engine wait for them, and vice versa.
         options = {"num_cpus": 0, "max_concurrency": 2 * size}
         where = NodeAffinitySchedulingStrategy(node, soft=True)  # a lost node's share moves to another
         return ray.remote(SandboxActor).options(scheduling_strategy=where, **options).remote(size, *self._settings)

@@ -1,7 +1,7 @@
 """Grading programs: extracted from responses, judged in the sandbox while other responses are still being generated.
 
-Covered: which program a response holds; where it is judged (this machine, the nodes of a Ray cluster, rented machines);
-one verdict for the equal programs of a step, or of several runs. Not covered: what a verdict is worth
+Covered: extracting a response's program; where it is judged (this machine, the nodes of a Ray cluster, rented
+machines); one verdict for identical programs of a step, or of several runs. Not covered: what a verdict is worth
 (rewards/shaping.py), reading tests from data sets (ares/data/code.py).
 """
 
@@ -23,23 +23,23 @@ from sandbox.providers import open_sandbox
 
 
 class ProgramJudge(Protocol):
-    """What a SandboxPool and the sandboxes of a cluster have in common."""
+    """The interface that SandboxPool and ClusterSandbox share."""
 
     def run(self, programs: Sequence[Program]) -> list[Verdict]:
         """Verdicts in the order of the programs."""
 
     def close(self) -> None:
-        """End it."""
+        """Stop all workers."""
 
 
 COMPLETION = ["begun", "stops"]
 """Columns of problems whose response continues a program, instead of holding one in a code block."""
 _QUEUED_PER_WORKER = 2
-"""Programs handed to a pool beyond those it judges, so that none of its workers waits for the next."""
+"""Programs in a pool per worker: more than the one it judges, so that no worker waits for its next."""
 
 
 class CodeGrader(Grader):
-    """Judges the programs in responses. `anticipate` begins with responses that have finished, `grade` collects."""
+    """Judges the programs in responses. `anticipate` starts on responses that have finished, `grade` collects."""
 
     def __init__(self, config: CodeConfig) -> None:
         self.config = config
@@ -49,7 +49,7 @@ class CodeGrader(Grader):
         self._packages = config.packages
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
-        """Find the packages that programs import; what is locked of them. Raises PackageMissing."""
+        """Find the packages that programs import; returns their versions and digest. Raises PackageMissing."""
         self._packages = packages_of(self.config.packages, *problems)
         environment = packages.find(self._packages)
         return f"{' '.join(environment.versions)} {environment.digest}" if environment.names else ""
@@ -63,15 +63,15 @@ class CodeGrader(Grader):
         self._threads = ThreadPoolExecutor(workers * _QUEUED_PER_WORKER, thread_name_prefix="judging")
 
     def anticipate(self, rows: pd.DataFrame) -> None:
-        """Begin to judge rows: responses with the columns of their problems."""
+        """Start judging rows: responses with the columns of their problems."""
         for row in rows.to_dict("records"):
             self._submit(row)
 
     def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
         """accuracy, format, pass_ratio, error_type, test_outcomes, trusted and exec_time (CPU seconds) of each row.
 
-        A program that the sandbox failed to judge has no accuracy and no pass ratio (null), never zero. One with a test
-        that ran in its own process is not trusted.
+        A program that the sandbox failed to judge has no accuracy and no pass ratio (null), never zero. A program is
+        not trusted if one of its tests ran in its own process.
         """
         judged = [future.result() for future in [self._submit(row) for row in rows.to_dict("records")]]
         verdicts = [weighed(verdict, self.config.untrusted) for verdict in judged]
@@ -89,8 +89,8 @@ class CodeGrader(Grader):
         )
 
     def forget(self) -> None:
-        """Drop the verdicts that were kept for equal programs; what is being judged continues."""
-        # A copy: samples of a coming step may be graded meanwhile, in another thread.
+        """Drop the verdicts kept for identical programs; judging under way continues."""
+        # A copy: samples of a later step may be graded meanwhile, in another thread.
         self._verdicts = {key: verdict for key, verdict in list(self._verdicts.items()) if not verdict.done()}
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class CodeGrader(Grader):
 
     def _submit(self, row: dict[Any, Any]) -> "Future[Verdict]":
         source = written(row)
-        # By the tests, not by the problem's name: a held-out problem may have the name of one that is trained on.
+        # Keyed by the tests, not by the problem's id: a held-out problem may have the id of a training problem.
         tests = (tuple(row["test_cases"]), tuple(map(tuple, row["stdin_tests"])), row["setup"], row["entry_point"])
         key = (
             source,
@@ -126,7 +126,7 @@ class CodeGrader(Grader):
 
 
 def _verdict(pool: ProgramJudge, shared: SharedVerdicts | None, job: Program) -> Verdict:
-    """Of one program: the one that another run has had, or a new one."""
+    """A program's verdict: one that another run has stored, or a new one."""
     known = None if shared is None else shared.find(job)
     if known is not None:
         return known
@@ -137,9 +137,9 @@ def _verdict(pool: ProgramJudge, shared: SharedVerdicts | None, job: Program) ->
 
 
 def written(row: Mapping[str, Any]) -> str | None:
-    """The program of a response: its code block; in a completion form what it continues, up to the first stop string.
+    """A response's program: its code block or, in a completion form, what it continues, up to the first stop string.
 
-    row: with `begun` (text of the program before the response) and `stops`, where the row was asked in that form.
+    row: has `begun` (the program's text before the response) and `stops` if the prompt was in that form.
     """
     begun = row.get("begun")
     if not isinstance(begun, str):
@@ -149,7 +149,7 @@ def written(row: Mapping[str, Any]) -> str | None:
 
 
 def _open(config: CodeConfig, imported: tuple[str, ...]) -> tuple[ProgramJudge, int]:
-    """Where programs are judged, and how many at a time: on the Ray cluster where there is one, else from here."""
+    """(what judges programs, how many at a time): the Ray cluster if there is one, else a pool opened here."""
     if config.provider == "local" and os.environ.get("RAY_ADDRESS"):
         from ares.grading.cluster_sandbox import ClusterSandbox
 

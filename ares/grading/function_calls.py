@@ -1,7 +1,7 @@
-"""Calls of a user's function in a process of its own, which is killed and replaced when it overruns or dies.
+"""Calls a user's function in a process of its own, which is killed and replaced when it overruns or dies.
 
-Covered: starting, limits, restarts. Not covered: the process itself (ares/grading/function_process.py), what is passed
-and what comes back (ares/grading/functions.py).
+Covered: starting, limits, restarts. Not covered: the process itself (ares/grading/function_process.py), arguments and
+results (ares/grading/functions.py).
 """
 
 import logging
@@ -28,7 +28,7 @@ START_TIMEOUT = 600.0
 
 
 class FunctionProcess:
-    """One process of a function, started when it is called and started anew after it was killed or died."""
+    """A function's process, started at the first call and restarted after it was killed or died."""
 
     def __init__(self, path: Path, name: str, told: str) -> None:
         self.path, self.name, self.told = path, name, told
@@ -37,10 +37,10 @@ class FunctionProcess:
         self._finalizer: Callable[[], Any] = lambda: None
 
     def call(self, arguments: Any, limit: float, each: float = math.inf) -> tuple[bool, Any]:
-        """(True, what the function returns), or (False, None) where it takes over `limit` seconds or its process dies.
+        """(True, the function's result), or (False, None) if it takes over `limit` seconds or its process dies.
 
-        Of a list of arguments it is a list of such pairs, False also where one takes over `each` seconds. Raises
-        RewardError where the function raises.
+        For a list of arguments the result is a list of such pairs, (False, None) for those that took over `each`
+        seconds. Raises RewardError if the function raises.
         """
         with self._lock:
             try:
@@ -50,20 +50,20 @@ class FunctionProcess:
             except TimeoutError:
                 logger.warning("%s took more than %.4g s and was killed: no score", self.told, limit)
             except (EOFError, ConnectionError):
-                logger.warning("%s: its process died under a call: no score", self.told)
+                logger.warning("%s: its process died during a call: no score", self.told)
             self.close()
             return False, None
 
     def close(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self._finalizer()
         self._running = None
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            # -P: the modules beside the script are no libraries. In a session of its own it outlives a Ctrl-C long
-            # enough for the run to end it.
+            # -P: the modules beside the script must not be importable. In a session of its own the process outlives a
+            # Ctrl-C long enough for the run to end it.
             command = [sys.executable, "-P", SCRIPT, str(self.path), self.name, str(theirs.fileno())]
             process = subprocess.Popen(command, env=environment(), pass_fds=[theirs.fileno()], start_new_session=True)
         connection: Connection[Any, Any] = Connection(ours.detach())

@@ -1,6 +1,6 @@
-"""The reward of functions: what each says of a response, weighted and added, and what of it counts as its accuracy.
+"""Rewards made of functions: the weighted sum of their scores, and what counts as a response's accuracy.
 
-A function that does not apply to a response (None) adds nothing to it; where none applies, or one fails, it has no
+A function that does not apply to a response (None) adds nothing; if none applies, or one fails, the response has no
 score. Not covered: calling the functions (ares/grading/functions.py).
 """
 
@@ -17,30 +17,30 @@ from ares.grading.grader import ID_COLUMNS, Grader, RewardError
 from rewards.aepo import format_reward
 
 SCORE = "score"
-"""Column with what a response is worth; `score_NAME` is what the function NAME says."""
+"""Column with the reward of a response; `score_NAME` is the score from function NAME."""
 EXTRAS = "extras"
-"""Column with what functions return beside their scores, as JSON: {"compute_score": {"acc": 1.0}}."""
+"""Column with what functions return besides their scores, as JSON: {"compute_score": {"acc": 1.0}}."""
 
 Scorer = Callable[[pd.DataFrame, bool], list[FunctionScore]]
-"""Rows, and whether it is the first call of all; what is said of each."""
+"""(rows, whether this is the very first call) -> a score for each row."""
 JUDGE = "reward.accuracy"
-"""Stands among the scorers for a function whose scores are accuracies, and are not added."""
+"""Key, among the scorers, of a function whose scores are accuracies and are not added."""
 
 
 class FunctionGrader(Grader):
-    """Adds what functions say."""
+    """Adds up the scores of functions."""
 
     def __init__(
         self, scorers: dict[str, Scorer], weights: dict[str, float], accuracy: float | str | None = None
     ) -> None:
-        """scorers: by the names of their parts, and JUDGE where there is one. accuracy: the reward from which on a
-        response is right, or the name of a part; None: JUDGE's, else the score of the only function."""
+        """scorers: by the names of their parts, plus JUDGE if there is one. accuracy: the least reward of a right
+        response, or the name of a part; None: JUDGE's score, else that of the only function."""
         self.scorers, self.weights, self.accuracy = scorers, weights, accuracy
 
     def grade(self, rows: pd.DataFrame, first: bool = False) -> pd.DataFrame:
-        """accuracy, format, score, score_NAME of each function and, where there are any, extras.
+        """accuracy, format, score, score_NAME of each function and, if there are any, extras.
 
-        Raises RewardError where a function raises, or breaks its contract.
+        Raises RewardError if a function raises or breaks its contract.
         """
         with ThreadPoolExecutor(len(self.scorers)) as threads:  # each has a process of its own
             asked = {name: threads.submit(scorer, rows, first) for name, scorer in self.scorers.items()}
@@ -66,7 +66,7 @@ class FunctionGrader(Grader):
         return rows[ID_COLUMNS].assign(**columns)
 
     def try_on(self, rows: pd.DataFrame) -> None:
-        """The first call of all: functions may take their time, and must not fail."""
+        """The very first call: functions get more time, and must not fail."""
         self.grade(rows, first=True)
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class FunctionGrader(Grader):
     def _accuracies(
         self, said: dict[str, list[FunctionScore]], judged: list[FunctionScore] | None, rewards: np.ndarray
     ) -> list[Any]:
-        """What is said to be the accuracy of each response, unchecked."""
+        """The accuracy claimed for each response, unchecked."""
         if isinstance(self.accuracy, float):
             return [float(reward >= self.accuracy) for reward in rewards]
         if judged is not None:
@@ -97,14 +97,14 @@ class FunctionGrader(Grader):
 
 
 def _accuracy(value: Any, rows: pd.DataFrame, place: int) -> float | None:
-    """The value as an accuracy. Raises RewardError where it is none, with the setting that makes one of any scale."""
+    """The value as an accuracy. Otherwise raises RewardError with the setting that derives one from any scale."""
     if value is None or (isinstance(value, int | float) and 0.0 <= value <= 1.0):
         return None if value is None else float(value)
     raise RewardError(
         f"The reward gave {value!r:.80} to problem {rows['id'].iloc[place]!r}, sample {rows['sample'].iloc[place]}; "
-        "difficulty buckets, the accuracy filter and pass@k need an accuracy, a number in [0, 1] (None: no score). Say "
-        "what is right with reward.accuracy=…: the reward from which on a response is (0.5), the name of a part, or a "
-        "function (path.py:function)"
+        "difficulty buckets, the accuracy filter and pass@k need an accuracy, a number in [0, 1] (None: no score). "
+        "Set reward.accuracy=…: the least reward of a right response (0.5), the name of a part, or a function "
+        "(path.py:function)"
     )
 
 

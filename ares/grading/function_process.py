@@ -1,8 +1,8 @@
-"""The process in which a reward function of the user runs: on its main thread, one call at a time.
+"""The process in which a user's reward function runs: on its main thread, one call at a time.
 
-Run as a script with the file, the function and a socket's number: it answers pickled calls with pickled replies. What
-the function prints goes where the run's own output goes. What it returns leaves here as plain values: classes of the
-user's file are unknown to the run. Not covered: limits and restarts (ares/grading/function_calls.py).
+Run as a script with the file, the function's name and a socket's descriptor, it answers pickled calls with pickled
+replies. What the function prints goes where the run's own output goes. Results leave as plain values, since the run
+does not know the classes of the user's file. Not covered: limits and restarts (ares/grading/function_calls.py).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def main() -> None:
     """Answer calls until the run is gone."""
     path, name, number = sys.argv[1:]
     connection: Connection[Any, Any] = Connection(int(number))
-    end_with(os.getppid())  # busy in a function, nobody would notice that the socket has closed
+    end_with(os.getppid())  # while a function runs, nothing would notice that the socket has closed
     with asyncio.Runner() as loop:  # one for all calls: sessions and caches that belong to it stay open
         connection.send_bytes(_reply(partial(_execute, path, name)))
         function = vars(sys.modules["ares_reward"])[name]
@@ -39,8 +39,8 @@ def main() -> None:
 
 
 def _execute(path: str, name: str) -> None:
-    """Make the module `ares_reward` of the file. Raises what the file raises, and KeyError without the function."""
-    module = types.ModuleType("ares_reward")  # of its own: a file called random.py must not take the library's place
+    """Execute the file as module `ares_reward`. Raises what the file raises, and KeyError if it lacks the function."""
+    module = types.ModuleType("ares_reward")  # its own name: a file called random.py must not replace the library's
     module.__file__ = path
     sys.modules[module.__name__] = module
     with open(path, "rb") as file:
@@ -51,8 +51,8 @@ def _execute(path: str, name: str) -> None:
 def _called(
     function: Callable[..., Any], arguments: dict[str, Any] | list[dict[str, Any]], timeout: float, loop: asyncio.Runner
 ) -> Any:
-    """What the function says to one call; of a list of calls, which an async function answers at the same time, a pair
-    for each: (True, what it says), or (False, None) where it took more than `timeout` seconds."""
+    """The result of one call; for a list of calls, which an async function answers concurrently, a pair for each:
+    (True, its result), or (False, None) if it took more than `timeout` seconds."""
     if isinstance(arguments, dict):
         result = function(**arguments)
         return _plain(loop.run(_awaited(result)) if inspect.isawaitable(result) else result)
@@ -78,9 +78,9 @@ async def _in_time(result: Any, timeout: float) -> tuple[bool, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, texts, None, lists and dicts for what means them: arrays, tensors, tuples, iterators, fractions.
+    """Arrays, tensors, tuples, iterators, fractions and the like as plain numbers, strings, None, lists and dicts.
 
-    Anything else becomes the text that shows it, which is no score.
+    Anything else becomes its repr, which is no score.
     """
     if hasattr(value, "tolist"):  # NumPy, PyTorch, pandas
         value = value.tolist()
@@ -88,7 +88,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, Set | bytes):  # without an order, or no numbers
+    if isinstance(value, Set | bytes):  # unordered, or not numbers
         return repr(value)
     if isinstance(value, Iterable):
         return [_plain(inner) for inner in value]
@@ -99,23 +99,23 @@ def _plain(value: Any) -> Any:
 
 
 def _reply(work: Callable[[], Any]) -> bytes:
-    """(True, value), or (False, (what it raised and where, whether the same call may end otherwise))."""
+    """(True, value), or (False, (what was raised and where, whether the same call may succeed later))."""
     try:
         return pickle.dumps((True, work()))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's function raises is the run's to tell)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's function raises, the run reports)
         return pickle.dumps((False, (_report(error, sys.argv[1]), _may_pass(error))))
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether an error tells of what lies outside, as a service that is away: the system's errors, a library's classes
-    and those that say nothing. Python's others, as KeyError, the same call raises again."""
+    """Whether an error may have an outside cause, such as a service that is down: OS errors, a library's classes and
+    unspecific ones. The same call would raise Python's others, such as KeyError, again."""
     if isinstance(error, BaseExceptionGroup):
         return any(map(_may_pass, error.exceptions))
     return isinstance(error, OSError) or type(error) in _OF_ANYTHING or type(error).__module__ != "builtins"
 
 
 def _report(error: BaseException, path: str) -> str:
-    """What was raised and the innermost line of the user's file; then the trace from that file on, without our own."""
+    """The error and the innermost line of the user's file; then the traceback from that file on, without our frames."""
     told = " ".join(traceback.format_exception_only(error)[-1].split())
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:

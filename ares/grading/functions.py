@@ -1,13 +1,13 @@
-"""Reward functions of the user: `path.py:function` with TRL's signature f(completions, **columns) or verl's
+"""User reward functions: `path.py:function` with TRL's signature f(completions, **columns) or verl's
 compute_score(data_source, solution_str, ground_truth, extra_info), plain or async.
 
-Covered: calling a function in its own way and reading what it returns. Not covered: its process
-(ares/grading/function_process.py), loading the file (ares/config/extensions.py), what several functions come to
+Covered: calling a function by its signature and reading its result. Not covered: its process
+(ares/grading/function_process.py), loading the file (ares/config/extensions.py), combining several functions
 (ares/grading/function_grader.py).
 
-The contract: calls come one after the other, on the main thread of one process that lives as long as the run; a sample
-of a call that overruns `reward.timeout`, or under which the process dies, has no score. TRL's signature is one call a
-shard and may take that long for each of its completions; an async compute_score answers a shard's samples together.
+The contract: calls come one at a time, on the main thread of one process that lives as long as the run; if a call
+overruns `reward.timeout` or its process dies, its samples have no score. TRL's signature is called once per shard and
+may take that long per completion; an async compute_score answers a shard's samples concurrently.
 """
 
 import inspect
@@ -26,32 +26,32 @@ from ares.grading.function_calls import FunctionProcess
 from ares.grading.grader import RewardError
 
 STEP = "training_step"
-"""Column with the training steps that were done before a row was sampled."""
+"""Column with the number of training steps done before a row was sampled."""
 OF_SAMPLING = ("response", "token_ids", "log_probs", "prompt_token_ids", "token_entropies", "canvas", ASKED, STEP)
-"""Columns that are no columns of the data set; functions get some of them by other names."""
+"""Columns that are not the data set's; functions get some of them under other names."""
 OF_TRL = {"completions", "completion_ids", "prompts"}
-"""Parameters by which TRL's signature is known: a function may take one and leave the others to **columns."""
+"""Parameters by which TRL's signature is recognized: a function may take one and leave the others to **columns."""
 PATIENCE = 60.0
-"""Seconds, at least, that the first call of all may take: it may load a model."""
+"""Least time limit of the very first call, in seconds: it may load a model."""
 
 
 @dataclass(frozen=True)
 class FunctionScore:
-    """What a function says of one response."""
+    """A function's score of one response."""
 
     score: float | None = None
     """A finite number; None: the function does not apply to it, or failed."""
     extras: Mapping[str, Any] = field(default_factory=dict)
-    """What a dict holds beside its `score`."""
+    """What a returned dict holds besides `score`."""
     failed: bool = False
     """The call overran or its process died: the sample has no score, whatever other functions say."""
 
 
 class UserFunction:
-    """A function of the user as a scorer. Its process starts with the first rows."""
+    """A user's function as a scorer. Its process starts with the first rows."""
 
     def __init__(self, function: Callable[..., Any], setting: str, reference: str, timeout: float) -> None:
-        """setting: the one that names it by `reference`. Raises ConfigError where it has neither signature."""
+        """setting: the one that names it by `reference`. Raises ConfigError if it has neither signature."""
         self.told = f"{setting}={reference}"
         parameters = inspect.signature(function).parameters
         self.whole_shards = bool(OF_TRL & set(parameters))
@@ -62,15 +62,15 @@ class UserFunction:
             )
         self.compares = not self.whole_shards and "ground_truth" in parameters
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 (its kind is asked, not whether there is one)
+            getattr(function, "__call__", None)  # noqa: B004 (what kind it is matters, not whether there is one)
         )
         self.timeout = timeout
         path, _, name = reference.rpartition(":")
         self._process = FunctionProcess(Path(path), name, self.told)
 
     def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
-        """What it says of rows (columns of the problem, and `response`). Raises RewardError where it raises, or returns
-        something else than scores. first: the first call of all, which must not fail."""
+        """Its scores of rows (columns of the problem, and `response`). Raises RewardError if it raises or returns
+        anything but scores. first: the very first call, which must not fail."""
         if self.compares and "answer" not in rows:
             raise RewardError(
                 f"{self.told} takes ground_truth, and the rows have no answer: name its column with data.answer_key=…"
@@ -122,10 +122,10 @@ class UserFunction:
 
 
 def _of_shard(rows: pd.DataFrame) -> dict[str, Any]:
-    """What TRL passes: prompts, completions and their tokens, every column of the data set as the row holds it, and a
-    trainer's state as far as a function may depend on it: the training steps that are done.
+    """What TRL passes: prompts, completions and their tokens, every column of the data set as the row holds it, and the
+    only part of the trainer's state that a function may depend on: the number of training steps done.
 
-    A chat prompt is answered in messages, a text in text.
+    The completion of a chat prompt is a list of messages, that of a text prompt is text.
     """
     columns: dict[str, list[Any]] = {str(name): rows[name].tolist() for name in rows if name not in OF_SAMPLING}
     own = {name.removeprefix(OWN): columns.pop(name) for name in list(columns) if name.startswith(OWN)}

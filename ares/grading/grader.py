@@ -1,6 +1,6 @@
-"""What a grader is: rows in, accuracy and whatever else it knows of each row out.
+"""The interface of graders: rows in; for each row, accuracy and whatever else the grader knows of it out.
 
-A sample that cannot be graded has no score (None), never zero. Not covered: what accuracy turns into (ares/step).
+A sample that cannot be graded has no score (None), never zero. Not covered: what accuracy is used for (ares/step).
 """
 
 from abc import ABC, abstractmethod
@@ -13,54 +13,55 @@ ID_COLUMNS = ["id", "slot", "sample"]
 
 
 class RewardError(UserError, RuntimeError):
-    """A reward function raised, or returned something that is no list of scores."""
+    """A reward function raised, or returned something other than a list of scores."""
 
     def __init__(self, message: str, may_pass: bool = False) -> None:
-        """may_pass: whether the same call may end otherwise, since what it asked was away: then it is tried again."""
+        """may_pass: whether the same call may succeed later, as when a service is down: then it is retried."""
         super().__init__(message)
         self.may_pass = may_pass
 
 
 class Grader(ABC):
-    """What grades responses. Rows have the columns of their problems, and id, slot, sample and response."""
+    """Grades responses. Rows have the columns of their problems, and id, slot, sample and response."""
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
-        """Told all problems before it is started. Returns what of this machine decides its grades, "" for nothing."""
+        """Called with all problems before start(). Returns what on this machine affects its grades ("": nothing)."""
         return ""
 
     def start(self) -> None:  # noqa: B027 (most graders need nothing)
         """Start what it needs besides this process; before that nothing runs and nothing is rented."""
 
     def anticipate(self, rows: pd.DataFrame) -> None:  # noqa: B027 (most grade a shard at once)
-        """Begin with responses that have finished while others are generated."""
+        """Start on responses that have finished while others are being generated."""
 
     @abstractmethod
     def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
         """id, slot, sample, accuracy in [0, 1] (null: no score), format, and what else the grader knows of each row.
 
-        With a column `score`, that is what a response is worth, on any scale; otherwise its accuracy is.
+        A column `score`, on any scale, is the reward of a response; without it, its accuracy is.
         """
 
     def try_on(self, rows: pd.DataFrame) -> None:
-        """Grade rows before a run is created. Raises RewardError where what comes out cannot be trained with."""
+        """Grade rows before a run is created. Raises RewardError if the grades cannot be trained on."""
         check_grades(self.grade(rows), len(rows))
 
     def forget(self) -> None:  # noqa: B027 (most keep nothing)
-        """Drop what was kept for equal responses."""
+        """Drop what was kept for identical responses."""
 
     def close(self) -> None:  # noqa: B027 (most started nothing)
-        """End whatever was started."""
+        """Stop whatever was started."""
 
 
 def check_grades(table: pd.DataFrame, count: int) -> None:
-    """Raise RewardError where a grader's table is none: rows, columns, or an accuracy outside [0, 1]."""
+    """Raise RewardError if a grader's table has the wrong rows, lacks columns or has an accuracy outside [0, 1]."""
     missing = [name for name in (*ID_COLUMNS, "accuracy", "format") if name not in table]
     if missing or len(table) != count:
-        raise RewardError(f"The grader returned {len(table)} rows for {count}, without {', '.join(missing) or 'error'}")
+        lacking = f"; missing columns: {', '.join(missing)}" if missing else ""
+        raise RewardError(f"The grader returned {len(table)} rows for {count} responses{lacking}")
     known = table["accuracy"].dropna().astype(float)
     for place in known.index[~known.between(0.0, 1.0)]:
         raise RewardError(
             f"The grader gave {float(known[place])} to problem {table['id'][place]!r}, sample "
-            f"{table['sample'][place]}; an accuracy lies in [0, 1] (null: no score), and what a response is worth on "
-            "another scale is column score"
+            f"{table['sample'][place]}; an accuracy lies in [0, 1] (null: no score); a reward on another "
+            "scale goes into the column `score`"
         )

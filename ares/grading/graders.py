@@ -1,4 +1,4 @@
-"""The grader of a run: math answers, programs, functions, or what the user's file holds."""
+"""The grader of a run: math answers, programs, functions, or one from the user's file."""
 
 import pandas as pd
 
@@ -43,7 +43,7 @@ def _scorer(kind: str, setting: str, timeout: float) -> Scorer:
 
 
 class MathGrader(Grader):
-    """reward.kind=math: the last box against the answer."""
+    """reward.kind=math: compares the last box with the answer."""
 
     def __init__(self, config: RewardConfig) -> None:
         self.config = config
@@ -63,7 +63,7 @@ def code_grader(config: RewardConfig) -> Grader:
 
 
 def check_answers(config: RewardConfig, problems: Problems) -> None:
-    """Raise DataError where a grader of ours cannot compare with an answer; a user's function is handed anything."""
+    """Raise DataError if one of our graders cannot compare with an answer; a user's function is passed anything."""
     if not config.compares_answers:
         return
     for name, answer in zip(problems.frame["id"], problems.frame["answer"], strict=True):

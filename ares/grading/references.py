@@ -1,7 +1,7 @@
-"""Reference solutions of a code set, judged before a model is: where they fail, a score would measure the set.
+"""Judges the reference solutions of a code set before a model: if they fail, a score would measure the set.
 
-Covered: every row that brings a solution, graded as a response is, within the same limits. Not covered: whether the
-tests tell a right program from a wrong one (`ares data check`).
+Covered: every row with a solution, graded like a response, within the same limits. Not covered: whether the tests tell
+a right program from a wrong one (`ares data check`).
 """
 
 from collections.abc import Collection
@@ -16,10 +16,10 @@ _SHOWN = 20
 def check_references(
     grader: Grader, problems: Problems, known_failures: Collection[str] = ()
 ) -> dict[str, int | list[str]]:
-    """How many reference solutions there are, how many are accepted, and which known ones are not.
+    """How many reference solutions there are, how many are accepted, and which of the known failures are not.
 
-    known_failures: ids of problems whose own reference is known to fail. Raises DataError where there is no reference,
-    or where others than those are not accepted, naming them.
+    known_failures: ids of problems whose own reference is known to fail. Raises DataError if there is no reference, or
+    if any others are not accepted, naming them.
     """
     rows = problems.frame[problems.frame["answer"] != ""]
     if rows.empty:
@@ -37,7 +37,7 @@ def check_references(
     if others:
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
         raise DataError(
-            f"{problems.source}: {len(others)} of {len(rows)} reference solutions fail their own tests, so that no "
+            f"{problems.source}: {len(others)} of {len(rows)} reference solutions fail their own tests, so no "
             f"model is scored: {', '.join(others[:_SHOWN])}{more}. Why: ares data check --code"
         )
     return {"solutions": len(rows), "accepted": len(rows) - len(failed), "known_failures": known}

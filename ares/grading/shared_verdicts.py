@@ -1,7 +1,7 @@
 """Verdicts that several runs share: a program is judged once for all children of an ablation.
 
-Covered: a file of verdicts by what decides them, for several processes and threads. Not covered: equal programs of one
-step (ares/grading/code.py), which are judged once without a file.
+Covered: a file of verdicts, keyed by what decides them, for several processes and threads. Not covered: identical
+programs of one step (ares/grading/code.py), which are judged once without a file.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ import sandbox
 from sandbox import Program, TestOutcome, Verdict
 
 PATIENCE_SECONDS = 60.0
-"""For another process that writes."""
+"""How long to wait for another process that writes."""
 _OF_THE_MACHINE = {"timeout", "memory"}
-"""Outcomes that may be the machine's doing, as a timeout under load: kept, one would be every other run's for good."""
+"""Outcomes that may be the machine's fault, as a timeout under load: if stored, all other runs would get them too."""
 
 
 class SharedVerdicts:
-    """A file of verdicts (SQLite). What a program wrote is not kept, and no verdict with a test that the machine may
-    have decided: it is judged anew by every run."""
+    """A file of verdicts (SQLite). The output of programs is not stored, nor is a verdict with a test that the machine
+    may have decided: every run judges that again."""
 
     def __init__(self, path: Path, where: str) -> None:
-        """path: created where it is missing; where: what else decides a verdict: packages, isolation."""
+        """path: created if missing; where: what else decides a verdict (packages, isolation)."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._judge = [_digest_of_code(), where]
         self._lock = threading.Lock()
@@ -44,7 +44,7 @@ class SharedVerdicts:
         return Verdict(**fields | {"tests": tuple(TestOutcome(**test) for test in fields["tests"])})
 
     def add(self, job: Program, verdict: Verdict) -> None:
-        """Keep a verdict, unless the machine may have decided it; that of another process stays where it came first."""
+        """Store a verdict, unless the machine may have decided it or another process has stored one first."""
         if verdict.pass_ratio is None or any(test.verdict in _OF_THE_MACHINE for test in verdict.tests):
             return
         kept = json.dumps(asdict(replace(verdict, stdout="", stderr="")))
@@ -61,7 +61,7 @@ class SharedVerdicts:
 
 
 def _digest_of_code() -> str:
-    """Of the sandbox and the interpreter that runs programs: other versions may judge otherwise."""
+    """A digest of the sandbox and of the interpreter: other versions may judge differently."""
     folder = Path(sandbox.__file__).parent
     code = hashlib.sha256(sys.version.encode())
     for file in sorted(folder.rglob("*.py")):

@@ -1,8 +1,8 @@
-"""How much of a draw may be without a score before a run stops: one problem that nobody can grade must not end it, a
-grader that is down must not become an empty step.
+"""How many samples may lack a score before a run stops: one problem that cannot be graded must not end it, and a grader
+that is down must not lead to an empty step.
 
-Covered: the rule. Not covered: what is done with samples that have no score (they are left out of every figure and of
-their group; a group of which fewer than two are left is replaced).
+Covered: the rule. Not covered: what happens to samples without a score (they are left out of every metric and of their
+group; a group with fewer than two left is replaced).
 """
 
 import pandas as pd
@@ -11,9 +11,9 @@ from ares.grading.grader import RewardError
 
 
 def check_scored(rows: pd.DataFrame, limit: float, what: str) -> None:
-    """Raise RewardError where all responses, or more than the share `limit` and of several problems, have no score.
+    """Raise RewardError if all responses have no score, or more than the share `limit`, of several problems.
 
-    rows: id and accuracy (null: no score) of everything that was drawn so far; what: its name, for the message.
+    rows: id and accuracy (null: no score) of everything drawn so far; what: its name, for the message.
     """
     missing = rows["accuracy"].isna()
     problems = rows["id"][missing].nunique()

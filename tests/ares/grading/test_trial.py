@@ -35,12 +35,12 @@ def opened(folder: Path, text: str, *settings: str) -> Run:
         ("def f(completions, **k): return [len(c.split()[0]) for c in completions]", r"own\.py:1 in .*: IndexError"),
         ("def f(completions, **k): return 1.0", r"own\.py:f returned a float for 2 responses"),
         ("def f(completions, **k): return [1.0]", r"own\.py:f returned 1 scores for 2 responses"),
-        ("def f(completions, **k): return [-1.0, 1.0]", r"gave -1\.0 .*reward\.accuracy=…: the reward from which"),
+        ("def f(completions, **k): return [-1.0, 1.0]", r"gave -1\.0 .*reward\.accuracy=…: the least reward"),
         ("def f(completions, **k): return ['1', '0']", r"gave '1' .*a finite number"),
         ("def f(solution_str, **k): return {'acc': 1}", r"a dict without 'score' \(keys: acc\)"),
         ("import os\ndef f(completions, **k): os._exit(3)", r"own\.py:f: .*its process died"),
-        (GRADER.format(columns="accuracy=5.0, format=1.0"), r"The grader gave 5\.0 to problem .*column score"),
-        (GRADER.format(columns="accuracy=1.0"), r"The grader returned 2 rows for 2, without format"),
+        (GRADER.format(columns="accuracy=5.0, format=1.0"), r"The grader gave 5\.0 to problem .*column `score`"),
+        (GRADER.format(columns="accuracy=1.0"), r"2 rows for 2 responses; missing columns: format"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_before_the_run_is_created(text: str, told: str, tmp_path: Path) -> None:
