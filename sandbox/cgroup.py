@@ -1,4 +1,4 @@
-"""A memory cgroup per worker, where this process may make one: a backstop for memory that RLIMIT_AS does not count.
+"""A memory cgroup per worker, if this process may make one: a backstop for memory that RLIMIT_AS does not count.
 
 RLIMIT_AS already bounds the one process a program has. What it misses is kernel memory spent on its behalf: pages of
 /tmp and of the files that catch its output, page tables, pipes.
@@ -41,7 +41,7 @@ class MemoryCgroup:
 
     @classmethod
     def create(cls, pid: int) -> Self:
-        """Make a cgroup and move a process, with all it will fork, into it. Raises OSError where it may not."""
+        """Make a cgroup and move a process, with all it will fork, into it. Raises OSError if that is not allowed."""
         parent, limit_name = _parent()
         _remove_stale(parent)
         folder = parent / f"{_NAME}-{os.getpid()}-{next(_serial)}"
@@ -57,14 +57,14 @@ class MemoryCgroup:
         return group
 
     def limit(self, program_bytes: int) -> None:
-        """Set the limit for a program that may use so many bytes."""
+        """Set the limit for a program that may use this many bytes."""
         limit = program_bytes + _OVERHEAD_BYTES
         if limit != self._limit:
             self._limit_file.write_text(str(limit))
             self._limit = limit
 
     def remove(self) -> None:
-        """Remove the cgroup of a worker that has ended; its last processes may still be on their way out."""
+        """Remove the cgroup of a worker that has ended; its last processes may still be exiting."""
         for _ in range(100):
             try:
                 self._folder.rmdir()
@@ -79,7 +79,7 @@ class MemoryCgroup:
 
 
 def _remove_stale(parent: Path) -> None:
-    """Remove what killed pools left behind: empty cgroups named after processes that are no more."""
+    """Remove what killed pools left behind: empty cgroups named after processes that no longer exist."""
     for folder in parent.glob(f"{_NAME}-*-*"):
         owner = folder.name.split("-")[2]
         if not Path("/proc", owner).exists():

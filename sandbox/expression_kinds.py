@@ -1,7 +1,7 @@
-"""What a test's expressions may hold, as far as their text tells.
+"""What a test's expressions may hold, as far as their text shows.
 
-What a variable may hold is one of a few kinds, without regard to scopes; a doubt raises InProcessOnly, which says why.
-Not covered: statements (sandbox/kinds.py), and whether a change may be seen by the program (sandbox/changes.py).
+A variable has one of a few kinds, regardless of scope; any doubt raises InProcessOnly, which says why. Not covered:
+statements (sandbox/kinds.py), and whether the program may see a change (sandbox/changes.py).
 """
 
 import ast
@@ -12,29 +12,29 @@ from sandbox import package_vocabulary, vocabulary
 from sandbox.changes import Changes
 from sandbox.parsing import below
 
-# What an expression may hold, the more demanding the higher. DATA: made by the test, plain. THEIRS: came from the
-# program. FUNCTION: a function of the program. The others make sense in the test's own process only.
+# What an expression may hold, from least to most demanding. DATA: made by the test, plain. THEIRS: came from the
+# program. FUNCTION: a function of the program. The others make sense only in the test's own process.
 DATA, THEIRS, FUNCTION, ITERATOR, THEIR_ITERATOR, LOCAL = range(6)
 
 
 class InProcessOnly(Exception):
-    """The test needs the program's own process: why is in the message."""
+    """The test needs the program's own process; the message says why."""
 
 
 class ExpressionKinds:
-    """The kinds of names as they are bound, and of expressions made of them."""
+    """Tracks the kinds of names as they are bound, and of expressions that use them."""
 
     def __init__(
         self, theirs: Iterable[str], modules: Iterable[str], entry_point: str | None, packages: Iterable[str] = ()
     ) -> None:
-        """packages: modules that can be imported beside the standard library's."""
+        """packages: modules that can be imported besides the standard library's."""
         self._theirs = frozenset(theirs)
         self._modules = {name: name for name in modules}  # by the name that the text gives them
         self._entry_point = entry_point
         self._packages = frozenset(packages)
         self._package_types: set[str] = set()  # imported by name
         self._uses_packages = False
-        # A text without packages looks at no value of theirs: `size` is then a method of the program's own class.
+        # A text without packages uses none of their values: `size` is then a method of the program's own class.
         self._data_attributes, self._data_fields = vocabulary.DATA_ATTRIBUTES, vocabulary.DATA_FIELDS
         self._mutators = vocabulary.MUTATORS
         self._kinds: dict[str, int] = {}
@@ -42,7 +42,7 @@ class ExpressionKinds:
         self._parameters: dict[str, list[str]] = {}
         self._exceptions: set[str] = set()  # names bound by `except … as`
         self._own: set[str] = set()  # first parameters of methods of the test's own classes
-        self._function: str | None = None  # whose body is being looked at
+        self._function: str | None = None  # whose body is being read
         self._unused: ast.expr | None = None  # the latest expression that is a statement
         self._changes = Changes()
 
@@ -212,7 +212,7 @@ class ExpressionKinds:
             if self._uses_packages and any(
                 keyword.arg in package_vocabulary.CHANGING_KEYWORDS for keyword in node.keywords
             ):
-                raise InProcessOnly("it has a result written into what it gives")
+                raise InProcessOnly("it has a result written into an argument")
             return self._method_call(function, arguments)
         if isinstance(function, ast.Name) and function.id not in self._kinds:
             if function.id in self._theirs:
@@ -232,7 +232,7 @@ class ExpressionKinds:
                 for parameter, kind in zip(parameters, kinds, strict=False):
                     self._join(parameter, kind)
             else:
-                for parameter in parameters:  # whichever gets it
+                for parameter in parameters:  # any of them may get it
                     self._join(parameter, max(kinds, default=DATA))
         elif max(kinds, default=DATA) == LOCAL and name not in self._results:
             raise InProcessOnly("it passes functions around")
@@ -241,7 +241,7 @@ class ExpressionKinds:
     def _program_call(self, node: ast.Call, arguments: list[ast.expr]) -> int:
         for argument in arguments:
             if self._kind(argument) >= ITERATOR:
-                raise InProcessOnly("it gives the program more than plain data")
+                raise InProcessOnly("it passes the program more than plain data")
             self._changes.note_given(argument)
         self._changes.note_call(node)
         if node is self._unused:
@@ -262,7 +262,7 @@ class ExpressionKinds:
         kinds = [self._kind(argument) for argument in arguments if not self._is_callable(argument)]
         if any(isinstance(node, ast.Name) and node.id in self._theirs for node in arguments):  # map(f, …)
             self._changes.note_call(arguments[0])
-        for argument in arguments:  # the test's own functions get whatever there is
+        for argument in arguments:  # the test's own functions may get any of it
             if isinstance(argument, ast.Name):
                 for parameter in self._parameters.get(argument.id, ()):
                     self._join(parameter, max(THEIRS, *kinds))
@@ -275,7 +275,7 @@ class ExpressionKinds:
         return DATA if name in vocabulary.COPYING else min(kind, THEIRS)
 
     def _is_type_of_data(self, node: ast.expr) -> bool:
-        """Whether an expression names a class of values that cross."""
+        """Whether an expression names a class whose values cross."""
         if isinstance(node, ast.Name):
             return node.id in vocabulary.PLAIN_TYPES or node.id in self._package_types
         return (
@@ -285,7 +285,7 @@ class ExpressionKinds:
         )
 
     def _is_callable(self, node: ast.expr) -> bool:
-        """Whether an argument of a built-in is a function that it calls, whose kind says nothing of the result."""
+        """Whether an argument of a built-in is a function that it calls, whose kind says nothing about the result."""
         if isinstance(node, ast.Name):
             return node.id in self._parameters or (node.id not in self._kinds and node.id in vocabulary.FUNCTIONS)
         if isinstance(node, ast.Attribute):
@@ -296,7 +296,7 @@ class ExpressionKinds:
 
     def _method_call(self, function: ast.Attribute, arguments: list[ast.expr]) -> int:
         kind = self._looked_at(function)
-        if self._module(function.value) in package_vocabulary.MODULES:  # as a dtype it is a name
+        if self._module(function.value) in package_vocabulary.MODULES:  # `object` as a dtype is a name
             arguments = [node for node in arguments if not (isinstance(node, ast.Name) and node.id == "object")]
         kinds = [self._kind(argument) for argument in arguments if not self._is_callable(argument)]
         added = max(kinds, default=DATA)
@@ -325,7 +325,7 @@ class ExpressionKinds:
 
 
 def items_of(kind: int) -> int:
-    """The kind of what an iterable of this kind holds."""
+    """The kind of the items of an iterable of this kind."""
     return {ITERATOR: DATA, THEIR_ITERATOR: THEIRS}.get(kind, kind)
 
 
@@ -335,7 +335,7 @@ def _holds_function(name: str, arguments: list[ast.expr]) -> bool:
 
 
 def result_of(module: str, name: str) -> int:
-    """The kind of what a function of a module returns."""
+    """The kind of what a module's function returns."""
     if module == "itertools" or (module, name) == ("heapq", "merge") or name == "finditer":
         return ITERATOR
     return LOCAL if name in vocabulary.LOCAL_RESULTS else DATA

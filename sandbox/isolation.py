@@ -1,4 +1,4 @@
-"""What isolation a worker got, whether that is enough, and what to do where it is not."""
+"""What isolation a worker got, whether that is enough, and what to do if it is not."""
 
 import dataclasses
 import os
@@ -29,7 +29,7 @@ _REMEDIES = {
 _OPEN = "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 _DOCKER_AS_USER = f"docker run --user 1000 --security-opt seccomp=unconfined {_OPEN} …"
 _DOCKER_AS_ROOT = f"docker run --cap-add SYS_ADMIN {_OPEN} …"
-_BY_A_CONTAINER = ("namespaces", "root", "uid")  # what its settings decide; the rest is the kernel's, unless refused
+_BY_A_CONTAINER = ("namespaces", "root", "uid")  # decided by its settings; the rest by the kernel, unless refused
 _PURPOSES = {
     "namespaces": "no network, own processes, killed as a whole",
     "root": "a root of read-only libraries and a small /tmp; the machine's files are not there",
@@ -74,7 +74,7 @@ class IsolationReport:
         lines = [
             "programs cannot be isolated here (the floor is seccomp + rlimits + (Landlock or a mount namespace)):",
             *(f"  {self.explain(layer)}" for layer in lacking),
-            "Only where every program is trusted, pass min_isolation='none'.",
+            "Pass min_isolation='none' only if every program is trusted.",
         ]
         raise SandboxUnavailable("\n".join(lines))
 
@@ -92,7 +92,7 @@ class IsolationReport:
         return [self.explain(layer) for layer in (*LAYERS, "cgroup")]
 
     def container_recipe(self) -> str | None:
-        """Whether and how a container gives the missing layers; None where none is missing."""
+        """Whether and how a container would provide the missing layers; None if none is missing."""
         missing = [layer for layer in LAYERS if layer in self.missing]
         if not missing:
             return None
@@ -103,8 +103,8 @@ class IsolationReport:
             how = "this Kubernetes pod needs the securityContext in docs/sandbox.md, Containers."
         elif os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
             how = f"start this container with {_DOCKER_AS_USER} or, as root, {_DOCKER_AS_ROOT}"
-        else:  # no user namespaces then, here as in a container
-            how = f"where this machine's settings must stay as they are, work in a container: {_DOCKER_AS_ROOT}"
+        else:  # then user namespaces are refused, in a container too
+            how = f"if this machine's settings must not change, use a container: {_DOCKER_AS_ROOT}"
         return f"For {gained}: {how}"
 
     def summary(self) -> str:

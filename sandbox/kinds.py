@@ -1,6 +1,6 @@
-"""Can a test run apart from the program? The kinds of its expressions, followed through its statements.
+"""Whether a test can run apart from the program: follows the kinds of its expressions through its statements.
 
-It can, when it only calls the program's functions with plain data and looks at plain results. Texts are looked at here,
+It can if it only calls the program's functions with plain data and looks at plain results. Texts are only read here,
 never run.
 """
 
@@ -13,10 +13,10 @@ from sandbox.expression_kinds import DATA, FUNCTION, LOCAL, THEIRS, ExpressionKi
 
 
 class Kinds(ExpressionKinds):
-    """Follows the kinds of expressions through a text; raises InProcessOnly at what only one process can run."""
+    """Follows the kinds of expressions through a text; raises InProcessOnly for what needs the program's process."""
 
     def check(self, body: list[ast.stmt]) -> None:
-        """Raise InProcessOnly, saying why, where these statements cannot run apart from the program."""
+        """Raise InProcessOnly, saying why, if these statements cannot run apart from the program."""
         for _ in range(6):
             before = dict(self._kinds), dict(self._results)
             self._changes = Changes()
@@ -112,7 +112,7 @@ class Kinds(ExpressionKinds):
                 self._enter_package(alias.name)
                 name = alias.asname or alias.name.partition(".")[0]
                 self._modules[name] = alias.name if alias.asname else name
-            # Others are not there for either process: an ImportError in both lanes.
+            # Any other module is missing in both processes: an ImportError in either lane.
 
     def _on_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = str(node.module)
@@ -131,7 +131,7 @@ class Kinds(ExpressionKinds):
                 self._results[name] = result_of(module, name if alias.name == "*" else alias.name)
 
     def _enter_package(self, module: str) -> None:
-        """The text uses a package: what its values are looked at by is of data from here on."""
+        """The text uses a package: from here on the attributes of its values count as those of data."""
         if module not in package_vocabulary.MODULES:
             raise InProcessOnly(f"it imports {module}")
         self._uses_packages = True
@@ -174,7 +174,7 @@ class Kinds(ExpressionKinds):
         self._function = outer
 
     def _on_ClassDef(self, node: ast.ClassDef) -> None:
-        """A class that only the test's own process uses: whoever hands its objects over is found by their kind."""
+        """A class used only in the test's own process: passing its objects to the program is caught by their kind."""
         own = [base for base in node.bases if isinstance(base, ast.Name) and base.id not in self._theirs]
         if node.decorator_list or node.keywords or len(own) < len(node.bases):
             raise InProcessOnly("it has a class with a decorator, a metaclass or a base of the program's")

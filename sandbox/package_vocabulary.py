@@ -1,4 +1,4 @@
-"""What a test may use of numpy and pandas and still run apart from its program, where the sandbox has them.
+"""What a test may use of numpy and pandas, if the sandbox has them, and still run apart from its program.
 
 A test that imports another package runs in the program's process, since its values do not cross.
 """
@@ -6,7 +6,7 @@ A test that imports another package runs in the program's process, since its val
 from sandbox.vocabulary import words
 
 MODULES = words("numpy numpy.fft numpy.linalg numpy.random numpy.testing pandas pandas.testing")
-# What keeps state or files that the program would see too; exceptions of theirs; values that do not cross.
+# State and files that the program would see too; exceptions of the packages; values that do not cross.
 TOGETHER_ATTRIBUTES = words(
     """
     seed set_state get_state seterr geterr seterrcall setbufsize errstate set_printoptions printoptions set_option
@@ -34,7 +34,7 @@ TYPES = words(
     DataFrame Series Index RangeIndex MultiIndex DatetimeIndex TimedeltaIndex CategoricalIndex Timestamp Timedelta
     """
 )
-"""Classes whose instances cross, so that isinstance tells the truth of a copy."""
+"""Classes whose instances cross, so that isinstance is right about a copy."""
 VALUES = TYPES | words("pi e nan NaN inf Inf newaxis NA NaT euler_gamma True_ False_")
 """Attributes of the modules that are plain values, or cross by name."""
 CHANGING_FUNCTIONS = words("copyto place put putmask put_along_axis fill_diagonal shuffle")

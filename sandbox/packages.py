@@ -1,12 +1,12 @@
-"""An environment of the sandbox's own: packages for programs and tests, apart from those of the trainer.
+"""The sandbox's own environment: packages for programs and tests, separate from the trainer's.
 
     $ARES_SANDBOX_PACKAGES, or ~/.local/share/ares/sandbox-packages
     └ cpython-311-x86_64-linux-gnu       one for each kind of interpreter
        ├ packages.lock                   every distribution with its hashes, as pip reads it
-       └ lib/numpy-2.4.6                 one folder each: a worker sees those it was asked for and what they require
+       └ lib/numpy-2.4.6                 one folder each: a worker sees those it needs and what they require
 
-Covered: building it (wheels only, so that nothing of theirs runs), what is there, what one package needs. Not covered:
-importing them, which only a worker does.
+Covered: building it (wheels only, so that no code of a package runs), what is installed, what a package needs. Not
+covered: importing packages, which only a worker does.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ WITH_VALUES = ("numpy", "pandas")
 """Packages whose values cross between checker and candidate, so that tests with them can be trusted."""
 _ASKED = "# asked for: "
 _UNFINISHED = "building-"
-# Where a distribution's name is not that of the module, of those that programs import most.
+# Distributions with another name than their module, of those that programs import most.
 _DISTRIBUTIONS = {
     "PIL": "pillow", "attr": "attrs", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless",
     "dateutil": "python-dateutil", "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "pyyaml",
@@ -44,11 +44,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class PackageMissing(SandboxUnavailable):
-    """Packages were asked for that the sandbox's environment has not. The message holds the command that adds them."""
+    """The sandbox's environment lacks packages that were asked for. The message has the command that adds them."""
 
 
 class BuildError(SandboxUnavailable):
-    """The environment cannot be built as asked; it is as it was before."""
+    """The environment cannot be built as asked; it is left as it was."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Distribution:
 
     @property
     def pin(self) -> str:
-        """Its line of the lock."""
+        """Its line in the lock."""
         return " ".join([f"{self.name}=={self.version}", *(f"--hash={each}" for each in self.hashes)])
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """What it lets one import."""
+        """The modules that it provides."""
         stems = {path.name.partition(".")[0] for path in self.folder.glob("*") if _is_module(path)}
         return tuple(sorted(name for name in stems if name.isidentifier()))
 
@@ -91,34 +91,34 @@ class Packages:
     """What a pool's workers are given."""
 
     names: tuple[str, ...] = ()
-    """Modules that are imported once, before any program: those asked for, and what they bring of WITH_VALUES."""
+    """Modules imported once, before any program: those asked for, and those of WITH_VALUES that they require."""
     hidden: tuple[str, ...] = ()
-    """Other modules that can be imported then."""
+    """Other modules that programs can import."""
     paths: tuple[str, ...] = ()
     """Folders of the distributions they need."""
     versions: tuple[str, ...] = ()
     """`numpy==2.4.6`, … of those distributions."""
     digest: str = ""
-    """Of their lines of the lock."""
+    """Of their lines in the lock."""
 
 
 NO_PACKAGES = Packages()
 
 
 def folder() -> Path:
-    """Where the environment for this interpreter lies."""
+    """Where the environment for this interpreter is."""
     root = os.environ.get(VARIABLE)
     kind = str(sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag)
     return (Path(root) if root else Path.home() / ".local/share/ares/sandbox-packages").absolute() / kind
 
 
 def installed() -> list[Distribution]:
-    """The distributions of the lock, by name."""
+    """The distributions in the lock that are installed, sorted by name."""
     return [each for each in _read_lock()[1] if each.folder.is_dir()]
 
 
 def asked_for() -> list[str]:
-    """What was asked for, as pip reads it; the others were required by these."""
+    """What was asked for, as pip reads it; all other distributions are required by these."""
     return _read_lock()[0]
 
 
@@ -157,13 +157,13 @@ def find(names: Iterable[str]) -> Packages:
 
 
 def distribution_of(module: str) -> str:
-    """The distribution that has a module."""
+    """The distribution that provides a module."""
     return _DISTRIBUTIONS.get(module, module)
 
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """One change of the environment at a time: another one waits."""
+    """Lets one change of the environment run at a time: others wait."""
     place = folder()
     place.mkdir(parents=True, exist_ok=True)
     with (place / ".changing").open("w") as file:
@@ -173,14 +173,14 @@ def _alone() -> Iterator[None]:
 
 @_alone()
 def add(requirements: Sequence[str]) -> list[Distribution]:
-    """Add packages (`numpy`, `numpy==2.4.6`, or as they are imported: `sklearn`); what is there keeps its version.
+    """Add packages (`numpy`, `numpy==2.4.6`, or as they are imported: `sklearn`); those installed keep their versions.
 
-    Returns what the environment holds then. Raises BuildError.
+    Returns what the environment then holds. Raises BuildError.
     """
     new = {_normal(text): text for text in map(distribution_of, requirements)}
     wrong = [text for text in new.values() if not _NAME.match(text)]
     if wrong:
-        raise BuildError(f"these are no names of packages: {', '.join(map(repr, wrong))}")
+        raise BuildError(f"not names of packages: {', '.join(map(repr, wrong))}")
     asked, before = _read_lock()
     wanted = {**{_normal(text): text for text in asked}, **new}
     fixed = [f"{each.name}=={each.version}" for each in before if _normal(each.name) not in new]
@@ -189,7 +189,7 @@ def add(requirements: Sequence[str]) -> list[Distribution]:
 
 @_alone()
 def add_locked(lock: Path) -> list[Distribution]:
-    """Replace the environment by what a lock file, of another machine's, holds. Raises BuildError, OSError."""
+    """Replace the environment by that of a lock file from another machine. Raises BuildError, OSError."""
     asked, pins = _parse(lock.read_text())
     if not pins:
         raise BuildError(f"{lock} locks nothing")
@@ -198,13 +198,13 @@ def add_locked(lock: Path) -> list[Distribution]:
 
 @_alone()
 def remove(names: Sequence[str]) -> list[Distribution]:
-    """Remove packages, with what only they required. Raises BuildError where they are not there, or still required."""
+    """Remove packages and what only they required. Raises BuildError if they are not there or still required."""
     asked, before = _read_lock()
     gone = {_normal(distribution_of(name)) for name in names}
     absent = gone - {_normal(text) for text in asked}
     if absent:
         held = ", ".join(sorted(map(_normal, asked))) or "nothing"
-        raise BuildError(f"nobody asked for {', '.join(sorted(absent))} (asked for: {held})")
+        raise BuildError(f"not among the packages asked for ({held}): {', '.join(sorted(absent))}")
     known = {_normal(each.name): each for each in before}
     kept = [text for text in asked if _normal(text) not in gone]
     needed = [_normal(text) for text in kept]
@@ -217,7 +217,7 @@ def remove(names: Sequence[str]) -> list[Distribution]:
 
 
 def _normal(text: str) -> str:
-    """A distribution's name as it is compared, from a requirement."""
+    """The distribution's name in a requirement, normalized for comparison."""
     name = _NAME.match(text.strip())
     return re.sub(r"[-_.]+", "-", name[0]).lower() if name else text
 
@@ -245,16 +245,16 @@ def _parse(text: str) -> tuple[list[str], list[Distribution]]:
         name, equals, version = pin.partition("==")
         hashes = tuple(sorted(option.removeprefix("--hash=") for option in options if option.startswith("--hash=")))
         if not (_NAME.fullmatch(name) and equals and _NAME.fullmatch(version) and hashes):
-            raise BuildError(f"not a line of a lock, which pins a version and its hashes: {line:.80}")
+            raise BuildError(f"not a line of a lock file, which pins a version and its hashes: {line:.80}")
         distributions.append(Distribution(name, version, hashes, folder() / "lib" / f"{_normal(name)}-{version}"))
     return asked or [each.name for each in distributions], sorted(distributions, key=lambda each: _normal(each.name))
 
 
 def _build(asked: list[str], pins: list[Distribution]) -> list[Distribution]:
-    """Install what is locked and not there, write the lock, and remove what is in it no more."""
+    """Install what is locked and missing, write the lock, and remove what is no longer in it."""
     place = folder()
     (place / "lib").mkdir(parents=True, exist_ok=True)
-    place.chmod(0o755)  # workers are users of their own
+    place.chmod(0o755)  # workers run as other users
     for pin in pins:
         if not pin.folder.is_dir():
             _install(pin, place)
@@ -263,14 +263,14 @@ def _build(asked: list[str], pins: list[Distribution]) -> list[Distribution]:
     new.write_text(text)
     new.replace(place / LOCK)
     kept = {pin.folder for pin in pins}
-    for path in [*(place / "lib").iterdir(), *place.glob(f"{_UNFINISHED}*")]:  # these of builds that were killed
+    for path in [*(place / "lib").iterdir(), *place.glob(f"{_UNFINISHED}*")]:  # the latter left by killed builds
         if path not in kept:
             shutil.rmtree(path)
     return pins
 
 
 def _install(pin: Distribution, place: Path) -> None:
-    """Put one distribution into a folder of its own, whole or not at all."""
+    """Install one distribution into a folder of its own, completely or not at all."""
     with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=place) as scratch:
         Path(scratch, LOCK).write_text(f"{pin.pin}\n")
         target = Path(scratch, "lib")
@@ -294,7 +294,7 @@ def _installer() -> tuple[str, ...]:
         return (sys.executable, "-m", "pip")
     if (uv := shutil.which("uv")) is not None:
         return (uv, "pip")
-    raise BuildError("packages are installed by pip or uv, and neither is here: python -m ensurepip, or pip install uv")
+    raise BuildError("installing packages takes pip or uv, and neither is here: python -m ensurepip, or pip install uv")
 
 
 def _is_uv() -> bool:
@@ -302,7 +302,7 @@ def _is_uv() -> bool:
 
 
 def _wheels_only() -> list[str]:
-    # uv would otherwise look for an environment that is active.
+    # uv would otherwise look for an active environment.
     return ["--only-binary", ":all:", *(["--python", sys.executable] if _is_uv() else [])]
 
 
@@ -315,7 +315,7 @@ def _run(*command: str) -> str:
 
 
 def _resolve(requirements: list[str], fixed: list[str]) -> list[Distribution]:
-    """Everything that the requirements need, pinned with hashes; what is fixed keeps its version where it is needed."""
+    """Everything that the requirements need, pinned with hashes; what is fixed keeps its version if it is needed."""
     with tempfile.TemporaryDirectory(prefix="ares-packages-") as scratch:
         constraints = Path(scratch, "constraints.txt")
         constraints.write_text("".join(f"{line}\n" for line in fixed))
@@ -332,7 +332,7 @@ def _resolve(requirements: list[str], fixed: list[str]) -> list[Distribution]:
 
 
 def _pinned(item: dict[str, dict[str, dict[str, dict[str, str]]]]) -> str:
-    """A line of the lock, of an entry of pip's report."""
+    """The lock's line for an entry of pip's report."""
     metadata, hashes = item["metadata"], item["download_info"].get("archive_info", {}).get("hashes", {})
     if "sha256" not in hashes:
         raise BuildError(f"{metadata['name']} comes without a hash")

@@ -1,13 +1,13 @@
-"""Python text to syntax trees, from any thread, and a way through them."""
+"""Parses Python text from any thread, and walks the syntax trees."""
 
 import ast
 import threading
 import warnings
 
-# A line on the terminal for each new text would be about foreign programs, and thousands a step.
+# Such warnings are about untrusted programs; on the terminal they would be thousands of lines a step.
 warnings.filterwarnings("ignore", category=SyntaxWarning, module=r"<(text|test|setup)>")
 _ONE_AT_A_TIME = threading.Lock()
-"""CPython 3.11 counts the depth of a tree for all threads together: two that build one at a time raise SystemError."""
+"""CPython 3.11 counts a tree's depth for all threads together: two that build trees at once raise SystemError."""
 
 
 def parse(text: str, filename: str = "<text>") -> ast.Module:
@@ -20,7 +20,7 @@ _NAMELESS = (ast.Constant, ast.expr_context, ast.boolop, ast.operator, ast.unary
 
 
 def below(node: ast.AST) -> list[ast.AST]:
-    """What a node consists of: as `ast.iter_child_nodes`, but for what never holds a name, only quicker."""
+    """A node's children, as `ast.iter_child_nodes` but faster and without those that never hold a name."""
     nodes: list[ast.AST] = []
     for field in node._fields:
         value = getattr(node, field)

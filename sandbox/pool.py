@@ -34,7 +34,7 @@ class Worker(Protocol):
         ...
 
     def kill(self) -> None:
-        """End it. Idempotent."""
+        """Kill it. Idempotent."""
         ...
 
 
@@ -66,13 +66,13 @@ class SandboxPool:
         min_isolation: "standard" raises SandboxUnavailable, with the remedy, where they do not reach the floor; "none"
         accepts what there is, with a warning and a mark in every verdict. fresh_per_test: as if every program asked
         for it. packages: modules of the sandbox's own environment (sandbox/packages.py) that programs and tests have
-        beside the standard library; raises PackageMissing. layers: those to try, fewer than all only to measure their
+        besides the standard library; raises PackageMissing. layers: those to try, fewer than all only to measure their
         cost.
         """
         if num_workers < 1:
-            raise ValueError("num_workers is at least 1")
+            raise ValueError("num_workers must be at least 1")
         if min_isolation not in isolation.LEVELS:
-            raise ValueError(f"min_isolation is one of {', '.join(isolation.LEVELS)}, not {min_isolation!r}")
+            raise ValueError(f"min_isolation must be one of {', '.join(isolation.LEVELS)}, not {min_isolation!r}")
         self._min_isolation = min_isolation
         self._fresh_per_test = fresh_per_test
         self._layers = layers
@@ -87,7 +87,7 @@ class SandboxPool:
             raise isolation.SandboxUnavailable(f"no worker starts: {error}") from error
         # Every other thread starts its own worker, all at the same time.
         self._workers: list[Worker | None] = [first, *[None] * (num_workers - 1)]
-        self._current: list[_Call | None] = [None] * num_workers  # whose program it judges
+        self._current: list[_Call | None] = [None] * num_workers  # whose program each worker judges
         try:
             self._check_isolation(first.report)
         except BaseException:
@@ -124,7 +124,7 @@ class SandboxPool:
         self.close()
 
     def run(self, programs: Iterable[Program]) -> list[Verdict]:
-        """Judge programs; verdicts in their order. Raises PoolClosed."""
+        """Judge programs; verdicts in the programs' order. Raises PoolClosed."""
         verdicts = dict(self.stream(programs))
         return [verdicts[index] for index in range(len(verdicts))]
 
@@ -158,10 +158,10 @@ class SandboxPool:
         if self._closed:
             raise PoolClosed("the pool is closed")
         if os.getpid() != self._pid:
-            raise RuntimeError("this pool belongs to another process: make one after the fork")
+            raise RuntimeError("this pool belongs to another process: create one after the fork")
 
     def close(self) -> None:
-        """End all workers at once. Idempotent."""
+        """Kill all workers immediately. Idempotent."""
         with self._lock:
             if self._closed or os.getpid() != self._pid:
                 return
@@ -171,8 +171,8 @@ class SandboxPool:
         self._kill_workers()
         for thread in self._threads:
             thread.join()
-        self._kill_workers()  # those that a thread had just started anew
-        self._workers = [None] * len(self._workers)  # their sockets with them
+        self._kill_workers()  # those that a thread had just restarted
+        self._workers = [None] * len(self._workers)  # closes their sockets
         while not self._jobs.empty():
             job = self._jobs.get()
             if job is not None:
@@ -188,7 +188,7 @@ class SandboxPool:
         try:
             self._worker(slot)
         except WorkerLost as error:
-            logger.warning("sandbox: worker %d does not start, and is tried again with a program: %s", slot, error)
+            logger.warning("sandbox: worker %d did not start (retried with its next program): %s", slot, error)
         while (job := self._jobs.get()) is not None:
             call, index, program = job
             with self._lock:
@@ -198,10 +198,10 @@ class SandboxPool:
             result: Verdict | BaseException
             try:
                 result = self._judge(slot, program, call)
-            except BaseException as error:  # noqa: BLE001 - raised in the caller's thread, which would wait for ever
+            except BaseException as error:  # noqa: BLE001 - raised in the caller's thread, which would otherwise hang
                 result = error
             with self._lock:
-                # Before the caller has it: a call that ends kills the workers that are busy with its programs.
+                # Before the caller gets it: a call that ends kills the workers that are busy with its programs.
                 self._current[slot] = None
                 if call.cancelled:
                     self._drop_worker(slot)

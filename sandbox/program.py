@@ -18,7 +18,7 @@ ERROR_TYPES = (
 )
 """Classes of a verdict, worst first: a verdict has the worst class among its failing tests."""
 COMPARISONS = ("lines", "tokens", "numbers")
-"""How what a script wrote may be compared with what it should have written: worker/outputs.py."""
+"""Ways to compare a script's output with the expected one: worker/outputs.py."""
 UNTRUSTED = ("accept", "drop", "zero")
 """How outcomes of tests that ran in the program's own process may count: see weighed()."""
 _MAX_OUTPUT_CHARS = 64 << 10
@@ -26,25 +26,25 @@ _MAX_OUTPUT_CHARS = 64 << 10
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Program:
-    """A program with its tests and limits. Raises ValueError when there is nothing to test or a limit is no limit."""
+    """A program with its tests and limits. Raises ValueError if there is nothing to test or a limit is not positive."""
 
     source: str
     tests: Sequence[str] = ()
     """Assert statements, or texts that define HumanEval's `check(candidate)` (then with entry_point)."""
     setup: str = ""
-    """Run with the tests, after the program. Every name it binds is its own, but for the stubs of a prompt."""
+    """Run with the tests, after the program, which cannot replace what it binds, except the stubs of a prompt."""
     entry_point: str | None = None
     """The function under test; without it, whatever names the tests use."""
     stdin_tests: Sequence[tuple[str, str]] | None = None
     """(input, expected output) pairs: the source runs as a script, once for each."""
     stdin_compare: str = "lines"
-    """How outputs are compared. `lines` ignores blanks at the end of a line and empty lines at the end; `tokens` all
-    blanks and line breaks between tokens, which are compared as text, unless the answer has a decimal point there and
-    either number three decimals or more: then it may differ by 1e-6 (absolute, or relative above 1). With `numbers` any
-    two numbers may of which one has a point or an exponent."""
+    """How outputs are compared. `lines` ignores blanks at the end of a line and empty lines at the end; `tokens`
+    ignores all blanks and line breaks. Tokens are compared as text, unless the expected one has a decimal point and
+    either number has three decimals or more: then they may differ by 1e-6 (absolute, or relative above 1). With
+    `numbers`, so may any two numbers of which one has a point or an exponent."""
     checker: str = ""
-    """Where a script may answer in several ways: Python that defines `check(input, expected, output)`, which says
-    whether an output is right. It is trusted, as tests are, and runs apart from the program."""
+    """For scripts with several right outputs: Python that defines `check(input, expected, output)`, which says whether
+    an output is right. It is trusted, as tests are, and runs apart from the program."""
     cpu_seconds: float = 2.0
     """CPU seconds for each test, and for loading the source."""
     wall_seconds: float | None = None
@@ -54,7 +54,7 @@ class Program:
     fresh_per_test: bool = False
     """Give every test its own candidate process, so that no state passes between tests."""
     test_order_seed: int | None = None
-    """Run the tests in an order drawn with this seed, so that answers cannot be keyed to it. None: as given."""
+    """Run the tests in an order drawn with this seed, so that answers cannot be keyed to the order. None: as given."""
     truncated: bool = False
     """The response that holds the source was cut off. The program still runs; a failing verdict says `truncated`."""
 
@@ -62,9 +62,9 @@ class Program:
         if not self.tests and not self.stdin_tests:
             raise ValueError("a program needs tests or stdin_tests")
         if isinstance(self.tests, str):
-            raise ValueError("tests is a sequence of texts, not one text")
+            raise ValueError("tests must be a sequence of strings, not one string")
         if self.stdin_compare not in COMPARISONS:
-            raise ValueError(f"stdin_compare is one of {', '.join(COMPARISONS)}, not {self.stdin_compare!r}")
+            raise ValueError(f"stdin_compare must be one of {', '.join(COMPARISONS)}, not {self.stdin_compare!r}")
         try:
             parse(self.checker)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -74,7 +74,7 @@ class Program:
             or self.memory_mb <= 0
             or (self.wall_seconds is not None and self.wall_seconds <= 0)
         ):
-            raise ValueError("cpu_seconds, wall_seconds and memory_mb are positive")
+            raise ValueError("cpu_seconds, wall_seconds and memory_mb must be positive")
 
     @property
     def wall_limit(self) -> float:
@@ -84,7 +84,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class TestOutcome:
-    """What one test came to."""
+    """The outcome of one test."""
 
     verdict: str
     """One of ERROR_TYPES."""
@@ -100,7 +100,7 @@ class TestOutcome:
 
 @dataclasses.dataclass
 class Usage:
-    """What all processes of a program took, attempts that failed included."""
+    """What all processes of a program used, failed attempts included."""
 
     cpu: float = 0.0
     peak_rss: int = 0
@@ -108,7 +108,7 @@ class Usage:
     stderr: str = ""
 
     def set_sum(self, before: "Usage", cpu: float, peak_rss: int, stdout: str, stderr: str) -> None:
-        """Set to what was used before and since."""
+        """Set to the sum of what was used before and since."""
         self.cpu = before.cpu + cpu
         self.peak_rss = max(before.peak_rss, peak_rss)
         self.stdout = (before.stdout + stdout)[:_MAX_OUTPUT_CHARS]
@@ -117,10 +117,10 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What a program's tests came to."""
+    """The outcome of a program's tests."""
 
     pass_ratio: float | None
-    """Accepted tests over all tests; None where the sandbox itself failed, which is no score and never zero."""
+    """Accepted tests over all tests; None if the sandbox itself failed, which is no score and never zero."""
     error_type: str
     """One of ERROR_TYPES."""
     tests: tuple[TestOutcome, ...]
@@ -128,7 +128,7 @@ class Verdict:
     exec_time: float = 0.0
     """CPU seconds of all the program's processes."""
     wall_time: float = 0.0
-    """Seconds from the worker's taking the program to its verdict."""
+    """Seconds from when a worker takes the program to its verdict."""
     peak_rss: int = 0
     """Bytes; the interpreter's own resident memory is included."""
     stdout: str = ""
@@ -136,18 +136,19 @@ class Verdict:
     stderr: str = ""
     """At most 64 KiB."""
     trusted_compare: bool = True
-    """Whether all of the tests' outcomes are."""
+    """Whether all test outcomes are trusted."""
     isolation: str = ""
-    """The pool's min_isolation and the layers in force, as `standard:namespaces+root+uid+landlock+seccomp+rlimits`."""
+    """The pool's min_isolation and the layers in force: `standard:namespaces+root+uid+landlock+seccomp+rlimits`."""
 
 
 def weighed(verdict: Verdict, untrusted: str) -> Verdict:
-    """A verdict as its untrusted tests are to count: accept, as they came out; zero, as failed; drop, without a score.
+    """The verdict with its untrusted tests counted as they came out (accept) or as failed (zero), or no score (drop).
 
-    The texts of the tests decide which are untrusted: all programs of a problem are treated alike. Raises ValueError.
+    The texts of the tests decide which are untrusted, so all programs of a problem are treated alike. Raises
+    ValueError.
     """
     if untrusted not in UNTRUSTED:
-        raise ValueError(f"untrusted is one of {', '.join(UNTRUSTED)}, not {untrusted!r}")
+        raise ValueError(f"untrusted must be one of {', '.join(UNTRUSTED)}, not {untrusted!r}")
     if untrusted == "accept" or verdict.trusted_compare or verdict.pass_ratio is None:
         return verdict
     if untrusted == "drop":

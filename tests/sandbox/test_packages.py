@@ -62,7 +62,7 @@ def test_packages_are_added_with_what_they_require_and_removed_with_it(upper: Pa
     environment = packages.find(["upper"])
     assert (environment.names, environment.hidden) == (("upper",), ("lower",))
     assert environment.versions == ("lower==1.0", "upper==1.0")
-    with pytest.raises(BuildError, match=r"nobody asked for lower \(asked for: apart, upper\)"):
+    with pytest.raises(BuildError, match=r"not among the packages asked for \(apart, upper\): lower"):
         packages.remove(["lower"])
     packages.remove(["upper"])
     assert names() == ["apart 2.0"]
@@ -128,7 +128,7 @@ def test_another_machine_builds_the_same_from_the_lock_and_from_nothing_else(
 def test_a_build_that_fails_leaves_the_environment_as_it_was(upper: Path) -> None:
     with pytest.raises(BuildError, match="No matching distribution found for nosuch"):
         packages.add(["nosuch"])
-    with pytest.raises(BuildError, match="no names of packages"):
+    with pytest.raises(BuildError, match="not names of packages"):
         packages.add(["--index-url=x"])
     assert names() == ["lower 1.0", "upper 1.0"]
 
