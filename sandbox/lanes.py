@@ -5,7 +5,7 @@ apart from the program, and its outcome can be trusted. *In process*: everything
 exceptions, callbacks, context managers, swapped streams, …). It runs among the program's own objects, as plain Python
 runs it, and its outcome is only as honest as the program.
 
-Texts are parsed here, never run. Nothing that a program does or returns has a say.
+Texts are parsed here, never run. Nothing that a program does or returns has any influence.
 """
 
 import ast
@@ -46,11 +46,11 @@ class Plan:
     modules: tuple[str, ...] = ()
     """Modules that it names without importing them."""
     protected: tuple[str, ...] = ()
-    """Built-ins that it names; they stay what they are, whatever the program calls so."""
+    """Built-ins that it names; they stay what they are, whatever the program binds to their names."""
     calls_check: bool = False
     """The text defines HumanEval's check(candidate), and leaves calling it to the judge."""
     error: str = ""
-    """Why it cannot be run at all, which is no fault of the program's."""
+    """Why it cannot be run at all, which is not the program's fault."""
     code: bytes = b""
     """Compiled, for the checker."""
 
@@ -75,7 +75,7 @@ _DOES_NOT_COMPILE = (SyntaxError, ValueError, RecursionError, MemoryError)
 def problem(
     setup: str, tests: tuple[str, ...], entry_point: str | None, packages: tuple[str, ...] = ()
 ) -> tuple[list[Plan], dict[str, Any]]:
-    """(a plan for each test of a problem, all of that as the worker reads it). packages: modules of the environment."""
+    """(a plan for each test of a problem, the same as the worker reads it). packages: modules of the environment."""
     plans: list[Plan] = []
     texts: list[_Text | Plan] = []
     read_setup = None
@@ -140,15 +140,15 @@ def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | N
 
 
 def _slow_imports(texts: list[str], packages: tuple[str, ...]) -> list[str]:
-    """Modules for the checker to import before the clock of a test runs."""
+    """Modules for the checker to import before a test's clock starts."""
     return ["numpy.testing"] if "numpy" in packages and any("testing" in text for text in texts) else []
 
 
 def _shadowing(texts: list[_Text], setup: _Text, entry_point: str | None) -> str | None:
-    """The built-in's name that is meant to be the program's, as in `assert sum(10, 15) == 6`.
+    """The name of a built-in that means the program's function, as in `assert sum(10, 15) == 6`.
 
-    The entry point's, unless check(candidate) is what tests it; or the only name that all tests call, where no test
-    names anything else that could be the program's. Otherwise a program could replace what its tests are judged by.
+    It is the entry point, unless check(candidate) tests it; or the only name that all tests call, if no test names
+    anything else that could be the program's. Otherwise a program could replace what its tests are judged by.
     """
     if entry_point is not None:
         return None if any("check" in text.bound for text in texts) else entry_point
@@ -186,7 +186,7 @@ def _read(text: str, tree: ast.Module, filename: str) -> _Text:
 
 
 def compiled(text: str, filename: str) -> bytes:
-    """A text for the worker to run."""
+    """A text compiled for the worker to run."""
     return marshal.dumps(compile(text, filename, "exec", dont_inherit=True))
 
 
@@ -214,7 +214,7 @@ def _stripped(setup: str, entry_point: str | None) -> _Text:
 
 
 def _is_stub(node: ast.stmt) -> bool:
-    """A function, or a class of functions, of which a prompt shows only the heads."""
+    """A function, or a class of functions, of which a prompt shows only the signatures."""
     if isinstance(node, ast.ClassDef):
         functions = [line for line in node.body if isinstance(line, (ast.FunctionDef, ast.AsyncFunctionDef))]
         others = [line for line in node.body if line not in functions]

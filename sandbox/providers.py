@@ -1,7 +1,7 @@
 """Where programs are judged: on this machine, or on rented ones, behind the interface of SandboxPool.
 
-On a rented machine the very same sandbox runs: its source is uploaded once per machine, and each program with its
-tests travels as one file. An outage is retried on a fresh machine, and then is no score.
+A rented machine runs the very same sandbox: its source is uploaded once per machine, and each program with its tests as
+one file. An outage is retried on a fresh machine; if it lasts, there is no score.
 """
 
 import base64
@@ -36,7 +36,7 @@ def open_sandbox(
 ) -> SandboxPool:
     """A pool at a provider: local, e2b or morph. Raises SandboxUnavailable, ValueError, ImportError (SDK missing).
 
-    At a rented provider the machine is the isolation, and min_isolation has no say; packages are of this machine alone.
+    With rented machines, the machine is the isolation and min_isolation is ignored; packages exist only on this one.
     """
     if provider == "local":
         return SandboxPool(num_workers, min_isolation, packages=packages)
@@ -90,7 +90,7 @@ class RemoteWorker:
         nonce = secrets.token_hex(16)
         job = {"nonce": nonce, "program": {**dataclasses.asdict(program), "fresh_per_test": fresh_per_test}}
         count = len(program.tests) + len(program.stdin_tests or ())
-        # As long as a program may take, or one that sleeps through all its tests would look like an outage: no score.
+        # As long as a program may take: else one that sleeps through all its tests would look like an outage.
         seconds = _OVERHEAD_SECONDS + 2 * program.wall_limit * count
         try:
             self._upload(f"{nonce}.json", json.dumps(job).encode())
@@ -111,7 +111,7 @@ class RemoteWorker:
         try:
             self._machine.close()
         except Outage as error:
-            logger.warning("sandbox: a rented machine could not be ended: %s", error)
+            logger.warning("sandbox: a rented machine could not be shut down: %s", error)
 
 
 def _parse(output: str, nonce: str) -> tuple[dict[int, TestOutcome], dict[str, Any] | None]:

@@ -1,7 +1,7 @@
 """What runs on a rented machine: judges one program with the local sandbox there and prints the verdicts.
 
     python -m sandbox.remote_job JOB_FILE      # judge the job in the file
-    python -m sandbox.remote_job               # say which layers of isolation there are
+    python -m sandbox.remote_job               # print the layers of isolation
 
 Every line of the answer is JSON with the job's nonce. The file that holds the nonce is deleted before the program
 starts, and the program's own output never reaches this process's stdout.

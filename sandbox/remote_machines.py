@@ -9,10 +9,10 @@ class Outage(RuntimeError):
 
 
 class Machine(Protocol):
-    """A rented machine with a shell and Python from 3.11 on."""
+    """A rented machine with a shell and Python 3.11 or later."""
 
     def execute(self, command: str, seconds: float) -> str:
-        """Standard output of a shell command. Raises Outage, also when it fails or takes longer."""
+        """Standard output of a shell command. Raises Outage, also if it fails or takes longer."""
         ...
 
     def close(self) -> None:
@@ -35,7 +35,7 @@ def _import(name: str, extra: str) -> Any:
 
 
 class E2BMachine:
-    """A sandbox of e2b.dev. Reads E2B_API_KEY; E2B_TEMPLATE names a template with Python from 3.11 on."""
+    """A sandbox of e2b.dev. Reads E2B_API_KEY; E2B_TEMPLATE names a template with Python 3.11 or later."""
 
     _LIFE_SECONDS = 3600
 
@@ -66,7 +66,7 @@ class E2BMachine:
 
 
 class MorphMachine:
-    """An instance of morph.so. Reads MORPH_API_KEY, and MORPH_SNAPSHOT_ID: a snapshot with Python from 3.11 on."""
+    """An instance of morph.so. Reads MORPH_API_KEY, and MORPH_SNAPSHOT_ID: a snapshot with Python 3.11 or later."""
 
     _LIFE_SECONDS = 3600
     _BOOT_SECONDS = 120.0

@@ -23,7 +23,7 @@ MODULES = words(
     operator random re statistics string sys textwrap typing unicodedata
     """
 )
-"""What a test may import and still run apart; a name among them that no text binds is that module, unless called."""
+"""What a test may import and still run apart; one that no text binds is still taken for that module, unless called."""
 
 SYS = frozenset(("maxsize", "float_info", "getsizeof", "byteorder", "maxunicode"))
 DATA_OF_MODULES = frozenset(  # constants, and math's functions: they cross by name
@@ -32,7 +32,7 @@ DATA_OF_MODULES = frozenset(  # constants, and math's functions: they cross by n
     for name, value in vars(module).items()
     if module is math or not callable(value)
 )
-# What keeps state that the program would see too, or makes a class.
+# What changes state that the program would see too, or makes a class.
 TOGETHER_ATTRIBUTES = words(
     """
     seed setstate getcontext setcontext localcontext namedtuple NamedTuple lru_cache cache
@@ -58,7 +58,7 @@ COPYING = words(
 FUNCTIONS = PLAIN_TYPES | COPYING | ITERATOR_FUNCTIONS
 FUNCTIONS |= {"abs", "all", "any", "ascii", "bin", "chr", "divmod", "format", "hex", "isinstance", "len", "max", "min"}
 FUNCTIONS |= {"next", "oct", "ord", "pow", "print", "repr", "round", "slice", "sum"}
-EXCEPTIONS = frozenset(  # of which the program's own can be made again; not so groups, which hold exceptions
+EXCEPTIONS = frozenset(  # that can be rebuilt from their arguments; not groups, which hold exceptions
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 ) - {"BaseExceptionGroup", "ExceptionGroup"}
 EXCEPTION_ATTRIBUTES = frozenset(("args", "errno", "strerror", "filename"))
@@ -68,7 +68,7 @@ _TYPES_OF_DATA: tuple[type, ...] = (
     *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction),
 )
 DATA_ATTRIBUTES = frozenset(name for kind in _TYPES_OF_DATA for name in dir(kind) if not name.startswith("_"))
-# Values, where the others are methods: data only when called.
+# Values; the others are methods, which give data only when called.
 DATA_FIELDS = frozenset(
     name for name in DATA_ATTRIBUTES if not any(callable(getattr(kind, name, None)) for kind in _TYPES_OF_DATA)
 )
@@ -86,7 +86,7 @@ CHANGING_FUNCTIONS = words(
 
 
 def public_names(module: str) -> list[str]:
-    """What `from module import *` binds; nothing of modules that a test may not import apart from the program."""
+    """What `from module import *` binds; nothing for modules that a test may not import apart from the program."""
     if module not in MODULES:
         return []
     names = vars(importlib.import_module(module))

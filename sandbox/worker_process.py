@@ -1,4 +1,4 @@
-"""One worker process, seen from the pool: start, judge one job, notice its death."""
+"""One worker process, as the pool sees it: start it, have it judge a job, notice its death."""
 
 import contextlib
 import dataclasses
@@ -27,16 +27,16 @@ _START_SECONDS = 60.0  # generous: a hundred workers may start at once
 _GRACE_SECONDS = 10.0
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGSYS)
 _HANG_UP_SECONDS = 1.0
-# The empty environment but for this: with random string hashes the order of a set, and so a program's answer, would
-# differ from run to run. -I would ignore it, so -P -s, which with -S and our own environment isolate as much.
-# With LD_BIND_NOW the linker works once at the start rather than in every fork. With one arena a thread does not
-# reserve 64 MiB of the address space that a program may have.
+# The whole environment. With random string hashes the order of a set, and so a program's answer, would differ from run
+# to run. -I would ignore this, hence -P -s, which with -S and our own environment isolate as much. With LD_BIND_NOW the
+# linker works once at the start rather than in every fork. With one arena a thread does not reserve 64 MiB of the
+# address space that a program may have.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"}
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("BLIS", "MKL", "NUMEXPR", "OMP", "OPENBLAS")}
-"""For packages. A zygote that had threads could not be forked, and a program's CPU time would depend on the cores."""
-# The worker's code comes over the connection: neither its arguments nor its modules say where this checkout is. The
-# standard library's actions after a fork are left out: new locks for threads that a zygote has not, a new seed for
-# `random` that must be the old one. They cost every fork 170 page faults.
+"""For packages. A zygote with threads could not be forked, and a program's CPU time would depend on the cores."""
+# The worker's code comes over the connection: neither its arguments nor its modules reveal where this checkout is. The
+# standard library's after-fork hooks are left out: they make new locks, for threads that a zygote does not have, and
+# reseed `random`, which must keep its seed. They cost every fork 170 page faults.
 _BOOT = """
 import importlib.machinery, marshal, os, socket, sys
 connection = socket.socket(fileno=int(sys.argv[1]))
@@ -72,7 +72,7 @@ def _codes() -> bytes:
 
 
 class WorkerLost(RuntimeError):
-    """The worker process died, hung or broke its protocol; it must be started anew."""
+    """The worker process died, hung or broke its protocol; it must be restarted."""
 
 
 class WorkerProcess:
@@ -145,7 +145,7 @@ class WorkerProcess:
                 return
             self._is_ended = True
             # The zygote then ends and reaps all below it, and its parent reaps it. Shut down rather than closed: a
-            # thread that reads must see the end of this connection, not whatever gets its number next.
+            # thread that reads must see the end of this connection, not whatever gets its descriptor number next.
             self._connection.shutdown(socket.SHUT_RDWR)
             try:
                 self._process.wait(_HANG_UP_SECONDS)
@@ -162,7 +162,7 @@ class WorkerProcess:
 
         Raises WorkerLost.
         """
-        # Plain strings: a data frame's are of classes of their own, which marshal does not write.
+        # Plain strings: a data frame's have classes of their own, which marshal cannot write.
         entry_point = None if program.entry_point is None else str(program.entry_point)
         modules = self._packages.names + self._packages.hidden
         plans, of_problem = lanes.problem(str(program.setup), tuple(map(str, program.tests)), entry_point, modules)
@@ -170,7 +170,7 @@ class WorkerProcess:
         order = list(range(count))
         if program.test_order_seed is not None:
             random.Random(program.test_order_seed).shuffle(order)
-        # A frame comes at least after every slow test: loading, the test, and the checker's own share of it.
+        # A frame comes at least after every slow test: loading, the test, and the checker's own share.
         self._set_patience(3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS)
         job = of_problem | _of_program(program) | {"fresh_per_test": fresh_per_test}
         checker_is_new = False
@@ -195,11 +195,11 @@ class WorkerProcess:
         usage: Usage,
         is_new: bool,
     ) -> bool:
-        """Whether a checker came to the end of its job; else it died in a test, and the rest goes to a new one.
+        """Whether the checker finished its job; else it died in a test, and the rest goes to a new one.
 
         is_new: it has judged no other program.
         """
-        before = Usage(**vars(usage))  # of the checkers that were
+        before = Usage(**vars(usage))  # by earlier checkers
         while True:
             message = self._receive()
             for index, verdict, cpu, wall, detail in message.get("outcomes", ()):
@@ -215,7 +215,7 @@ class WorkerProcess:
                 index, outcome = _post_mortem(message["died"], program.memory_mb << 20)
                 usage.cpu += outcome.cpu
                 if outcome.verdict == "runtime_error" and not is_new:
-                    return False  # of what an earlier program left there, perhaps: a new one runs the test again
+                    return False  # perhaps because of what an earlier program left: a new one reruns the test
                 if index < 0 or index in known:
                     raise WorkerLost(f"the checker died between tests: {outcome.detail}")
                 trusted = index >= len(plans) or plans[index].apart
@@ -223,7 +223,7 @@ class WorkerProcess:
                 return False
 
     def _set_patience(self, seconds: float) -> None:
-        """How long sending or receiving may take; kept by the kernel, cheaper than a timeout of Python's."""
+        """Limit how long sending or receiving may take; by the kernel, which is cheaper than Python's timeouts."""
         if seconds != self._patience:
             self._patience = seconds
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -245,7 +245,7 @@ class WorkerProcess:
 
 
 def _of_program(program: Program) -> dict[str, Any]:
-    """What a job says of the program itself."""
+    """What a job says about the program itself."""
     return {
         "source": str(program.source),
         "stdin_tests": [list(map(str, pair)) for pair in program.stdin_tests or ()],
@@ -258,15 +258,15 @@ def _of_program(program: Program) -> dict[str, Any]:
 
 
 def _post_mortem(died: dict[str, Any], memory_bytes: int) -> tuple[int, TestOutcome]:
-    """The test at which a checker died, and what that says of it."""
+    """(the test in which a checker died, its outcome)."""
     status, cpu = died["status"], died["cpu"]
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if number == signal.SIGPROF:
         return died["test"], TestOutcome("timeout", cpu, detail="judging took more CPU time than the limit")
-    # Not every SIGKILL is the kernel's, out of memory: one from outside is our own fault, and its test is run again.
+    # Not every SIGKILL is the kernel's for lack of memory: one from outside is our own fault, and the test is rerun.
     if number == signal.SIGKILL and died["peak_rss"] > memory_bytes // 2:
         return died["test"], TestOutcome("memory", cpu, detail="judging ran out of memory")
-    if number in _CRASHES:  # by what the program answered, which must not end without a score
+    if number in _CRASHES:  # caused by the program's answer, which must not avoid a score
         return died["test"], TestOutcome("runtime_error", cpu, detail=f"judging crashed: {signal.Signals(number).name}")
     return died["test"], TestOutcome("internal_error", cpu, detail=f"the checker died with status {status:#x}")
 

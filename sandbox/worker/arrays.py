@@ -1,8 +1,8 @@
 """Values of numpy and pandas as plain data: arrays and scalars, frames, series and their indexes, with dtype and shape.
 
-Loaded where the packages are, in the checker as in the candidate. What the checker reads is built anew from bytes: no
-subclass, no view of odd strides, no object with methods of the program's. Dtypes are those of a list; any other value
-(masked, structured, sparse, periods, intervals) stays where it is, as an opaque object.
+Loaded with the packages, in both checker and candidate. What the checker reads is rebuilt from bytes: no subclass, no
+view with odd strides, no object with the program's methods. Only listed dtypes cross; any other value (masked,
+structured, sparse, periods, intervals) stays where it is, as an opaque object.
 """
 
 import binascii
@@ -17,7 +17,7 @@ from . import values
 from .values import NotPlain, Reader, Writer
 
 MAX_BYTES = 40 << 20
-"""Of one array. Its frame is a third longer."""
+"""Of one array; its frame is a third longer."""
 _PLAIN = re.compile(r"[<>|=](?:[biufc][1-9][0-9]?|[mM]8(?:\[[1-9]?[0-9]{0,5}[a-zA-Z]{1,2}\])?|[SU][1-9][0-9]{0,6})")
 _EXTENSIONS = frozenset(
     [f"{kind}{bits}" for kind in ("Int", "UInt") for bits in (8, 16, 32, 64)]
@@ -29,11 +29,11 @@ _TEXTS = ("<test>", "<setup>", "<checker>")  # what tests are compiled as
 
 numpy: Any = None
 pandas: Any = None
-_array_class: Any = None  # of the arrays that are read, if not numpy's own
+_array_class: Any = None  # of arrays that are read, if not numpy's own
 
 
 def install() -> None:
-    """Have readers and writers know the values of those packages that are loaded."""
+    """Teach readers and writers the values of the packages that are loaded."""
     global numpy, pandas
     numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
     if numpy is None:
@@ -62,7 +62,7 @@ def install() -> None:
 
 
 def compare_strictly() -> None:
-    """For the checker: a test's arrays, and those it reads, do not broadcast if they are empty and the others are not.
+    """For the checker: empty arrays that a test makes or reads no longer broadcast against arrays that are not.
 
     Nothing would be left to compare: (numpy.zeros((0, 3)) == [1, 2, 3]).all() is true.
     """
@@ -98,7 +98,7 @@ def compare_strictly() -> None:
 
         return made
 
-    Strict.__name__ = "array"  # which its text begins with
+    Strict.__name__ = "array"  # with which its repr begins
     _array_class = Strict
     for name in ("array", "asarray", "asanyarray"):
         setattr(numpy, name, for_tests(getattr(numpy, name)))
@@ -108,10 +108,10 @@ def compare_strictly() -> None:
 
 
 def _array(writer: Writer, value: Any, depth: int) -> list[Any]:
-    """[data, dtype, shape]: base64 of the bytes; of an array of objects a list of values."""
+    """[data, dtype, shape]: data is base64 of the bytes or, for an array of objects, a list of values."""
     value = numpy.asarray(value)
     shape = ",".join(map(str, value.shape))
-    if value.nbytes > MAX_BYTES:  # as its shape says: of strides of 0 there are few bytes
+    if value.nbytes > MAX_BYTES:  # by its shape: with strides of 0 it has few bytes in memory
         raise ValueError(f"an array of {value.nbytes} bytes is too large to hand over ({MAX_BYTES >> 20} MiB)")
     if value.dtype == object:
         return [writer.items(list(value.flat), depth + 1), "O", shape]
@@ -121,7 +121,7 @@ def _array(writer: Writer, value: Any, depth: int) -> list[Any]:
 
 
 def _empty(data: Any, dtype: Any, shape: Any) -> Any:
-    """An array for this data. Raises where the data is not as long as it says."""
+    """An array to fill with this data. Raises if the data's length does not match."""
     dimensions = tuple(map(int, shape.split(","))) if shape else ()
     if any(size < 0 for size in dimensions):
         raise ValueError("a negative shape")
@@ -148,7 +148,7 @@ def _fill(reader: Reader, value: Any, data: Any, depth: int) -> None:
             flat[place] = item
         return
     raw = numpy.frombuffer(binascii.a2b_base64(data, strict_mode=True), value.dtype)
-    if value.dtype.kind == "b":  # of no other byte than 0 and 1 is a truth value made
+    if value.dtype.kind == "b":  # no bytes but 0 and 1 may become a truth value
         raw = raw.view("u1") != 0
     elif value.dtype.kind == "U" and raw.size:
         codes = raw.view(value.dtype.str[0] + "u4")
@@ -300,7 +300,7 @@ def _new_series(reader: Reader, data: list[Any], depth: int) -> Any:
 
 def _series_of(reader: Reader, index: Any, content: Any, depth: int) -> Any:
     column = reader.decode(content, depth + 1)
-    # Of objects, else, pandas would make what they look like.
+    # Without dtype, pandas would infer one from what objects look like.
     return pandas.Series(column, index=index, dtype=column.dtype)
 
 
@@ -330,7 +330,7 @@ def _read_frame(reader: Reader, data: list[Any], depth: int) -> Any:
 
 
 def _numbered(reader: Reader, make: Callable[[Reader, list[Any], int], Any], data: list[Any], depth: int) -> Any:
-    """A new value whose number comes before those of what it holds."""
+    """A new value, numbered before the values that it holds."""
     number = len(reader.objects)
     reader.objects.append(None)
     reader.objects[number] = value = make(reader, data, depth)
@@ -347,7 +347,7 @@ def _set_frame(reader: Reader, value: Any, data: list[Any]) -> None:
     value._update_inplace(_new_frame(reader, data, 0))
 
 
-# Times: of pandas' own classes, which are finer than Python's
+# Times: pandas' own classes, which are finer than Python's
 
 
 def _write_time(writer: Writer, value: Any, depth: int) -> list[Any]:

@@ -90,7 +90,7 @@ def _provide_stdin(text: str) -> None:
 def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | None:
     """Compile and run the source in the module; None, or the phase that failed and how."""
     sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
-    vars(module).update(__file__=sys.argv[0], __builtins__=builtins)  # as a program has them that is run from a file
+    vars(module).update(__file__=sys.argv[0], __builtins__=builtins)  # as for a program run from a file
     phase = "compile"
     try:
         code = compile(source.removeprefix("\ufeff"), "<solution>", "exec", dont_inherit=True)
@@ -104,9 +104,9 @@ def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | 
 def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -> None:
     """Serve a program of our own from its arrival to its last answer, as a candidate does.
 
-    In the zygote, before the first fork: the interpreter specializes code, fills caches and takes memory as it runs;
-    what it has done there no candidate does again. With a confinement, in a fork that ends then: the whole life of
-    a candidate, but for the descriptors in `keep`, which become 4, 5, …
+    In the zygote, before the first fork: the interpreter specializes code, fills caches and allocates memory as it
+    runs, which candidates then need not repeat. With a confinement, in a fork, which then exits: the whole life of a
+    candidate, except that it keeps the descriptors in `keep`, as 4, 5, …
     """
     ours, theirs = socket.socketpair()
     limits = {"memory_bytes": _REHEARSAL_BYTES, "cpu_seconds": _REHEARSAL_SECONDS}
@@ -117,7 +117,7 @@ def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -
         wire.send(ours, {"do": "call", "id": number, "on": ["name", "solve"], "args": values, "kwargs": {}})
     ours.shutdown(socket.SHUT_WR)
     with contextlib.suppress(wire.ConnectionClosed):
-        if confinement is not None:  # standard input is the other end: somebody has to take the answers
+        if confinement is not None:  # standard input is the other end: something must take the answers
             _live(confinement, [ours.fileno(), theirs.fileno(), theirs.fileno(), theirs.fileno(), *keep])
         else:
             requests = wire.Frames(theirs)
@@ -139,7 +139,7 @@ def _serve_functions(connection: socket.socket, requests: wire.Frames, source: s
 
 
 def _run_script(connection: socket.socket, source: str) -> int:
-    """Run the source as a script: to its end, its threads' end and its exit handlers. Its exit status."""
+    """Run the source as a script, until it, its threads and its exit handlers have finished. Its exit status."""
     streams: list[Any] = [sys.stdout, sys.stderr]
     module = types.ModuleType("__main__")
     failure = _load(source, module)
@@ -150,7 +150,7 @@ def _run_script(connection: socket.socket, source: str) -> int:
     if failure is not None:
         with contextlib.suppress(OSError, ValueError):
             streams[1].write(f"{type(failure[1]).__name__}: {server.describe(failure[1])['text']}\n")
-    for _ in range(2):  # what it opened anew flushes when it is let go
+    for _ in range(2):  # a stream that it opened itself is flushed when it is freed
         now: list[Any] = [getattr(sys, name, None) for name in ("stdout", "stderr")]
         for stream in [*streams, *now]:
             with contextlib.suppress(Exception):  # a stream of the program's own may miss its globals by then
@@ -165,7 +165,7 @@ def _run_script(connection: socket.socket, source: str) -> int:
 
 
 def _open(file: Any, *args: Any, **kwargs: Any) -> Any:
-    """open() of a script: the names of its streams work without a /proc."""
+    """open() for scripts: the names of their streams work without /proc."""
     name = os.fspath(file) if isinstance(file, os.PathLike) else file
     if isinstance(name, str) and name in _STREAMS:
         file = os.dup(_STREAMS[name])

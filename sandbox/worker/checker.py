@@ -1,12 +1,12 @@
-"""The checker process: has the tests of a program and judges.
+"""The checker process: has the tests of a program and judges it.
 
 A test that only calls the program's functions runs here, in the checker's own globals; any other runs in a candidate of
 its own (sandbox/lanes.py decides, before the program is seen). The checker is trusted, but confined all the same: what
-it decodes came from a candidate. Its own CPU time is limited from the first byte of a test to the last, by a profiling
-timer whose default action ends the process, so not even a comparison that never returns to Python can hang it; the pool
-then sends the rest of the tests to a new checker.
+it decodes came from a candidate. Its own CPU time is limited from the start of a test to its end, by a profiling timer
+whose default action ends the process, so not even a comparison that never returns to Python can hang it; the pool then
+sends the rest of the tests to a new checker.
 
-What runs here leaves no trace, so a checker takes the next program. Nothing is ever forked from a checker.
+What runs here leaves no trace, so a checker can take the next program. Nothing is ever forked from a checker.
 """
 
 import gc
@@ -28,18 +28,18 @@ from .confinement import Confinement
 from .outputs import same_output
 from .session import KILLED, MAX_OUTPUT_BYTES, CandidateFailed, Remote, Session, Zygote
 
-MAX_TIMEOUTS = 8  # after so many, the program's other tests count as timed out without being run
-_KILLS = 2  # a test whose candidate something outside killed is run again so often
+MAX_TIMEOUTS = 8  # after this many, the program's other tests count as timed out without being run
+_KILLS = 2  # how often a test is rerun whose candidate was killed from outside
 _FLUSH_SECONDS = 0.02
 _JOB, _CONTROL = 3, 4  # their numbers among the descriptors that stay open
 _CHECKER_MEMORY_BYTES = 2 << 30
 _MAX_JOBS = 200  # of one checker, so that its memory stays flat
-_MOST_KIB = 256 << 10  # what one program's answers leave behind, reference cycles too, shall not cramp the next
+_MOST_KIB = 256 << 10  # what one program's answers leave behind, reference cycles too, must not cramp the next
 _PHASES = {"compile": "syntax_error", "load": "runtime_error"}
 
 
 class _Spent(Exception):
-    """The rest of the tests need not run: why is in `outcome` and `detail`."""
+    """The rest of the tests need not run; `outcome` and `detail` say why."""
 
     def __init__(self, outcome: str, detail: str) -> None:
         super().__init__(detail)
@@ -77,7 +77,7 @@ def _shown(error: BaseException) -> str:
     """An exception in a few words."""
     try:
         text = str(error)
-    except BaseException:  # noqa: BLE001 - of its arguments, the program's, no text can be made (an int of 5000 digits)
+    except BaseException:  # noqa: BLE001 - the program's arguments may have no text (an int of 5000 digits)
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -88,7 +88,7 @@ def _place(error: BaseException) -> str:
 
 
 class _Globals(dict[str, Any]):
-    """A test's globals; what it only reads of the program is looked up when it does."""
+    """A test's globals; the program's variables are looked up when the test reads them."""
 
     def __init__(self, names: dict[str, Any], session: Session, values: list[str]) -> None:
         super().__init__(names)
@@ -116,7 +116,7 @@ class Checker:
         self._flushed = time.monotonic()
 
     def run(self) -> None:
-        """Judge the tests not yet known, in the job's order; report outcomes as they come, then the totals."""
+        """Judge the tests without an outcome, in the job's order; report outcomes as they come, then the totals."""
         for name in self._job["imports"]:
             packages.import_strictly(name)
         packages.seed(self._job["seed"])
@@ -152,12 +152,12 @@ class Checker:
         self._flushed = time.monotonic()
 
     def _judge(self, index: int) -> tuple[str, float, str]:
-        """(outcome, CPU seconds of the candidate, short detail) of one test, whatever its program makes go wrong."""
+        """(outcome, CPU seconds of the candidate, short detail) of one test, whatever its program breaks."""
         try:
             return self._judged(index)
-        except (_Spent, OSError, wire.ConnectionClosed):  # the last two are the machine's
+        except (_Spent, OSError, wire.ConnectionClosed):  # the last two are the machine's fault
             raise
-        except Exception as error:  # noqa: BLE001 - what one program alone brings about is that program's failure
+        except Exception as error:  # noqa: BLE001 - what one program alone causes is that program's failure
             self._end_session()
             return "runtime_error", 0.0, f"it cannot be judged: {_shown(error)} at {_place(error)}"
 
@@ -193,9 +193,9 @@ class Checker:
             outcome, detail = session.failure.outcome, session.failure.detail
         used = session.used()
         if outcome == "memory" or not plan["apart"]:
-            self._end_session()  # the next test shall find neither a full memory nor this test
+            self._end_session()  # the next test must find neither a full memory nor this test
         if outcome == "memory":
-            gc.collect()  # what answers left here in cycles
+            gc.collect()  # answers left in reference cycles
         return outcome, used, detail
 
     def _run_apart(self, plan: dict[str, Any], session: Session) -> tuple[str, str]:
@@ -271,7 +271,7 @@ class Checker:
             failure = _load_failure(session.receive())
             outcome, detail = failure.outcome, failure.detail
         except CandidateFailed as failure:
-            # Leaving with status 0, in whatever way, is a script's right; what it wrote decides.
+            # A script may exit with status 0 in any way it likes; its output decides.
             session = self._session
             assert session is not None
             session.stop()
@@ -299,17 +299,17 @@ class Checker:
         try:
             exec(marshal.loads(self._job["checker"]), namespace)
             check = namespace["check"]
-        except BaseException as error:  # noqa: BLE001 - no fault of the program's
+        except BaseException as error:  # noqa: BLE001 - not the program's fault
             return "internal_error", f"the checker does not load: {_shown(error)}"
         try:
             is_right = bool(check(stdin, expected, written))
-        except BaseException as error:  # noqa: BLE001 - of an output in another form; sys.exit() refuses it, too
+        except BaseException as error:  # noqa: BLE001 - by an output of another form; sys.exit() rejects it, too
             return "wrong_answer", f"the checker raised {_shown(error)}"
-        return ("accepted", "") if is_right else ("wrong_answer", "the checker refuses the output")
+        return ("accepted", "") if is_right else ("wrong_answer", "the checker rejected the output")
 
 
 def _load_failure(reply: dict[str, Any]) -> CandidateFailed:
-    """What the program said went wrong; the same where what it said makes no sense."""
+    """The failure that the program reported, even if its report makes no sense."""
     names, text = reply.get("error"), reply.get("text")
     if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names) and type(text) is str):
         return CandidateFailed("runtime_error", "the program wrote into its own connection")

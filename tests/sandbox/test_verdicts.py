@@ -257,9 +257,9 @@ def check(input, expected, output):
     [
         ("n = int(input())\nprint(1, n - 1)", "accepted", ""),
         ("n = int(input())\nprint(n - 1, 1)", "accepted", ""),
-        ("print(2, 2)", "wrong_answer", "the checker refuses the output"),
+        ("print(2, 2)", "wrong_answer", "the checker rejected the output"),
         ("print(1)", "wrong_answer", "the checker raised ValueError: not enough values to unpack"),
-        ("def check(*given): return True\nprint(2, 2)", "wrong_answer", "the checker refuses the output"),
+        ("def check(*given): return True\nprint(2, 2)", "wrong_answer", "the checker rejected the output"),
         ("print(1, 4)\nraise SystemExit(1)", "runtime_error", ""),
     ],
 )
