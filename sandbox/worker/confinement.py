@@ -31,7 +31,7 @@ class Confinement:
     missing: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     pids: namespaces.PidNamespaces | None = None
     uids: tuple[int, int] | None = None  # of candidates, of checkers
-    _rulesets: dict[bool, landlock.Ruleset] = dataclasses.field(default_factory=dict)  # by: is it a checker's
+    _rulesets: dict[bool, landlock.Ruleset] = dataclasses.field(default_factory=dict)  # by whether it is a checker's
     _readable: list[str] = dataclasses.field(default_factory=list)
     _filters: dict[bool, seccomp.Filter] = dataclasses.field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class Confinement:
             self._try("seccomp", self._check_seccomp)
         if "rlimits" in wanted:
             self.applied.append("rlimits")
-        # Both are inherited by every fork: no privilege by exec, no look into memory by processes of the same user.
+        # Every fork inherits both: exec gains no privileges, and processes of the same user cannot read its memory.
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
 
@@ -112,7 +112,7 @@ class Confinement:
 
     def _check_seccomp(self) -> None:
         for is_checker in (False, True):  # here once, for all later forks
-            # A checker signals nobody; a candidate itself: process 1 of its PID namespace, where it has one.
+            # A checker may signal nobody, a candidate only itself: process 1 of its PID namespace, if it has one.
             pid = None if is_checker else 1 if self.pids is not None else seccomp.ANY_PID
             self._filters[is_checker] = seccomp.Filter(seccomp.build_filter(pid, may_receive_fds=is_checker))
         child = os.fork()
@@ -130,15 +130,15 @@ class Confinement:
     def _create_rulesets(self) -> None:
         readable, writable, listed = self._readable, ["/tmp"], []
         if "root" not in self.applied:
-            # Installed packages are not out of sight then. The interpreter's own directory cannot be listed: what may
-            # be imported from it was looked up before.
+            # Installed packages are visible then. The interpreter's own directory cannot be listed: what may be
+            # imported from it was looked up before.
             readable, writable = namespaces.without(readable, namespaces.package_paths()), []
             listed = [path for path in namespaces.SYSTEM_LIBRARIES if path not in readable]
         checkers = landlock.Ruleset(readable, [], listed)
         self._rulesets = {False: landlock.Ruleset(readable, writable, listed), True: checkers}
 
     def limit_own_resources(self) -> None:
-        """For the zygote, before the first job: the limits that suit all that it forks, which inherit them."""
+        """For the zygote, before the first job: limits that suit all its forks, which inherit them."""
         if "rlimits" in self.applied:
             _set_limits(
                 {
@@ -158,9 +158,9 @@ class Confinement:
             self.pids.child_apart()
 
     def hide_times(self, outputs: list[int]) -> None:
-        """Called by the zygote before a candidate gets its program: what is its own has just been made, by the clock.
+        """Called by the zygote before a candidate gets its program: resets the times of its files.
 
-        Otherwise it would tell whether the candidate was forked ahead, or the one before it wrote to /tmp.
+        They would reveal whether the candidate was forked ahead, or whether the one before it wrote to /tmp.
         """
         for file in outputs:
             os.utime(file)
@@ -178,7 +178,7 @@ class Confinement:
             self._rulesets[is_checker].restrict()
         _keep_only(fds)
         if "root" in self.applied and not is_checker:
-            os.chdir("/tmp")  # for files that a program names without a folder
+            os.chdir("/tmp")  # for relative file names
         if self.uids is not None:
             _become(self.uids[is_checker])
         else:  # of the user namespace, or of a root that cannot change its user
@@ -188,7 +188,7 @@ class Confinement:
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def confine_calls(self, is_checker: bool, memory_bytes: int, cpu_seconds: int) -> None:
-        """Second half, before any foreign text runs: resource limits and the system-call filter."""
+        """Second half, before any untrusted code runs: resource limits and the system-call filter."""
         if "rlimits" in self.applied:
             _limit_resources(memory_bytes, cpu_seconds, threads_are_countable=self.uids is not None)
         if "seccomp" in self.applied:
@@ -199,13 +199,13 @@ class Confinement:
 
 
 def _uids_of_worker() -> tuple[int, int]:
-    """Two users that no other worker shares: RLIMIT_NPROC counts per user, and users may signal their own."""
+    """Two users that no other worker shares: RLIMIT_NPROC counts per user, who may signal their own processes."""
     base = 2_000_000_000 + 2 * (os.getpid() % 70_000_000)
     return base, base + 1
 
 
 def _keep_only(fds: Sequence[int]) -> None:
-    # First out of the way of the numbers to be given.
+    # First move them out of the way of their new numbers.
     aside = [fd if fd >= len(fds) else fcntl.fcntl(fd, fcntl.F_DUPFD, len(fds)) for fd in fds]
     for number, fd in enumerate(aside):
         os.dup2(fd, number)
@@ -232,7 +232,7 @@ def _limit_resources(memory_bytes: int, cpu_seconds: int, threads_are_countable:
     limits = {
         # Address space, not RLIMIT_DATA, which misses shared mappings. On top of what the zygote already has mapped.
         resource.RLIMIT_AS: _mapped_at_start + memory_bytes,
-        # Not before: a script's input has been put into a file, and may be larger.
+        # Only now: a script's input was put into a file before, and may be larger.
         resource.RLIMIT_FSIZE: _MAX_FILE_BYTES,
         # The first process of a PID namespace ignores SIGXCPU, so soft = hard: the kernel sends SIGKILL.
         resource.RLIMIT_CPU: cpu_seconds,

@@ -1,15 +1,15 @@
-"""Memory that packages have left, moved into a file of no name: a fork then copies no page table for it.
+"""Moves memory that packages have written into an unnamed file: a fork then copies no page table for it.
 
-For every page that a process has written, `fork` copies an entry of the page table and takes a reference, which the
-fork's end gives back: 13,000 of pandas', more work than a candidate's whole life without it. Pages of a file that are
-mapped privately and have not been written since are passed over: a fork finds them when it touches them. So memory is
-written into a memfd and replaced by a private mapping of that, at the same addresses.
+For every page that a process has written, `fork` copies a page-table entry and takes a reference, which is dropped when
+the fork ends: 13,000 with pandas, more work than a candidate's whole life without it. Privately mapped pages of a file
+that have not been written since are skipped: a fork maps them when it touches them. So memory is written into a memfd
+and replaced by a private mapping of it, at the same addresses.
 
-Between the two nothing may write there, and an interpreter always does. Both calls are therefore made without it: as
-contexts of the C library (makecontext(3)), each of one call, linked to one another. What they return nobody sees, so
-they are ones that cannot fall short: room is made before, and the copy is one of memory.
+Between the two nothing may write there, and an interpreter always does. Both calls are therefore made without it: as a
+chain of contexts of the C library (makecontext(3)), of one call each. Nothing checks what they return, so they must not
+fail: room is reserved before, and the copy is within memory.
 
-A saving of time only: where a fork that tries it does not come to its end, memory stays as it is.
+This only saves time: if a fork that tries it does not finish, memory stays as it is.
 """
 
 import contextlib
@@ -27,20 +27,20 @@ _CONTEXT_BYTES, _STACK_BYTES = 8192, 4096  # ucontext_t takes 968 on x86-64 and 
 _LINK, _STACK, _SIZE = 8, 16, 32  # offsets of uc_link, uc_stack.ss_sp and uc_stack.ss_size in it
 _MAP_FIXED = 0x10
 _OF_THE_KERNEL = ("[stack]", "[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]")
-_NOT_FORKED = frozenset(["wf", "dc", "dp"])  # emptied on fork, not copied on fork, droppable: a file loses that
+_NOT_FORKED = frozenset(["wf", "dc", "dp"])  # wiped on fork, not copied on fork, droppable: lost in a file
 _LARGE = 4 << 20
 Region = tuple[int, int, int]
 """Of memory: address, bytes, protection. Whole pages."""
 
 
 def move(trial: Callable[[], None], proc: int) -> bool:
-    """Move all private memory that has been written. Whether it was done: a fork does it first, and then the trial.
+    """Move all private memory that has been written, if a fork can do so and then run the trial. Whether it was moved.
 
-    proc: a descriptor of /proc, which may be out of sight.
+    proc: a descriptor of /proc, which may no longer be visible.
     """
     gc.collect()
     was_dumpable = kernel.prctl(kernel.PR_GET_DUMPABLE, 0) == 1
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # otherwise what is read here is root's
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # otherwise root owns what is read here
     try:
         regions = _written_regions(proc)
     finally:
@@ -63,12 +63,12 @@ def move(trial: Callable[[], None], proc: int) -> bool:
 
 
 def _written_regions(proc: int) -> list[Region]:
-    """Private memory with pages of its own, but for the stack, for what forks shall not have (the C library keeps the
-    state of its random numbers so) and for large buffers that are hardly used."""
+    """Private memory with pages of its own, except the stack, what forks must not inherit (such as the state of the C
+    library's random numbers) and large buffers that are hardly used."""
     regions: list[Region] = []
     address, size, protection, written = 0, 0, 0, 0
     with os.fdopen(os.open("self/smaps", os.O_RDONLY, dir_fd=proc)) as file:
-        for line in file:  # none is kept: memory that this takes would be among what it finds
+        for line in file:  # none is kept: the memory for that would be among what is found
             words = line.split()
             if not words[0].endswith(":"):
                 start, _, end = words[0].partition("-")
@@ -85,15 +85,15 @@ def _written_regions(proc: int) -> list[Region]:
 
 
 def _replace(regions: list[Region]) -> None:
-    """Write regions into a file and map it in their place. Raises OSError, nothing having changed."""
+    """Write regions into a file and map it in their place. Raises OSError with nothing changed."""
     file = os.memfd_create("packages")
     try:
         offset = 0
-        for address, size, _ in regions:  # for room, and to see that all of it can be read
+        for address, size, _ in regions:  # reserves room, and shows that all of it can be read
             if kernel.system_call("pwrite64", file, address, size, offset) != size:
-                raise OSError(errno.ENOSPC, "memory is not written whole")
+                raise OSError(errno.ENOSPC, "memory was not written in full")
             offset += size
-        with mmap.mmap(file, offset) as view:  # shared, and so no region itself
+        with mmap.mmap(file, offset) as view:  # shared, and so not a region itself
             calls: list[tuple[Any, tuple[int, ...]]] = []
             start = ctypes.addressof(ctypes.c_char.from_buffer(view))
             offset, flags = 0, mmap.MAP_PRIVATE | _MAP_FIXED
@@ -107,9 +107,9 @@ def _replace(regions: list[Region]) -> None:
 
 
 def _one_after_another(calls: list[tuple[Any, tuple[int, ...]]]) -> None:
-    """Make calls of the C library with no code of the interpreter's between them."""
+    """Make calls of the C library with no interpreter code between them."""
     libc, step = kernel.libc, _CONTEXT_BYTES + _STACK_BYTES
-    with mmap.mmap(-1, step * (len(calls) + 1)) as area:  # shared, and so no region itself
+    with mmap.mmap(-1, step * (len(calls) + 1)) as area:  # shared, and so not a region itself
         start = ctypes.addressof(ctypes.c_char.from_buffer(area))
         places = range(start, start + len(area), step)
         libc.makecontext.restype = None

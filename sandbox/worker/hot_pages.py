@@ -1,12 +1,12 @@
-"""Pages that every candidate writes: copied by `fork` at once, rather than at one page fault each.
+"""Has `fork` copy the pages that every candidate writes at once, rather than at one page fault each.
 
 A forked process shares its parent's memory until it writes to it, and then a page fault costs about twice what a copy
 does. Which pages a candidate writes (reference counts, caches, the interpreter's free memory) hardly depends on its
-program, so a trial tells. The kernel copies a page at the fork if something holds on to it for I/O, as the registered
-buffers of an io_uring do (Linux 5.12 on); no I/O is ever asked of it. The parent's page also stays its own, so that the
-parent, too, has no fault when it next writes there.
+program, so a trial shows them. The kernel copies a page at the fork if it is pinned for I/O, as the registered buffers
+of an io_uring are (Linux 5.12 on); no I/O is ever requested. The parent's page also stays its own, so that the parent
+has no fault either when it next writes there.
 
-A saving of time only: without io_uring, or above RLIMIT_MEMLOCK (2 MiB for each worker, counted by user unless root),
+This only saves time: without io_uring, or above RLIMIT_MEMLOCK (2 MiB for each worker, counted per user unless root),
 pages are copied when they are written.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from . import kernel
 
-# In an entry of pagemap; exclusive: mapped by this process alone; of a file: not written here, and none to be copied.
+# Bits of a pagemap entry. Exclusive: mapped by this process alone. Of a file: not written here, so nothing to copy.
 _PRESENT, _OF_FILE, _EXCLUSIVE = 1 << 63, 1 << 61, 1 << 56
 _IORING_REGISTER_BUFFERS = 0
 _MAX_BUFFERS = 1024
@@ -29,7 +29,7 @@ Span = tuple[int, int]
 
 
 def open_proc() -> int | None:
-    """A descriptor of /proc, for when it is out of sight; None where there is none."""
+    """A descriptor of /proc, for when it is no longer visible; None if there is none."""
     try:
         return os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -46,7 +46,7 @@ def written_by(trial: Callable[[list[int]], None], proc: int) -> list[Span]:
     if child == 0:
         status = 1
         try:
-            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # otherwise these files are root's
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # otherwise root owns these files
             spans = _private_memory(proc)
             pagemap = os.open("self/pagemap", os.O_RDONLY, dir_fd=proc)
             trial([writer, pagemap])

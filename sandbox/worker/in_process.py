@@ -1,8 +1,8 @@
-"""Tests among the program's own objects: exactly as plain Python runs source, setup and test one after the other.
+"""Runs tests among the program's own objects, exactly as plain Python runs source, setup and test one after the other.
 
 Such a test needs the program's process, and so the program's honesty: it can forge the answer, and its own `__eq__`
-takes part. Kept from it as far as that goes: the built-ins and modules that a test names, every name that the setup
-binds, functions of the standard library that were replaced, and the test itself before the source has run.
+takes part. Protected from it as far as possible: the built-ins and modules that a test names, every name that the setup
+binds, functions of the standard library (restored if replaced), and the test itself until the source has run.
 """
 
 import builtins
@@ -25,7 +25,7 @@ def remember(modules: list[str]) -> None:
     _ORIGINAL_BUILTINS.update(vars(builtins))
     _ORIGINAL_FINDERS.extend(sys.meta_path)
     for name in modules:
-        if name != "sys":  # whose functions are there to be replaced
+        if name != "sys":  # whose functions are meant to be replaced
             functions = {key: value for key, value in vars(sys.modules[name]).items() if callable(value)}
             _ORIGINAL_FUNCTIONS.append((sys.modules[name], functions))
             classes = [value for value in functions.values() if isinstance(value, type) and value.__module__ == name]
@@ -37,7 +37,7 @@ def _methods(kind: type) -> dict[str, Any]:
 
 
 def _restore() -> None:
-    """Undo what the program replaced of the interpreter's and the standard library's."""
+    """Undo what the program replaced in the interpreter and the standard library."""
     _set_trace(None)  # a tracer may jump over the lines of a test
     _set_profile(None)
     sys.meta_path = [*_ORIGINAL_FINDERS]
@@ -49,27 +49,27 @@ def _restore() -> None:
         for name in methods.keys() | now.keys():
             if name in methods and now.get(name) is not methods[name]:
                 setattr(kind, name, methods[name])
-            elif name not in methods and name.startswith("__"):  # as an __eq__ where there was none
+            elif name not in methods and name.startswith("__"):  # such as an __eq__ where there was none
                 delattr(kind, name)
     remembered = {known.__name__ for known, _ in _ORIGINAL_FUNCTIONS}
     for name in [name for name in sys.modules if name.startswith(_ASSERTING) and name not in remembered]:
-        del sys.modules[name]  # the test's own: the assert methods of the program's may say anything
+        del sys.modules[name]  # the test imports its own: the program's assert methods may say anything
     if "numpy" in remembered:
-        vars(sys.modules["numpy"]).pop("testing", None)  # which numpy imports when it is looked at
+        vars(sys.modules["numpy"]).pop("testing", None)  # which numpy imports on access
 
 
 class _Scope(dict[str, Any]):
-    """The globals of setup and test: the program's module, but for protected names.
+    """The globals of setup and test: the program's module, except for protected names.
 
-    What a class body reads is in the dictionary itself, for the interpreter looks nowhere else then; and there it
-    leaves what a function binds by `global`, which the program is to see as well.
+    What a class body reads is in the dictionary itself, since the interpreter looks nowhere else then; it also puts
+    there what a function binds by `global`, which the program must see as well.
     """
 
     def __init__(self, program: dict[str, Any], protected: dict[str, Any]) -> None:
         super().__init__({**program, **protected})
         self._program = program
         self._protected = set(protected)
-        self._known = {**self}  # the dictionary itself, as far as it was looked at
+        self._known = {**self}  # the dictionary itself, as last seen
         self.protects = False  # whatever is bound from now on
 
     def __getitem__(self, name: str) -> Any:
@@ -102,7 +102,7 @@ def run(module: types.ModuleType, request: dict[str, Any]) -> dict[str, Any]:
     try:
         _run(module, request)
     except SystemExit as error:
-        # That of unittest.main() is how it ends; any other is the program's or the test's giving up.
+        # unittest.main() ends with one; any other means that the program or the test gave up.
         if "unittest" not in request["test"] or not _innermost(error).endswith("/unittest/main.py"):
             outcome, detail = "runtime_error", f"SystemExit: {error.code}"
         elif error.code:

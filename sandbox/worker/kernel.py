@@ -27,7 +27,7 @@ PR_SET_NO_NEW_PRIVS = 38
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
-# Made once, for finding a function and making the class of an array are most of the cost of a call by ctypes.
+# Made once: finding a function and making the class of an array are most of the cost of a call by ctypes.
 _capset, _syscall = libc.capset, libc.syscall
 _CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(_LINUX_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
@@ -46,10 +46,10 @@ def system_call(name: str, *args: int) -> int:
 
 
 class SystemCall:
-    """A system call with its arguments, made ready ahead: forks then only make it, and write to fewer shared pages."""
+    """A system call prepared with its arguments: forks then only make it, and write to fewer shared pages."""
 
     def __init__(self, name: str, *args: int) -> None:
-        """Pointers are passed as addresses of what the caller keeps. Raises OSError where there is no such call."""
+        """Pointers are passed as addresses of what the caller keeps alive. Raises OSError if there is no such call."""
         number = syscalls.number(name)
         if number is None:
             raise OSError(38, "this machine has no such system call", name)
@@ -82,7 +82,7 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, data: s
 
 
 def unmount(target: str) -> None:
-    """Detach a mount, now for new uses and wholly when the last user is gone."""
+    """Detach a mount: at once for new users, completely when the last user is gone."""
     _check(libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
 
 

@@ -1,7 +1,7 @@
 """Landlock: which files a process may open, no TCP, no abstract unix sockets, no signals out of the domain.
 
 Landlock needs no privilege, so it is the file layer where mount namespaces are refused. Alone it leaks stat(): it
-rules on opening, not on looking up. A rule is tied to the inode behind a path, so a remounted /tmp needs a new ruleset.
+restricts opening, not looking up. A rule is tied to the inode behind a path, so a remounted /tmp needs a new ruleset.
 """
 
 import ctypes

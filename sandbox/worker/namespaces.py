@@ -36,7 +36,7 @@ def library_paths() -> list[str]:
 
 
 def package_paths() -> list[str]:
-    """Where interpreters below the library paths keep what was installed: no program needs it, or should see it."""
+    """Where interpreters below the library paths keep installed packages: no program needs or should see them."""
     paths_of = (
         glob.glob(f"{path}/{pattern}")
         for path in library_paths()
@@ -46,7 +46,7 @@ def package_paths() -> list[str]:
 
 
 def without(paths: list[str], hidden: list[str]) -> list[str]:
-    """Paths that together hold all that is below the first ones, but for what is hidden."""
+    """Paths that together cover all that is below `paths`, except what is hidden."""
     kept = []
     for path in paths:
         if path in hidden:
@@ -59,7 +59,7 @@ def without(paths: list[str], hidden: list[str]) -> list[str]:
 
 
 def enter_user_namespace() -> None:
-    """All namespaces, inside a new user namespace that maps only the caller. Raises OSError where they are refused."""
+    """Enter all namespaces, within a new user namespace that maps only the caller. Raises OSError if refused."""
     uid, gid = os.geteuid(), os.getegid()
     kernel.unshare(kernel.CLONE_NEWUSER | _EVERYTHING)
     for name, text in (
@@ -72,7 +72,7 @@ def enter_user_namespace() -> None:
 
 
 def enter_plain_namespaces() -> None:
-    """All namespaces but the user's. Raises OSError without CAP_SYS_ADMIN."""
+    """Enter all namespaces but a user namespace. Raises OSError without CAP_SYS_ADMIN."""
     kernel.unshare(_EVERYTHING)
 
 
@@ -85,19 +85,19 @@ def _place_for_root(sources: list[str]) -> str:
 
 
 def inside(package: str) -> str:
-    """Where a package's folder lies in the new root: nothing there tells where it is on the machine."""
+    """Where a package's folder is in the new root, which does not reveal where it is on the machine."""
     return f"/packages/{os.path.basename(package)}"
 
 
 def enter_new_root(packages: Sequence[str] = ()) -> None:
-    """Make a read-only tmpfs with the libraries bound into it the root, and drop the old one.
+    """Make the root a read-only tmpfs with the libraries bound into it, and drop the old root.
 
-    packages: folders that are bound, too, as inside() says. Raises OSError where mounting is refused; the process then
+    packages: folders that are bound, too, where inside() says. Raises OSError if mounting is refused; the process then
     still sees the old root.
     """
     sources = library_paths()
     place = _place_for_root([*sources, *packages])
-    # Mounts made here must not travel back to the machine.
+    # Mounts made here must not propagate back to the machine.
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,nr_inodes=1k,mode=755")
     for source in sources:
@@ -134,17 +134,17 @@ def _bind(source: str, target: str) -> None:
 
 
 def mount_tmp() -> None:
-    """An empty, size-limited /tmp, which shows when it is written to: its time is 0 until then."""
+    """Mount an empty, size-limited /tmp, whose modification time is 0 until it is written to."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_NOATIME | kernel.MS_NODIRATIME
     kernel.mount("tmpfs", "/tmp", "tmpfs", flags, f"size={TMP_BYTES},nr_inodes={TMP_INODES},mode=1777")
     os.utime("/tmp", (0, 0))
 
 
 def renew_tmp() -> bool:
-    """Replace /tmp if anything was ever written to it, be it empty again; True when it was replaced.
+    """Replace /tmp if anything was ever written to it, even if it is empty again; True if it was replaced.
 
-    No candidate can set the time back, none makes a file without a name, and none asks for the time of birth: the
-    system-call filter sees to that.
+    The system-call filter sees to it that no candidate can set the time back, make a file without a name or ask for the
+    time of birth.
     """
     if os.stat("/tmp").st_mtime_ns == 0:
         return False

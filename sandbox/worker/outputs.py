@@ -1,10 +1,10 @@
-"""Comparison of what a script wrote with what it should have written.
+"""Compares what a script wrote with what it should have written.
 
 By lines: blanks at the end of a line and empty lines at the end do not count, everything else does. By tokens: only
-what stands between blanks counts. Either way a token is compared as text, unless the answer has a number with a decimal
-point there and one of the two shows three decimals or more: such a number was computed, not formatted, and may differ
-by a millionth. (1.10 is no 1.1: two decimals are a price or a version.) By numbers: as tokens, but any two numbers of
-which one has a point or an exponent may differ so, as contests have it; whole numbers are still exact.
+what is between blanks counts. Either way a token is compared as text, unless the expected one is a number with a
+decimal point and one of the two has three decimals or more: such a number was computed, not formatted, and may differ
+by a millionth. (1.10 is not 1.1: two decimals are a price or a version.) By numbers: like tokens, but any two numbers
+of which one has a point or an exponent may differ by that, as is usual in contests; whole numbers must still be equal.
 """
 
 import re
@@ -33,7 +33,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _same_line(ours: str, theirs: str) -> bool:
-    """Blanks are as they were meant; numbers need not be."""
+    """Blanks must be the same; numbers may differ slightly."""
     blanks = re.compile(f"[{_BLANKS}]+")
     return blanks.findall(ours) == blanks.findall(theirs) and _same_tokens(blanks.split(ours), blanks.split(theirs))
 

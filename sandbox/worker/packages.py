@@ -16,7 +16,7 @@ def load(names: list[str], folders: list[str]) -> None:
     """Import packages from their folders; programs can import what else lies there. Raises ImportError."""
     sys.path += folders
     _FOLDERS.extend(folders)
-    # Their actions after a fork are for threads, which a zygote has not: left out, as the standard library's are.
+    # Their after-fork hooks are for threads, which a zygote does not have: left out, like the standard library's.
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
     try:
         for name in names:
@@ -24,15 +24,15 @@ def load(names: list[str], folders: list[str]) -> None:
     finally:
         os.register_at_fork = register
     if "numpy" in sys.modules:
-        importlib.import_module("numpy.ma")  # by numpy.unique, and in no time but for a candidate
+        importlib.import_module("numpy.ma")  # numpy.unique imports it, which is slow only in a candidate
         _refuse_empty(sys.modules["numpy"], "allclose", lambda numpy: False)
         _refuse_empty(sys.modules["numpy"], "array_equiv", lambda numpy: False)
         _refuse_empty(sys.modules["numpy"], "isclose", lambda numpy: numpy.zeros(1, bool))
-        sys.modules["numpy"].ones((64, 64)) @ sys.modules["numpy"].ones((64, 64))  # BLAS maps its buffers
+        sys.modules["numpy"].ones((64, 64)) @ sys.modules["numpy"].ones((64, 64))  # has BLAS map its buffers
 
 
 def import_strictly(name: str) -> None:
-    """Import a module that tests use; of numpy.testing, no comparison then takes an empty array for another."""
+    """Import a module that tests use; numpy.testing's comparisons then fail if only one side is empty."""
     module = importlib.import_module(name)
     if name == "numpy.testing":
         _refuse_empty(module._private.utils, "assert_array_compare", _not_empty, skip=1)
@@ -43,9 +43,9 @@ def _not_empty(numpy: Any) -> Any:
 
 
 def _refuse_empty(module: Any, name: str, otherwise: Callable[[Any], Any], skip: int = 0) -> None:
-    """Have a comparison fail where one side is empty and the other is not.
+    """Have a comparison fail if one side is empty and the other is not.
 
-    An empty array broadcasts to nothing, and of nothing everything is true: `allclose([], [1.0])` would accept it.
+    An empty array broadcasts to nothing, of which everything is true: `allclose([], [1.0])` would hold.
     """
     numpy, compare = sys.modules["numpy"], getattr(module, name)
     if hasattr(compare, "refuses_empty"):
@@ -71,16 +71,16 @@ def _is_of_package(module: Any) -> bool:
 
 
 def seed(number: int) -> None:
-    """Start the generators that every program shares from a number: `random`, and numpy's where that is loaded."""
+    """Seed the random generators that every program shares: `random`, and numpy's if that is loaded."""
     random.seed(number)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(number % (1 << 32))
 
 
 def memory(proc: int | None) -> tuple[int, int]:
-    """Bytes of this process that are mapped, and that a fork has resident at once: those of no file.
+    """(bytes that this process has mapped, bytes that a fork has resident at once: those of no file).
 
-    proc: a descriptor of /proc, which may be out of sight.
+    proc: a descriptor of /proc, which may no longer be visible.
     """
     file = os.open("/proc/self/statm" if proc is None else "self/statm", os.O_RDONLY, dir_fd=proc)
     mapped, resident, of_files, *_ = map(int, os.read(file, 256).split())

@@ -1,8 +1,8 @@
 """The system-call filter of candidates and checkers: an allow-list, compiled to classic BPF.
 
-Refused calls return EPERM rather than kill, so that an honest program that tries one gets a Python exception. Every
-candidate has the kernel compile the filter anew, so it is short: the plain calls are bits of a few words. Loading a
-word also ends the kernel's trial of every call number at each install (it would fill a cache that lives too short).
+Refused calls return EPERM rather than kill, so that an honest program that tries one gets a Python exception. The
+kernel compiles the filter anew for every candidate, so it is short: the plain calls are bits of a few words. Loading a
+word also stops the kernel from trying every call number at each install (to fill a cache too short-lived to pay off).
 """
 
 import array
@@ -26,15 +26,15 @@ _FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030, 5, 6, 7)
 _IOCTL_COMMANDS = (0x5421, 0x5451, 0x5450, 0x541B)
 _AF_UNIX, _SOCK_STREAM = 1, 1
 _SIGKILL = 9
-_RLIMIT_STACK = 3  # of no harm, for the address space has its limit; programs that recurse deeply raise it
-# Of open(): a file without a name would move on the inode numbers of /tmp, which else is as new for the next candidate.
+_RLIMIT_STACK = 3  # harmless, since the address space has a limit; programs that recurse deeply raise it
+# Of open(): a file without a name would advance the inode numbers of /tmp, which else looks new to the next candidate.
 _O_TMPFILE = 0x400000
 
 ANY_PID = 0x7ACD5E91
 """Stands for a pid in a filter that is built before the process it is for; no other operand has this value."""
 
 Line = str | tuple[int, str, str, int]
-"""A label, or an instruction: its code, the labels to jump to if so and if not ("": the next), its operand."""
+"""A label, or an instruction: its code, the labels to jump to if true and if false ("": the next), its operand."""
 
 _LEAVES: dict[str, int] = {
     "permit": _RET_ALLOW,
@@ -74,9 +74,9 @@ def _is_null(*arguments: int, then: str = "permit", otherwise: str = "deny") -> 
 
 
 def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
-    """What decides about calls whose arguments matter."""
+    """The rules for calls whose arguments matter."""
     itself = {}
-    if pid is not None:  # but never SIGKILL: who gets that was killed from outside, and is judged again
+    if pid is not None:  # but never SIGKILL: that then comes from outside, and the program is judged again
         itself = {
             ("kill", "tkill"): [_load(_argument(1)), (_JUMP_EQ, "deny", "", _SIGKILL), *_one_of(0, (pid,), "deny")],
             ("tgkill",): [_load(_argument(2)), (_JUMP_EQ, "deny", "", _SIGKILL), *_one_of(0, (pid,), "deny")],
@@ -90,17 +90,17 @@ def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
         ],
         ("open",): _without(1, _O_TMPFILE),
         ("openat",): _without(2, _O_TMPFILE),
-        # The flags of clone3 lie in memory, out of a filter's sight; statx tells when a /tmp was made. On ENOSYS the C
-        # library falls back to clone and stat.
+        # The flags of clone3 are in memory, which a filter cannot see; statx tells when a /tmp was made. On ENOSYS the
+        # C library falls back to clone and stat.
         ("clone3", "statx"): [(_JUMP, "not implemented", "", 0)],
-        # What copies a file copies its mode, times and attributes, too, and is told that this was done: programs that
-        # run as the trainer's user could change any file of that user's. On EPERM, Path.touch() makes the file.
+        # Copying a file also copies its mode, times and attributes, which is only feigned: programs that run as the
+        # trainer's user could change any of that user's files. On EPERM, Path.touch() creates the file.
         ("chmod", "fchmod", "fchmodat", "fchmodat2"): [(_JUMP, "pretend", "", 0)],
         ("utimensat",): _is_null(2, then="deny", otherwise="pretend"),
         ("listxattr", "llistxattr", "flistxattr"): [(_JUMP, "not supported", "", 0)],
         ("ioctl",): _one_of(1, _IOCTL_COMMANDS, "not a terminal"),
         ("fcntl",): _one_of(1, _FCNTL_COMMANDS, "deny"),
-        # Of oneself only (pid 0): getrlimit, where the new limit is 0, and how far the stack may grow.
+        # Of oneself only (pid 0): reading a limit (the new one is null), and setting that of the stack.
         ("prlimit64",): [
             *_is_null(0)[:-1],
             _load(_argument(1)),
@@ -136,7 +136,7 @@ def _membership(numbers: list[int]) -> list[Line]:
 
 
 def build_filter(pid: int | None, may_receive_fds: bool = False, machine: tuple[int, int] | None = None) -> bytes:
-    """The BPF program for a process that may signal only itself: its pid in its PID namespace, None for no signals.
+    """The BPF program for a process that may signal only itself: pid in its PID namespace, None for no signals.
 
     machine: (column of the system-call table, AUDIT_ARCH), by default this machine's. Raises UnsupportedMachine.
     """
@@ -174,14 +174,14 @@ def _assembled(lines: list[Line]) -> bytes:
     program = b""
     for at, (code, true, false, operand) in enumerate(instructions, start=1):
         to = [labels[label] - at if label else 0 for label in (true, false)]
-        if code == _JUMP:  # how far it goes is its operand
+        if code == _JUMP:  # its distance is the operand
             to, operand = [0, 0], to[0]
         program += struct.pack("HBBI", code, *to, operand)
     return program
 
 
 class Filter:
-    """A filter in the form that the kernel reads, made ready ahead for the forks that put it on."""
+    """A filter in the form that the kernel reads, prepared for the forks that install it."""
 
     def __init__(self, program: bytes) -> None:
         """`program`: as `build_filter` gives it."""
@@ -194,7 +194,7 @@ class Filter:
         self._call = kernel.SystemCall("seccomp", seccomp_set_mode_filter, 0, self._descriptor.buffer_info()[0])
 
     def for_pid(self, pid: int) -> "Filter":
-        """The filter for a process, of one built for ANY_PID: much cheaper than to build it."""
+        """The filter for a process, from one built for ANY_PID: much cheaper than building it."""
         return Filter(self.program.replace(struct.pack("I", ANY_PID), struct.pack("I", pid)))
 
     def install(self) -> None:

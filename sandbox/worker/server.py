@@ -19,7 +19,7 @@ from . import in_process, values, wire
 MODULE_NAME = "solution"
 _MESSAGE_CHARS = 300
 _KEPT_BYTES = 64 << 10  # of what it wrote to a stream
-# Of an answer, which is looked at once more with the next one: types of its containers, and how many items.
+# Of an answer that is checked for changes at the next one: types of its containers, and most items they may have.
 _TRACKED = frozenset((list, dict, set, bytearray, collections.Counter, collections.defaultdict, collections.deque))
 _MOST_TRACKED = 10_000
 
@@ -33,7 +33,7 @@ def describe(error: BaseException, writer: values.Writer | None = None) -> dict[
     reply: dict[str, Any] = {"error": [kind.__name__ for kind in type(error).__mro__], "text": text}
     if writer is not None:
         args = error.args
-        if isinstance(error, OSError) and len(args) == 2 and error.filename is not None:  # which is taken out of them
+        if isinstance(error, OSError) and len(args) == 2 and error.filename is not None:  # OSError takes it out
             args = (*args, error.filename)
         reply["args"] = [writer.encode(argument) for argument in args]
     return reply
@@ -48,7 +48,7 @@ class Server:
         self._module = module
         self._objects: list[Any] = []
         self._number_of: dict[int, int] = {}
-        # By what answered, an iterator or (as None) any function: containers of its last answer, and what was in them.
+        # By what answered, an iterator or (None) any function: containers of its last answer, and what was in them.
         self._answered: dict[int | None, tuple[list[Any], bytes]] = {}
         self._handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "call": self._call,
@@ -123,11 +123,11 @@ class Server:
             self._answer(reply, number, item, writer, last)
         return reply
 
-    # A function may answer with one list again and again, and change it between. The checker, which has copies, is told
-    # of changes in the last answer, and whether the next is the same list.
+    # A function may return the same list again and again, and change it in between. The checker, which has copies, is
+    # told of changes in the last answer, and whether the next is the same list.
 
     def _last_answer(self, request: dict[str, Any], key: int | None) -> tuple[list[Any], bytes]:
-        """Containers of the last answer, and what was in them; nothing where the other side has not kept them."""
+        """Containers of the last answer, and what was in them; nothing if the other side has not kept them."""
         last, was = self._answered.pop(key, ([], b""))
         return (last, was) if request.get("last") == len(last) else ([], b"")
 
@@ -160,7 +160,7 @@ class Server:
             for fd, stream in enumerate(streams, start=1):
                 with contextlib.suppress(OSError, ValueError):  # closed, or more than a file may hold
                     stream.flush()
-                    if os.lseek(fd, 0, os.SEEK_CUR) > _KEPT_BYTES:  # or what a few calls print would be too much
+                    if os.lseek(fd, 0, os.SEEK_CUR) > _KEPT_BYTES:  # else what a few calls print would be too much
                         os.ftruncate(fd, _KEPT_BYTES)
                         os.lseek(fd, _KEPT_BYTES, os.SEEK_SET)
             self._connection.sendall(frame)

@@ -2,7 +2,7 @@
 
 Time is the candidate's own CPU time, read from its CPU clock; wall time is only a generous backstop, because a loaded
 machine must not fail an honest program. A request is answered or the session fails, once and for good. Whatever a
-candidate sends, the worst that it can come to is this failure: every byte is looked at within `_Foreign`.
+candidate sends, this failure is the worst that it can cause: every byte is handled within `_Foreign`.
 """
 
 import builtins
@@ -19,7 +19,7 @@ from . import values, wire
 from .candidate import EXIT_OUT_OF_MEMORY
 
 MAX_OUTPUT_BYTES = 64 << 10
-KILLED = "killed"  # an outcome that is none: nobody knows who killed the candidate, and the test is run again
+KILLED = "killed"  # not an outcome: nobody knows who killed the candidate, and the test is run again
 ALIVE = -1  # in place of a wait status
 USAGE = struct.Struct("=idq")  # wait status, CPU seconds, peak resident bytes
 _FDS = struct.Struct("3i")
@@ -32,7 +32,7 @@ _EXCEPTIONS = {  # not groups, which are made of exceptions
 
 
 class CandidateFailed(BaseException):
-    """The candidate is dead, too slow or talks nonsense. Not for a test's `except Exception` to eat."""
+    """The candidate is dead, too slow or talks nonsense. Not an Exception, which a test might catch."""
 
     def __init__(self, outcome: str, detail: str) -> None:
         super().__init__(detail)
@@ -62,7 +62,7 @@ class Zygote:
 
 
 class Remote:
-    """Something of the program's that is no plain value: it can be called and handed back, and is equal to itself."""
+    """An object of the program's that is not a plain value: it can be called and handed back, and equals itself."""
 
     __slots__ = ("_session", "_target")
 
@@ -96,7 +96,7 @@ class RemoteIterator(Remote):
 
 
 class _Foreign:
-    """Around all that is done with what the candidate sent: its failure, whatever that may raise."""
+    """Wraps all that is done with what the candidate sent: whatever that raises is the candidate's failure."""
 
     def __init__(self, session: "Session") -> None:
         self._session = session
@@ -109,7 +109,7 @@ class _Foreign:
             return
         outcome, detail = "runtime_error", f"a malformed result: {type(error).__name__}"
         if isinstance(error, MemoryError):
-            outcome, detail = "memory", "a result takes more memory than there is for it"
+            outcome, detail = "memory", "a result takes more memory than is available"
         elif isinstance(error, values.Oversized):
             outcome, detail = "memory", str(error)
         raise self._session.fail(outcome, detail) from None
@@ -160,7 +160,7 @@ class Session:
         return self.cpu() - self._cpu_at_start
 
     def fail(self, outcome: str, detail: str) -> CandidateFailed:
-        """End the session so; the failure to raise."""
+        """End the session with this outcome; returns the failure to raise."""
         self.failure = CandidateFailed(outcome, detail)
         self.stop()
         return self.failure
@@ -204,7 +204,7 @@ class Session:
         return self.failure
 
     def stop(self, is_ending: bool = False) -> None:
-        """Kill the candidate, if it lives, and take its usage."""
+        """Kill the candidate, if it lives, and record its usage."""
         if self.usage is None:
             self.usage = self._zygote.kill(is_ending)
             self._connection.close()
@@ -219,7 +219,7 @@ class Session:
         return texts[0], texts[1]
 
     def written(self, limit: int) -> bytes | None:
-        """What it wrote to stdout; None where that is more than so many bytes."""
+        """What it wrote to stdout; None if that is more than limit bytes."""
         return None if os.fstat(self._stdout).st_size > limit else os.pread(self._stdout, limit, 0)
 
     # Conversation
@@ -242,7 +242,7 @@ class Session:
         except wire.FrameTooLarge as error:
             raise self.fail("runtime_error", f"a result too large: {error}") from None
         except MemoryError:
-            raise self.fail("memory", "a result takes more memory than there is for it") from None
+            raise self.fail("memory", "a result takes more memory than is available") from None
         except (wire.ConnectionClosed, OSError):
             raise self._died() from None
         with _Foreign(self):
@@ -276,14 +276,14 @@ class Session:
         return self._remotes[number]
 
     def _exception(self, reply: dict[str, Any], reader: values.Reader) -> BaseException:
-        """The program's exception: a built-in one with its arguments, or of a class of its name below the nearest."""
+        """The program's exception: a built-in with its arguments, or a class of its name below the nearest built-in."""
         name, *bases = reply["error"]
         text = reply["text"]
         if not all(isinstance(word, str) for word in (name, text, *bases)):
             raise TypeError("not the names of classes")
         args = [reader.decode(argument) for argument in reply.get("args", [text])]
         if name in _EXCEPTIONS:
-            with contextlib.suppress(TypeError):  # some take arguments of certain types alone
+            with contextlib.suppress(TypeError):  # some only take arguments of certain types
                 return _EXCEPTIONS[name](*args)
         base = next(_EXCEPTIONS[base] for base in (name, *bases) if base in _EXCEPTIONS)
         body = {"__str__": lambda self: text, "__init__": lambda self, *args: None}
@@ -309,7 +309,7 @@ class Session:
                 return self._answer(reply, None, reader, last)
             self._follow(reply, reader, last)
             error = self._exception(reply, reader)
-        if isinstance(error, StopIteration):  # in a test's map() or zip() it would end the test
+        if isinstance(error, StopIteration):  # would silently end a test's map() or zip()
             error = RuntimeError("the program raised StopIteration")
         self.raised = error
         raise error
@@ -338,7 +338,7 @@ class Session:
         return value
 
     def _follow(self, reply: dict[str, Any], reader: values.Reader, last: list[Any]) -> None:
-        """Carry over what the program has changed since in its last answer."""
+        """Carry over what the program has since changed in its last answer."""
         if "last" in reply:
             for value, contents in zip(last, reply["last"], strict=True):
                 reader.refill(value, contents)
@@ -353,8 +353,8 @@ class Session:
         return self._values[name]
 
     def run(self, **fields: Any) -> tuple[str, str]:
-        """(outcome, detail) of a test in the program's process, by the word of that process."""
-        nonce = os.urandom(16).hex()  # at least no answer was written before there was a question
+        """(outcome, detail) of a test in the program's process, as that process reports it."""
+        nonce = os.urandom(16).hex()  # at least no answer can be written before the question
         reply = self._request("run", nonce=nonce, **fields)
         with _Foreign(self):
             outcome, detail = reply["outcome"], reply["detail"]

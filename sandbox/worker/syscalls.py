@@ -35,7 +35,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "recvmsg": (47, 212), "socketpair": (53, 199), "sendto": (44, 206), "clone": (56, 220), "clone3": (435, 435),
     "ioctl": (16, 29), "fcntl": (72, 25), "prlimit64": (302, 261), "kill": (62, 129), "tkill": (200, 130),
     "tgkill": (234, 131),
-    # Never made, but answered as copying a file needs it.
+    # Never executed, but answered as copying a file needs it.
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "utimensat": (280, 88),
     "listxattr": (194, 11), "llistxattr": (195, 12), "flistxattr": (196, 13),
     # Used by the worker itself before it confines a process; never allowed afterwards.
@@ -64,7 +64,7 @@ class UnsupportedMachine(OSError):
 
 
 def machine() -> tuple[int, int]:
-    """Column of NUMBERS and AUDIT_ARCH of this machine. Raises UnsupportedMachine elsewhere than x86-64 and aarch64."""
+    """Column of NUMBERS and AUDIT_ARCH of this machine. Raises UnsupportedMachine unless x86-64 or aarch64."""
     name = os.uname().machine
     if name not in _MACHINES:
         raise UnsupportedMachine(f"no system-call table for machine {name!r} (known: x86_64, aarch64)")

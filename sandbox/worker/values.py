@@ -1,12 +1,12 @@
 """Plain values as tagged JSON: what crosses between a checker and a candidate.
 
 None, booleans, strings, floats and 64-bit integers stand for themselves; everything else is a list whose first element
-is a tag. Only the standard library's types of data cross by value, and what the checker decodes is built from its own
-classes: no method of the candidate's can take part in a comparison. A subclass crosses as the type of data below it.
-Anything else crosses as a reference, which the writer's `refer` makes and the reader's `resolve` reads.
+is a tag. Only the standard library's data types cross by value, and what the checker decodes is built from its own
+classes: no method of the candidate's can take part in a comparison. A subclass crosses as the data type it derives
+from. Anything else crosses as a reference, which the writer's `refer` makes and the reader's `resolve` reads.
 
 A container that occurs twice crosses once. Writer and reader count mutable containers in the same order, and
-["@", number] is one of them again; both keep theirs (`objects`), so that changes in place can be carried over.
+["@", number] refers to one of them; both keep theirs (`objects`), so that changes in place can be carried over.
 """
 
 import array
@@ -26,7 +26,7 @@ _BIG = 1 << 63
 _AS_IS = {str, bool, float, type(None)}
 _JSON_CONTAINERS = frozenset((list, dict))
 _ALWAYS_SMALL = 1 << 20
-# Of the standard library's, these cross by name, and each side uses its own.
+# These of the standard library cross by name, and each side uses its own.
 _BY_NAME: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in (
@@ -41,7 +41,7 @@ _NAME_OF = {id(value): name for name, value in _BY_NAME.items()}
 
 _KEYS, _VALUES, _ITEMS = (type(view) for view in (dict[str, int]().keys(), {"": 0}.values(), {"": 0}.items()))
 _SCALARS: dict[type, Callable[[Any], Any]] = {int: int.__int__, str: str.__str__, float: float.__float__}
-# Of these the parts are JSON already: type -> (tag, parts of a value, the value of parts).
+# Types whose parts are JSON already: type -> (tag, parts of a value, value from parts).
 _SIMPLE: dict[type, tuple[str, Callable[[Any], list[Any]], Callable[..., Any]]] = {
     bytes: ("b", lambda value: [bytes.hex(value)], bytes.fromhex),
     complex: ("j", lambda value: [complex.__complex__(value).real, complex.__complex__(value).imag], complex),
@@ -56,7 +56,7 @@ _SIMPLE: dict[type, tuple[str, Callable[[Any], list[Any]], Callable[..., Any]]] 
     datetime.time: ("time", lambda value: [datetime.time.isoformat(value)], datetime.time.fromisoformat),
     datetime.timedelta: ("delta", lambda value: [value.days, value.seconds, value.microseconds], datetime.timedelta),
 }  # fmt: skip
-# Containers: type -> (tag, what else there is to say of a value besides its items).
+# Containers: type -> (tag, what describes a value besides its items).
 _CONTAINERS: dict[type, tuple[str, Callable[[Any], list[Any]]]] = {
     list: ("l", lambda value: []),
     tuple: ("t", lambda value: []),
@@ -75,7 +75,7 @@ _CONTAINERS: dict[type, tuple[str, Callable[[Any], list[Any]]]] = {
     _ITEMS: ("I", lambda value: []),
 }
 _MUTABLE = (list, dict, set, bytearray, collections.deque, array.array)
-# How a reader makes an empty one, from what else was said of it and nothing more; then it is filled.
+# How a reader makes an empty one, from that description alone; then it is filled.
 _NEW: dict[str, Callable[..., Any]] = {
     "l": lambda: [], "d": lambda: {}, "s": lambda: set(), "a": lambda: bytearray(),
     "c": lambda: collections.Counter(), "o": lambda: collections.OrderedDict(),
@@ -95,10 +95,10 @@ _OF_PARTS = {tag: make for tag, _, make in _SIMPLE.values()}
 
 
 def free_safely() -> None:
-    """Have readers make deques and defaultdicts that are freed one after the other, however long a chain of them is.
+    """Have readers make deques and defaultdicts that are freed without recursion, however long a chain of them is.
 
-    Those of `collections` are freed by recursion in C, and a chain of 100,000 overflows the stack. Python frees objects
-    of a class made here without.
+    Those of `collections` are freed by recursion in C, and a chain of 100,000 overflows the stack. Objects of a class
+    made here are not.
     """
     deque, default = (type(kind.__name__, (kind,), {}) for kind in (collections.deque, collections.defaultdict))
     _NEW.update(dd=lambda factory: default(factory), q=lambda maximum: deque(maxlen=maximum))
@@ -109,11 +109,11 @@ class NotPlain(ValueError):
 
 
 class Oversized(ValueError):
-    """A frame whose values would take more memory than there is for them."""
+    """A frame whose values would take more memory than is available."""
 
 
 def require_small(body: bytes | bytearray, memory_bytes: int) -> None:
-    """Raise Oversized for a frame whose values could need more memory. Counts, and decodes nothing."""
+    """Raise Oversized for a frame whose values could need more memory. Only counts, decodes nothing."""
     if len(body) > _ALWAYS_SMALL:
         containers = body.count(b"[") + body.count(b"{") + body.count(b":")
         if 6 * len(body) + 160 * containers + 60 * body.count(b",") > memory_bytes:
@@ -125,7 +125,7 @@ _BASES: dict[type, type | None] = {kind: kind for kind in (*_SCALARS, *_SIMPLE, 
 
 @dataclasses.dataclass(frozen=True)
 class Codec:
-    """How values of a package's type cross (worker/arrays.py). Of one that can be changed in place, `set` is given."""
+    """How values of a package's type cross (worker/arrays.py). Types that can be changed in place have `set`."""
 
     tag: str
     write: Callable[["Writer", Any, int], list[Any]]
@@ -133,7 +133,7 @@ class Codec:
     read: Callable[["Reader", list[Any], int], Any]
     """(reader, what follows the tag, depth) -> a value, which it adds to the reader's objects if there is `set`."""
     set: Callable[["Reader", Any, list[Any]], None] | None = None
-    """Replaces what is in a value."""
+    """Replaces the content of a value."""
 
 
 _ADDED: dict[type, Codec | None] = {}
@@ -141,7 +141,7 @@ _READERS: dict[str, Callable[["Reader", list[Any], int], Any]] = {}
 
 
 def add_kind(kind: type, codec: Codec | None) -> None:
-    """Have values of a type, and of its subclasses that are no kinds added before, cross so; None: not at all."""
+    """Have values of a type, and of its subclasses not added before, cross by this codec; None: not at all."""
     _ADDED[kind] = codec
     _BASES[kind] = kind
     if codec is not None:
@@ -149,18 +149,18 @@ def add_kind(kind: type, codec: Codec | None) -> None:
 
 
 def add_reader(tag: str, read: Callable[["Reader", list[Any], int], Any]) -> None:
-    """Have a reader know what is only part of other values."""
+    """Teach readers a tag of what is only part of other values."""
     _READERS[tag] = read
 
 
 def add_name(name: str, value: Any) -> None:
-    """Have a value cross by a name."""
+    """Have a value cross by name."""
     _BY_NAME[name] = value
     _NAME_OF[id(value)] = name
 
 
 def _base(kind: type) -> type | None:
-    """The type of data that a class is or has below it."""
+    """The data type that a class is or derives from."""
     if kind not in _BASES:
         known = (*_ADDED, *_SCALARS, *_SIMPLE, *_CONTAINERS)
         _BASES[kind] = next((base for base in known if issubclass(kind, base)), None)
@@ -171,7 +171,7 @@ class Writer:
     """Encodes values; `objects` are the mutable containers so far, in the order of their numbers."""
 
     def __init__(self, refer: Callable[[Any], list[Any]], objects: Iterable[Any] = ()) -> None:
-        self.objects = list(objects)  # held, so that none of them leaves its id to another
+        self.objects = list(objects)  # kept alive, so that none of their ids is reused
         self._refer = refer
         self._numbers = {id(value): number for number, value in enumerate(self.objects)}
 
@@ -201,7 +201,7 @@ class Writer:
         return [_CONTAINERS[base][0], *self.contents(value, depth)]
 
     def _encode_added(self, value: Any, base: type, depth: int) -> Any:
-        """A value of a package's type; one that cannot cross stays, and so is none of the objects."""
+        """A value of a package's type; one that cannot cross stays, and so is not among the objects."""
         codec = _ADDED[base]
         if codec is None:
             name = _NAME_OF.get(id(value))
@@ -221,7 +221,7 @@ class Writer:
             return self._refer(value)
 
     def contents(self, value: Any, depth: int = 0) -> list[Any]:
-        """What is in a container, and what else there is to say of it."""
+        """What is in a container, and what else describes it."""
         base = _base(type(value))
         assert base is not None
         codec = _ADDED.get(base)
@@ -247,7 +247,7 @@ class Writer:
 class Reader:
     """Decodes values into this process's own types; `objects` as the writer's.
 
-    Anything can be raised on data that no Writer writes: decode what a candidate sent under a handler for Exception.
+    Data that no Writer writes can raise anything: decode what a candidate sent under a handler for Exception.
     """
 
     def __init__(self, resolve: Callable[[list[Any]], Any], objects: Iterable[Any] = ()) -> None:
@@ -286,7 +286,7 @@ class Reader:
         """Put items into an empty container."""
         first = self.items(parts[0], depth + 1)
         if isinstance(value, dict):
-            update = dict.update if isinstance(value, collections.Counter) else type(value).update  # which would add
+            update = dict.update if isinstance(value, collections.Counter) else type(value).update  # that would add
             update(value, zip(first, self.items(parts[1], depth + 1), strict=True))
         elif isinstance(value, set):
             value.update(first)
@@ -294,7 +294,7 @@ class Reader:
             value.extend(first)
 
     def refill(self, value: Any, parts: list[Any]) -> None:
-        """Replace what is in a container."""
+        """Replace the content of a container."""
         codec = _ADDED.get(_base(type(value)) or object)
         if codec is not None and codec.set is not None:
             codec.set(self, value, parts)

@@ -1,4 +1,4 @@
-"""Length-prefixed frames over stream sockets: pool and checker, checker and candidate. JSON, but for jobs."""
+"""Length-prefixed frames over stream sockets: pool and checker, checker and candidate. JSON, except for jobs."""
 
 import json
 import marshal
@@ -7,11 +7,11 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-# Made once: json.dumps() and json.loads() make or look up theirs at every call, which shows in a process that is forked
-# for one program and finds all its memory cold.
+# Made once: json.dumps() and json.loads() make or look up theirs at every call, which is noticeable in a process that
+# is forked for one program and finds all its memory cold.
 _encoder = json.JSONEncoder(check_circular=False)
 _chunks: Callable[[Any, int], tuple[str, ...]] = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
-    None,  # of markers of circular references
+    None,  # no markers of circular references
     _encoder.default,
     json.encoder.encode_basestring_ascii,
     None,  # no indent
@@ -25,7 +25,7 @@ _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # t
 _LENGTH = struct.Struct("<I")
 MAX_JOB_BYTES = 256 << 20
 MAX_REPLY_BYTES = 64 << 20  # of one frame written by a candidate
-# Asked of the kernel at once: a buffer above 128 KiB is mapped and unmapped for every call.
+# Bytes to read at once: a buffer above 128 KiB is mapped and unmapped for every call.
 _USUAL_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
 
 
@@ -38,7 +38,7 @@ class FrameTooLarge(ValueError):
 
 
 class MalformedFrame(ValueError):
-    """A frame that is no JSON, or not of the expected shape."""
+    """A frame that is not JSON, or not of the expected shape."""
 
 
 def stream_socket(fd: int) -> socket.socket:
@@ -56,7 +56,7 @@ def encode_frame(message: Any, limit: int = MAX_JOB_BYTES) -> bytes:
 
 def decode_body(body: bytes) -> Any:
     """The message in a frame's body, as encode_frame() writes it. Raises ValueError or RecursionError."""
-    text = body.decode("ascii")  # any other character, forged, would have all of the text take four bytes a character
+    text = body.decode("ascii")  # any other character, forged, could make the whole text take four bytes each
     try:
         message, end = _scan(text, 0)
     except StopIteration:
@@ -72,7 +72,7 @@ def send(connection: socket.socket, message: Any) -> None:
 
 
 def send_job(connection: socket.socket, job: dict[str, Any]) -> None:
-    """Send a job, compiled tests and all: quicker than JSON, and only to be read from the pool. Raises as send()."""
+    """Send a job, with compiled tests: faster than JSON, and only safe to read from the pool. Raises as send()."""
     body = marshal.dumps(job)
     if len(body) > MAX_JOB_BYTES:
         raise FrameTooLarge(f"a job of {len(body)} bytes, the limit is {MAX_JOB_BYTES}")
@@ -87,7 +87,7 @@ def _send_frame(connection: socket.socket, frame: bytes) -> None:
 
 
 class Frames:
-    """What comes in on a stream socket, frame by frame, in as few reads as can be."""
+    """Reads a stream socket frame by frame, in as few reads as possible."""
 
     def __init__(self, connection: socket.socket, limit: int = MAX_JOB_BYTES) -> None:
         """limit: bytes of a frame."""
@@ -122,7 +122,7 @@ class Frames:
             raise MalformedFrame(f"not JSON: {error}"[:200]) from error
 
     def job(self) -> dict[str, Any]:
-        """The job in the next frame, of send_job(). Raises as body()."""
+        """The job in the next frame, from send_job(). Raises as body()."""
         job: dict[str, Any] = marshal.loads(self.body())
         return job
 

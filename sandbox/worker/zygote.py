@@ -1,7 +1,7 @@
 """The zygote: a warm interpreter that forks a checker and candidates for every job, and never reads a job itself.
 
-Because it never reads one, nothing it forks can hold the tests of a program but the checker that read them. It watches
-the job connection only for its end: when the pool is gone, so is everything here.
+Because it never reads one, only the checker that reads a program's tests can hold them. It watches the job connection
+only for its end: when the pool is gone, so is everything here.
 """
 
 import _sitebuiltins
@@ -22,8 +22,8 @@ import time
 from . import arrays, candidate, checker, confinement, file_backed, hot_pages, in_process, packages, wire
 from .session import ALIVE, USAGE
 
-# What programs import most, before the first fork, so that none of them pays for it. No more than that: every page of
-# this process makes every fork dearer.
+# What programs import most, imported before the first fork, so that none of them pays for it. No more than that: every
+# page of this process makes every fork more expensive.
 _WARM = [
     "array", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime", "decimal",
     "enum", "fractions", "functools", "heapq", "io", "itertools", "json", "math", "operator", "random", "re",
@@ -32,7 +32,7 @@ _WARM = [
 _OWN_FRAMES = 11  # of ours, below those of a program
 _LOW_NUMBERS = 8
 _MOMENTS = 200  # milliseconds
-# Of a thread of a program's. The default of 8 MiB is counted in full against its memory: 64 threads would fill it.
+# Of a program's threads. The default of 8 MiB counts in full against its memory: 64 threads would fill it.
 _STACK_BYTES = 2 << 20
 
 
@@ -47,14 +47,14 @@ def main(connection: socket.socket) -> None:
     mapped, before = packages.memory(proc)
     layers = confinement.Confinement(settings["packages"]["paths"])
     layers.enter(set(settings["layers"]))
-    of_packages = 0  # bytes that are theirs, and count as no program's
+    of_packages = 0  # bytes that packages take, and that count as no program's
     if settings["packages"]["names"]:
         packages.load(settings["packages"]["names"], layers.packages)
         arrays.install()
         mapped, anonymous = packages.memory(proc)
         of_packages = anonymous - before
     confinement.note_mapped_memory(mapped)
-    # For all that will be forked: once here is cheaper than once in each.
+    # For all forks: once here is cheaper than once in each.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     sys.argv[:] = ["solution.py"]
@@ -66,15 +66,15 @@ def main(connection: socket.socket) -> None:
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     in_process.remember([*_WARM, *packages.modules()])
     zygote = Zygote(connection, layers, of_packages)
-    packages.seed(candidate.RANDOM_SEED)  # nothing draws before a program does
+    packages.seed(candidate.RANDOM_SEED)  # nothing draws numbers before a program does
     candidate.rehearse()
     gc.collect()
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
     if of_packages and proc is not None and file_backed.move(candidate.rehearse, proc):
-        candidate.rehearse()  # what it touches, every fork finds in its place
+        candidate.rehearse()  # every fork finds in place what this touches
         zygote.of_packages = max(packages.memory(proc)[1] - before, 0)
     zygote.hold_hot_pages(proc)
-    layers.limit_own_resources()  # afterwards, for held pages count as locked memory
+    layers.limit_own_resources()  # only now, since held pages count as locked memory
     report = {
         "applied": layers.applied,
         "missing": layers.missing,
@@ -93,17 +93,17 @@ class Zygote:
         self._connection = connection
         self.of_packages = of_packages
         self._layers = layers
-        # Low numbers stay taken: then nothing that a fork keeps is in the way of the numbers it gives out.
+        # Low numbers stay taken: then no descriptor that a fork keeps is in the way of the numbers it assigns.
         while (null := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) < _LOW_NUMBERS:
             pass
         self._null = null
-        self._progress = mmap.mmap(-1, mmap.PAGESIZE)  # shared: the test a checker is at, should it die there
-        self._held = -1  # the descriptor on which it depends that forks copy hot pages at once
+        self._progress = mmap.mmap(-1, mmap.PAGESIZE)  # shared: the test that a checker is at, in case it dies there
+        self._held = -1  # a descriptor: while it is open, forks copy hot pages at once
         self._candidate = 0
         self._spare: tuple[int, list[int]] | None = None  # forked ahead, while the pool is busy with the last verdict
 
     def hold_hot_pages(self, proc: int | None) -> None:
-        """Have forks copy at once what candidates write anyway; a saving that a machine may refuse."""
+        """Have forks copy at once what candidates write anyway; an optimization that a machine may refuse."""
         if proc is None:
             return
         written = hot_pages.written_by(lambda keep: candidate.rehearse(self._layers, keep), proc)
@@ -174,7 +174,7 @@ class Zygote:
         if self._candidate:
             self._kill()
         if self._spare is not None and os.waitpid(self._spare[0], os.WNOHANG)[0]:
-            self._drop_spare()  # something killed it while it waited; the program shall not answer for that
+            self._drop_spare()  # something killed it while it waited, which is not the program's fault
         self._candidate, fds = self._spare or self._fork_candidate()
         self._spare = None
         self._layers.hide_times(fds[1:])
@@ -189,7 +189,7 @@ class Zygote:
         self._spare = None
 
     def _kill(self, is_ending: bool = False) -> tuple[int, float, int]:
-        """(wait status, CPU seconds, peak resident bytes) of the candidate that was.
+        """Kill the candidate, if there is one; its (wait status, CPU seconds, peak resident bytes).
 
         is_ending: its connection is closed, and it has a moment to end by itself; the status is ALIVE if it does not.
         """
