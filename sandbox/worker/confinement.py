@@ -199,7 +199,7 @@ class Confinement:
 
 
 def _uids_of_worker() -> tuple[int, int]:
-    """Two users that no other worker shares: RLIMIT_NPROC counts per user, who may signal their own processes."""
+    """Two users that no other worker shares: RLIMIT_NPROC counts per user, and a user may signal its own processes."""
     base = 2_000_000_000 + 2 * (os.getpid() % 70_000_000)
     return base, base + 1
 

@@ -94,7 +94,7 @@ def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
         # C library falls back to clone and stat.
         ("clone3", "statx"): [(_JUMP, "not implemented", "", 0)],
         # Copying a file also copies its mode, times and attributes, which is only feigned: programs that run as the
-        # trainer's user could change any of that user's files. On EPERM, Path.touch() creates the file.
+        # trainer's user could otherwise change any of that user's files. On EPERM, Path.touch() creates the file.
         ("chmod", "fchmod", "fchmodat", "fchmodat2"): [(_JUMP, "pretend", "", 0)],
         ("utimensat",): _is_null(2, then="deny", otherwise="pretend"),
         ("listxattr", "llistxattr", "flistxattr"): [(_JUMP, "not supported", "", 0)],

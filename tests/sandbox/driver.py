@@ -3,7 +3,7 @@
     python driver.py REPOSITORY < request.json > reply.json
 
 Standard library and `sandbox` only, so that any interpreter the user can execute will do. The request:
-{"programs": [...], "pool": {...}, "refuse": [names of system calls that shall fail with EPERM]}.
+{"programs": [...], "pool": {...}, "refuse": [names of system calls to fail with EPERM]}.
 """
 
 import ctypes

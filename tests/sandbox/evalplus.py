@@ -1,7 +1,7 @@
 """Stand-ins for rows of HumanEval+ and MBPP+, in their shapes, made from HumanEval and MBPP (tests/README.md).
 
-The reference solution's own results on the inputs of the original tests are the expected ones, many times over; the
-tests compare them as EvalPlus does, with numpy.
+The expected results are the reference solution's own on the inputs of the original tests, repeated many times; the
+tests compare them with numpy, as EvalPlus does.
 """
 
 import ast
@@ -50,7 +50,7 @@ for i, (inp, exp) in enumerate(zip(inputs, results)):
 
 
 def _inputs(text: str, name: str) -> list[list[Any]]:
-    """Arguments, where they are literals, of the calls of a function in a test's text."""
+    """Arguments of a function's calls in a test's text, if they are literals."""
     inputs = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
@@ -75,7 +75,7 @@ def _is_literal(value: Any) -> bool:
 def rows(kind: str, times: int, first: int = 10_000) -> list[dict[str, Any]]:
     """Rows of humaneval_plus or mbpp_plus, made by an interpreter whose sets have the order that the sandbox's have.
 
-    first: of so many problems.
+    first: how many problems.
     """
     lines("mbpp/mbpp.jsonl")  # skips without them
     text = f"import json; from tests.sandbox import evalplus; print(json.dumps(evalplus.{kind}({times}, {first})))"

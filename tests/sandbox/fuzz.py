@@ -8,7 +8,7 @@ from typing import Any
 
 from sandbox import Program
 
-# No draw comes near the answer: a pass would be a way through, not luck.
+# No draw comes near the answer: a pass would be a hole, not luck.
 TESTS = (
     ["assert f(1) == 'quite unlikely'", "assert f(2) == ['no', {'such': 'thing'}]", "assert sum(f(3)) == 0.123456789"],
     ["v = [3]\nf(v)\nassert v == ['unlikely']", "for a, b in zip(map(f, [1, 2]), ['x y', 'z']): assert a == b"],
@@ -66,7 +66,7 @@ _ENDS = (
 
 
 def data(rng: random.Random, depth: int = 0) -> Any:
-    """Something that is nearly a value of the wire."""
+    """Something that is almost a value on the wire."""
     kind = rng.randrange(12)
     if depth > 4 or kind < 4:
         return rng.choice([None, True, 0, -1, 1 << 70, 1.5, float("nan"), ["i", "0x" + "f" * 5000], *_WORDS])
@@ -78,7 +78,7 @@ def data(rng: random.Random, depth: int = 0) -> Any:
 
 
 def message(rng: random.Random) -> Any:
-    """Something that is nearly a reply."""
+    """Something that is almost a reply."""
     if rng.random() < 0.1:
         return data(rng)
     fields = {rng.choice(_FIELDS): data(rng) for _ in range(rng.randrange(1, 5))}

@@ -1,10 +1,10 @@
-"""Honest ways to write and to test a program: (source, tests). Plain Python says what each test comes to.
+"""Honest ways to write and to test a program: (source, tests). Plain Python decides the outcome of each test.
 
-From how HumanEval, MBPP and LiveCodeBench test, and the test suites of the standard library. Some tests fail on
-purpose: a judge that accepts everything would agree with the others.
+After how HumanEval, MBPP, LiveCodeBench and the standard library's test suites test. Some tests fail on purpose: a
+judge that accepts everything would agree on all others.
 """
 
-# ruff: noqa: E501 - a program to a line
+# ruff: noqa: E501 - one program per line
 
 CALLS: list[tuple[str, list[str]]] = [
     ("def f(x): return x + 1", [

@@ -1,9 +1,9 @@
-"""More honest programs, as in idioms.py: what they do with the language and with the standard library.
+"""More honest programs, as in idioms.py: uses of the language and of the standard library.
 
-(source, tests); plain Python says what each test comes to, and some fail on purpose.
+(source, tests); plain Python decides the outcome of each test, and some fail on purpose.
 """
 
-# ruff: noqa: E501 - a program to a line
+# ruff: noqa: E501 - one program per line
 
 LIBRARY: list[tuple[str, list[str]]] = [
     ("import base64, bisect, calendar, configparser, csv, difflib, glob, gzip, hashlib, html, io, json, os, pathlib, re, secrets, shutil, sqlite3, string, struct, tempfile, textwrap, urllib.parse, uuid, zlib\n"

@@ -1,4 +1,4 @@
-"""An environment of packages for tests, made from the wheels' files that this interpreter has installed; and wheels."""
+"""A package environment for tests, made from the files of packages installed for this interpreter; and wheels."""
 
 import base64
 import hashlib

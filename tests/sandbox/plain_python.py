@@ -1,4 +1,4 @@
-"""Which of some tests plain Python passes: source and test in one process and one namespace, a process for each.
+"""Which tests plain Python passes: source and test in one namespace, in a process for each test.
 
 python -S plain_python.py < [[source, test], …] > [true, …]
 """
@@ -11,7 +11,7 @@ import types
 
 
 def passes(source: str, test: str) -> bool:
-    """Whether plain Python gets to the end of source and test; of unittest.main(), whether it is content."""
+    """Whether plain Python gets to the end of source and test; for unittest.main(), whether it succeeds."""
     child = os.fork()
     if child:
         return os.waitpid(child, 0)[1] == 0

@@ -1,4 +1,4 @@
-"""HumanEval and MBPP as programs, where ARES_TEST_DATA says where they lie (tests/README.md)."""
+"""HumanEval and MBPP as programs, if ARES_TEST_DATA says where they are (tests/README.md)."""
 
 import gzip
 import json

@@ -47,7 +47,7 @@ def interpreter_for(uid: int) -> str | None:
             done = subprocess.run(check, user=uid, group=uid, extra_groups=[], capture_output=True, text=True, env={})
         except OSError:
             continue
-        # An interpreter whose own installation is out of reach runs as another one.
+        # An interpreter whose own installation it cannot reach runs as another one.
         if done.returncode == 0 and done.stdout.startswith("True") and _is_readable(done.stdout.split()[2], uid):
             return python
     return None
@@ -58,7 +58,7 @@ def _is_readable(path: str, uid: int) -> bool:
 
 
 def require(configuration: Configuration) -> None:
-    """Skip, saying why, where this machine cannot play the configuration."""
+    """Skip, saying why, if this machine cannot provide the configuration."""
     if configuration.uid is None or configuration.uid == os.getuid():
         return
     if os.getuid() != 0:

@@ -1,4 +1,4 @@
-"""Local stand-ins of the HTTP interfaces of e2b and morph; their commands run in a shell here."""
+"""Local stand-ins for the HTTP interfaces of e2b and morph; their commands run in a shell here."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Memory that is moved into a file: the same as before to its process and its forks, which copy nothing of it."""
+"""Memory that is moved into a file looks the same as before to its process and its forks, which copy none of it."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Whatever a candidate does to the conversation is its own failure: a score of zero, in time, and never none."""
+"""Whatever a candidate does to the conversation is its own failure: a score of zero, in time, never no score."""
 
 import random
 

@@ -62,7 +62,7 @@ class Listeners:
 
 @dataclasses.dataclass
 class Bait:
-    """What a hostile program must not get at."""
+    """What a hostile program must not reach."""
 
     secret: str
     secret_file: Path
@@ -142,7 +142,7 @@ def environment() -> Iterator[Path]:
     """The sandbox's environment, with numpy. Not below pytest's folder, which each session closes to other users."""
     with tempfile.TemporaryDirectory(prefix="ares-packages-") as folder, pytest.MonkeyPatch.context() as patch:
         root = Path(folder)
-        patch.setenv(packages.VARIABLE, "")  # put back afterwards
+        patch.setenv(packages.VARIABLE, "")  # restored afterwards
         copy_installed(root, ("numpy",))
         yield root
 
@@ -151,7 +151,7 @@ def judge_all(configuration: Configuration, folder: Path, bait: Bait, environmen
     here = {configuration.name, *(["numpy"] if environment is not None else [])}
     entries = [entry for entry in read_manifest(folder) if here.isdisjoint(entry.get("except", ()))]
     before = processes()
-    # Answers keyed by the order of calls are stopped by a candidate for every test.
+    # A candidate for every test stops answers keyed by the order of calls.
     programs = [as_program(folder, entry, bait, fresh_per_test="expect_pass_fresh" in entry) for entry in entries]
     env, pool = {"ARES_SECRET_TOKEN": bait.secret}, {}
     if environment is not None:
@@ -203,7 +203,7 @@ def test_hostile_programs_get_nothing_with_numpy_loaded(
 
 @pytest.mark.slow
 def test_without_any_layer_the_split_still_defeats_cheats(bait: Bait) -> None:
-    """Opted out on a machine that offers nothing: no containment, but verdicts are still right."""
+    """Isolation opted out on a machine that offers none: no containment, but verdicts are still right."""
     bare = Configuration("bare", uid=OTHER_UID, min_isolation="none", layers=("rlimits",))
     chosen = [
         (folder, entry)

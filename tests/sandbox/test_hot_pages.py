@@ -1,4 +1,4 @@
-"""Pages that forks copy at once: no fault on them, none of the parent's either, and no more than time depends on it."""
+"""Pages that forks copy at once: no faults there, nor in the parent, and nothing but speed depends on it."""
 
 import ctypes
 import fcntl
@@ -19,7 +19,7 @@ GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
 
 
 def memory() -> mmap.mmap:
-    """Written pages of this process's own: without huge ones, of which a single fault copies many."""
+    """Written pages of this process's own, without huge pages, where a single fault copies many."""
     pages = mmap.mmap(-1, PAGES * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     pages.madvise(mmap.MADV_NOHUGEPAGE)
     write(pages)
@@ -91,7 +91,7 @@ def test_a_fork_that_writes_held_pages_has_no_faults() -> None:
 
 
 def test_the_trial_serves_all_of_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the pages that serving writes would be none of those held."""
+    """Otherwise the pages that serving writes would not be among those held."""
     monkeypatch.setattr(candidate, "_REHEARSAL", "import os\ndef solve(first, second): os.write(4, b'.')")
     reader, writer = os.pipe()
     child = os.fork()

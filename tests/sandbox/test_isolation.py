@@ -1,4 +1,4 @@
-"""Layers: what is in force in each configuration, and the refusal where it is not enough."""
+"""Layers: which are in force in each configuration, and the refusal if they are not enough."""
 
 import logging
 import os
@@ -30,7 +30,7 @@ GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
         (USERNS, "standard:namespaces+root+landlock+seccomp+rlimits"),
         (REFUSED, "standard:landlock+seccomp+rlimits"),
         (OPTED_OUT, "none:landlock+seccomp+rlimits"),
-        # A container's root: without CAP_SYS_ADMIN it changes its user first, and gets a user namespace where it may.
+        # A container's root without CAP_SYS_ADMIN changes its user first, and gets a user namespace if allowed.
         (Configuration("container root", uid=0, drop_capabilities=(CAP_SYS_ADMIN,)), "standard:uid+namespaces+root"),
         (Configuration("refused root", uid=0, refuse=("unshare", "mount")), "standard:"),
     ],

@@ -11,7 +11,7 @@ EXECUTING_NAMES = {"exec", "eval", "compile", "__import__"}
 EXECUTING_MODULES = {"subprocess", "pty", "runpy", "code", "codeop", "marshal", "pickle", "shelve"}
 EXECUTING_MODULES |= {"cloudpickle", "dill", "joblib"}
 EXECUTING_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
-# (file, what): why it is no untrusted text.
+# (file, what): why it is not untrusted text.
 USERS_OWN = "executes the file that the user's own profile names, as `import` would"
 CHANNEL = "passes arguments and results to and from the user's own function in a process of its own"
 ALLOWED = {

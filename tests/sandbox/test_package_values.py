@@ -14,7 +14,7 @@ IMPORTS = "import numpy as np\nimport pandas as pd\n"
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxPool]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(packages.VARIABLE, "")  # put back afterwards
+        patch.setenv(packages.VARIABLE, "")  # restored afterwards
         copy_installed(tmp_path_factory.mktemp("environment"), ("numpy", "pandas"))
         with SandboxPool(2, packages=["pandas"]) as pool:
             yield pool

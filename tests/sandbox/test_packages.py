@@ -13,7 +13,7 @@ from tests.sandbox.package_environment import make_wheel
 
 
 def offered(root: Path, patch: pytest.MonkeyPatch) -> Path:
-    """A folder of wheels, the only place where pip looks, and beside it an environment, which is empty."""
+    """A folder of wheels, the only place where pip looks, and beside it an empty environment."""
     folder = root / "wheels"
     folder.mkdir()
     patch.setenv(packages.VARIABLE, str(root / "environment"))
@@ -34,7 +34,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an environment to which `upper` was added, three times half a second of pip, and of the wheels."""
+    """The folder of wheels and of an environment with `upper`, made once: it takes pip one and a half seconds."""
     root = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         offered(root, patch)

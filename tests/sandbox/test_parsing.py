@@ -1,4 +1,4 @@
-"""Trees are built from several threads: graders parse responses while pools parse tests."""
+"""Syntax trees are built from several threads: graders parse responses while pools parse tests."""
 
 import ast
 import gc

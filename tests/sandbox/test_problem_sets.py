@@ -37,7 +37,7 @@ def test_every_canonical_solution_is_accepted(load: Callable[[], list[Program]],
 
 
 SECONDS = 0.5
-"""Of a mutant: some are endless loops."""
+"""For mutants, some of which are endless loops."""
 
 
 def mutate(source: str, first_line: int, rng: random.Random) -> str | None:

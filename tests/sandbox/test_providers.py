@@ -1,4 +1,4 @@
-"""Rented machines: the same verdicts, nonce-keyed lines, and outages that are retried and then are no score."""
+"""Rented machines: the same verdicts, nonce-keyed lines, and outages, which are retried before there is no score."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_no_program_can_take_so_long_that_it_looks_like_an_outage(provider: Prov
     naps = Program(source="def f(x): return x", tests=["assert f(1) == 1"] * 40, wall_seconds=7.0)
     with RemotePool("shell", lambda: Watched(provider)) as pool:
         assert pool.run([naps])[0].error_type == "accepted"
-    assert allowed[0] >= 40 * (7.0 + 7.0)  # for loading anew and for the test
+    assert allowed[0] >= 40 * (7.0 + 7.0)  # for reloading and for the test
 
 
 def judged(pool: SandboxPool, programs: list[Program] = PROGRAMS) -> list[tuple[str, float | None]]:

@@ -193,11 +193,11 @@ def test_an_abandoned_stream_blocks_no_later_call() -> None:
         stream = pool.stream([GOOD, NAP, NAP])
         assert next(stream)[1].error_type == "accepted"
         stream.close()  # type: ignore[attr-defined]
-        assert pool.run([GOOD])[0].error_type == "accepted"  # or it would wait for ten minutes
+        assert pool.run([GOOD])[0].error_type == "accepted"  # otherwise it would wait for ten minutes
 
 
 def test_a_call_that_has_ended_kills_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor where the thread that judges is slow to continue after its last verdict, as on a busy machine."""
+    """Nor if the judging thread is slow to continue after its last verdict, as on a busy machine."""
 
     class Results(queue.SimpleQueue[Any]):
         def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
@@ -224,7 +224,7 @@ def test_an_error_among_the_programs_leaves_nothing_in_the_queue() -> None:
 
 
 def lasting(pool: SandboxPool) -> set[int]:
-    """Processes of a pool of one worker that live on from program to program: all but candidates."""
+    """Processes of a one-worker pool that survive from program to program: all but candidates."""
     worker = pool._workers[0]
     assert isinstance(worker, WorkerProcess)
     seen = []
@@ -258,7 +258,7 @@ def test_a_candidate_that_something_outside_kills_is_run_again_and_never_without
 
 @pytest.mark.parametrize(("crashes", "expected"), [(1, "accepted"), (100, "runtime_error")])
 def test_a_checker_that_crashes_is_no_program_without_a_score(crashes: int, expected: str) -> None:
-    """Once it may have been what an earlier program left there; twice it is what this one answers."""
+    """Once, it may be what an earlier program left there; twice, it is this program's answer."""
     with SandboxPool(num_workers=1) as pool:
         if "namespaces" not in pool.isolation:
             pytest.skip("without PID namespaces no checker can be told from a candidate")
@@ -393,7 +393,7 @@ def test_ten_thousand_programs_unprivileged(configuration: Configuration) -> Non
 @pytest.mark.slow
 def test_ten_thousand_programs_leave_memory_and_descriptors_flat() -> None:
     def footprint(pool: SandboxPool) -> tuple[int, int]:
-        """(resident pages, open files) of the pool and the processes of its workers that live on."""
+        """(resident pages, open files) of the pool and of its workers' lasting processes."""
         time.sleep(2)  # a candidate forked ahead still has its parent's files open for a moment
         pages = files = 0
         for pid in (

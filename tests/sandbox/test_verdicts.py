@@ -1,4 +1,4 @@
-"""What programs and tests may look like, and which verdict they get."""
+"""What programs and tests may look like, and which verdicts they get."""
 
 import time
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ def test_a_program_without_tests_or_limits_is_refused(program: dict[str, Any]) -
 
 
 class Text(str):
-    """As the strings of an array are."""
+    """Like the strings of an array."""
 
 
 def test_texts_may_be_of_a_class_of_strings(pool: SandboxPool) -> None:

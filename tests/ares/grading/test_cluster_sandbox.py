@@ -58,7 +58,7 @@ def test_a_program_under_which_every_sandbox_dies_ends_the_run_with_a_resumable_
 
 
 def test_a_sandbox_that_rays_memory_monitor_ends_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Ray: what its monitor ends is told by an error of its own."""
+    """Without Ray: a kill by its monitor is reported by an error of its own."""
     answers: list[Any] = [OutOfMemoryError("1 worker was killed"), [Verdict(1.0, "accepted", ())]]
 
     def get(asked: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Programs in responses, judged by the real sandbox: verdict, accuracy, format, and what begins early."""
+"""Programs in responses, judged by the real sandbox: verdict, accuracy, format, and judging that starts early."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +32,7 @@ def grader() -> Iterator[CodeGrader]:
 
 
 def rows(*names: str, stdin: bool = False) -> pd.DataFrame:
-    """One row a response, all to one problem."""
+    """One row per response, all to one problem."""
     problem: dict[str, Any] = {"id": "p", "setup": "", "entry_point": None, "test_cases": TESTS, "stdin_tests": []}
     if stdin:
         problem |= {"test_cases": [], "stdin_tests": [["3\n", "6"], ["4\n", "8"]]}

@@ -1,4 +1,4 @@
-"""Each row format with the exact Python objects that reach the prompt, the math grader and a reward of the user's."""
+"""Each row format with the exact Python objects that reach the prompt, the math grader and a user's reward."""
 
 import ast
 import json
@@ -54,7 +54,7 @@ def answered(problems: Problems, responses: list[str]) -> pd.DataFrame:
 
 
 def given(text: str, problems: Problems, folder: Path) -> Any:
-    """What a reward of the user's is handed."""
+    """What a user's reward is passed."""
     (folder / "reward.py").write_text(text.format(out=str(folder / "seen")))
     grader = load_grader(RewardConfig(kind=f"{folder / 'reward.py'}:f"))
     accuracy = grader.grade(answered(problems, ["so"] * len(problems)))["accuracy"]
@@ -68,7 +68,7 @@ def graded(problems: Problems, *boxed: str) -> list[float | None]:
 
 
 def same(actual: Any, expected: Any) -> None:
-    """Equal, and of the same types: True is no 1, 1 no 1.0."""
+    """Equal, and of the same types: True is not 1, and 1 is not 1.0."""
     assert repr(actual) == repr(expected)
 
 

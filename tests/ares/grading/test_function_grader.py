@@ -1,4 +1,4 @@
-"""What functions come to: any finite scale, several with weights, what counts as accuracy; dicts, tensors, tuples."""
+"""Rewards of functions: any finite scale, several with weights, what counts as accuracy; dicts, tensors, tuples."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ TRL = "def {name}(completions, **columns): return {scores}\n"
 
 @pytest.fixture
 def graded(tmp_path: Path) -> Iterator[Graded]:
-    """The table of ROWS under the functions of this file; settings name them as `own.py:f`."""
+    """ROWS graded by the functions of this file, which settings name as `own.py:f`."""
     graders = []
 
     def grade(text: str, kind: Any = "own.py:f", **settings: Any) -> pd.DataFrame:
@@ -139,7 +139,7 @@ def test_a_part_that_is_no_accuracy_is_refused(graded: Graded) -> None:
 
 
 def imports(text: str) -> str:
-    """What a text names: importing it all would take seconds."""
+    """The object that a text names; importing all of them would take seconds."""
     return "".join(f"import {name}\n" for name in ("decimal", "fractions", "numpy", "pandas", "torch") if name in text)
 
 
@@ -164,7 +164,7 @@ NUMBERS = [
 def test_scores_come_in_whatever_holds_numbers(
     results: list[str], signature: str, calls: int, scores: list[float], tmp_path: Path
 ) -> None:
-    """One process for all of them: importing what makes them takes seconds."""
+    """One process for all values: importing what makes them takes seconds."""
     made = ", ".join(f"*[lambda: {result}] * {calls}" for result in results)
     text = f"import decimal, fractions, numpy, pandas, torch\nnext_result = iter([{made}]).__next__\n"
     (tmp_path / "own.py").write_text(f"{text}def f({signature}): return next_result()()\n")

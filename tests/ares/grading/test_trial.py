@@ -56,7 +56,7 @@ def test_a_mistake_is_told_before_the_run_is_created(text: str, told: str, tmp_p
     [
         ("def f(completions, **k): return [-1.0, 5.0]", ["reward.accuracy=0.5"]),
         ("def f(completions, **k): return [None, None]", []),
-        ("import time\ndef f(solution_str, **k): time.sleep(0.3); return 1.0", ["reward.timeout=0.1"]),  # a first time
+        ("import time\ndef f(solution_str, **k): time.sleep(0.3); return 1.0", ["reward.timeout=0.1"]),  # 1st call
         (GRADER.format(columns="accuracy=1.0, format=1.0, score=-5.0"), []),
     ],
 )  # fmt: skip
@@ -79,7 +79,7 @@ def test_one_of_the_responses_is_right_the_other_empty_and_both_sets_are_tried(t
         assert f"\\\\boxed{{{first}}}" in line
         assert line.endswith(f", []] ['{first}', '{second}'] 0")
         assert ", '']" in line
-    opened(tmp_path, text)  # no step was committed: it is tried again
+    opened(tmp_path, text)  # no step was committed, so the reward is tried again
     assert len(seen.read_text().splitlines()) == 4
 
 

@@ -8,7 +8,7 @@ from ares.grading.unscored import check_scored
 
 
 def rows(*accuracies: list[float | None]) -> pd.DataFrame:
-    """One problem a list."""
+    """One problem per list."""
     names = [str(place) for place, each in enumerate(accuracies) for _ in each]
     return pd.DataFrame(
         {"id": names, "accuracy": pd.array([value for each in accuracies for value in each], dtype="Float64")}

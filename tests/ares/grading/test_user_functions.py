@@ -112,7 +112,7 @@ def test_async_functions_are_awaited_and_verls_samples_together(opened: Open) ->
         "there = []\n"
         "async def f(solution_str, ground_truth, **k):\n"
         "    there.append(solution_str)\n"
-        "    while len(there) < 3: await asyncio.sleep(0.01)\n"  # one after the other they would wait for ever
+        "    while len(there) < 3: await asyncio.sleep(0.01)\n"  # one at a time they would wait for ever
         "    return float(ground_truth == ['2'])\n"
     )
     assert scores(opened(together)) == [0.0, 0.0, 1.0]
@@ -130,7 +130,7 @@ def test_a_function_that_raises_is_told_by_its_own_line_first(signature: str, op
     assert file is not None
     assert first.startswith(f"reward.kind={file[1]}:f failed: ")
     assert rest[0] == "Traceback (most recent call last):"
-    assert "own.py" in rest[1]  # none of our own calls before it
+    assert "own.py" in rest[1]  # none of our own frames before it
     assert not any("function_process" in line for line in rest)
 
 
@@ -252,7 +252,7 @@ def test_a_process_ends_with_its_run(tmp_path: Path) -> None:
         f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
         "    time.sleep(60)\n"
     )
-    run = os.fork()  # one that is started would import torch first
+    run = os.fork()  # a new process would import torch first
     if run == 0:
         try:
             load_grader(RewardConfig(kind=f"{tmp_path / 'own.py'}:f", timeout=60)).grade(ROWS)
