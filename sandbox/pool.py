@@ -63,7 +63,7 @@ class SandboxPool:
     ) -> None:
         """Start the workers. All layers of isolation that this machine offers are applied.
 
-        min_isolation: "standard" raises SandboxUnavailable, with the remedy, where they do not reach the floor; "none"
+        min_isolation: "standard" raises SandboxUnavailable, with the remedy, if they do not reach the floor; "none"
         accepts what there is, with a warning and a mark in every verdict. fresh_per_test: as if every program asked
         for it. packages: modules of the sandbox's own environment (sandbox/packages.py) that programs and tests have
         besides the standard library; raises PackageMissing. layers: those to try, fewer than all only to measure their

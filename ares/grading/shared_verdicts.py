@@ -18,7 +18,7 @@ from sandbox import Program, TestOutcome, Verdict
 PATIENCE_SECONDS = 60.0
 """How long to wait for another process that writes."""
 _OF_THE_MACHINE = {"timeout", "memory"}
-"""Outcomes that may be the machine's fault, as a timeout under load: if stored, all other runs would get them too."""
+"""Outcomes that may be the machine's fault, such as a timeout under load: if stored, other runs would get them too."""
 
 
 class SharedVerdicts:

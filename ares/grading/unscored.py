@@ -11,7 +11,7 @@ from ares.grading.grader import RewardError
 
 
 def check_scored(rows: pd.DataFrame, limit: float, what: str) -> None:
-    """Raise RewardError if all responses have no score, or more than the share `limit`, of several problems.
+    """Raise RewardError if no response has a score, or more than the share `limit`, of several problems, has none.
 
     rows: id and accuracy (null: no score) of everything drawn so far; what: its name, for the message.
     """

@@ -30,7 +30,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """The Landlock version of the running kernel. Raises OSError where it is absent or switched off."""
+    """The Landlock version of the running kernel. Raises OSError if it is absent or switched off."""
     return kernel.system_call("landlock_create_ruleset", 0, 0, 1)
 
 

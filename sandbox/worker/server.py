@@ -19,7 +19,7 @@ from . import in_process, values, wire
 MODULE_NAME = "solution"
 _MESSAGE_CHARS = 300
 _KEPT_BYTES = 64 << 10  # of what it wrote to a stream
-# Of an answer that is checked for changes at the next one: types of its containers, and most items they may have.
+# Of an answer that is checked for changes at the next one: types of its containers, and their most items.
 _TRACKED = frozenset((list, dict, set, bytearray, collections.Counter, collections.defaultdict, collections.deque))
 _MOST_TRACKED = 10_000
 

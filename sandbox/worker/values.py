@@ -286,7 +286,7 @@ class Reader:
         """Put items into an empty container."""
         first = self.items(parts[0], depth + 1)
         if isinstance(value, dict):
-            update = dict.update if isinstance(value, collections.Counter) else type(value).update  # that would add
+            update = dict.update if isinstance(value, collections.Counter) else type(value).update  # Counter's adds
             update(value, zip(first, self.items(parts[1], depth + 1), strict=True))
         elif isinstance(value, set):
             value.update(first)
