@@ -27,7 +27,7 @@ SMALLEST = [
 ]  # fmt: skip
 SOLVED = [
     {
-        "question": f"Tim has {n} clips and buys 4. How many has he?",
+        "question": f"Tim has {n} clips and buys 4. How many does he have?",
         "answer": f"{n} + 4 = <<{n}+4={n + 4}>>\n#### {n + 4}",
     }
     for n in range(6)
@@ -102,7 +102,7 @@ def at(home: Path, words: list[str]) -> list[str]:
 def test_what_would_be_trained_on_is_checked(home: Path) -> None:
     ended = told(home / "runs", *at(home, page_commands()["check"]))
     assert ended.returncode == 0, ended.stderr
-    assert "Tim has 0 clips and buys 4. How many has he?<|im_end|>" in ended.stdout
+    assert "Tim has 0 clips and buys 4. How many does he have?<|im_end|>" in ended.stdout
     assert "6 problems to train on" in ended.stdout
 
 
