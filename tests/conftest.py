@@ -18,7 +18,7 @@ _home = tempfile.mkdtemp(prefix="ares-tests-")
 atexit.register(shutil.rmtree, _home, ignore_errors=True)
 os.environ["PREFECT_HOME"] = os.path.join(_home, "prefect")
 os.environ["ARES_RUNS"] = os.path.join(_home, "runs")
-# Prefect's client loads every certificate there is, 50 ms, several times a flow run: one will do where none is asked.
+# Prefect's client loads all certificates, 50 ms, several times per flow run: one is enough, as none is checked.
 _last = "-----END CERTIFICATE-----\n"
 os.environ["PREFECT_API_SSL_CERT_FILE"] = os.path.join(_home, "certificate.pem")
 Path(os.environ["PREFECT_API_SSL_CERT_FILE"]).write_text(certifi.contents().partition(_last)[0] + _last)
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays: Python need not look through it for circles meanwhile."""
+    """What pytest has collected stays: Python need not search it for garbage."""
     gc.disable()
     try:
         return (yield)
@@ -98,7 +98,7 @@ def forked_workers() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _ray_ends_with_the_file() -> Iterator[None]:
-    """Otherwise tests of later files would join the Ray that a file leaves, or could not connect to their own."""
+    """Otherwise tests of later files would join the Ray that a file left behind, or fail to connect to their own."""
     yield
     if "ray" in sys.modules:
         sys.modules["ray"].shutdown()

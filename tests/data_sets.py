@@ -12,7 +12,7 @@ WHERE = {
 
 
 def data_set(file: str) -> Path:
-    """Path of one of the files of WHERE; the test is skipped, saying how to get it, where it is not at hand."""
+    """Path of one of the files of WHERE; if it is missing the test is skipped, with how to get it."""
     folder = os.environ.get("ARES_TEST_DATA")
     path = Path(folder or ".", file)
     if not folder or not path.exists():

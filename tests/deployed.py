@@ -1,6 +1,6 @@
-"""A deployment for tests: `ares up` on free ports in a directory of its own, and what a user does on Prefect's page.
+"""A deployment for tests: `ares up` on free ports in a directory of its own, and what a user does in Prefect's UI.
 
-The page's buttons are calls of Prefect's API; the calls here are the same. Runs are held, or made to fail, by their own
+The UI's buttons are calls of Prefect's API; the calls here are the same. Runs are held, or made to fail, by their own
 reward function, which looks for files beside it.
 """
 
@@ -29,7 +29,7 @@ calls = 0
 
 
 def reward(completions, answer, **columns):
-    """Right is right; waits while `hold` names a number of calls that was reached, fails while `fail` does."""
+    """1 for a right answer; waits while `hold` names a number of calls that was reached, fails while `fail` does."""
     global calls
     calls += 1
     while (HERE / "hold").exists() and calls >= int((HERE / "hold").read_text() or 0):
@@ -138,7 +138,7 @@ class Deployment:
     # ---- what happens to it ----------------------------------------------------------------------------------------
 
     def hold(self, calls: int = 10) -> None:
-        """Let runs stand still inside a `score` phase, from the reward function's n-th call in a process on."""
+        """Make runs block inside a `score` phase, from the reward function's n-th call in a process on."""
         (self.directory / "held").unlink(missing_ok=True)
         (self.directory / "hold").write_text(str(calls))
 

@@ -62,7 +62,7 @@ def python() -> str:
 
 
 def wait_for_server() -> None:
-    """Return when the server can be asked; start it if nobody has."""
+    """Return when the server is ready; start it if nobody has."""
     if FORK_SERVER not in os.environ:
         start()
     wait_until_open("commands")
@@ -89,7 +89,7 @@ def run_forked(arguments: list[str], environment: dict[str, str], seconds: float
         os.close(end)
     with connection, connection.makefile() as told, ThreadPoolExecutor(2) as readers:
         process = int(told.readline())
-        # Pipes end when the last process that holds them ends: a survivor of a kill would make this time out.
+        # Pipes close when the last process that holds them ends: a survivor of a kill would make this time out.
         texts = [readers.submit(_read, end) for end, _ in pipes]
         try:
             stdout, stderr = (text.result(timeout=seconds) for text in texts)
@@ -115,7 +115,7 @@ def _listener(which: str) -> socket.socket:
 
 
 def _serve(listener: socket.socket, parent: int, work: Callable[[socket.socket], None]) -> None:
-    """Fork a process for whoever asks, until the parent is gone."""
+    """Fork a process for each request, until the parent is gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked processes
     gc.freeze()  # none of them looks again at all that was imported, and its pages stay shared
     while os.getppid() == parent:
@@ -149,7 +149,7 @@ def _ended() -> Iterator[None]:
 
 
 def _waited_for(run: Callable[[list[str]], None], connection: socket.socket) -> None:
-    """A process for whoever waits for it; tells its process number, and how it ended. It ends when nobody waits."""
+    """A process for a client that waits for it; reports its pid and its exit status. It ends when nobody waits."""
     asked_for = forks.received(connection)
     process = os.fork()
     if process == 0:
@@ -197,7 +197,7 @@ def _test_worker(arguments: list[str]) -> None:
 
 
 def _main(parent: int) -> None:
-    """Ray's workers are forked from a process that has not loaded Ray, which reads its settings when it is imported."""
+    """Ray's workers are forked from a process without Ray, which reads its settings when it is imported."""
     forks.load()
     with forks.forked_workers():
         (Path(os.environ[FORK_SERVER]) / "workers").write_text(os.environ[forks.SERVER])
@@ -217,7 +217,7 @@ def _load_and_serve(parent: int) -> None:
     for name in LOADED_FOR_TESTS:
         importlib.import_module(name)
     _serve(_listener("tests"), parent, functools.partial(_waited_for, _test_worker))
-    os._exit(0)  # what was imported has nothing to clean up, and says so at length
+    os._exit(0)  # the imports have nothing to clean up, and would say so at length
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What pytest-xdist starts in place of `python -u -c CODE`: asks the fork server for such a process; ends with it.
 
-Also how the fork server is asked, with the standard library alone.
+Also the fork server's client, with the standard library alone.
 """
 
 import array
@@ -15,7 +15,7 @@ FORK_SERVER = "ARES_TEST_FORK_SERVER"
 
 
 def wait_until_open(which: str, seconds: float = 300) -> None:
-    """Return when the fork server can be asked."""
+    """Return when the fork server is ready."""
     deadline = time.monotonic() + seconds
     while not os.path.exists(os.path.join(os.environ[FORK_SERVER], which)):
         assert time.monotonic() < deadline, "the fork server did not start"

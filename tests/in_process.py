@@ -57,7 +57,7 @@ class InProcessEngine:
 
 
 class InProcessCluster(Cluster):
-    """Learner and engine here; `config` itself is what they are made of, and what they read of it can be watched."""
+    """Learner and engine here, made from `config` itself, so that what they read of it can be watched."""
 
     def _start(self) -> None:
         pass

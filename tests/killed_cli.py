@@ -1,7 +1,7 @@
 """`ares …` in a process that kills itself with SIGKILL at a named moment: KILL_AT=step:phase:moment.
 
 Moments: `before` the phase, `inside` it (its work is done, its result not kept yet), `after` it (its result is kept), a
-number of seconds after its work began (whatever it does then), and for phase `commit` the instant before (`before`)
+number of seconds after its work began (whatever it is doing), and for phase `commit` the instant before (`before`)
 or after (`after`) the commit file gets its name. CLOCK_JUMP=step:seconds moves the clock when that step begins.
 """
 

@@ -108,16 +108,16 @@ class Machine:
         run("ip", "link", "set", self.cable, "up")
 
     def slow_down(self, rate: str) -> None:
-        """Let so much through the cable, in both directions (`tc` units, as 1mbit)."""
+        """Limit the cable's bandwidth in both directions (`tc` units, such as 1mbit)."""
         limit = ["root", "tbf", "rate", rate, "burst", "32kb", "latency", "400ms"]
         run("tc", "qdisc", "replace", "dev", self.cable, *limit)
         self.check("tc", "qdisc", "replace", "dev", "eth0", *limit)
 
     def die(self) -> None:
-        """Pull the plug: all processes are gone, and the cable with them."""
+        """Pull the plug: all processes are gone, and the cable too."""
         os.kill(self.first.pid, signal.SIGKILL)
         self.power.wait()
-        # The kernel takes its time to remove it, and the next machine of this number could not have it. Or it is gone.
+        # The kernel is slow to remove it, and the next machine of this number could not use it. Or it is gone already.
         subprocess.run(["ip", "link", "delete", self.cable], capture_output=True)
 
 
@@ -133,7 +133,7 @@ class LocalNetwork:
         run("ip", "link", "set", self.bridge, "up")
 
     def address(self, number: int) -> str:
-        """Of the host with a number; the test's own is 1."""
+        """Address of the host with a number; the test's own is 1."""
         return f"10.213.{os.getpid() % 250}.{number}"
 
     def add(self, name: str) -> Machine:

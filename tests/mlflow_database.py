@@ -1,4 +1,4 @@
-"""An empty MLflow database beside runs, as a copy: MLflow's migrations would make each for a second of processor time.
+"""An empty MLflow database beside runs, as a copy: MLflow's migrations would take a CPU second for each.
 
 Not for a test of how MLflow makes one, nor for a run with `own_server` (short_runs.py).
 """
@@ -11,11 +11,11 @@ import tempfile
 from pathlib import Path
 
 FOLDER = "ARES_TEST_MLFLOW"
-"""Environment variable: where the one that is copied lies, for the workers of xdist too."""
+"""Environment variable: where the original is, for the workers of xdist too."""
 
 
 def folder() -> Path:
-    """Where the one that is copied lies, or will when the first is asked for; it is gone with this process."""
+    """Where the original is, or will be once a copy is asked for; it is gone with this process."""
     if FOLDER not in os.environ:
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="ares-mlflow-")
         atexit.register(shutil.rmtree, os.environ[FOLDER], ignore_errors=True)
@@ -23,7 +23,7 @@ def folder() -> Path:
 
 
 def beside(runs: Path) -> str:
-    """The URI of the database beside runs; it is there now."""
+    """The URI of the database beside runs, which now exists."""
     file = runs / "mlflow.db"
     if not file.exists():
         runs.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""An S3 of one's own (moto on loopback), and a network in front of it that fails as it is told to."""
+"""An S3 server (moto on loopback), and a network in front of it that fails on demand."""
 
 import http.client
 import http.server

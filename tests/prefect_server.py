@@ -1,4 +1,4 @@
-"""The one Prefect server of a test session. Each run would start its own, for five seconds of processor time."""
+"""The one Prefect server of a test session. Each run would start its own, for five CPU seconds."""
 
 import atexit
 import contextlib
@@ -22,7 +22,7 @@ def start() -> None:
 
 
 def url(seconds: float = 300) -> str:
-    """The server's address; it answers."""
+    """The server's address, once it answers."""
     if URL not in os.environ:
         start()
     deadline = time.monotonic() + seconds

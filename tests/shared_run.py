@@ -1,4 +1,4 @@
-"""The run `uninterrupted` that many tests look at: from start to end as a user trains who has no server of his own.
+"""The run `uninterrupted` that many tests look at: trained from start to end like that of a user who runs no server.
 
 Under pytest-xdist the controller starts it at once: it takes as long as the workers' imports and their first tests.
 """
@@ -47,7 +47,7 @@ def as_a_user(runs: Path | str) -> dict[str, str]:
 
 
 def directory(seconds: float = 900) -> Path:
-    """The directory of runs that holds it; it has ended well. What it printed lies beside: `uninterrupted.stdout`."""
+    """The directory of runs that holds it, once it has succeeded. Its output is beside it: `uninterrupted.stdout`."""
     if _FOLDER not in os.environ:
         start()
     folder = Path(os.environ[_FOLDER])

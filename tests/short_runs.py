@@ -1,4 +1,4 @@
-"""Short runs of the tiny profiles through the real command line, for the tests of resume and of the whole."""
+"""Short runs of the tiny profiles through the real command line, for end-to-end and resume tests."""
 
 import contextlib
 import io
@@ -25,7 +25,7 @@ def ares(
 ) -> subprocess.CompletedProcess[str]:
     """`ares …` in its own process; `kill_at` names the moment at which it kills itself (killed_cli.py).
 
-    With `own_server` it is all as for a user who runs no server: a fresh interpreter, which starts one.
+    With `own_server` everything is as for a user who runs no server: a fresh interpreter, which starts one.
     """
     environment = os.environ | as_a_user(runs) | ({"KILL_AT": kill_at} if kill_at else {})
     if arguments[0] in WITH_A_FLOW and not own_server:
@@ -35,7 +35,7 @@ def ares(
     if not own_server:
         return run_forked(list(arguments), environment, seconds)
     command = [sys.executable, "-m", "tests.killed_cli", *arguments]
-    # Pipes end when the last process that holds them ends: a survivor of a kill would make this time out.
+    # Pipes close when the last process that holds them ends: a survivor of a kill would make this time out.
     return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=seconds)
 
 
@@ -71,7 +71,7 @@ def train(
 
 
 def metric_history(runs: Path, name: str) -> dict[tuple[str, int], list[float]]:
-    """Every logged value of the figures that a resumed run must reproduce, by metric and step."""
+    """Every logged value of the metrics that a resumed run must reproduce, by metric and step."""
     client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
     run_id = json.loads((runs / name / "run.json").read_text())["mlflow_run_id"]
     history: dict[tuple[str, int], list[float]] = {}

@@ -1,7 +1,7 @@
-"""The files in deploy/ name what is there: commands, files, extras, ports, settings, profiles of isolation.
+"""The files in deploy/ name what exists: commands, files, extras, ports, settings, profiles of isolation.
 
 Not covered: whether they work. Nothing here builds an image or starts a container (docs/operations.md has what was
-tried); their own linters have passed over them.
+tried); they passed their own linters.
 """
 
 import importlib.util

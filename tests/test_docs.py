@@ -1,4 +1,4 @@
-"""README and docs name what is there: links, files, modules, tests, commands with their options, settings.
+"""README and docs name what exists: links, files, modules, tests, commands with their options, settings.
 
 Not covered: whether a command does what the page says, and figures.
 """
@@ -33,7 +33,7 @@ MODULE = re.compile(r"python -m ((?:benchmarks|tests|flows|ares)(?:\.\w+)+)")
 TEST = re.compile(r"`(?:[\w/.]+::)?(test_\w+)(…?)`")
 SETTING = re.compile(rf"(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
 MADE = ("ares/tiny/checkpoints", "rewards/NAME", "rewards/right/")
-"""Folders whose content is made by a command, and metrics that look like files."""
+"""Folders that a command fills, and metrics that look like files."""
 
 
 def name_of(page: Path) -> str:
@@ -53,7 +53,7 @@ def blocks(page: Path, *languages: str) -> Iterator[str]:
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """The anchors that a page's headings get: lower case, punctuation dropped, blanks to dashes."""
+    """The anchors of a page's headings: lower case, punctuation dropped, blanks to dashes."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -68,7 +68,7 @@ def defined_tests() -> frozenset[str]:
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Words of every `ares …` command of a shell block, without comments."""
+    """Words of every `ares …` command in a shell block, without comments."""
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):

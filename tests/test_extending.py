@@ -1,4 +1,4 @@
-"""The code of docs/extending.md: each block is written to its file, named by a configuration, and does what is said.
+"""The code of docs/extending.md: each block is written to its file, named by a configuration, and does as described.
 
 Not covered: a whole run with it.
 """

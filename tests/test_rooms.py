@@ -1,4 +1,4 @@
-"""Imports point one way between the rooms, and the mathematics runs where only torch and transformers are."""
+"""Packages import only from those below them, and the mathematics needs only torch and transformers."""
 
 import ast
 import functools
@@ -17,7 +17,7 @@ BELOW = {
     "rewards": {"rewards", "algorithms", "sandbox"},
     "sandbox": {"sandbox"},
 }
-"""Which rooms a room may import."""
+"""Which packages each may import."""
 
 OUTSIDE = {"tests", "benchmarks"}
 ORCHESTRATION = {"prefect", "ray", "vllm", "mlflow"}
@@ -28,7 +28,7 @@ PACKAGES = [
     "config", "store", "data", "models", "engines", "learner", "workers", "grading", "step", "runs",
     "evaluation", "reports", "ablations", "tiny",
 ]  # fmt: skip
-"""The packages of ares: each may import the faces of those before it."""
+"""The packages of ares: each may import the `__init__` of those before it."""
 FILES = sorted(path for room in BELOW for path in (REPOSITORY / room).rglob("*.py"))
 
 
@@ -40,7 +40,7 @@ def nodes(path: Path) -> list[ast.AST]:
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """Top-level names of everything a file imports, at whatever place in it, with the line."""
+    """Top-level names of everything that a file imports, wherever in it, with the line."""
     for node in nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -127,7 +127,7 @@ def test_every_package_of_ares_has_its_place() -> None:
 
 
 def package_imports() -> Iterator[tuple[str, Path, str]]:
-    """Where a file stands (a package of ares, `tasks`, `flows`), the file, and the package of ares it imports from."""
+    """Where a file is (a package of ares, `tasks`, `flows`), the file, and the package of ares it imports from."""
     for path in FILES:
         parts = path.relative_to(REPOSITORY).parts
         place = parts[1] if parts[0] == "ares" else parts[0]
@@ -139,7 +139,7 @@ def package_imports() -> Iterator[tuple[str, Path, str]]:
 
 
 def test_packages_of_ares_import_one_way() -> None:
-    """A list in which each imports those before it has no circle."""
+    """A list in which each imports only those before it has no cycle."""
     among = [(place, path, target) for place, path, target in package_imports() if place in PACKAGES]
     assert len(among) > 50
     wrong = [
@@ -151,7 +151,7 @@ def test_packages_of_ares_import_one_way() -> None:
 
 
 def test_packages_are_imported_by_their_face() -> None:
-    """Outside a package of ares nobody names its modules, so that these may be rearranged."""
+    """Nobody outside a package of ares names its modules, so that these may be rearranged."""
     wrong = [
         f"{path.relative_to(REPOSITORY)} imports {target}"
         for _, path, target in package_imports()
