@@ -1,4 +1,4 @@
-"""How often the verdicts of an ablation claim what is not there, and find what is: simulated ablations.
+"""How often the verdicts of an ablation claim an effect that is not there, or find one that is: simulations.
 
 A child's accuracy on a held-out problem has a part that the problem gives every child, one that the seed gives every
 variant, one of the child's own and one that the problem gives the variant; what is measured is the share of SAMPLES
@@ -38,7 +38,7 @@ VERDICTS = ("unpaired", "t", "bootstrap", "both")
 
 @dataclass(frozen=True)
 class World:
-    """Where simulated ablations are drawn from."""
+    """The distribution that ablations are drawn from."""
 
     effect: float
     seeds: int
@@ -82,7 +82,7 @@ def claims(measured: np.ndarray, draws: Resampling) -> dict[str, dict[int, bool]
 
 
 def outcomes(world: World, ablations: int, bootstrap_draws: int = 10_000) -> list[Outcome]:
-    """False claims and power of every verdict, over so many simulated ablations."""
+    """False claims and power of every verdict, over this many simulated ablations."""
     rng = np.random.default_rng(derive_seed("simulated ablations", str(world)))
     draws = resampling(world.seeds, PROBLEMS, ("simulated", world.seeds), bootstrap_draws)
     false, true = dict.fromkeys(VERDICTS, 0), dict.fromkeys(VERDICTS, 0)

@@ -1,4 +1,4 @@
-"""The figures of docs/measurements/published-code.md: published defects beside what ours does on the same input.
+"""The figures of docs/measurements/published-code.md: published defects beside our results on the same input.
 
 The published behaviour is either still there behind its switch or written out here in a line or two.
 

@@ -1,6 +1,6 @@
 """What the settings of the C library's allocator in flows/environment.py gain a learner and an engine on a CPU.
 
-An update and a rollout in processes with and without them, in turn: seconds, and pages that the kernel had to hand out.
+An update and a rollout in processes with and without them, in turn: seconds, and page faults.
 
     python -m benchmarks.allocation [ROUNDS]
 """

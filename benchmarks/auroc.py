@@ -1,4 +1,4 @@
-"""The area under the ROC curve, with intervals over responses: how well a score finds what is true of some tokens.
+"""The area under the ROC curve, with intervals over responses: how well a score finds tokens of some kind.
 
 Covered: AUROC with ties and weights, its bootstrap where tokens come in responses. Not covered: where scores and truth
 come from (benchmarks/entropy_decisions.py).
@@ -15,7 +15,7 @@ from algorithms.keys import derive_seed
 
 DRAWS = 2000
 CHUNK = 100
-"""Draws that are weighed at once: [CHUNK, tokens] numbers."""
+"""Draws per chunk: [CHUNK, tokens] numbers."""
 
 
 @dataclass(frozen=True)

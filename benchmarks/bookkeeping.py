@@ -1,4 +1,4 @@
-"""What a step costs the host besides engine and learner, by the number of prompts that the run knows.
+"""What a step costs on the host besides engine and learner, by the number of prompts that the run knows.
 
 Everything per prompt is known (as after a bootstrap over the whole set); a step draws 64 prompts, takes in the graded
 rows of 8 samples each, shapes the state, goes through JSON as between phases, and commits. Milliseconds are medians of

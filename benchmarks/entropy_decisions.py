@@ -1,4 +1,4 @@
-"""Do window entropies find decisions? The premise of AEPO (arXiv 2510.08457), asked of a model without training it.
+"""Do window entropies find decisions? The premise of AEPO (arXiv 2510.08457), tested on a model without training it.
 
 Of the warm-started tiny-reason model: 200 responses to problems of its train set, as many of each level; from each
 token 32 continuations, graded as a run grades them. The variance of success, p(1 − p), says how open the outcome is
@@ -40,7 +40,7 @@ WINDOW = 4
 MOST_TOKENS = 160
 """Of a response, as in profiles/tiny-reason.yaml."""
 DECISION = 0.125
-"""Variance of success from which on the outcome is open; the greatest is .25."""
+"""Variance of success from which the outcome is open; the maximum is .25."""
 TURN = 0.3
 """Change of the chance of success with one token."""
 MODEL = CHECKPOINTS / "reason"

@@ -1,4 +1,4 @@
-"""New weights on their way from the learner to the engine, and the most memory that each of the two has held.
+"""Time to hand new weights from the learner to the engine, and the peak memory of each.
 
 A real learner and a real engine in Ray actors take turns: sample, update, hand over; the hand-over is what the engine
 waits for before it samples from the new policy. Peak memory is the kernel's high-water mark of each actor (VmHWM), Ray

@@ -14,7 +14,7 @@ def random_qwen(
 ) -> Path:
     """A Qwen2 of random weights (3.5 million at the default size) in a folder that from_pretrained reads.
 
-    `end_logit`: about what the end token's logit is everywhere (the others' are about 0): −30 never ends a response,
+    `end_logit`: the end token's approximate logit everywhere (the others' are about 0): −30 never ends a response,
     2 ends it at one token in 40, so that lengths are geometric.
     """
     shutil.copytree(TINY, folder, ignore=shutil.ignore_patterns("*.jsonl", "*.safetensors", "config.json", "warm*"))

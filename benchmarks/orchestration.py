@@ -1,4 +1,4 @@
-"""What orchestration, persistence and tracking cost a step: the same steps with and without them.
+"""What orchestration, persistence and tracking cost per step: the same steps with and without them.
 
 With: the flow as users run it (Prefect API, phases, run directory, MLflow). Without: the same actors and the same plain
 functions called one after the other, nothing written. Both train the same steps and must end in the same weights. What
@@ -63,7 +63,7 @@ def database_bytes() -> int:
 
 
 def conducted(steps: int) -> tuple[list[float], dict[str, torch.Tensor], float]:
-    """Seconds of each step of the real flow, the weights it ends with, and bytes of Prefect's database a step."""
+    """Seconds of each step of the real flow, the weights it ends with, and bytes of Prefect's database per step."""
     name = prepare("tiny-math", [*SETTINGS, f"train.steps={steps}"], "conducted")
     with local_api() as server:
         assert server is not None

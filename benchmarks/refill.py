@@ -1,4 +1,4 @@
-"""What the transformers engine could gain by filling the places of ended responses: at most what full batches gain.
+"""What the transformers engine could gain by refilling the slots of finished responses: at most what full batches gain.
 
 512 responses of geometric lengths (one token in 64 ends the response), 64 to 512 a call, and batches of 64 to 512
 responses of 128 tokens, of which none ends early: they have as many tokens behind them, on average. Tokens a CPU second

@@ -2,7 +2,7 @@
 
 A run is killed just before the update of its last step, with no weights written since the start, and started again.
 Recovery is what the resumed run did: replaying the committed batches and the phases that were missing. Recomputing is
-what the steps took in a run that nobody killed: what a trainer that resumes from its weights alone would do again.
+what the steps took in a run that nobody killed: what a trainer that resumes from its weights alone would repeat.
 Starting processes and loading models is the same for both and in neither figure; it is printed as what a run took that
 was killed at the same point with weights written one step before, less its update and checkpoint.
 

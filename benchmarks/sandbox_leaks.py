@@ -4,7 +4,7 @@
 
 The programs are of eight kinds: right, wrong, crashing, timing out, killed for memory, writing to /tmp, in process, a
 script. Everything is counted after the first thousand, after every tenth of the rest, and at the end, in this process
-and all below it; then the pool is closed and nothing may be left. The exit status is 1 where something grew. Ctrl-C
+and all below it; then the pool is closed and nothing may be left. The exit status is 1 if something grew. Ctrl-C
 ends it early, with what was counted so far.
 """
 

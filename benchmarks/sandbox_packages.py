@@ -4,7 +4,7 @@
     python -m benchmarks.sandbox_packages [--rounds 5] [--programs 200] [--workers 2] [--packages numpy pandas]
 
 Every round runs all designs one after the other, so that a busy machine slows all alike; ratios are medians over
-rounds. Programs without numpy are judged by both kinds of pool, which tells what a candidate's start takes more;
+rounds. Programs without numpy are judged by both kinds of pool, which shows the extra cost of a candidate's start;
 programs with numpy by the pool that has it, and by an interpreter for each test. Besides wall time the CPU time of the
 candidate, from its fork to its end, which other work on the machine disturbs less.
 """

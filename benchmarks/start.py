@@ -16,7 +16,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MARKS = {"bootstrap: one": "profile", "resuming": "profile", "bootstrap  acc": "bootstrap", "step ": "step"}
-"""By how a line begins, what has ended."""
+"""What has ended, by the beginning of a line."""
 
 
 def started(home: str, *arguments: str) -> dict[str, float]:

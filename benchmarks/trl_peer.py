@@ -2,7 +2,7 @@
 
 python -m benchmarks.trl_peer MODEL WORK STEPS THREADS [float32|autocast|bfloat16]
 
-`autocast`: float32 weights, computed with in bfloat16, as ares does; `bfloat16`: the weights are bfloat16 too.
+`autocast`: float32 weights and bfloat16 computation, as in ares; `bfloat16`: the weights are bfloat16 too.
 """
 
 import json

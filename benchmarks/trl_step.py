@@ -3,8 +3,8 @@
 Ours is the flow as users run it: Prefect, run directory, MLflow, Ray actors (vLLM, learner). TRL's is its trainer with
 transformers' generation. Both write their CPU seconds (ours: of every process it has started) and seconds of the clock
 after each step; the first half of the steps is left out. Lengths are fixed, after prompts of about 25 tokens or about
-125, or geometric (one token in 40 ends the response). In float32, or, as in `fixed-bfloat16`, with float32 weights that
-are computed with in bfloat16.
+125, or geometric (one token in 40 ends the response). In float32, or, as in `fixed-bfloat16`, with float32 weights and
+bfloat16 computation.
 
     pip install trl && nice -n -5 python -m benchmarks.trl_step [STEPS] [fixed|fixed_long_prompts|skewed[-bfloat16] …]
 """
@@ -26,7 +26,7 @@ PROMPTS, GROUP, MICRO = 16, 8, 32
 
 @dataclass
 class Work:
-    """What is sampled: at most so many tokens, the logit of the token that ends, and what each question begins with."""
+    """What is sampled: the most tokens, the end token's logit, and what each question begins with."""
 
     tokens: int
     end_logit: float
@@ -39,7 +39,7 @@ WORK = {
     "skewed": Work(256, 2.05),
 }
 TWO = ["rollout.engines=2", "learner.ranks=2"]  # two cores: processes of one thread each
-LEAN = "algorithm.policy.old_log_probs=engine"  # TRL makes no pass before the update of its own samples either
+LEAN = "algorithm.policy.old_log_probs=engine"  # TRL makes no pass before the update either
 SAME = "TRL, 2, our allocator"  # what flows/environment.py sets for our processes, set for TRL's
 WAYS = {
     "ares, transformers": [*TWO, "rollout.engine=transformers", LEAN],
