@@ -1,9 +1,9 @@
-"""`make wheels`: what a machine without a network needs, as wheels for its Python and platform, less what it has.
+"""`make wheels`: the wheels that a machine without a network needs for its Python and platform, less what it has.
 
-Covered: the packages of `make gpu` (the dependency group `gpu` of pyproject.toml) or of `make setup`, and all that
-these need, found wheel by wheel: what the machine has is not looked for, and a version that does not go with it is
-passed over. Not covered: source packages, and taking back a version for another package's sake (it is an error that
-names the package). Python's own library and pip's are all that this needs.
+Covered: the packages of `make gpu` (the dependency group `gpu` of pyproject.toml) or of `make setup`, and their
+dependencies, resolved wheel by wheel: what the machine has is not downloaded, and versions that conflict with it are
+skipped. Not covered: source packages, and backtracking to another version for another package's sake (an error names
+the package). Only Python's standard library and pip are needed.
 
     python -m ares.wheels FOLDER --for gpu --python 3.12 --platform manylinux_2_28_x86_64 --has torch==2.10.0 …
 """
@@ -26,7 +26,7 @@ from pip._vendor.packaging.utils import canonicalize_name, parse_wheel_filename
 
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 OLDEST = 5
-"""Of manylinux_2_N: a machine takes wheels of its own and of every earlier one."""
+"""The least N of manylinux_2_N: a machine accepts wheels of its own N and of every lower one."""
 LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
@@ -39,10 +39,10 @@ class Target:
     platform: str
     """manylinux_2_28_x86_64"""
     has: dict[str, str | None]
-    """Packages that it has, with their versions where these are known."""
+    """Packages that it has, with their versions if known."""
 
     def environment(self, extra: str) -> dict[str, str]:
-        """What markers of requirements are asked against."""
+        """What the markers of requirements are evaluated with."""
         return {
             "python_version": self.python, "python_full_version": f"{self.python}.0", "sys_platform": "linux",
             "platform_system": "Linux", "os_name": "posix", "platform_machine": _machine(self.platform),
@@ -50,14 +50,14 @@ class Target:
         }  # fmt: skip
 
     def options(self) -> list[str]:
-        """pip's, for wheels that fit."""
+        """pip's options for wheels that fit."""
         options = ["--only-binary=:all:", "--implementation", "cp", "--python-version", self.python]
         return options + [word for platform in platforms(self.platform) for word in ("--platform", platform)]
 
 
 @dataclass
 class PackageRequest:
-    """What is asked of a package so far."""
+    """The requirements on a package so far."""
 
     requirements: list[Requirement] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class PackageRequest:
         return name + ",".join([*specifiers, *(f"!={version}" for version in self.passed_over)])
 
     def suits(self) -> bool:
-        """Whether the wheel that was found is of a version that all ask for."""
+        """Whether the wheel that was found meets all requirements."""
         return self.wheel is not None and all(
             each.specifier.contains(parse_wheel_filename(self.wheel.name)[1], prereleases=True)
             for each in self.requirements
@@ -82,7 +82,7 @@ class PackageRequest:
 
 
 def platforms(newest: str) -> list[str]:
-    """Platform tags that a machine takes, the newest first."""
+    """Platform tags that a machine accepts, the newest first."""
     match = re.fullmatch(r"manylinux_2_(\d+)_(\w+)", newest)
     if match is None:
         return [newest]
@@ -105,7 +105,7 @@ def requirements(purpose: str) -> list[Requirement]:
 
 
 def collect(wanted: Iterable[Requirement], target: Target, folder: Path) -> list[Path]:
-    """Fill a folder with wheels of what is wanted and of all that it needs. Raises ValueError where nothing fits."""
+    """Fill a folder with the wanted wheels and their dependencies. Raises ValueError if nothing fits."""
     packages: dict[str, PackageRequest] = {}
     waiting = list(wanted)
     while waiting:
@@ -123,7 +123,7 @@ def collect(wanted: Iterable[Requirement], target: Target, folder: Path) -> list
 
 
 def _found(name: str, package: PackageRequest, target: Target, folder: Path) -> list[Requirement]:
-    """Have a suiting wheel in the folder; what it needs. Versions that do not go with what the target has are left."""
+    """Download a suitable wheel; returns what it needs. Versions that conflict with what the target has are skipped."""
     while True:
         if not package.suits():
             if package.wheel is not None:

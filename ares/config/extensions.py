@@ -1,11 +1,11 @@
-"""What a profile can name: for each kind of extension one table from name to implementation, and one loader.
+"""Extensions that a profile can name: a table from name to implementation for each kind, and one loader.
 
 A built-in name is short for a reference `module:Name`; a user's own is `path/to/file.py:Name`. Whatever is named may
 carry its settings in an inner class `Settings(Strict)`: they are checked here and filled in with their defaults, so
 that the dry run, the fingerprint and run.json show them. Without one it is given the section that names it.
 
 Covered: the tables (advantage estimators, policy losses, KL controllers, reward designs, graders, engines, trackers),
-loading a file, checking what it holds. Not covered: what the named thing does; its interface is in its own package.
+loading a file, checking its content. Not covered: what an extension does; its interface is in its own package.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from ares.config.strict import ConfigError, nearest, reason
 
 UNOPENED = {"extensions": "unopened"}
-"""Validation context in which no file of a user is executed: for settings that are only read back."""
+"""Validation context in which no user file is executed: for settings that are only read back."""
 SETTING_ERROR = "extension_setting"
 """Type of an error in the settings of an extension; its location is the field."""
 REFERENCE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
@@ -41,7 +41,7 @@ class Builtin:
     where: str
     """module:Name, imported when it is first needed: a class, or a function that makes an instance."""
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What the configuration must know of it before it is imported; a user's class has them as attributes."""
+    """What the configuration must know about it before it is imported; a user's class has them as attributes."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Kind:
     methods: tuple[str, ...]
     builtin: Mapping[str, Builtin]
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Facts with the values they have where nothing is said."""
+    """Facts and their defaults."""
     functions: bool = False
-    """A plain function will do as well."""
+    """A plain function is accepted too."""
 
     def known(self, name: str, info: ValidationInfo) -> str:
-        """Check a name (pydantic calls this). Raises ConfigError, with the names there are."""
+        """Check a name (pydantic calls this). Raises ConfigError, with the known names."""
         if REFERENCE.fullmatch(name):
             if info.context != UNOPENED:
                 self.implementation(name)
@@ -88,7 +88,7 @@ class Kind:
             raise ValidationError.from_exception_data(self.what, lines) from error
 
     def implementation(self, name: str) -> Any:
-        """What a name stands for. Raises ConfigError where a file cannot be used."""
+        """The implementation that a name stands for. Raises ConfigError if a file cannot be used."""
         if REFERENCE.fullmatch(name) is None:
             module, _, attribute = self.builtin[name].where.partition(":")
             return getattr(importlib.import_module(module), attribute)
@@ -102,23 +102,23 @@ class Kind:
         return loaded
 
     def fact(self, name: str, fact: str) -> Any:
-        """What the configuration needs to know of an implementation."""
+        """A fact about an implementation, or its default."""
         if name in self.builtin:
             return self.builtin[name].facts.get(fact, self.facts[fact])
         return getattr(self.implementation(name), fact, self.facts[fact])
 
     def settings(self, section: Any) -> Any:
-        """What the implementation that a section names is given: its own settings, else the section."""
+        """What is passed to the implementation that a section names: its own settings, else the section."""
         model = self.settings_model(getattr(section, self.field))
         return section if model is None else model.model_validate(section.settings)
 
     def made(self, section: Any, *more: Any) -> Any:
-        """The implementation that a section names, made from its settings and whatever its kind is given besides."""
+        """The implementation that a section names, made from its settings and whatever else its kind takes."""
         implementation = self.implementation(getattr(section, self.field))
         return getattr(implementation, "create", implementation)(self.settings(section), *more)
 
     def settings_model(self, name: str) -> type[BaseModel] | None:
-        """The settings of its own that an implementation declares; None where it takes those of the section."""
+        """The settings class that an implementation declares; None if it takes the section."""
         if name in self.builtin:  # they have the fields of the section
             return None
         model: type[BaseModel] | None = getattr(self.implementation(name), "Settings", None)
@@ -142,8 +142,8 @@ ESTIMATORS = Kind(
         "gae": Builtin("algorithms.estimators:Gae", {"needs_values": True}),
     },
 )
-"""needs_values: trains a critic; needs_greedy: one greedy answer more per prompt; within_group: compares the samples of
-a prompt, so that a prompt's second turns may join them."""
+"""needs_values: trains a critic; needs_greedy: one extra greedy answer per prompt; within_group: compares the samples
+of a prompt, so that a prompt's second turns may join them."""
 
 KL_CONTROLLERS = Kind(
     what="KL controller",
@@ -157,8 +157,8 @@ KL_CONTROLLERS = Kind(
         "bucket_beta": Builtin("algorithms.kl_controllers:bucket_beta", {"in_loss": True, "divides_by_target": True}),
     },
 )
-"""in_loss: updated by the learner once an optimiser step, else by shaping once a batch. The others say which numbers of
-algorithm.kl fit a built-in controller."""
+"""in_loss: updated by the learner once per optimiser step, else by shaping once per batch. The others say which numbers
+of algorithm.kl fit a built-in controller."""
 
 POLICY_LOSSES = Kind(
     what="policy loss",
@@ -178,7 +178,7 @@ GRADERS = Kind(
     },
     functions=True,
 )
-"""judges_programs: problems have unit tests, and graded rows have what became of them."""
+"""judges_programs: problems have unit tests, and graded rows hold their outcomes."""
 
 REWARD_DESIGNS = Kind(
     what="reward design",
@@ -194,7 +194,7 @@ REWARD_DESIGNS = Kind(
         "pass_ratio": Builtin("ares.step.rewards:ShapedDesign"),
     },
 )
-"""test_weights="running": it is given weights of the tests by how often they were passed over the run."""
+"""test_weights="running": it gets test weights, from how often each test was passed during the run."""
 
 ENGINES = Kind(
     what="rollout engine",
@@ -207,8 +207,8 @@ ENGINES = Kind(
         "diffusion": Builtin("ares.engines.diffusion:DiffusionEngine", {"families": ("masked_diffusion",)}),
     },
 )
-"""families: values of model.family that it can sample from; independent: a response has the same bits whatever others
-it is generated beside; continues: it draws other noise behind a request's `begun` tokens than it drew for them."""
+"""families: values of model.family that it can sample from; independent: a response's bits do not depend on those
+generated beside it; continues: the noise after a request's `begun` tokens differs from that which drew them."""
 
 TRACKERS = Kind(
     what="tracker",
@@ -230,9 +230,9 @@ KINDS: tuple[tuple[str, Kind], ...] = (
 
 
 def extension_files(config: BaseModel) -> dict[Path, str]:
-    """The files of the user that a configuration executes, as they are named, and the settings that name them.
+    """The user's files that a configuration executes, as they are named, and the settings that name them.
 
-    What such a file imports is not among them: an extension is one file.
+    Their imports are not included: an extension is one file.
     """
     files: dict[Path, str] = {}
     for setting, named in _named_extensions(config):
@@ -257,7 +257,7 @@ _loaded: dict[tuple[Path, str], types.ModuleType] = {}
 
 
 def load(reference: str) -> Any:
-    """What `path/to/file.py:Name` names; a file is executed once for each content it has. Raises ConfigError."""
+    """What `path/to/file.py:Name` names; a file is executed once per content. Raises ConfigError."""
     named = REFERENCE.fullmatch(reference)
     if named is None:
         raise ConfigError(f"{reference!r} is not of the form path/to/file.py:Name")
@@ -278,7 +278,7 @@ def load(reference: str) -> Any:
 
 
 def _executed(path: Path, source: bytes) -> types.ModuleType:
-    # A name of its own: a file called random.py must not take the library's place.
+    # A unique name: a file called random.py must not shadow the library's.
     module = types.ModuleType(f"ares_extension_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and pickle look a class's module up there
@@ -293,7 +293,7 @@ def _executed(path: Path, source: bytes) -> types.ModuleType:
 
 
 def _named(line: Any, model: type[BaseModel]) -> InitErrorDetails:
-    """An error of an extension's settings, with the names that it has where one is unknown."""
+    """An error in an extension's settings; for an unknown name, with the known ones."""
     text = reason(line)
     if line["type"] == "extra_forbidden":
         text = f"unknown ({nearest(str(line['loc'][-1]), model.model_fields)})"

@@ -1,4 +1,4 @@
-"""Every setting with its value, what it may be and what it means, read off the models themselves.
+"""Every setting with its value, its allowed values and its meaning, read from the models themselves.
 
 Covered: sections in the order of a profile, optional ones and those of a user's extensions too. Not covered: how they
 are shown (flows/cli/settings.py).
@@ -27,16 +27,16 @@ _NONE = re.compile(r"\bNone\b")
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting, or an optional section that is not there (value None)."""
+    """One setting, or an optional section that is absent (value None)."""
 
     name: str
     """Within its section."""
     value: Any
     required: bool
-    """No default: the value stands for nothing, unless a profile has set it."""
+    """No default: the value is meaningless unless a profile has set it."""
     allowed: str
     choices: list[str]
-    """All that it may be, where that is a list of words; besides, it may be what `allowed` says."""
+    """The words that it may be, if any; `allowed` says what else."""
     meaning: str
 
     @property
@@ -48,7 +48,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Section:
-    """Settings under one dotted name; those of the sections in it follow by themselves."""
+    """Settings under one dotted name; nested sections are listed separately."""
 
     name: str
     meaning: str
@@ -63,7 +63,7 @@ def sections(config: Config) -> list[Section]:
 
 
 def commented(config: Config) -> str:
-    """A profile with every setting of a configuration, each beneath its meaning and what it may be."""
+    """A profile with every setting of a configuration, each below its meaning and allowed values."""
     lines: list[str] = []
     for section in sections(config):
         if section.name and section.given:
@@ -80,7 +80,7 @@ def _comment(text: str, indent: str) -> list[str]:
 
 
 def _written(setting: Setting, indent: str) -> list[str]:
-    """A line of YAML; text of several lines as it stands."""
+    """A line of YAML; text of several lines as a block."""
     if not isinstance(setting.value, str) or "\n" not in setting.value:
         return [f"{indent}{setting.name}: {setting.text}"]
     first, *lines = yaml.safe_dump(setting.value, default_style="|", allow_unicode=True).splitlines()
@@ -117,7 +117,7 @@ def _sections(model: type[BaseModel], values: BaseModel | None, name: str, meani
 
 
 def _allowed(schema: dict[str, Any]) -> str:
-    """What a JSON schema lets through, in few words."""
+    """What a JSON schema allows, in few words."""
     if "anyOf" in schema:
         return " | ".join(_allowed(each) for each in schema["anyOf"])
     if "enum" in schema:

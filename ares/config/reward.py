@@ -18,7 +18,7 @@ class VerpoConfig(Strict):
     delta: float = Field(gt=0)
     """Added to a cluster's density."""
     gamma: float = Field(ge=0, le=1)
-    """Outcome anchor: what all tests passed adds."""
+    """Outcome anchor: added when all tests pass."""
     beta: float = Field(ge=0)
     """Weight of the dense part beside the outcome anchor."""
 
@@ -27,22 +27,22 @@ class CodeConfig(Strict):
     """What a program is worth, and where it is judged (reward.kind=code)."""
 
     design: Annotated[str, AfterValidator(REWARD_DESIGNS.known)] = "dense_linear"
-    """What the tests passed are worth: sparse, dense_linear, dense_weighted, outcome_anchor, verpo, pass_ratio
+    """How passed tests are rewarded: sparse, dense_linear, dense_weighted, outcome_anchor, verpo, pass_ratio
     (docs/rewards.md has the formulas), or path/to/file.py:Name (docs/extending.md)."""
     settings: Annotated[dict[str, Any], AfterValidator(REWARD_DESIGNS.settled)] = Field({})
     """Settings of a design in a file of yours."""
     error_policy: Literal["any", "all"] = "any"
-    """A program counts as a runtime error (or timeout) when any of its tests ends so, or only when all do."""
+    """A program counts as a runtime error (or timeout) when any of its tests ends that way, or only when all do."""
     accuracy: Literal["all_passed", "pass_ratio"] = "all_passed"
-    """What accuracy means to filtering, difficulty buckets and AEPO's entropy shaping."""
+    """What counts as accuracy for filtering, difficulty buckets and AEPO's entropy shaping."""
     weight: float = Field(1.0, gt=0)
     """Factor of the code reward."""
     format_weight: float = Field(0.0, ge=0)
     """Factor of the format reward that is added to it (one fenced block that parses: 1)."""
     efficiency: float = Field(0.0, ge=0, le=0.26)
-    """Late-only efficiency: what a long program that passes nearly everything loses at most; 0: off."""
+    """Late-only efficiency: the most that a long program which passes nearly everything can lose; 0: off."""
     efficiency_start: int = Field(0, ge=0, le=MOST_TOKENS)
-    """Tokens from which on length costs; it costs all of `efficiency` at rollout.max_response_length."""
+    """Tokens beyond which length costs, up to all of `efficiency` at rollout.max_response_length."""
     test_alpha: float = Field(1.0, ge=0)
     """dense_weighted: how much more a test that rarely passes weighs; 0: all alike."""
     test_ema: float = Field(0.1, gt=0, le=1)
@@ -54,18 +54,18 @@ class CodeConfig(Strict):
     memory_mb: int = Field(512, ge=16, le=2**20)
     """MiB of address space of a program."""
     packages: tuple[str, ...] = ()
-    """Modules, as numpy, that programs and tests may import beside the standard library (`ares sandbox packages add`);
-    those of the rows' column `packages` come on top."""
+    """Modules, such as numpy, that programs and tests may import besides the standard library (`ares sandbox packages
+    add`), in addition to those in the rows' column `packages`."""
     untrusted: Literal["accept", "drop", "zero"] = "accept"
-    """How tests count that run in the program's own process, which could forge the outcome (docs/sandbox.md): as they
-    came out, not at all (such a problem has no score), or as failed. accept, because the text of a test alone decides
-    where it runs, never the response, and any other would silently take all problems about classes out of the data."""
+    """How tests that run in the program's own process, which could forge the outcome, count (docs/sandbox.md): as they
+    ended, not at all (such a problem has no score), or as failed. accept, because only the text of a test decides where
+    it runs, never the response, and the others would silently drop all problems about classes from the data."""
     provider: Literal["local", "e2b", "morph"] = Field("local", json_schema_extra=NO_EFFECT)
     """Where programs run: on this machine (or the CPU nodes of the Ray cluster), or on rented machines."""
     workers: int | None = Field(None, ge=1, le=MOST_PROCESSES, json_schema_extra=NO_EFFECT)
-    """Sandbox processes. None: one a core."""
+    """Sandbox processes. None: one per core."""
     min_isolation: Literal["standard", "none"] = Field("standard", json_schema_extra=NO_EFFECT)
-    """Isolation below which nothing runs (docs/sandbox.md)."""
+    """The least isolation that programs run with (docs/sandbox.md)."""
     verdicts: str | None = Field(None, json_schema_extra=NO_EFFECT)
     """File of verdicts that this run shares with others, as the children of an ablation do. None: it judges alone."""
 
@@ -115,8 +115,8 @@ def _settled(given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
 
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_WAIT)]
 Needs = Literal["tests", "answer", "nothing"]
-"""What rewards ask of a row beside its prompt: unit tests, an answer to compare with, or nothing (functions of the
-user, which are handed the columns that are there)."""
+"""What rewards need of a row besides its prompt: unit tests, an answer to compare with, or nothing (a user's
+functions, which get whatever columns there are)."""
 
 
 class RewardConfig(Strict):
@@ -124,22 +124,22 @@ class RewardConfig(Strict):
 
     kind: Annotated[str | tuple[str, ...], AfterValidator(_known)] = "math"
     """`math` (last \\boxed{} against the answer), `code` (unit tests in the sandbox), or `path.py:Name`: a function
-    with TRL's or verl's signature, or a grader (docs/extending.md). Of several functions, math among them, the scores
-    are added."""
+    with TRL's or verl's signature, or a grader (docs/extending.md). The scores of several functions, which may include
+    math, are added."""
     weights: tuple[float, ...] | None = None
     """What the score of each function of `kind` is multiplied by. None: 1 each."""
     accuracy: Annotated[float | str | None, AfterValidator(_known_accuracy)] = None
-    """What difficulty buckets, the accuracy filter and pass@k take for a function's accuracy, a number in [0, 1]: the
-    reward from which on a response is right (0.5); the name of a function of `kind`, or of a part of the dict that it
+    """What difficulty buckets, the accuracy filter and pass@k take as a function's accuracy, a number in [0, 1]: the
+    reward from which a response counts as right (0.5); the name of a function of `kind`, or of a part of the dict it
     returns; or another function (path.py:Name). None: the score itself."""
     settings: Annotated[dict[str, Any], AfterValidator(_settled)] = Field({})
     """Settings of a grader in a file of yours."""
     timeout: Seconds | tuple[Seconds, ...] = 5.0
     """Seconds a single answer may take to grade before the grader is killed and the sample has no score; one limit for
-    all functions, or one each. A function with TRL's signature, which is called once a shard, may take so long for each
-    of its completions."""
+    all functions, or one each. A function with TRL's signature, which is called once per shard, may take this long for
+    each of its completions."""
     max_unscored: float = Field(0.2, ge=0, le=1)
-    """Share of a step's responses that may have no score, a single problem's aside, before the run stops."""
+    """The run stops if more than this share of a step's responses, not counting one problem's, have no score."""
     code: CodeConfig = CodeConfig()
 
     @property
@@ -160,17 +160,17 @@ class RewardConfig(Strict):
 
     @property
     def adds_functions(self) -> bool:
-        """Whether responses are worth what functions of the user say, and not what a grader alone does."""
+        """Whether the reward is a sum of functions, rather than one grader's."""
         return self.kind != "math" and all(map(_is_function, self.kinds))
 
     @property
     def is_the_users(self) -> bool:
-        """Whether a file of the user judges."""
+        """Whether a user's file does any of the grading."""
         return any(name not in GRADERS.builtin for name in self.kinds)
 
     @property
     def accuracy_function(self) -> str | None:
-        """The function that `accuracy` names, where it is none of those that are added."""
+        """The function that `accuracy` names, if it is not one of `kind`."""
         named = self.accuracy if isinstance(self.accuracy, str) else ""
         is_one = named == "math" or REFERENCE.fullmatch(named)
         return named if is_one and named not in self.kinds else None
@@ -182,12 +182,12 @@ class RewardConfig(Strict):
 
     @property
     def judges_programs(self) -> bool:
-        """Whether problems have unit tests, and graded rows have what became of them."""
+        """Whether problems have unit tests, and graded rows hold their outcomes."""
         return isinstance(self.kind, str) and bool(GRADERS.fact(self.kind, "judges_programs"))
 
     @property
     def needs(self) -> Needs:
-        """What each row must bring beside its prompt."""
+        """What each row must have besides its prompt."""
         if self.judges_programs:
             return "tests"
         return "answer" if self.compares_answers else "nothing"
@@ -225,10 +225,10 @@ class RewardConfig(Strict):
 
 
 def part_name(reference: str) -> str:
-    """What the part of a function is called: its own name."""
+    """The name of a function's part: the function's own."""
     return reference.rpartition(":")[2]
 
 
 def _is_function(name: str) -> bool:
-    """Whether a kind of reward is a function of a response, whose score others can be added to."""
+    """Whether a kind of reward is a function of a response, whose score can be added to others."""
     return name == "math" or (name not in GRADERS.builtin and not isinstance(GRADERS.implementation(name), type))

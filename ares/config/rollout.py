@@ -1,6 +1,6 @@
 """Settings of sampling: the engine, the length and staleness of responses, second turns, denoising.
 
-Covered: their bounds, and what combinations of them are refused. Not covered: what goes with other sections
+Covered: their bounds, and which combinations are refused. Not covered: combinations with other sections
 (ares/config/run.py), the engines (ares/engines/).
 """
 
@@ -20,20 +20,20 @@ from ares.config.strict import (
 )
 
 VLLM_TEMPERATURES = (0.01, 2.0)
-"""vLLM samples at the least where it is asked for less, and refuses more."""
+"""Below the first vLLM samples at the first; above the second it refuses."""
 
 
 class VllmConfig(Strict):
-    """What vLLM is given (rollout.engine=vllm)."""
+    """Settings of vLLM (rollout.engine=vllm)."""
 
     max_sequences: int = Field(256, ge=1, le=MOST_SAMPLES)
     """Sequences decoded at once."""
     images: int = Field(4, ge=1, le=MOST_PROCESSES)
-    """Images of a prompt at most, for a vision-language model; vLLM sets memory aside for them."""
+    """Most images per prompt, for a vision-language model; vLLM reserves memory for them."""
     cpu_cache_gib: int = Field(1, ge=1, le=2**16, json_schema_extra=NO_EFFECT)
     """Key-value cache on a CPU, GiB."""
     gpu_memory: float = Field(0.5, gt=0, lt=1, json_schema_extra=NO_EFFECT)
-    """Share of a GPU's memory for weights and cache; the learner needs the rest when it is on the same one."""
+    """Share of a GPU's memory for weights and cache; the learner needs the rest if it shares the GPU."""
     tensor_parallel: int = Field(1, ge=1, le=MOST_PROCESSES)
     """GPUs that one engine is spread over."""
 
@@ -46,26 +46,26 @@ class SecondTurnConfig(Strict):
     children: int = Field(1, ge=1, le=MOST_SAMPLES)
     """Second turns per failed first turn."""
     max_feedback_length: int = Field(256, ge=1, le=MOST_TOKENS)
-    """Tokens of the verdict with its turn. A first turn whose verdict is longer gets no second one, and is counted."""
+    """Most tokens of the verdict's turn. A first turn whose verdict is longer gets no second turn, and is counted."""
     credit: Literal["max", "mean"] = "max"
     """A first turn's reward rises towards the maximum, or the mean, of its second turns', where that is higher."""
     credit_share: float = Field(1.0, ge=0, le=1)
-    """How far it rises. At 1 a repaired failure is worth what a right program is, and such groups teach nothing."""
+    """How far it rises. At 1 a repaired failure is worth as much as a right program, and such groups teach nothing."""
     shuffled: bool = False
-    """A placebo, for ablations: each failed program is shown the verdict on one of another problem of its shard."""
+    """A placebo, for ablations: each failed program is shown the verdict on one for another problem of its shard."""
 
 
 class DiffusionConfig(Strict):
-    """How a masked-diffusion model uncovers its canvas of max_response_length places (rollout.engine=diffusion)."""
+    """How a masked-diffusion model uncovers its canvas of max_response_length positions (rollout.engine=diffusion)."""
 
     steps: int = Field(256, ge=1, le=MOST_TOKENS)
-    """Passes through the model. Fewer than places: several tokens a pass, faster and worse."""
+    """Passes through the model. Fewer than positions: several tokens per pass, faster and worse."""
     alg: Literal["entropy", "maskgit_plus", "topk_margin", "origin"] = "entropy"
-    """Which places are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
+    """Which positions are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
     alg_temp: float = Field(0.0, ge=0)
-    """Above 0 places are drawn by softmax(confidence / alg_temp) instead of taken in order."""
+    """Above 0, positions are drawn by softmax(confidence / alg_temp) instead of taken in order."""
     batch: int = Field(128, ge=1, le=MOST_SAMPLES)
-    """Rows denoised together. Part of the fingerprint: other companions give other last bits."""
+    """Rows denoised together. Part of the fingerprint: batch composition changes the last bits."""
 
 
 class RolloutConfig(Strict):
@@ -80,8 +80,8 @@ class RolloutConfig(Strict):
     diffusion: DiffusionConfig = DiffusionConfig()
     max_mismatch: float | None = Field(0.02, gt=0, json_schema_extra=NO_EFFECT)
     """Mean |log-prob difference| of engine and learner on a step's tokens, or on 64 responses of the bootstrap or an
-    evaluation (nats), beyond which the run stops: the engine samples from other weights than it should. None: a step's
-    is only measured (mismatch/*), and nothing else is compared."""
+    evaluation (nats), beyond which the run stops: the engine samples from the wrong weights. None: a step's is only
+    measured (mismatch/*), and nothing else is compared."""
     n: int = Field(8, ge=2, le=MOST_SAMPLES)
     """Samples per prompt. Group estimators compare within the group, so one is not enough."""
     prompts: int = Field(16, ge=1, le=MOST)
@@ -93,26 +93,26 @@ class RolloutConfig(Strict):
     top_p: float = Field(1.0, gt=0, le=1)
     """Nucleus sampling. Below 1 the sampled distribution differs from the learner's."""
     shard_prompts: int = Field(64, ge=1, le=MOST)
-    """Prompts generated together. On a CPU the unit of recomputation: batch composition changes rounding. A small one
-    loses little with a kill, but every shard ends in a tail of its longest responses, in which an engine is nearly
+    """Prompts generated together. On a CPU the unit of recomputation: batch composition changes rounding. With small
+    shards a kill loses little, but every shard ends in a tail of its longest responses, while an engine is nearly
     idle."""
     max_staleness: int = Field(0, ge=0, le=16)
     """k: a step's first responses are sampled and graded while the k steps before it are under way, from the policy
-    before those, and importance weights make up for it (algorithm.policy.importance_cap). Memory holds the weights of
+    before those, and importance weights correct for it (algorithm.policy.importance_cap). Memory holds the weights of
     k + 1 policies. 0: from the newest policy."""
     parts: int = Field(1, ge=1, le=17)
-    """p: these responses are drawn in p parts of max_response_length / p tokens at most, each from the policy a step
-    newer than the one before, together with the parts that other steps' responses are at: no step waits for more
-    tokens than a part's, however long a response. Needs max_staleness ≥ p − 1; at p − 1 the last part is the newest
-    policy's, and the step waits for it. 1: a response is one policy's from its first token to its last."""
+    """p: these responses are drawn in p parts of at most max_response_length / p tokens, each from a policy one step
+    newer than the part before, together with the current parts of other steps' responses: no step waits for more
+    than one part, however long a response. Needs max_staleness ≥ p − 1; at p − 1 the last part is the newest
+    policy's, and the step waits for it. 1: one policy samples a whole response."""
     second_turn: SecondTurnConfig = SecondTurnConfig()
     threads: int = Field(1, ge=1, le=MOST_PROCESSES)
-    """CPU threads of each engine. Part of the fingerprint: another count gives other bits."""
+    """CPU threads of each engine. Part of the fingerprint: a different count gives different bits."""
     placement: Literal["colocate", "split"] = Field("colocate", json_schema_extra=NO_EFFECT)
-    """Where there are GPUs: engines and learner on the same ones in turn, or each on its own."""
+    """With GPUs: engines and learner on the same ones in turn, or each on its own."""
     engines: int = Field(1, ge=1, le=MOST_PROCESSES)
-    """Engine processes that share every shard, one GPU (vLLM: tensor_parallel GPUs) each where there are GPUs. Part of
-    the fingerprint: what is generated together has its bits in common."""
+    """Engine processes that share every shard, one GPU (vLLM: tensor_parallel GPUs) each if there are any. Part of the
+    fingerprint: batch composition changes the last bits."""
 
     @model_validator(mode="after")
     def _vllm_samples_from_the_whole_distribution(self) -> "RolloutConfig":

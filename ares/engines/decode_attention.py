@@ -1,8 +1,8 @@
-"""Attention of one new token in every row: keys and values are read once for all that share them.
+"""Attention of one new token per row: keys and values are read once for all that share them.
 
-Covered: query heads of one group (grouped-query attention), which transformers copies keys and values for, and the rows
-of one prompt. Not covered: prompts themselves and attention that goes elsewhere than to transformers' interface, which
-stay as they are.
+Covered: query heads of one group (grouped-query attention), for which transformers copies keys and values, and the rows
+of one prompt. Not covered: prompts themselves and attention that bypasses transformers' interface, which stay as they
+are.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ NAME = "ares_decode"
 
 @dataclass(frozen=True)
 class SharedPrompts:
-    """Keys and values of prompts [prompts, heads, P, D], layer by layer, and the rows [B] that go on from them."""
+    """Keys and values of prompts [prompts, heads, P, D], layer by layer, and the rows [B] that continue them."""
 
     layers: list[tuple[Tensor, Tensor]]
     hidden: Tensor
@@ -28,13 +28,13 @@ class SharedPrompts:
     prompt_of: Tensor
     """[B] each row's prompt."""
     rows: Tensor
-    """[prompts, most] each prompt's rows; where it has fewer than others, row 0."""
+    """[prompts, most] each prompt's rows, padded with row 0."""
     place: Tensor
     """[B] where a row stands in `rows`, flattened."""
 
     @classmethod
     def of(cls, layers: list[tuple[Tensor, Tensor]], hidden: Tensor, prompt_of: Tensor) -> Self:
-        """Every prompt must be some row's."""
+        """Every prompt must have a row."""
         order = prompt_of.argsort(stable=True)
         counts = prompt_of.bincount()
         most = int(counts.max())
@@ -45,7 +45,7 @@ class SharedPrompts:
         return cls(layers, hidden, prompt_of, rows.view(-1, most), torch.empty_like(order).scatter_(0, order, places))
 
     def keep(self, going: Tensor) -> Self:
-        """Of these rows (bool [B]) alone, with the prompts that they need."""
+        """Only these rows (bool [B]), with the prompts that they need."""
         used, prompt_of = self.prompt_of[going].unique(return_inverse=True)
         if len(used) == len(self.hidden):
             return self.of(self.layers, self.hidden, prompt_of)
@@ -54,7 +54,7 @@ class SharedPrompts:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         """Attention of query [B, heads, group, D] to its row's prompt, then to its own key and value [B, heads, T, D].
 
-        Two softmaxes are one when each is weighted by the sum that it was divided by (Milakov and Gimelshein 2018).
+        Two softmaxes, each weighted by its normalising sum, make one (Milakov and Gimelshein 2018).
         """
         prompts, most = self.rows.shape
         _, heads, group, size = query.shape
@@ -81,13 +81,13 @@ def decode_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,  # some architectures name it
+    attention_mask: Tensor | None,  # some architectures pass it by name
     shared_prompts: SharedPrompts | None = None,
     **how: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as transformers' sdpa. query: [B, query heads, N, D]; key, value: [B, heads, T, D].
+    """Attention like transformers' sdpa. query: [B, query heads, N, D]; key, value: [B, heads, T, D].
 
-    `shared_prompts`: what stands before `key` and `value` in every row. Returns [B, N, query heads, D].
+    `shared_prompts`: what precedes `key` and `value` in every row. Returns [B, N, query heads, D].
     """
     batch, heads, tokens, size = query.shape
     group = heads // key.shape[1]

@@ -1,7 +1,7 @@
-"""The model's side of sampling: prompts are read, then every row gets a token at a time.
+"""The model's side of sampling: prompts are read, then every row gets one token at a time.
 
-Covered: the key-value cache, positions and masks of a batch that loses rows. A long prompt that several rows have is
-held once on a CPU, where the model allows it. Not covered: what is drawn (ares/engines/transformers.py).
+Covered: the key-value cache, positions and masks of a batch that loses rows. On a CPU a long prompt that several rows
+share is stored once, if the model allows it. Not covered: choosing the tokens (ares/engines/transformers.py).
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ from ares.engines.decode_attention import NAME, SharedPrompts
 from ares.engines.growing_cache import GrowingLayer, growing_cache
 
 LONG_PROMPT = 64
-"""Tokens from which on a prompt is held once: before, what rows have of their own outweighs it."""
+"""Tokens from which a prompt is stored once; below, the rows' own tokens outweigh it."""
 
 
 class Decoding:
-    """The rows of a call that the model still answers. `share`: their prompts may be held once."""
+    """The unfinished rows of a call. `share`: their prompts may be stored once."""
 
     def __init__(self, model: Any, share: bool) -> None:
         self.model = model
@@ -34,7 +34,7 @@ class Decoding:
             layers = [(layer.keys, layer.values) for layer in self.cache.layers]
             self.shared = SharedPrompts.of(layers, hidden, prompt_of)
             self.cache = growing_cache(self.model.config)
-            # transformers hands on a mask of four dimensions as it is: no row's own tokens are hidden from it.
+            # transformers passes a mask of four dimensions on unchanged: this one hides none of a row's own tokens.
             self.mask = torch.ones(1, 1, 1, 1, dtype=torch.bool)
         else:
             self.mask = mask[prompt_of]
@@ -51,7 +51,7 @@ class Decoding:
         return self._logits(self.mask, inputs)
 
     def keep(self, going: Tensor) -> None:
-        """Go on with these rows (bool [B]) alone."""
+        """Keep only these rows (bool [B])."""
         self.positions = self.positions[..., going, :]
         self.cache.batch_select_indices(going.nonzero()[:, 0])
         if self.shared is not None:
@@ -68,7 +68,7 @@ class Decoding:
 
 
 def read_once(model: Any) -> bool:
-    """Have a model's decoder read keys and values once for all heads that share them; whether it can be had to."""
+    """Make a model's decoder read keys and values once for all heads that share them; returns whether it can."""
     decoder = model.get_decoder()
     if not getattr(decoder, "_supports_attention_backend", False) or decoder.config._attn_implementation != "sdpa":
         return False
@@ -77,7 +77,7 @@ def read_once(model: Any) -> bool:
 
 
 def _can_share(layer: Any) -> bool:
-    """Whether a layer, after the prompts, holds all of their keys and values, in one size."""
+    """Whether a layer that has read the prompts holds all their keys and values, both of one size."""
     return isinstance(layer, GrowingLayer) and _size(layer.keys) == _size(layer.values)
 
 
@@ -87,9 +87,9 @@ def _size(states: Tensor | None) -> int | None:
 
 @torch.no_grad()
 def shares_prompts(model: Any, inputs: dict[str, Tensor], mask: Tensor) -> bool:
-    """Whether rows that share a prompt get the logits that they get alone, tried on some prompts.
+    """Whether rows that share a prompt's cache get the same logits as without sharing, tried on some prompts.
 
-    Architectures with a way of attending that is unknown here would mix up tokens without a word.
+    Architectures with a form of attention unknown here would silently mix up tokens.
     """
     prompt_of = torch.arange(len(mask)).repeat_interleave(2)
     tried = []

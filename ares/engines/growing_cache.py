@@ -1,4 +1,4 @@
-"""A key-value cache with room for more tokens: transformers' own copies all it holds for every token that comes.
+"""A key-value cache with room for more tokens: transformers' own copies everything for every new token.
 
 Covered: layers of full attention. Not covered: sliding windows and other kinds of layers, which stay as they are.
 """
@@ -11,9 +11,9 @@ from transformers.cache_utils import DynamicLayer
 
 
 class GrowingLayer(DynamicLayer):
-    """Keys and values [B, heads, tokens, D], the beginnings of tensors that are half as long again when they are made.
+    """Keys and values [B, heads, tokens, D]: views into buffers that are over-allocated by half.
 
-    The same numbers as DynamicLayer's, whose copies took a third of the time of an engine on a CPU.
+    The same numbers as DynamicLayer's, whose copies took a third of an engine's time on a CPU.
     """
 
     keys: Tensor | None

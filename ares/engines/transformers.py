@@ -1,8 +1,8 @@
 """The reference engine: transformers' own model with a key-value cache, one forward pass per token.
 
-Covered: any causal LM, left-padded batches, draws keyed by a token's place in its response, whichever call draws it,
-one pass over a prompt that several rows have, stop strings, removal of finished rows from the batch. Not covered: speed
-on large models (that is what vLLM is for) and models whose cache is not a DynamicCache.
+Covered: any causal LM, left-padded batches, noise keyed by a token's position in its response, whichever call draws it,
+one pass over a prompt that several rows share, stop strings, removal of finished rows from the batch. Not covered:
+speed on large models (that is what vLLM is for) and models whose cache is not a DynamicCache.
 """
 
 from collections.abc import Iterator
@@ -41,13 +41,13 @@ class TransformersEngine(ModelEngine):
         speed_up_linear(self.model)
         for module in self.model.modules():
             if isinstance(module, torch.nn.Linear) and self.device.type == "cpu":
-                # The same numbers, column by column: a CPU multiplies by them a fifth faster.
+                # The same numbers in column-major order: a CPU multiplies by them a fifth faster.
                 module.weight.data = module.weight.data.t().contiguous().t()
         self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
         self.pad_id = pad_id
         self.tokenizer = tokenizer
         self.never: torch.Tensor | None = None
-        """Added to every logit [V]; None: nothing."""
+        """Added to the logits [V], to exclude tokens; None: nothing."""
         self.version: int | None = None
 
     @classmethod
@@ -58,7 +58,7 @@ class TransformersEngine(ModelEngine):
 
     @torch.no_grad()
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
-        """Sample; whatever has finished comes out when rows leave the batch. Prompts are left-padded to the longest."""
+        """Sample; finished responses are yielded when rows leave the batch. Prompts are left-padded to the longest."""
         assert self.version is not None, "no weights were loaded"
         batch = len(requests)
         prompts, prompt_of = self._distinct_prompts(requests)
@@ -79,7 +79,7 @@ class TransformersEngine(ModelEngine):
             going &= ~responses.add(rows, place, drawn, drawn_log_probs, going)
             if stops is not None:
                 going &= ~responses.end(rows, place, stops.reached(rows, responses.tokens, place, going))
-            left = int(going.sum())  # a token waits for the device here, and in transformers, which looks for padding
+            left = int(going.sum())  # waits for the device, as does transformers' check for padding
             if not left or place + 1 == settings.max_tokens:
                 break
             # Dropping rows copies the cache, so wait until a quarter of the batch is finished.
@@ -103,7 +103,7 @@ class TransformersEngine(ModelEngine):
         return self.shares
 
     def prompt_inputs(self, requests: list[Request], ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What the model is given of prompts [B, P] in its first pass; position_ids [..., B, P] are among it."""
+        """The model's inputs for prompts [B, P] in its first pass, with position_ids [..., B, P]."""
         return {"input_ids": ids, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
 
     def _stop_strings(self, requests: list[Request]) -> StopStrings | None:
@@ -114,7 +114,7 @@ class TransformersEngine(ModelEngine):
         return StopStrings(self.tokenizer, [request.stops for request in requests], begun)
 
     def _distinct_prompts(self, requests: list[Request]) -> tuple[list[Request], torch.Tensor]:
-        """One request for each prompt with what it shows, and for each request [B] which of them has its prompt."""
+        """One request for each distinct prompt and its media, and for each request [B] the index of its prompt."""
         numbers: dict[Any, int] = {}
         distinct: list[Request] = []
         for request in requests:
@@ -125,7 +125,7 @@ class TransformersEngine(ModelEngine):
 
 
 class _Responses:
-    """The responses of a call while they grow."""
+    """The growing responses of a call."""
 
     def __init__(self, count: int, limit: int, end_ids: torch.Tensor, pad_id: int) -> None:
         device = end_ids.device
@@ -138,18 +138,18 @@ class _Responses:
     def add(
         self, rows: torch.Tensor, place: int, drawn: torch.Tensor, log_probs: torch.Tensor, going: torch.Tensor
     ) -> torch.Tensor:
-        """Put a token into each row [R]; which of those that are going end with it: bool [R]."""
+        """Append a token to each row [R]; returns which of those in `going` it ends: bool [R]."""
         self.tokens[rows, place], self.log_probs[rows, place] = drawn, log_probs
         return self.end(rows, place, torch.isin(drawn, self.end_ids) & going)
 
     def end(self, rows: torch.Tensor, place: int, ended: torch.Tensor) -> torch.Tensor:
-        """Have those of rows [R] that `ended` [R] says end with the token at a place; `ended`."""
+        """End the rows [R] marked in `ended` [R] with the token at `place`; returns `ended`."""
         self.lengths[rows] = torch.where(ended, place + 1, self.lengths[rows])
         self.stopped[rows] |= ended
         return ended
 
     def completions(self, rows: torch.Tensor) -> list[tuple[int, Completion]]:
-        """The responses of rows [R], each with its number in the call."""
+        """The responses of rows [R], each with its index in the call."""
         of_rows = zip(
             rows.tolist(),
             self.tokens[rows].to("cpu", torch.int32).numpy(),

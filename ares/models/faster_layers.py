@@ -1,7 +1,7 @@
 """Faster layers for transformers' models: RMS norms and rotary embeddings with their own backward pass, linear layers.
 
-Autograd goes through memory for each operation of a norm or rotation; without it, an update on a CPU takes 5 to 15 %
-less time. Covered: norms and rotations that compute what Llama's, Qwen's and Mistral's do (compared on numbers,
+Autograd makes a pass through memory for each operation of a norm or rotation; without it, an update on a CPU takes 5 to
+15 % less time. Covered: norms and rotations that compute what Llama's, Qwen's and Mistral's do (compared numerically,
 whatever their names); linear layers on CPUs where torch's default product is slow (algorithms/linear.py). Not covered:
 all other layers, which stay as they are, and second derivatives.
 """
@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from algorithms.linear import linear, prefers_onednn
 
 ROTATE = "apply_rotary_pos_emb"
-"""What transformers' modules call it."""
+"""Its name in transformers' modules."""
 
 
 class RMSNorm(torch.autograd.Function):
@@ -42,7 +42,7 @@ class RMSNorm(torch.autograd.Function):
 
 
 class Rotation(torch.autograd.Function):
-    """Rotary embedding of x [..., D]: pairs (x[i], x[i + D/2]) turned by angles of which cos and sin [..., D] are."""
+    """Rotary embedding of x [..., D]: pairs (x[i], x[i + D/2]) rotated by angles given as cos and sin [..., D]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -86,9 +86,9 @@ def speed_up_linear(model: nn.Module) -> None:
 
 
 def shorten_backward(model: nn.Module) -> None:
-    """Have a model's RMS norms and rotary embeddings, where they are of the known kind, use the functions above.
+    """Make a model's RMS norms and rotary embeddings, where they are of the known kind, use the functions above.
 
-    Rotary embeddings are functions of transformers' modules and are exchanged there: for the whole process.
+    Rotary embeddings are functions of transformers' modules and are replaced there: for the whole process.
     """
     for module in model.modules():
         if _is_rms_norm(module):
@@ -115,7 +115,7 @@ def _rotated(
     *more: Any,
     **named: Any,
 ) -> tuple[Tensor, Tensor]:
-    """q and k [B, heads, N, D], turned by cos and sin [B, N, D]."""
+    """q and k [B, heads, N, D], rotated by cos and sin [B, N, D]."""
     if more or named or cos.shape[-1] != q.shape[-1]:
         return otherwise(q, k, cos, sin, *more, **named)
     cos, sin = cos[:, None], sin[:, None]
@@ -137,7 +137,7 @@ def _is_rms_norm(module: Any) -> bool:
 
 @torch.no_grad()
 def _rotates_halves(rotate: Callable[..., Any]) -> bool:
-    """Whether a function does what Rotation does: some turn neighbours, round elsewhere, or are called otherwise."""
+    """Whether a function does what Rotation does: some rotate neighbours, round elsewhere, or take other arguments."""
     if isinstance(rotate, partial):
         return False
     half, single = torch.bfloat16, torch.float32
@@ -146,7 +146,7 @@ def _rotates_halves(rotate: Callable[..., Any]) -> bool:
         cos, sin = _numbers(2, 1, 3, 4).to(angles)
         try:
             expected = rotate(q, k, cos, sin)
-        except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):  # it wants other arguments
+        except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):  # it takes other arguments
             return False
         pairs = zip(expected, _rotated(rotate, q, k, cos, sin), strict=True) if len(expected) == 2 else []
         same = [a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, atol=tolerance) for a, b in pairs]

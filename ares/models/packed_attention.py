@@ -1,4 +1,4 @@
-"""Attention of packed rows, computed row by row: no token sees another row's, and no mask is made.
+"""Attention of packed rows, computed row by row: no token sees another row's, and no mask is built.
 
 Covered: transformers' decoders that attend through SDPA, to everything before or within a sliding window. Not covered:
 other attention (chunks, states carried along the sequence), which `can_regroup` refuses or `keeps_rows_apart` notices.
@@ -39,7 +39,7 @@ def regroup(decoder: Any) -> None:
 
 @contextmanager
 def narrow_windows(decoder: Any, tokens: int) -> Iterator[None]:
-    """Sliding windows of so many tokens for a while, in the configuration and in the layers that hold one."""
+    """Temporarily set sliding windows to this many tokens, in the configuration and the layers that hold one."""
     held = [(owner, owner.sliding_window) for owner in (decoder.config, *decoder.modules()) if _window(owner)]
     for owner, _ in held:
         owner.sliding_window = tokens
@@ -56,7 +56,7 @@ def _window(owner: Any) -> int | None:
 
 
 def no_mask(device: torch.device) -> Tensor:
-    """An attention mask that transformers hands on as it is; given a layout, attention takes no notice of it."""
+    """An attention mask that transformers passes on unchanged; given a layout, attention ignores it."""
     return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
 
 
@@ -65,7 +65,7 @@ def row_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,  # some architectures name it
+    attention_mask: Tensor | None,  # some architectures pass it by name
     layout: Layout | None = None,
     **how: Any,
 ) -> tuple[Tensor, None]:
@@ -90,7 +90,7 @@ def _rows(states: Tensor, block: Tensor) -> Tensor:
 
 
 def _band(block: Tensor, window: int | None) -> Tensor | None:
-    """[longest, longest] of the tokens that a sliding window shows; None where it shows all that came before."""
+    """[longest, longest] of the tokens that a sliding window shows; None if it shows all earlier ones."""
     longest = block.shape[1]
     if window is None or longest <= window:
         return None
