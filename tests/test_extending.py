@@ -87,7 +87,7 @@ def test_the_loss_keeps_a_gradient_where_the_ratio_is_clipped_and_ignores_paddin
     assert metrics["clipped"] == pytest.approx(1 / 3)
 
 
-def test_the_controller_rises_and_a_resumed_one_goes_on() -> None:
+def test_the_controller_rises_and_a_resumed_one_continues() -> None:
     section = configured("algorithm.kl.kind", "warmup.py:Warmup", "algorithm.kl.settings.batches=4").algorithm.kl
     controller, resumed = KL_CONTROLLERS.made(section), KL_CONTROLLERS.made(section)
     controller.update(BatchKL(0.1, 2, {}, {}))

@@ -40,7 +40,7 @@ def test_every_error_that_is_ours_is_written_for_the_user() -> None:
 
 
 @pytest.mark.parametrize("error", [UserError("change this"), SandboxUnavailable("change this")])
-def test_such_an_error_meets_the_user_as_one_line(
+def test_such_an_error_is_shown_as_one_line(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def app() -> None:

@@ -157,7 +157,7 @@ def test_children_end_with_the_step_that_reaches_their_budget_of_tokens(tmp_path
 
 
 @pytest.mark.slow
-def test_a_child_that_fails_is_told_of_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_child_that_fails_is_reported_and_the_others_continue(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     exhausted = ["algorithm.filter.low=0.49", "algorithm.filter.high=0.491", "algorithm.filter.max_tries=1"]
     ended = ares(
@@ -180,7 +180,7 @@ def refusal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     return complaint
 
 
-def test_wrong_input_of_any_child_is_told_before_the_first_starts(
+def test_wrong_input_of_any_child_is_reported_before_the_first_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = tmp_path / "runs"

@@ -117,7 +117,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServers
 TRAIN = [sys.executable, "-m", "flows.cli", "train", "tiny-math", *SMALL, "--run"]
 
 
-def test_nothing_is_told_without_the_password(guarded: GuardedServers) -> None:
+def test_nothing_is_answered_without_the_password(guarded: GuardedServers) -> None:
     for url, body in (
         (f"{guarded.api}/flow_runs/filter", {}),
         (f"{guarded.mlflow}/api/2.0/mlflow/experiments/search", {"max_results": 5}),

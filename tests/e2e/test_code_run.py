@@ -118,7 +118,7 @@ def test_programs_whose_tests_use_numpy_earn_what_the_same_tests_without_it_give
 
 
 @pytest.mark.slow
-def test_a_fork_after_judging_goes_on_and_lost_seconds_cost_their_figure_alone(code_runs: Path) -> None:
+def test_a_fork_after_judging_resumes_and_lost_seconds_cost_only_their_metric(code_runs: Path) -> None:
     for name in ("judged", "seconds-lost"):
         made = ares(code_runs, "fork", "code", "--at", "2", "--phase", "score", "--run", name)
         assert made.returncode == 0, made.stderr
@@ -136,7 +136,7 @@ def test_a_fork_after_judging_goes_on_and_lost_seconds_cost_their_figure_alone(c
 
 
 @pytest.mark.slow
-def test_killed_while_judging_it_ends_in_the_same_bits(code_runs: Path) -> None:
+def test_killed_while_judging_it_ends_bit_identical(code_runs: Path) -> None:
     for moment in ("1:score:inside", "2:shape:before"):
         assert train(code_runs, "killed", kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
     assert train(code_runs, "killed") == 0

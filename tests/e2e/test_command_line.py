@@ -123,7 +123,7 @@ def test_wrong_input_is_one_clear_error_before_anything_is_spent(
 
 
 @pytest.mark.usefixtures("prefect")
-def test_rows_of_ones_own_with_a_reward_of_ones_own(
+def test_own_rows_with_an_own_reward(
     tmp_path: Path, rows: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """jsonl with other column names, a format prompt, a model directory by path, a reward function in a file."""
@@ -147,7 +147,7 @@ def test_rows_of_ones_own_with_a_reward_of_ones_own(
 
 
 @pytest.mark.slow
-def test_a_finished_run_goes_on_when_it_is_made_longer(tmp_path: Path) -> None:
+def test_a_finished_run_resumes_when_it_is_made_longer(tmp_path: Path) -> None:
     assert train(tmp_path, "longer", "train.steps=1") == 0
     ended = ares(tmp_path, "resume", "longer", "train.steps=2")
     assert ended.returncode == 0, ended.stderr

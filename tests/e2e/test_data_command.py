@@ -56,7 +56,7 @@ def test_settings_come_from_the_profile_and_dotted_overrides(source: Path) -> No
     assert check(source, rows, "--profile", "tiny-math", "data.prompt_key=q", "data.validation=null")[0] == 0
 
 
-def test_what_would_be_trained_on_is_said_with_three_prompts_whole(source: Path) -> None:
+def test_what_would_be_trained_on_is_shown_with_three_whole_prompts(source: Path) -> None:
     rows = [{"question": text, "answer": "2"} for text in ("1+1=?", "1+1+0=?", "2=?", "1+1+0+0+0+0=?", "2" * 99)]
     settings = ["data.prompt_key=question", "data.format_prompt=Solve: {prompt}", "data.max_prompt_length=60"]
     status, told = check(source, rows, *settings, "--model", str(MODEL), "data.system_prompt=Think.")
@@ -128,7 +128,7 @@ def test_twenty_thousand_rows_are_looked_at_and_some_are_measured(source: Path) 
     assert report["counts"]["prompt tokens"].endswith("(of 5001 rows)")
 
 
-def test_the_command_line_knows_it_and_names_a_file_that_is_not_there(
+def test_the_command_line_offers_it_and_names_a_missing_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["ares", "data", "check", str(tmp_path / "absent.jsonl")])
@@ -174,7 +174,7 @@ def test_problems_of_a_suite_are_named_with_where_they_are_from(source: Path, tm
     )
 
 
-def test_flaky_solutions_and_tests_that_accept_anything_are_shown(source: Path) -> None:
+def test_flaky_solutions_and_tests_that_accept_anything_are_reported(source: Path) -> None:
     chance = "import time\ndef inc(x): return 2 if time.time_ns() // 1000 % 2 else 3"
     rows = [GOOD | {"id": f"r{place}", "solution": chance} for place in range(16)]
     rows.append(GOOD | {"id": "idle", "test_cases": ["assert inc(1) != 3"]})

@@ -199,7 +199,7 @@ def held(deployed: Deployment, name: str) -> str:
     return flow_run
 
 
-def test_a_process_that_is_gone_is_no_running_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_gone_is_not_a_running_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from flows.servers.services import ServiceError, end_services
 
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))

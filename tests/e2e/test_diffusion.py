@@ -45,7 +45,7 @@ def test_a_masked_diffusion_model_goes_through_the_same_steps(diffusion_runs: Pa
     assert {name for name in metrics if name.startswith("bucket/")} >= {"bucket/hard/target", "bucket/hard/alpha"}
 
 
-def test_killed_and_started_again_it_ends_in_the_same_bits(diffusion_runs: Path) -> None:
+def test_killed_and_restarted_it_ends_bit_identical(diffusion_runs: Path) -> None:
     for moment in ("1:rollout:inside", "2:experience:after", "2:update:inside"):
         assert train(diffusion_runs, "killed", *SHORTER, kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
     assert train(diffusion_runs, "killed", *SHORTER) == 0

@@ -47,7 +47,7 @@ def test_weights_between_checkpoints_give_the_runs_own_evaluation(runs: Path, mo
 
 
 @pytest.mark.slow
-def test_an_interrupted_evaluation_goes_on_and_ends_in_the_same_samples(tmp_path: Path) -> None:
+def test_an_interrupted_evaluation_resumes_and_ends_with_the_same_samples(tmp_path: Path) -> None:
     few = (MODEL, "--profile", "tiny-math", "rollout.shard_prompts=3", "--n", "2", "--max-problems", "7", "--json")
     whole, again = tmp_path / "whole", tmp_path / "again"
     expected = evaluated(tmp_path, *few, "--out", str(whole))
@@ -67,7 +67,7 @@ SUITE = (str(CODE), "--suite", f"{CODE}/heldout.jsonl", "--max-problems", "24", 
 
 
 @pytest.mark.slow
-def test_a_suite_that_is_killed_in_the_middle_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_suite_killed_midway_resumes_where_it_was(tmp_path: Path) -> None:
     """SIGKILL from outside while a shard is generated: what was sampled and graded stays, byte by byte."""
     whole, again = tmp_path / "whole", tmp_path / "again"
     expected = evaluated(tmp_path, *SUITE, "--out", str(whole))

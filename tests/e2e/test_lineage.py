@@ -23,7 +23,7 @@ def inodes(runs: Path, name: str, pattern: str) -> dict[str, int]:
     return {str(file.relative_to(folder)): file.stat().st_ino for file in sorted(folder.glob(pattern))}
 
 
-def test_a_fork_after_the_rollouts_shares_them_and_goes_its_own_way(runs: Path) -> None:
+def test_a_fork_after_the_rollouts_shares_them_and_then_diverges(runs: Path) -> None:
     made = told(runs, "fork", "uninterrupted", "--at", "4", "--phase", "rollout", OTHER_REWARD, "--run", "forked")
     assert made.returncode == 0, made.stderr
     assert "algorithm.aepo.enabled: True → False" in made.stdout
@@ -63,7 +63,7 @@ def test_two_forks_with_other_rewards_see_the_same_rollouts_and_the_same_weights
 
 
 @pytest.mark.slow
-def test_a_fork_with_nothing_changed_ends_in_the_same_bits(runs: Path) -> None:
+def test_an_unchanged_fork_ends_bit_identical(runs: Path) -> None:
     assert told(runs, "fork", "uninterrupted", "--at", "2", "--run", "same").returncode == 0
     assert ares(runs, "resume", "same").returncode == 0
     shown = told(runs, "diff", "uninterrupted", "same")
@@ -127,7 +127,7 @@ def test_a_dry_gc_foretells_what_is_freed_of_runs_that_share_files(copy: RunStor
     assert foretold != "would free 0 bytes"
 
 
-def test_weights_that_gc_made_unreachable_are_told_before_anything_starts(
+def test_weights_that_gc_made_unreachable_are_reported_before_anything_starts(
     copy: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`ares eval --step` started Ray and failed a minute later in the learner: "batch is missing"."""
@@ -180,7 +180,7 @@ def test_a_kept_result_that_is_being_written_is_not_shared(copy: RunStore) -> No
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_after_gc(tmp_path: Path) -> None:
+def test_a_run_resumes_after_gc(tmp_path: Path) -> None:
     assert train(tmp_path, "pruned") == 0
     assert told(tmp_path, "gc", "pruned").returncode == 0
     assert ares(tmp_path, "resume", "pruned", "train.steps=5").returncode == 0

@@ -25,7 +25,7 @@ def test_two_ranks_and_two_engines_train_what_one_of_each_does(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharded", [False, True])
-def test_two_ranks_killed_in_an_update_go_on_to_the_same_bits(sharded: bool, tmp_path: Path) -> None:
+def test_two_ranks_killed_in_an_update_resume_bit_identical(sharded: bool, tmp_path: Path) -> None:
     both = [*SHORT, "learner.ranks=2", "rollout.engines=2", f"learner.sharded={sharded}"]
     assert train(tmp_path, "whole", *both) == 0
     assert train(tmp_path, "killed", *both, kill_at="2:update:inside") == -9

@@ -66,14 +66,14 @@ def test_mlflow_has_the_pictures_of_the_samples(vision_runs: Path) -> None:
     assert len(client.list_artifacts(run_id, "images")) > 4
 
 
-def test_killed_and_started_again_it_ends_in_the_same_bits(vision_runs: Path) -> None:
+def test_killed_and_restarted_it_ends_bit_identical(vision_runs: Path) -> None:
     for moment in ("1:rollout:inside", "2:experience:after", "2:update:inside"):
         assert train(vision_runs, "killed", *SHORTER, kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
     assert train(vision_runs, "killed", *SHORTER) == 0
     assert_same(vision_runs, "whole", "killed")
 
 
-def test_an_exported_run_is_evaluated_on_images_of_ones_own(vision_runs: Path, tmp_path: Path) -> None:
+def test_an_exported_run_is_evaluated_on_own_images(vision_runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "exported"
     assert ares(vision_runs, "export", "whole", "--out", str(out)).returncode == 0
     assert AutoModelForImageTextToText.from_pretrained(out).num_parameters() > 0
@@ -90,7 +90,7 @@ def test_an_exported_run_is_evaluated_on_images_of_ones_own(vision_runs: Path, t
     assert told.returncode == 0, told.stderr[-3000:]
 
 
-def test_a_checkpoint_of_ones_own_trains_on_rows_with_images(vision_runs: Path, tmp_path: Path) -> None:
+def test_an_own_checkpoint_trains_on_rows_with_images(vision_runs: Path, tmp_path: Path) -> None:
     """`ares train vision model.path=… data.train=…`, cut down to this machine."""
     rows = []
     for number in range(6):

@@ -131,7 +131,7 @@ MOMENTS = [
         pytest.param(2, MOMENTS, marks=pytest.mark.slow),
     ],
 )
-def test_killed_again_and_again_it_ends_in_the_same_bits_and_no_version_ever_has_other_weights(
+def test_killed_repeatedly_it_ends_bit_identical_and_each_version_has_the_same_weights(
     stale: int, moments: list[tuple[int, str, str]], tmp_path: Path, watched: Watched
 ) -> None:
     settings = f"rollout.max_staleness={stale}"
@@ -172,7 +172,7 @@ def first_draw(store: RunStore, step: int) -> pd.DataFrame:
         pytest.param(3, 4, [*MOMENTS[:3], *MOMENTS[4:]], marks=pytest.mark.slow),
     ],
 )
-def test_each_part_of_a_response_is_of_its_policy_and_a_killed_run_ends_in_the_same_bits(
+def test_each_part_of_a_response_is_from_its_policy_and_a_killed_run_ends_bit_identical(
     stale: int, parts: int, moments: list[tuple[int, str, str]], tmp_path: Path, watched: Watched
 ) -> None:
     settings, size = parts_of(stale, parts), 36 // parts
@@ -231,7 +231,7 @@ def test_verify_and_a_resume_agree_where_the_policies_of_stale_samples_cannot_be
 
 
 @pytest.mark.slow
-def test_a_step_whose_responses_under_way_are_damaged_is_done_again(tmp_path: Path, watched: Watched) -> None:
+def test_a_step_whose_unfinished_responses_are_damaged_is_repeated(tmp_path: Path, watched: Watched) -> None:
     whole = trained(tmp_path, "whole", *parts_of(2, 3))
     store = trained(tmp_path, "run", *parts_of(2, 3), "train.steps=3")
     under_way = store.directory / store.read_commit(3).artifacts["under-way-0001"].path
@@ -307,7 +307,7 @@ def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(
 
 
 @pytest.mark.slow
-def test_a_run_of_before_plans_were_kept_goes_on(tmp_path: Path, watched: Watched) -> None:
+def test_a_run_from_before_plans_were_kept_resumes(tmp_path: Path, watched: Watched) -> None:
     settings = "rollout.max_staleness=1"
     trained(tmp_path, "old", settings, "train.steps=2")
     store = RunStore(tmp_path / "old")
@@ -319,7 +319,7 @@ def test_a_run_of_before_plans_were_kept_goes_on(tmp_path: Path, watched: Watche
 
 
 @pytest.mark.slow
-def test_what_an_old_policy_is_made_of_is_damaged_and_made_again(tmp_path: Path, watched: Watched) -> None:
+def test_damaged_files_of_an_old_policy_are_rebuilt(tmp_path: Path, watched: Watched) -> None:
     """The checkpoint of step 4 needs no batch; step 3's policy, of which step 6 samples, needs that of step 3."""
     settings = "rollout.max_staleness=2"
     store = trained(tmp_path, "run", settings, "train.steps=4")
@@ -335,7 +335,7 @@ def test_what_an_old_policy_is_made_of_is_damaged_and_made_again(tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_what_an_old_policy_is_made_of_stays(tmp_path: Path, watched: Watched) -> None:
+def test_what_an_old_policy_is_rebuilt_from_is_kept(tmp_path: Path, watched: Watched) -> None:
     """One checkpoint is kept, and the one that the next step's policy is made of; `ares gc` deletes what is before."""
     settings = "rollout.max_staleness=2"
     whole = trained(tmp_path, "whole", settings)
@@ -382,7 +382,7 @@ def test_what_cannot_be_is_refused_in_a_line(settings: list[str], said: str) -> 
     assert line
 
 
-def test_an_engine_of_the_users_says_that_it_goes_on_with_a_response(tmp_path: Path) -> None:
+def test_a_users_engine_declares_that_it_continues_responses(tmp_path: Path) -> None:
     own = "from ares.engines import TransformersEngine\n\n\nclass Own(TransformersEngine):\n    "
     (tmp_path / "silent.py").write_text(f"{own}pass\n")
     (tmp_path / "says.py").write_text(f"{own}continues = True\n")

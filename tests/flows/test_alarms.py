@@ -50,7 +50,7 @@ def within(body: Callable[[Alarms], Coroutine[Any, Any, None]]) -> None:
         ({"filter__kept_share": 0.05}, "step 6: the filter kept 5% of the groups drawn"),
     ],
 )
-def test_an_alarm_is_told_once_until_it_is_well_again(
+def test_an_alarm_is_sent_once_until_it_clears(
     metrics: dict[str, float], text: str, told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run(of_run: Alarms) -> None:
@@ -76,7 +76,7 @@ def test_a_calm_run_says_nothing(told: list[str]) -> None:
     assert told == []
 
 
-def test_a_standstill_is_told_once(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stall_is_reported_once(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alarms, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(alarms, "STILL_LEAST", 0.1)
 

@@ -238,7 +238,7 @@ def test_a_part_does_not_wait_until_prefect_knows_its_state(monkeypatch: pytest.
 
 @pytest.mark.usefixtures("prefect")
 @pytest.mark.parametrize("error", [httpx.ReadTimeout("too slow"), RuntimeError("a bug of the client")])
-def test_a_state_that_cannot_be_sent_is_told_and_ends_nothing(
+def test_a_state_that_cannot_be_sent_is_reported_and_ends_nothing(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def failing(*arguments: Any) -> None:
@@ -257,7 +257,7 @@ def test_a_state_that_cannot_be_sent_is_told_and_ends_nothing(
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_state_that_prefect_refuses_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_state_that_prefect_refuses_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def body(children: ChildRuns) -> None:
         with caplog.at_level(logging.WARNING, "flows.child_run"):
             await children.conducted(a_part_that_is_cancelled_on_the_page, "step-000001", 1)
@@ -268,7 +268,7 @@ def test_a_state_that_prefect_refuses_is_told(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_server_that_is_away_is_told_and_the_part_is_called_plainly(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_is_down_is_reported_and_the_part_is_called_plainly(caplog: pytest.LogCaptureFixture) -> None:
     async def body(children: ChildRuns) -> None:
         with temporary_settings({PREFECT_API_URL: NOBODY}), caplog.at_level(logging.WARNING, "flows.child_run"):
             await children.conducted(a_part, "step-000001", 1)

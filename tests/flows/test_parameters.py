@@ -98,7 +98,7 @@ def test_an_untouched_form_changes_nothing() -> None:
     assert Settings().model_dump(mode="json") == {}
 
 
-def test_there_is_no_checkbox_and_no_choice_of_nothing_on_the_form() -> None:
+def test_the_form_has_no_checkbox_and_no_empty_choice() -> None:
     """Prefect's UI sends `false` for a checkbox that nobody touched, and the default of a section for `None`."""
     schema = json.dumps(Settings.model_json_schema())
     assert '"boolean"' not in schema

@@ -15,7 +15,7 @@ from tests.shared_run import SMALL
 
 
 @pytest.mark.usefixtures("prefect")
-def test_every_part_is_told_until_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_part_reports_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_in_this_process(tmp_path, monkeypatch)
     told: dict[str, list[tuple[int, int]]] = {}
 

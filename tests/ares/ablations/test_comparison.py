@@ -47,7 +47,7 @@ def test_a_finished_child_without_a_number_is_named_in_the_verdict() -> None:
         assert conclusion(found).endswith(" Left out, since val/accuracy is not a number: tight seed 2.")
 
 
-def test_variants_that_share_nothing_are_compared_as_strangers() -> None:
+def test_variants_that_share_nothing_are_compared_unpaired() -> None:
     found = paired_ablation()
     for of in found.children:
         of.settings |= {"model.path": of.variant, "data.train": of.variant}

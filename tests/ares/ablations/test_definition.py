@@ -112,7 +112,7 @@ def test_an_override_that_removes_the_difference_is_refused(tmp_path: Path) -> N
     assert "one and the same" in refusal(written(tmp_path), "algorithm.kl.kind=fixed")
 
 
-def test_an_unknown_ablation_is_told_with_the_nearest() -> None:
+def test_an_unknown_ablation_is_an_error_that_names_the_nearest() -> None:
     assert "Did you mean math-kl?" in refusal("math_kl")
 
 
@@ -139,7 +139,7 @@ def test_a_budget_of_tokens_is_every_childs(tmp_path: Path) -> None:
     assert load("tiny-math", ["train.steps=5"]).train.ends(4, 10**9) is False
 
 
-def test_files_of_before_name_the_primary_metric_as_they_did(tmp_path: Path) -> None:
+def test_older_files_still_name_the_primary_metric(tmp_path: Path) -> None:
     for name in ("metric", "primary"):
         ablation, _ = read_ablation(written(tmp_path, **{name: "area/val/pass_at_n"}))
         assert (ablation.primary, ablation.metric) == ("area/val/pass_at_n", "val/pass_at_n")

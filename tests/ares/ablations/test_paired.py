@@ -34,7 +34,7 @@ def test_what_seeds_cannot_tell_has_no_p() -> None:
     assert paired([0.0, 0.0]).p == 1.0
 
 
-def test_rounding_is_no_spread() -> None:
+def test_rounding_is_not_spread() -> None:
     """Three equal differences, which floating point tells apart, were claimed with p = 10⁻³¹."""
     equal = paired([0.80 - 0.75, 0.70 - 0.65, 0.60 - 0.55])
     assert equal.p is None
@@ -105,7 +105,7 @@ def test_the_words_follow_the_adjusted_p_and_the_side_that_is_better() -> None:
     assert not against("base", {"a": lone, "b": other, "c": other}).claimed("a")
 
 
-def test_the_seeds_it_takes_are_the_first_count_at_which_the_claim_is_made() -> None:
+def test_the_seeds_needed_are_the_first_count_that_makes_the_claim() -> None:
     difference = paired([0.05, -0.01, 0.04, 0.0])
     needed = paired_seeds_needed(difference, 1)
     assert needed is not None
@@ -121,7 +121,7 @@ def test_the_seeds_it_takes_are_the_first_count_at_which_the_claim_is_made() -> 
     assert f"more than {MOST_SEEDS}" in paired_verdict(against("b", {"x": paired([1e-4, -1e-4, 1e-5])}), "val/accuracy")
 
 
-def test_false_claims_are_rare_and_pairing_finds_what_strangers_hide() -> None:
+def test_false_claims_are_rare_and_pairing_finds_more() -> None:
     """A small form of `python -m benchmarks.ablation_statistics`; the draws are keyed, so this cannot flicker.
 
     Of 200 ablations without effect at most 5 % may claim one; 17 is two standard errors above the ten that are allowed.

@@ -50,7 +50,7 @@ def test_a_variant_that_ended_before_any_verdict_does_not_end_the_report() -> No
     assert verdict_areas({"tight": children["tight"]}, 1) == ""
 
 
-def test_links_lead_to_the_page_that_is_there_and_nowhere_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_lead_to_the_running_page_and_are_absent_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARES_MLFLOW_PAGE", "http://127.0.0.1:5100")
     assert 'href="http://127.0.0.1:5100/#/experiments/7/runs/' in render(ablation(), "rows.csv")
     monkeypatch.delenv("ARES_MLFLOW_PAGE")
@@ -77,7 +77,7 @@ def test_each_of_several_held_out_sets_is_in_the_table() -> None:
     assert "held-out response length, level1 (tokens)value at the last step" in titles
 
 
-def test_every_figure_of_the_table_is_made_of_rows_that_are_in_the_csv() -> None:
+def test_every_number_in_the_table_comes_from_rows_in_the_csv() -> None:
     found = ablation(code=True)
     page = Page(render(found, "report.csv"))
     text = rows_csv(found)
@@ -130,7 +130,7 @@ def test_the_page_is_made_again_of_its_rows(tmp_path: Path) -> None:
         assert html.read_bytes() == before
 
 
-def test_a_file_that_holds_no_rows_is_told(tmp_path: Path) -> None:
+def test_a_file_that_holds_no_report_rows_is_an_error(tmp_path: Path) -> None:
     for text in ("", "a,b\n1,2\n", "# {\n"):
         (tmp_path / "x.csv").write_text(text)
         with pytest.raises(ConfigError, match=r"x\.csv: not the rows of an ablation"):
@@ -170,7 +170,7 @@ def test_what_separates_besides_is_marked_in_the_table() -> None:
     assert clear["response length (tokens)"] == []  # told, not judged
 
 
-def test_a_child_that_is_not_finished_is_left_out_and_told_of() -> None:
+def test_an_unfinished_child_is_left_out_and_reported() -> None:
     found = ablation()
     found.children[5] = replace(child("tight", 2, 0.1, steps=4), status="RUNNING")
     assert compared_step(found) == 8
@@ -196,7 +196,7 @@ def test_parts_without_rows_are_left_out() -> None:
     assert "tokens per solved problem" in html
 
 
-def test_what_was_compared_is_told_by_the_settings_that_differ() -> None:
+def test_what_was_compared_is_shown_by_the_settings_that_differ() -> None:
     page = Page(render(ablation(), "report.csv"))
     assert ["algorithm.kl.coef", "0.01", "0.1"] in page.rows
     assert not any(row[:1] in (["rollout.n"], ["train.seed"]) for row in page.rows)
@@ -207,7 +207,7 @@ def test_names_are_text_and_not_html() -> None:
     assert "<script>alert" not in render(found, "report.csv")
 
 
-def test_a_value_that_is_not_a_number_is_no_value() -> None:
+def test_a_value_that_is_not_a_number_counts_as_missing() -> None:
     broken = child("loose", 0, 0.6)
     broken.rows["filter/kept_share"][-1] = Row(8, float("nan"))
     kept = next(measure for measure in measures("val/accuracy", True) if measure.metric == "filter/kept_share")

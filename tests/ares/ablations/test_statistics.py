@@ -41,7 +41,7 @@ def test_one_overlap_is_enough_for_no_winner() -> None:
     assert "to tell a from c (about " in told
 
 
-def test_the_seeds_it_takes_are_the_first_count_at_which_the_intervals_separate() -> None:
+def test_the_seeds_needed_are_the_first_count_that_separates_the_intervals() -> None:
     one, other = [0.80, 0.84, 0.88], [0.74, 0.78, 0.82]
     count = seeds_needed(one, other)
     assert count is not None

@@ -95,7 +95,7 @@ def test_an_error_in_a_field_of_several_types_names_the_field_and_no_type_of_pyt
     assert "function" not in said
 
 
-def test_every_error_of_a_profile_is_told_at_once(profile: Any) -> None:
+def test_all_errors_of_a_profile_are_reported_at_once(profile: Any) -> None:
     said = refusal(profile("model: {}\nrollout: {n: 0}\nfoo: 1\n"))
     assert "model.path is missing" in said
     assert "data is missing" in said
@@ -103,7 +103,7 @@ def test_every_error_of_a_profile_is_told_at_once(profile: Any) -> None:
     assert "foo is unknown" in said
 
 
-def test_a_section_that_is_no_mapping_is_an_error_that_names_it(profile: Any) -> None:
+def test_a_section_that_is_not_a_mapping_is_an_error_that_names_it(profile: Any) -> None:
     assert "rollout" in refusal(profile(MINIMAL + "rollout: 3\n"))
     assert "mapping" in refusal(profile("- a\n- b\n"))
 
@@ -170,7 +170,7 @@ def test_a_profile_that_is_not_yaml_is_an_error_that_names_the_file(profile: Any
         ("null", None),
     ],
 )
-def test_an_override_of_text_is_text_as_it_stands(given: str, value: str | None) -> None:
+def test_an_override_of_text_is_taken_literally(given: str, value: str | None) -> None:
     assert load("tiny-math", [f"data.format_prompt={given}"]).data.format_prompt == value
 
 
@@ -179,7 +179,7 @@ def test_a_column_may_be_called_anything(key: str) -> None:
     assert load("tiny-math", [f"data.prompt_key={key}"]).data.prompt_key == key
 
 
-def test_a_template_that_yaml_reads_no_text_in_is_told_how_to_write_it(profile: Any) -> None:
+def test_a_template_that_yaml_does_not_read_as_text_is_an_error_that_says_how_to_write_it(profile: Any) -> None:
     said = refusal(profile("extends: tiny-math\ndata: {format_prompt: {prompt}}\n"))
     assert "data.format_prompt: YAML reads no text here: put the template in quotes" in said
 
@@ -217,7 +217,7 @@ def test_a_source_is_a_text_a_list_or_held_out_sets_by_name(profile: Any) -> Non
         ("{}", "no held-out set is named"),
     ],
 )
-def test_a_held_out_set_that_is_none_is_told(given: str, told: str) -> None:
+def test_an_invalid_held_out_set_is_refused(given: str, told: str) -> None:
     assert f"data.validation: {told}" in refusal("tiny-math", f"data.validation={given}").replace(
         "aime.source is missing; ", ""
     )
@@ -233,7 +233,7 @@ def test_a_held_out_set_that_is_none_is_told(given: str, told: str) -> None:
          "500 problems are fewer than rollout.prompts=512: set rollout.prompts=384"),
     ],
 )  # fmt: skip
-def test_a_batch_that_is_too_big_is_told_with_one_that_fits(
+def test_a_batch_that_is_too_big_is_refused_with_one_that_fits(
     problems: int, settings: tuple[str, ...], told: str | None
 ) -> None:
     config = load("tiny-math", list(settings))

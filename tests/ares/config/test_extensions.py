@@ -129,7 +129,7 @@ def test_a_file_that_does_not_import_says_which_line(tmp_path: Path, text: str, 
     assert said in message
 
 
-def test_what_is_no_estimator_is_refused_with_what_it_lacks(file: Path) -> None:
+def test_a_class_that_is_not_an_estimator_is_refused_with_what_it_lacks(file: Path) -> None:
     for name in ("NoEstimator", "function"):
         assert "is no advantage estimator: it lacks estimate" in refusal(f"{file}:{name}")
     assert "Settings must derive from ares.config.Strict" in refusal(f"{file}:Loose")

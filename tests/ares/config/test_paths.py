@@ -43,7 +43,7 @@ def test_what_the_working_directory_has_comes_first(tmp_path: Path, monkeypatch:
         ("nobody/nothing", "no directory of {here}, and no model of the hub that can be read: "),
     ],
 )
-def test_a_model_that_is_not_there_is_told_in_one_line(
+def test_a_missing_model_is_reported_in_one_line(
     path: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -58,6 +58,6 @@ def test_a_model_that_is_not_there_is_told_in_one_line(
         assert "\n" not in text
 
 
-def test_a_model_directory_that_cannot_be_read_is_told_so(tmp_path: Path) -> None:
+def test_a_model_directory_that_cannot_be_read_is_reported_as_such(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no tokenizer can be loaded from there"):
         load_tokenizer(str(tmp_path))

@@ -101,7 +101,7 @@ def test_a_template_that_trims_or_indents_asks_all_the_same(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("source", ["s3://bucket/rows.jsonl", "https://host/rows.parquet", "hf://datasets/a/b"])
-def test_a_url_is_told_as_it_was_given(source: str) -> None:
+def test_a_url_is_reported_as_it_was_given(source: str) -> None:
     with pytest.raises(DataError, match=rf"^{source}: data is read from this machine"):
         checked(source, code=False)
 
@@ -132,7 +132,7 @@ def test_every_wrong_row_is_named_with_every_reason(tmp_path: Path) -> None:
     assert (found.rows, found.good, found.counts()["rows with an error"]) == (8, False, 7)
 
 
-def test_code_rows_without_tests_and_with_tests_that_are_no_python_are_named(tmp_path: Path) -> None:
+def test_code_rows_without_tests_or_with_invalid_ones_are_named(tmp_path: Path) -> None:
     rows = [
         CODE,
         CODE | {"id": "b", "test_cases": []},
@@ -210,7 +210,7 @@ def test_a_set_whose_own_solutions_fail_is_refused_with_the_list(tmp_path: Path)
     assert (found.accepted, found.good, found.findings) == (1, False, [])
 
 
-def test_a_slow_solution_is_no_wrong_one_and_is_told(tmp_path: Path) -> None:
+def test_a_slow_solution_is_reported_and_not_counted_as_wrong(tmp_path: Path) -> None:
     source = written(
         tmp_path / "p.jsonl", [CODE | {"solution": "def inc(x):\n    sum(range(2000000))\n    return x + 1"}]
     )

@@ -144,7 +144,7 @@ def test_humanevals_imports_and_helpers_need_not_be_repeated_by_a_response(pool:
     assert [verdict.error_type for verdict in verdicts] == ["accepted", "accepted"]
 
 
-def test_a_bare_problem_is_asked_with_an_instruction_and_an_own_column_as_it_is() -> None:
+def test_a_bare_problem_gets_an_instruction_and_a_named_column_is_used_as_it_is() -> None:
     assert str(read(HUMANEVAL).prompt).startswith("Complete this Python function.")
     assert str(HUMANEVAL["prompt"]).rstrip() in read(HUMANEVAL).prompt
     assert "must pass this test:\nassert add(1, 2) == three\n" in read(MBPP).prompt

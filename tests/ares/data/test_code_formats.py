@@ -202,7 +202,7 @@ def test_problems_are_asked_with_their_starter_code(name: str) -> None:
     assert prompt.endswith("in one ```python block.")
 
 
-def test_a_column_that_is_named_is_asked_as_it_stands() -> None:
+def test_a_named_column_is_used_as_it_is() -> None:
     assert read(BIG, prompt_key="complete_prompt").prompt == BIG["complete_prompt"]
 
 
@@ -289,7 +289,7 @@ def test_functions_have_any_name_and_are_plain_or_methods(name: str, source: str
     assert absent.tests[0].detail == f"NameError: name '{name}' is not defined"
 
 
-def test_a_program_cannot_say_what_same_means(pool: SandboxPool) -> None:
+def test_a_program_cannot_redefine_equality(pool: SandboxPool) -> None:
     source = "def same(a, b): return True\nsame_or_wrapped = same\ndef pair(a, b): return 7"
     assert judged(pool, APPS_FUNCTION, source)[0].pass_ratio == 0.0
 
@@ -447,7 +447,7 @@ def test_a_row_that_cannot_be_used_names_the_column(row: dict[str, Any], said: s
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_file_of_it_loads_and_programs_are_made_of_its_rows(name: str, suffix: str, tmp_path: Path) -> None:
+def test_a_file_of_it_loads_and_programs_are_made_from_its_rows(name: str, suffix: str, tmp_path: Path) -> None:
     row, source = RIGHT[name]
     path = tmp_path / f"rows.{suffix}"
     if suffix == "parquet":

@@ -130,7 +130,7 @@ def test_the_template_is_shown_tool_calls(suffix: str, tmp_path: Path) -> None:
     assert templated(template, str(path)).frame["prompt"][0] == "Warm?|weather|12 °Cc1|"
 
 
-def test_held_out_sets_have_columns_of_their_own_and_are_told_apart_by_name(tmp_path: Path) -> None:
+def test_held_out_sets_have_their_own_columns_and_names(tmp_path: Path) -> None:
     train = jsonl(tmp_path / "t.jsonl", [GOOD])
     first = jsonl(tmp_path / "a.jsonl", [{"problem": f"{n}+1=?", "solution": n + 1, "level": n} for n in range(3)])
     second = jsonl(tmp_path / "b.jsonl", [GOOD, GOOD | {"id": "z"}])
@@ -244,7 +244,7 @@ def test_rows_are_looked_up_by_id_in_the_order_asked_for(tmp_path: Path) -> None
     assert len(problems.first(None)) == 3
 
 
-def test_the_digest_covers_what_is_asked_and_graded_and_nothing_of_the_file(tmp_path: Path) -> None:
+def test_the_digest_covers_prompts_and_answers_and_not_the_file(tmp_path: Path) -> None:
     digest = read(jsonl(tmp_path / "p.jsonl", [GOOD])).digest()
     assert read(jsonl(tmp_path / "q.jsonl", [GOOD])).digest() == digest
     for key in GOOD:
@@ -338,7 +338,7 @@ def test_a_file_without_rows_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["absent.jsonl", "absent.parquet"])
-def test_a_file_that_is_not_there_is_an_error_that_names_it(name: str, tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_that_names_it(name: str, tmp_path: Path) -> None:
     assert refusal(str(tmp_path / name)).startswith(f"{tmp_path / name}: ")
 
 
@@ -348,7 +348,7 @@ def test_a_file_of_another_kind_is_an_error_that_names_it(name: str, tmp_path: P
     assert refusal(str(tmp_path / name)).startswith(f"{tmp_path / name}: ")
 
 
-def test_a_data_set_that_is_not_there_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_a_missing_data_set_is_an_error_that_says_what_was_searched_for(tmp_path: Path) -> None:
     told = refusal(str(tmp_path / "absent"))
     assert "neither a file (.jsonl, .json, .csv, .parquet, .arrow) nor a data set with a split 'train'" in told
 
@@ -386,7 +386,7 @@ def test_every_epoch_is_a_permutation_however_it_is_taken(seed: int, size: int, 
 
 @given(data=st.data(), size=st.integers(1, 20), counts=st.lists(st.integers(1, 9), min_size=2, max_size=8))
 @settings(max_examples=50, deadline=None)
-def test_a_cursor_goes_on_from_its_state(data: st.DataObject, size: int, counts: list[int]) -> None:
+def test_a_cursor_resumes_from_its_state(data: st.DataObject, size: int, counts: list[int]) -> None:
     skip = data.draw(st.sets(st.integers(0, size - 1), max_size=size - 1))
     straight, resumed = Cursor(3, size), Cursor(3, size)
     for count in counts:

@@ -229,7 +229,7 @@ WRONG: dict[str, tuple[str, bytes, str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_cannot_be_read_is_told_in_one_line(what: str, tmp_path: Path) -> None:
+def test_unreadable_data_is_reported_in_one_line(what: str, tmp_path: Path) -> None:
     name, content, told = WRONG[what]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=told) as caught:

@@ -66,7 +66,7 @@ def test_tests_of_published_rows_tell_nothing_from_something(name: str, pool: Sa
     assert (found.findings, found.echoed, found.failures, found.flaky) == ([], [], [], [])
 
 
-def test_tests_that_accept_what_they_gave_are_told(pool: SandboxPool, tmp_path: Path) -> None:
+def test_tests_that_accept_their_own_input_are_reported(pool: SandboxPool, tmp_path: Path) -> None:
     echo = {"test_cases": ["assert sorted(f([1, 2])) == [1, 2]"], "solution": "def f(x): return sorted(x)"}
     script = {"test_cases": [], "stdin_tests": [["1 2\n", "1 2\n"]], "solution": "print(*sorted(input().split()))"}
     found = checked(pool, tmp_path, ROW | echo | {"id": "e"}, ROW | {"id": "f"}, ROW | script | {"id": "g"})

@@ -146,7 +146,7 @@ def test_what_cannot_be_used_is_named_with_its_row_before_anything_is_spent(
     assert told in str(error.value)
 
 
-def test_the_same_question_about_two_pictures_is_no_duplicate(tmp_path: Path) -> None:
+def test_the_same_question_about_two_pictures_is_not_a_duplicate(tmp_path: Path) -> None:
     rows = [{"prompt": "<image>?", "answer": "1", "images": [shown]} for shown in (DOTS, CHART, DOTS)]
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -140,7 +140,7 @@ def test_what_was_measured_otherwise_is_refused_before_anything_is_sampled(
     assert "Evaluate both in the same way" in str(caught.value)
 
 
-def test_what_samples_and_not_what_is_asked_may_differ(tmp_path: Path) -> None:
+def test_engine_batches_and_folder_may_differ(tmp_path: Path) -> None:
     """The engine, its batches, and the folder are each policy's own."""
     path = finished(tmp_path / "other", CORRECT)
     assert opened(compare=str(path), overrides=["rollout.shard_prompts=3"], k=[2]).other is not None

@@ -102,7 +102,7 @@ def test_a_temperature_is_bounded_as_in_training() -> None:
     assert opened(temperature=0.5, greedy=True).description["temperature"] == 0
 
 
-def test_k_is_no_part_of_it_since_the_samples_are_the_same() -> None:
+def test_k_does_not_matter_since_the_samples_are_the_same() -> None:
     assert opened(k=[1]).run.store.directory == opened(k=[1, 2]).run.store.directory
 
 
@@ -253,7 +253,7 @@ def test_held_out_sets_with_names_have_figures_of_their_own_and_one_can_be_chose
     assert summarise(opened(n=1), samples(ids, [[1]] * 4))[0]["sets"] == {}
 
 
-def test_a_sample_without_a_score_is_no_failure_and_too_few_of_them_give_no_figure() -> None:
+def test_an_unscored_sample_is_not_a_failure_and_too_few_scored_give_no_estimate() -> None:
     evaluation = opened(n=3, k=[1, 3])
     ids = evaluation.run.train_set.frame["id"].tolist()
     rows = samples(ids, [[1, None, None], [0, 0, 0], [1, 1, 1], [None, None, None]])

@@ -90,7 +90,7 @@ def test_a_file_called_test_belongs_to_no_suite_unless_it_is_named_so(
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_a_suite_that_is_not_at_hand_says_what_is_missing_and_how_to_get_it(name: str) -> None:
+def test_a_missing_suite_says_what_is_missing_and_how_to_get_it(name: str) -> None:
     with pytest.raises(DataError) as caught:
         files_of(name, None)
     suite, told = SUITES[name], str(caught.value)
@@ -106,7 +106,7 @@ def test_what_data_names_is_not_replaced_by_another_place(nothing_at_hand: Path)
             files_of("humaneval", str(nothing_at_hand / path))
 
 
-def test_a_misspelt_suite_is_told_the_one_that_was_meant() -> None:
+def test_a_misspelt_suite_is_an_error_that_names_the_one_meant() -> None:
     with pytest.raises(DataError, match="did you mean humaneval"):
         files_of("humanevall", None)
 
@@ -181,7 +181,7 @@ def test_base_tests_come_first_and_are_counted(nothing_at_hand: Path) -> None:
     assert found.base == str(nothing_at_hand / "HumanEval.jsonl")
 
 
-def test_without_the_base_set_that_is_said_and_all_tests_count(nothing_at_hand: Path) -> None:
+def test_without_the_base_set_a_warning_is_given_and_all_tests_count(nothing_at_hand: Path) -> None:
     found = asked("humaneval+", jsonl(nothing_at_hand / "HumanEvalPlus.jsonl", HUMANEVAL_PLUS))
     assert "base_tests" not in found.problems.frame
     assert str(found.base).startswith("no base tests: --suite humaneval is not at hand")
@@ -196,7 +196,7 @@ def test_mbpp_plus_has_its_base_tests_in_a_column(nothing_at_hand: Path) -> None
     assert row["base_tests"] == 1
 
 
-def test_of_mbpps_file_the_test_split_is_asked(nothing_at_hand: Path) -> None:
+def test_of_mbpps_file_the_test_split_is_used(nothing_at_hand: Path) -> None:
     rows = [{**MBPP, "task_id": name} for name in (10, 11, 510, 511)]
     file = jsonl(nothing_at_hand / "mbpp.jsonl", *rows)
     frame = asked("mbpp", file).problems.frame
@@ -322,7 +322,7 @@ def test_the_rows_own_limit_of_time_counts_where_the_settings_allow_more(nothing
                overrides=["reward.code.cpu_seconds=0.1"])  # fmt: skip
 
 
-def test_rows_that_cannot_be_asked_are_named_and_left_out(nothing_at_hand: Path) -> None:
+def test_unusable_rows_are_named_and_left_out(nothing_at_hand: Path) -> None:
     untested = {**APPS, "problem_id": 8, "input_output": ""}
     odd = {**APPS, "problem_id": 9, "input_output": json.dumps({"inputs": ["1 2\n"], "outputs": []})}
     file = jsonl(nothing_at_hand / "apps.jsonl", untested, APPS, odd)

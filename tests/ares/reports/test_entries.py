@@ -129,7 +129,7 @@ def test_where_nothing_lies_in_the_trash_mlflow_gc_is_not_started(
     assert (purge(database.uri, None), started) == (0, ["gc"])
 
 
-def test_a_file_that_is_no_database_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("no database")
     with pytest.raises(EntriesError, match=r"^MLflow's database cannot be read: .*not a database.*$"):
         purge(f"sqlite:///{tmp_path / 'mlflow.db'}", None)

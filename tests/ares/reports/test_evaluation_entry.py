@@ -107,7 +107,7 @@ def test_an_evaluation_of_a_run_is_an_entry_under_the_runs(runs: Path) -> None:
     assert entry.data.params["eval.target"] == "first"
 
 
-def test_an_mlflow_that_is_away_is_told_and_the_next_call_logs_it(
+def test_an_mlflow_that_is_down_is_reported_and_the_next_call_logs_it(
     runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     evaluation = of_suite(runs)

@@ -58,7 +58,7 @@ def test_a_database_that_is_locked_before_it_has_tables_is_a_warning(
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("lost", ["deleted", "unknown"])
-def test_an_entry_that_is_gone_is_made_anew_from_the_commits(
+def test_a_lost_entry_is_rebuilt_from_the_commits(
     lost: str, restarted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))

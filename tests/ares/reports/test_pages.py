@@ -32,7 +32,7 @@ def test_a_server_is_its_own_page_and_a_worker_is_told_of_one(tmp_path: Path, mo
     assert mlflow_page(DATABASE, tmp_path) == "http://127.0.0.1:5100"
 
 
-def test_a_database_is_shown_by_the_ares_up_that_is_there(tmp_path: Path) -> None:
+def test_a_database_is_shown_by_a_running_ares_up(tmp_path: Path) -> None:
     assert mlflow_page(DATABASE, tmp_path) is None
     running(tmp_path, os.getpid())
     assert mlflow_page(DATABASE, tmp_path) == "http://127.0.0.1:5100"

@@ -95,7 +95,7 @@ def test_a_fork_may_name_another_file(place: Path) -> None:
     fork("here", 0, None, [f"reward.kind={place / 'other.py'}:score"], "other", place / "runs")
 
 
-def test_a_run_of_before_such_files_were_looked_at_is_completed(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_from_before_such_digests_gets_them(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = bootstrapped(place).store
     description = store.read_run()
     del description["digests"]["files"], description["digests"]["model_files"]
@@ -118,7 +118,7 @@ def test_looking_at_a_run_writes_nothing(place: Path) -> None:
     assert json.dumps(RunStore(place / "runs" / "other").read_run()["digests"]).count("reward.py") == 1
 
 
-def test_commits_whose_run_json_is_gone_are_no_new_run(place: Path) -> None:
+def test_commits_without_run_json_are_not_a_new_run(place: Path) -> None:
     store = bootstrapped(place).store
     (store.directory / "run.json").unlink()
     for settings_of_it in (settings(place), config("learner.lr=0.5")):

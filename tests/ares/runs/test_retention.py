@@ -85,7 +85,7 @@ def test_gc_deletes_them_and_a_dry_one_says_the_same(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new"]
 
 
-def test_what_stays_alone_is_no_policy(tmp_path: Path) -> None:
+def test_keeping_the_best_alone_is_not_a_policy(tmp_path: Path) -> None:
     refused = told(tmp_path, "gc", "--keep-best", "3")
     assert refused.returncode == 2
     assert "--older-than or --max-size say what goes" in refused.stderr

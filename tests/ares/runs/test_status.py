@@ -147,7 +147,7 @@ def test_a_report_of_an_unscored_sample_shows_no_reward() -> None:
     assert "no reward" in shown.splitlines()[-1]
 
 
-def test_what_is_not_there_is_an_error_that_names_it() -> None:
+def test_what_is_missing_is_an_error_that_names_it() -> None:
     for call, said in (
         (lambda: run_status("absent"), "no run 'absent'"),
         (lambda: samples_table("absent", 1), "no run 'absent'"),
@@ -158,7 +158,7 @@ def test_what_is_not_there_is_an_error_that_names_it() -> None:
             call()
 
 
-def test_damaged_samples_are_told_and_not_shown(step_of_a_run: tuple[Run, Commit]) -> None:
+def test_damaged_samples_are_reported_and_not_shown(step_of_a_run: tuple[Run, Commit]) -> None:
     run, commit = step_of_a_run
     path = run.store.directory / commit.artifacts["samples"].path
     whole = path.read_bytes()

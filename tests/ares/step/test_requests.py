@@ -38,7 +38,7 @@ def problems_of(rows: pd.DataFrame) -> pd.DataFrame:
     return STOPPING.set_index("id").loc[rows["id"]].reset_index()
 
 
-def test_what_has_not_ended_is_asked_for_behind_what_it_has_with_the_seed_it_had(tmp_path: Path) -> None:
+def test_an_unfinished_response_is_continued_with_its_seed(tmp_path: Path) -> None:
     requested = requested_rows(STOPPING, 0, 2, True, (7, "rollout", 4))
     rows = begun_rows(requested, 4)
     for part, begun, reason in ((1, 0, "stop"), (2, 4, "length"), (3, 8, "length")):

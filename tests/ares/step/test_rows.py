@@ -53,7 +53,7 @@ def test_rows_meet_their_scores_and_problems_in_the_order_of_slot_and_sample(cou
     assert "difficulty" not in ordered  # a data set may have columns with the names of ours
 
 
-def test_a_second_turn_keeps_its_own_prompt_and_stands_behind_the_first_ones_of_its_problem() -> None:
+def test_a_second_turn_keeps_its_own_prompt_and_follows_its_problems_first_turns() -> None:
     rollouts, scores = shards([{0: 0, 1: 1}, {0: 0}])
     second = (
         rollouts[0]

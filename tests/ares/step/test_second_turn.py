@@ -164,7 +164,7 @@ def test_a_first_turn_is_credited_with_its_own_second_turns() -> None:
     }  # fmt: skip
 
 
-def test_without_second_turns_there_is_no_share_of_them_that_solved() -> None:
+def test_without_second_turns_there_is_no_share_solved() -> None:
     rows = pd.DataFrame(
         {
             "slot": [0, 0], "pass_ratio": pd.array([1.0, 0.0], dtype="Float64"), "tokens": 10,

@@ -293,7 +293,7 @@ def test_advantages_compare_within_the_group(estimator: str, naive: Any) -> None
     torch.testing.assert_close(batch.tensor("advantages"), expected[:, None] * mask, atol=1e-5, rtol=1e-5)
 
 
-def test_an_unscored_row_has_no_advantage_no_reward_and_no_say_in_its_group() -> None:
+def test_an_unscored_row_has_no_advantage_no_reward_and_no_effect_on_its_group() -> None:
     accuracies: list[list[float | None]] = [[1, 1, None, 0], [1, 0, 1, 0], [0, None, None, 1]]
     batch, metrics, state = shaped(accuracies=accuracies)
     unscored = [2, 9, 10]
@@ -349,7 +349,7 @@ def test_gae_without_values_is_the_whitened_return_to_go() -> None:
 
 
 @pytest.mark.parametrize("cap", [1.5, None])
-def test_the_engines_mismatch_is_weighed_up_to_the_cap_and_told(cap: float | None) -> None:
+def test_the_engines_mismatch_is_weighted_up_to_the_cap_and_reported(cap: float | None) -> None:
     settings = config(*SMALL, f"algorithm.policy.importance_cap={'null' if cap is None else cap}")
     batch = handmade(entropies(), ACCURACIES)
     mask = batch.tensor("response_mask").bool()

@@ -164,7 +164,7 @@ def test_a_killed_writer_leaves_no_artifact(store: RunStore) -> None:
     assert store.intact([store.write_folder("f", fill)])
 
 
-def test_a_full_disk_is_told_with_its_remedy_whichever_library_wrote(store: RunStore) -> None:
+def test_a_full_disk_is_reported_with_its_remedy_whichever_library_wrote(store: RunStore) -> None:
     def fails(error: Exception) -> Callable[[Path], None]:
         def write(folder: Path) -> None:
             raise error

@@ -116,7 +116,9 @@ def test_pruning_keeps_the_newest_checkpoints(store: RunStore) -> None:
 @pytest.mark.parametrize(
     ("needed", "kept"), [(8, [8]), (7, [6, 8]), (6, [6, 8]), (3, [2, 4, 6, 8]), (-1, [0, 2, 4, 6, 8])]
 )
-def test_the_checkpoint_that_an_old_policy_is_made_of_stays(needed: int, kept: list[int], store: RunStore) -> None:
+def test_the_checkpoint_that_an_old_policy_is_rebuilt_from_is_kept(
+    needed: int, kept: list[int], store: RunStore
+) -> None:
     commits = with_checkpoints(store, 9, every=2)
     store.prune_checkpoints(commits[-1], 1, needed)
     assert checkpoints(store) == kept
@@ -129,7 +131,7 @@ def test_a_damaged_checkpoint_is_not_counted_among_those_that_are_kept(store: Ru
     assert checkpoints(store) == [1, 2, 3]
 
 
-def test_a_checkpoint_just_written_outlives_those_of_a_past_that_is_done_again(store: RunStore) -> None:
+def test_a_new_checkpoint_outlives_those_of_a_past_that_is_repeated(store: RunStore) -> None:
     commits = with_checkpoints(store, 7)
     again = commit(3, commits[2], artifacts=commits[3].artifacts, metrics={"m": 0.75})
     store.write_commit(again)
@@ -147,7 +149,7 @@ def test_a_commit_file_is_json_that_people_can_read(store: RunStore) -> None:
 # ---- checksums -----------------------------------------------------------------------------------------------------
 
 
-def test_a_stale_tail_after_a_step_that_was_done_again_is_left_out(store: RunStore) -> None:
+def test_a_stale_tail_after_a_repeated_step_is_left_out(store: RunStore) -> None:
     commits = chain(store, 6)
     again = commit(2, commits[1], metrics={"m": 0.75})
     store.write_commit(again)
@@ -221,7 +223,7 @@ def test_a_later_format_is_refused_with_the_reason(store: RunStore) -> None:
         RunStore(store.directory).read_run()
 
 
-def test_a_run_whose_run_json_is_gone_is_told_from_none(store: RunStore) -> None:
+def test_a_missing_run_json_beside_commits_is_not_a_new_run(store: RunStore) -> None:
     chain(store, 2)
     with pytest.raises(StoreError, match=r"its run\.json is gone"):
         store.read_run()

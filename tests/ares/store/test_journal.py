@@ -66,7 +66,7 @@ def test_rows_of_another_key_are_dropped(tmp_path: Path) -> None:
     assert samples(Journal(path, "other")) == [1]
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_journal_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"rollout\.journal: cannot be written: "):
         Journal(tmp_path / "file" / "rollout.journal", "key").add(rows(0))

@@ -164,7 +164,7 @@ def test_an_actor_of_one_that_was_stopped_replaces_nothing(machines: Machines, s
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new commit", "one of a step that is done again"])
-def test_a_commit_that_stands_still_in_the_network_arrives_too_late(
+def test_a_commit_that_stalls_in_the_network_arrives_too_late(
     machines: Machines, stopped: set[str], again: bool
 ) -> None:
     with ExitStack() as stack:
@@ -282,15 +282,15 @@ def test_whatever_the_network_does_two_machines_make_one_chain_and_no_commit_is_
     assert third.intact([ref for each in chain for ref in each.artifacts.values()])
 
 
-def test_a_store_that_ignores_conditions_is_told(machines: Machines, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_ignores_conditions_gets_a_warning(machines: Machines, caplog: pytest.LogCaptureFixture) -> None:
     machines.network.fault = lambda method, path: "unconditional"
     with caplog.at_level(logging.WARNING), machines("first").lock():
         pass
     assert "ignores the conditions of writes" in caplog.text
 
 
-def test_a_store_without_a_lease_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture,
-                                         monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_store_without_a_lease_gets_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with caplog.at_level(logging.WARNING), RunStore(path_of("memory://bucket") / "run").lock():
         pass

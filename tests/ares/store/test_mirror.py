@@ -85,7 +85,7 @@ def test_what_names_no_directory_is_refused(url: str) -> None:
         path_of(url)
 
 
-def test_a_protocol_that_is_not_known_is_told_with_the_url() -> None:
+def test_an_unknown_protocol_is_an_error_that_names_the_url() -> None:
     with pytest.raises(StoreError, match=r"^nothing://bucket/run: cannot be used: Protocol not known"):
         RunStore(path_of("nothing://bucket") / "run")
 
@@ -115,7 +115,7 @@ def test_a_damaged_copy_is_replaced_by_what_was_written(kind: str, world: World)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_damage_in_both_places_is_told(kind: str, world: World) -> None:
+def test_damage_in_both_places_is_an_error(kind: str, world: World) -> None:
     store = world.store()
     ref = WRITERS[kind](store, "x")
     for path in (store.directory / "x", world.place / "run" / "x"):
@@ -154,7 +154,7 @@ def test_an_artifact_that_a_kept_result_names_is_at_the_url_whatever_another_mac
 # ---- runs ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_goes_on_from_its_last_commit_where_there_is_no_copy_of_it(world: World) -> None:
+def test_a_run_resumes_from_its_last_commit_without_a_local_copy(world: World) -> None:
     commits = finished(world.store("first"), 5)
     shutil.rmtree(world.folder / "first")
     for machine in ("first", "second"):
@@ -217,7 +217,7 @@ def test_a_step_whose_commit_could_not_be_uploaded_is_not_committed(world: World
     assert not [path for path in world.there() if "partial" in path]
 
 
-def test_a_commit_that_is_half_there_is_left_out(world: World) -> None:
+def test_a_partly_uploaded_commit_is_left_out(world: World) -> None:
     commits = finished(world.store("first"), 3)
     path = world.place / "run" / "steps" / "000002" / "COMMIT.json"
     path.write_bytes(path.read_bytes()[:40])

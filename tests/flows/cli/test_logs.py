@@ -43,7 +43,7 @@ def test_a_librarys_warning_goes_to_the_file_and_ours_to_the_terminal_too(
     assert "nobody wants to know" not in kept
 
 
-def test_a_full_disk_under_the_file_is_told_once_and_without_a_trace(
+def test_a_full_disk_under_the_file_is_reported_once_without_a_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs.set_up(verbose=False)

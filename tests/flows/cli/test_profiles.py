@@ -6,7 +6,7 @@ from ares.config import profile_names
 from flows.cli.main import app
 
 
-def test_what_profiles_are_for_stands_in_one_column() -> None:
+def test_what_profiles_are_for_is_in_one_column() -> None:
     *lines, last = CliRunner().invoke(app, ["profiles"]).stdout.splitlines()
     names = profile_names()
     assert last == "next: ares train NAME, or ares new MINE --from NAME"

@@ -53,7 +53,7 @@ def test_a_server_that_only_a_profile_of_prefects_names_is_used_when_prefect_is_
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/api", "http://no-such-host.invalid/api", "no url"])
-def test_a_server_that_is_named_and_not_there_is_told_with_what_to_do(url: str) -> None:
+def test_a_named_server_that_does_not_answer_is_reported_with_what_to_do(url: str) -> None:
     """The normal state of an exported shell after `ares down`."""
     with (
         temporary_settings({PREFECT_API_URL: url}),
@@ -77,7 +77,7 @@ def test_it_ends_when_its_parent_is_killed() -> None:
     assert psutil.wait_procs([server], timeout=120)[1] == []
 
 
-def test_one_that_does_not_start_is_told_with_where_its_database_lies_and_what_it_prints_is_logged(
+def test_a_failed_start_names_the_database_and_logs_the_servers_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()

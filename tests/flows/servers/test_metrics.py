@@ -58,7 +58,7 @@ def a_run(runs: Path, name: str, age: float) -> RunStore:
     return store
 
 
-def test_a_run_that_is_being_trained_is_told_and_others_are_not(tmp_path: Path, well: str) -> None:
+def test_a_run_in_training_is_reported_and_others_are_not(tmp_path: Path, well: str) -> None:
     a_run(tmp_path, "finished", 10)
     server = serve(RunCollector(tmp_path, well, {"Prefect": well, "MLflow": AWAY}), "127.0.0.1", 0)
     address = f"http://127.0.0.1:{server.server_address[1]}"

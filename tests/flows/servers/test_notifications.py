@@ -94,7 +94,7 @@ def whole_server(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_the_address_is_told_of_a_run_that_failed_and_not_of_its_step(whole_server: str) -> None:
+def test_the_address_is_notified_of_a_failed_run_and_not_of_its_step(whole_server: str) -> None:
     told: queue.Queue[str] = queue.Queue()
 
     class Listens(http.server.BaseHTTPRequestHandler):

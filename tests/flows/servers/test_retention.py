@@ -59,7 +59,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         local.stop()
 
 
-def test_prefect_throws_out_runs_of_long_ago_and_nothing_of_one_that_goes_on(server: Server) -> None:
+def test_prefect_drops_old_runs_and_nothing_of_one_in_progress(server: Server) -> None:
     for name, state in (("ended", "COMPLETED"), ("crashed", "CRASHED"), ("live", "RUNNING"), ("suspended", "PAUSED")):
         task = server.task_run(server.flow_run(name, state))
         server.flow_run(f"{name} step-000001", "COMPLETED", task)
