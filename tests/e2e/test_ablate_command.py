@@ -33,7 +33,7 @@ def write(folder: Path, **changes: object) -> str:
 
 
 def processes_of(runs: Path) -> list[str]:
-    """Everything that was started for this directory of runs: it inherits the variable that names it."""
+    """All processes started for this directory of runs: they inherit the variable that names it."""
     processes = []
     for process in psutil.process_iter():
         try:
@@ -119,7 +119,7 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
     # The variants of a seed start from the same draws.
     draws = [RunStore(runs / name).read_commit(0).artifacts["samples"].sha256 for name in CHILDREN]
     assert draws[0] == draws[1] != draws[2] == draws[3]
-    # They were drawn once a seed, by whichever came first; alone a run is bit-identical.
+    # They were drawn once per seed, by whichever came first; a run on its own is bit-identical.
     files = [
         {file.name: file.stat().st_ino for file in (runs / name / "bootstrap").glob("*.parquet")} for name in CHILDREN
     ]
@@ -193,7 +193,7 @@ def test_wrong_input_of_any_child_is_reported_before_the_first_starts(
     assert "name: " in refusal(capsys, monkeypatch, write(tmp_path), "--name", "../up")
     assert not runs.exists()
 
-    # A child that is there already with other settings is not trained on.
+    # An existing child with other settings is not trained further.
     config = {"model": {"path": "x"}, "data": {"train": "y"}}
     RunStore(runs / "penalty-fixed-seed1").write_run({"config": config, "digests": {}})
     complaint = refusal(capsys, monkeypatch, write(tmp_path))

@@ -2,7 +2,7 @@
 
 Covered: Prefect's and MLflow's own passwords, a certificate that only their settings name, the deployments registered
 from outside, a worker that was started without ares. The proxy is nginx with deploy/nginx.conf where it is installed,
-else one that forwards bytes. Not covered: other proxies, certificates of others.
+else one that forwards bytes. Not covered: other proxies, other certificates.
 """
 
 import os
@@ -31,14 +31,14 @@ PREFECT = [sys.executable, "-m", "prefect"]
 
 
 class GuardedServers:
-    """Both servers, and what a machine elsewhere has to be told of them."""
+    """Both servers, and the settings with which another machine reaches them."""
 
     def __init__(self, directory: Path, prefect: int, mlflow: int, certificate: Path) -> None:
         self.directory = directory
         self.api = f"https://127.0.0.1:{prefect}/api"
         self.mlflow = f"https://127.0.0.1:{mlflow}"
         self.trusting = ssl.create_default_context(cafile=str(certificate))
-        # As on a machine where nothing of ares has run: a worker of Prefect's knows none of flows/environment.py.
+        # As on a machine where ares has never run: Prefect's worker does not know flows/environment.py.
         plain = {name: value for name, value in os.environ.items() if name not in DEFAULTS}
         self.stranger = plain | {
             "ARES_RUNS": str(directory / "runs"), "PREFECT_HOME": str(directory / "home"), "PREFECT_API_URL": self.api,
@@ -127,7 +127,7 @@ def test_nothing_is_answered_without_the_password(guarded: GuardedServers) -> No
     assert guarded.ask(url, body, origin=guarded.mlflow).status_code == 200  # MLflow's own page may
     assert guarded.ask(url, body, origin="https://elsewhere.example").status_code == 403
     settings = guarded.ask(guarded.api.replace("/api", "/ui-settings")).json()
-    assert settings["api_url"] == "/api"  # the page asks whoever served it, over TLS
+    assert settings["api_url"] == "/api"  # the page asks the server it came from, over TLS
     assert settings["auth"] == "BASIC"
     ended = guarded.run(*TRAIN, "stranger", environment=guarded.stranger)
     assert ended.returncode == 2, ended.stderr

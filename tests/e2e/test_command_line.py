@@ -1,4 +1,4 @@
-"""The command line as a user meets it: a run, what it says of itself, and every refusal."""
+"""The command line as users see it: a run, its own reports, and every refusal."""
 
 import asyncio
 import json

@@ -118,7 +118,7 @@ def test_of_many_wrong_rows_some_are_named(source: Path) -> None:
 
 
 def test_twenty_thousand_rows_are_looked_at_and_some_are_measured(source: Path) -> None:
-    """Every row that may be overlong is measured, however large the set."""
+    """Every row that may be too long is measured, however large the set."""
     rows = [{"prompt": f"{n}+1=?", "answer": "2"} for n in range(20_000)]
     rows[17_777]["prompt"] = "1+" * 600
     status, told = check(source, rows, "--model", str(MODEL), "--json", "data.max_prompt_length=200")

@@ -1,6 +1,6 @@
-"""A deployed run, and what a user does about it on Prefect's page: a real server, a real worker, real processes killed.
+"""A deployed run, and what a user does with it in Prefect's UI: a real server, a real worker, real processes killed.
 
-Every run ends in the bits of the run that nothing happened to: weights, controllers, chain of commits, MLflow history.
+Every run ends bit-identical to the undisturbed run: weights, controllers, chain of commits, MLflow history.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ from tests.short_runs import assert_same, told
 
 ENDED = ("Completed", "Failed", "Crashed", "Cancelled")
 CRASH_SECONDS = 120.0
-"""Within this a run that was killed together with its worker is marked crashed."""
+"""Seconds within which a run killed together with its worker is marked crashed."""
 
 
 def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_down_in_the_middle_of_a_run_and_up_again(deployed: Deployment) -> None:
 
 
 def held(deployed: Deployment, name: str) -> str:
-    """A run that stands still inside a phase of its second step or so."""
+    """A run that is blocked inside a phase of about its second step."""
     deployed.hold()
     flow_run = deployed.run(name)
     deployed.wait_until_held()

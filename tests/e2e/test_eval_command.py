@@ -1,4 +1,4 @@
-"""`ares eval` as a user calls it: a run's own figures again, interruptions, programs in the sandbox."""
+"""`ares eval` as users call it: a run's own numbers reproduced, interruptions, programs in the sandbox."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def test_a_suite_killed_midway_resumes_where_it_was(tmp_path: Path) -> None:
     assert not (again / "summary.json").exists()
     store = RunStore(again)
     noted = "".join(result.read_text() for result in store.results_of(0) if store.is_whole_result(result))
-    # The newest file may not be noted yet, and is then made again.
+    # The newest file may not be recorded yet, and is then written again.
     kept = {path.name: path.stat() for path in again.glob("*-validation-*.parquet") if path.name in noted}
     assert len(kept) >= 3
     assert evaluated(tmp_path, *SUITE, "--out", str(again)) == expected | {"folder": str(again)}

@@ -1,4 +1,4 @@
-"""Forks of every tiny profile after every phase with every kind of change: refused at the fork, or they end.
+"""Forks of every tiny profile after every phase with every kind of change: refused at the fork, or they finish.
 
 The runs are real but for Ray: learner and engine work in this process. Not covered: which change is refused where, and
 by what message (tests/ares/runs/test_phase_settings.py).
@@ -51,7 +51,7 @@ CHANGES = [
     "learner.lr=0.001", "learner.micro_batch_tokens=300", "validation.n=1", "train.seed=1", "bootstrap.n=3",
 ]  # fmt: skip
 TRAIN_SIZE = 10
-"""Of no consequence to whether controllers fit."""
+"""They do not affect whether controllers fit."""
 PLACES = [(1, None), *((at, phase) for at in (1, 2) for phase in PHASES)]
 
 
@@ -94,7 +94,7 @@ def trained(name: str, profile: str | None, *settings: str) -> RunStore:
 @pytest.mark.usefixtures("prefect")
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_fork_is_refused_at_once_or_ends(profile: str, folder: Path) -> None:
-    """A fork takes as many of the changes that are not refused as go together; the next one takes the rest."""
+    """A fork takes as many of the changes that are not refused as fit together; the next one takes the rest."""
     small = ["rollout.prompts=4", "learner.global_batch_prompts=2", "validation.max_prompts=4", "train.steps=2",
              "reward.code.workers=1", "train.checkpoint_every=1"]  # fmt: skip
     parent = trained("parent", profile.split()[0], *SMALL, *small, *PROFILES[profile])
@@ -122,7 +122,7 @@ def test_every_fork_is_refused_at_once_or_ends(profile: str, folder: Path) -> No
 
 
 def is_possible(parent: RunStore, changes: list[str], at: int, phase: str | None) -> bool:
-    """Whether there are such settings, and a fork takes them."""
+    """Whether such settings are valid, and a fork accepts them."""
     before = read_config(parent)
     try:
         after = override(before, changes)

@@ -41,7 +41,7 @@ CHOOSE = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Even
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Prefect server with its UI and the deployments, and no worker that would train anything."""
+    """A Prefect server with its UI and the deployments, but without a worker."""
     port = free_port()
     home = tmp_path_factory.mktemp("prefect")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
@@ -103,7 +103,7 @@ def submitted(api: str, browser: Any, fields: dict[tuple[str, ...], str]) -> dic
     before = {each["id"] for each in runs(api)}
     new: list[dict[str, Any]] = []
     for _ in range(4):
-        # Found anew, as the page draws it anew while it works; clicked by script, as a notice may lie over it.
+        # Looked up again, as the page redraws it meanwhile; clicked by script, as a notice may cover it.
         if (submit := button(browser, "Submit")) is not None:
             browser.execute_script("arguments[0].click()", submit)
         deadline = time.monotonic() + 30

@@ -1,4 +1,4 @@
-"""Forks share the past of a run without copies; `ares diff` says where two part; `ares gc` keeps what is needed."""
+"""Forks share the past of a run without copies; `ares diff` says where two diverge; `ares gc` keeps what is needed."""
 
 import json
 import os
@@ -118,7 +118,7 @@ def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> No
 
 
 def test_a_dry_gc_foretells_what_is_freed_of_runs_that_share_files(copy: RunStore, tmp_path: Path) -> None:
-    """It left out every file that another run has too, though that one was pruned by the same command."""
+    """It omitted every file shared with another run, though that run was pruned by the same command."""
     shutil.copytree(copy.directory, tmp_path / "shares", copy_function=os.link)
     foretold, freed = (
         told(tmp_path, "gc", "copy", "shares", *dry).stdout.splitlines()[-1] for dry in (["--dry-run"], [])
@@ -171,7 +171,7 @@ def test_a_fork_is_not_forked_where_its_own_settings_would_have_made_other_weigh
 
 
 def test_a_kept_result_that_is_being_written_is_not_shared(copy: RunStore) -> None:
-    """`ares fork` of a run in training ended in a trace: Prefect writes results in place."""
+    """`ares fork` of a run in training ended in a traceback: Prefect writes results in place."""
     first, *others = (path for path in copy.results_of(4) if path.name.startswith("000004-rollout-"))
     whole = [path.name for path in others if "-validation-" not in path.read_text()]
     first.write_text(first.read_text()[:99])

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def listening(process: psutil.Process) -> set[tuple[str, str]]:
-    """Addresses at which a process and what it started take connections, and who does."""
+    """Addresses at which a process or its descendants accept connections, and which one does."""
     ports = set()
     with suppress(psutil.Error):  # it has ended
         for each in [process, *process.children(recursive=True)]:

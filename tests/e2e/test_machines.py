@@ -63,7 +63,7 @@ def test_a_machine_killed_in_the_middle_of_a_step_leaves_the_run_as_it_would_hav
 def test_actors_on_a_machine_that_shares_nothing_but_the_url_train_the_same_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The machine's copies of runs lie where nobody else looks, so whatever passes goes by the URL."""
+    """The machine's copies of runs are private to it, so everything passes through the URL."""
     assert train(tmp_path, "whole", *SETTINGS) == 0
     machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     try:
@@ -76,7 +76,7 @@ def test_actors_on_a_machine_that_shares_nothing_but_the_url_train_the_same_run(
         machines.shutdown()
     driver, place = path_of(url) / "apart", tmp_path / "place" / "apart"
     actors = tmp_path / "actors" / driver.relative_to(tmp_path / "driver")
-    # Each machine has what it wrote, and of the others' what it read.
+    # Each machine has what it wrote, and what it read of the others'.
     assert (actors / "checkpoints" / "000003").is_dir()
     assert (place / "checkpoints" / "000003").is_dir()
     assert not (driver / "checkpoints").exists()

@@ -1,6 +1,6 @@
 """A Ray cluster of machines that share nothing but a network and a run at an s3:// URL: one is killed, cut off, slowed.
 
-Whatever happens, the run ends in the bits of a run on one machine. Machines: `head` (Ray's head and the command) and
+Whatever happens, the run ends bit-identical to a run on one machine. Machines: `head` (Ray's head and the command) and
 two with room for all actors, on which Ray is started again whenever it ends, as Kubernetes or Slurm would.
 """
 
@@ -132,7 +132,7 @@ def test_a_run_of_several_machines_ends_in_the_bits_of_one_machine(
     in_step_2(cluster, command)
     accident(cluster)
     command.wait(timeout=1800)
-    if command.returncode != 0:  # then with one error, and the same command ends it
+    if command.returncode != 0:  # then with one error, and the same command finishes it
         assert command.returncode == 2, cluster.told()
         assert cluster.told().count("error: ") == 1, cluster.told()
         command = cluster.train()

@@ -1,4 +1,4 @@
-"""Runs with rewards of the user's: their parts are stored, shown and logged; a mistake leaves nothing behind."""
+"""Runs with a user's own rewards: their parts are stored, shown and logged; a mistake leaves nothing behind."""
 
 import json
 from pathlib import Path

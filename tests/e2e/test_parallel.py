@@ -1,6 +1,6 @@
 """Learner ranks and engines in numbers, and overlapping steps, through the command line.
 
-The run of several ranks is the one rank's but for rounding; a killed run is the uninterrupted one to the bit.
+A run of several ranks equals that of one but for rounding; a killed run is bit-identical to the uninterrupted one.
 """
 
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_two_ranks_killed_in_an_update_resume_bit_identical(sharded: bool, tmp_p
 def test_samples_drawn_ahead_are_corrected_and_a_run_killed_again_and_again_draws_the_same(
     stale: int, parts: int, tmp_path: Path
 ) -> None:
-    """Step 3 samples beside step 2, whose commit comes before or after that."""
+    """Step 3 samples during step 2, whose commit may come before or after."""
     ahead = [f"rollout.max_staleness={stale}", f"rollout.parts={parts}"]
     overlapping = ["train.steps=4", *SHORT[1:], *ahead, "train.keep_checkpoints=1"]
     assert train(tmp_path, "whole", *overlapping) == 0

@@ -1,4 +1,4 @@
-"""Defects of the published AEPO code that must not come back, looked for in what a real run left behind."""
+"""Defects of the published AEPO code that must not come back, checked in the output of a real run."""
 
 from itertools import pairwise
 from pathlib import Path

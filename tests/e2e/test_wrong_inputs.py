@@ -1,7 +1,7 @@
 """Wrong inputs as users give them: each is one line that names the file, row, field or option, and leaves nothing.
 
-Covered: the command line in this process, for what is found out before anything is started. Not covered: what is
-noticed only when a run is under way (tests/resume), and what changes results (tests/e2e/test_command_line.py).
+Covered: the command line in this process, for what is found before anything is started. Not covered: what is
+noticed only during a run (tests/resume), and what changes results (tests/e2e/test_command_line.py).
 """
 
 import functools
@@ -19,7 +19,7 @@ from flows.cli.main import main
 from tests.e2e.wrong_inputs import FOLDER, WRONG, Content
 
 made_once = functools.cache(typer.main.get_command)
-"""The command line's commands, which typer would make again whenever it is called."""
+"""The command line's commands, which typer would rebuild on every call."""
 
 
 @contextmanager

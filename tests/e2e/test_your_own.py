@@ -1,6 +1,6 @@
-"""docs/your-own.md: every command of the page, as it stands, on files of the shapes that the page tells of.
+"""docs/your-own.md: every command of the page, as it stands, on files of the formats that the page describes.
 
-Added to what is trained is SMALLEST alone, since the page's profile is made for GPUs. Not covered: that anything is
+Training commands only get SMALLEST added, since the page's profile is made for GPUs. Not covered: that anything is
 learned; weights are random.
 """
 
@@ -35,7 +35,7 @@ SOLVED = [
 
 
 def page_commands() -> dict[str, list[str]]:
-    """The words of the page's commands, by the name of the run or by what is checked."""
+    """The words of the page's commands, by run name or by what is checked."""
     blocks = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("ares ")]
@@ -67,7 +67,7 @@ def llama(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files and the model that the page speaks of."""
+    """A folder with the files and the model that the page mentions."""
     folder = tmp_path_factory.mktemp("your-own")
     llama(folder / "my-llama")
     for name, text in page_rewards().items():
@@ -93,7 +93,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def at(home: Path, words: list[str]) -> list[str]:
-    """The words with every file of the page where it lies; the tests' commands run elsewhere."""
+    """The words with the full path of every file of the page; the tests' commands run elsewhere."""
     names = sorted((path.name for path in home.iterdir()), key=len, reverse=True)
     file = re.compile(rf"(?<![\w/.-])({'|'.join(map(re.escape, names))})(?![\w.-])")
     return [file.sub(lambda match: str(home / match[1]), word) for word in words]
@@ -116,7 +116,7 @@ def test_every_command_of_the_page_trains(run: str, home: Path) -> None:
 
 @pytest.mark.slow
 def test_named_held_out_sets_are_logged_by_name(home: Path) -> None:
-    """Of the run of the page that has some, in whatever order the tests come."""
+    """Of the page's run that has some, whatever the order of the tests."""
     if not (home / "runs" / "llama" / "run.json").exists():
         test_every_command_of_the_page_trains("llama", home)
     for commit in commits(home / "runs", "llama"):

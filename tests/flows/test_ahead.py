@@ -35,7 +35,7 @@ class Killed(Exception):
 
 
 class Watched:
-    """The versions that engines sample from, by step, and the weights that each version had wherever it was used."""
+    """The versions that engines sample from, by step, and the weights of each version wherever it was used."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: dict[tuple[int, str], list[int]] = defaultdict(list)
@@ -120,7 +120,7 @@ MOMENTS = [
     (3, "experience", "before"), (3, "update", "after"), (4, "shape", "after"), (4, "checkpoint", "before"),
     (5, "score", "before"), (5, "update", "before"), (5, "checkpoint", "after"),
 ]  # fmt: skip
-"""In an order in which they come: step 4 is drawn while step 3 is under way, or before."""
+"""In an order in which they may come: step 4 is drawn during step 3, or before."""
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_without_stale_samples_weights_are_one_and_nothing_is_planned(tmp_path: 
 def test_an_engine_that_lags_is_given_old_weights_at_once_and_none_amid_a_call(
     tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The learner is a step further when step 4 samples; rewound, it would have to replay it."""
+    """The learner is a step ahead when step 4 samples; rewound, it would have to replay that step."""
     generate, has_changed = InProcessEngine.generate, list[bool]()
     rewind, rewound = InProcessCluster._rewind, list[int]()
 
@@ -292,8 +292,8 @@ def test_an_engine_that_lags_is_given_old_weights_at_once_and_none_amid_a_call(
 def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(
     parts: int, tmp_path: Path, watched: Watched
 ) -> None:
-    """What its last steps would have drawn ahead is drawn then, from policies of before its end; first parts that
-    others are drawn with are there already."""
+    """What its last steps would have drawn ahead is drawn then, from policies before its end; first parts that were
+    drawn with those of other steps exist already."""
     settings = [*parts_of(2, parts), "train.steps=4", "validation.every=4"]
     whole = trained(tmp_path, "whole", *settings)
     shorter = trained(tmp_path, "longer", *settings, "train.steps=2")
@@ -320,7 +320,7 @@ def test_a_run_from_before_plans_were_kept_resumes(tmp_path: Path, watched: Watc
 
 @pytest.mark.slow
 def test_damaged_files_of_an_old_policy_are_rebuilt(tmp_path: Path, watched: Watched) -> None:
-    """The checkpoint of step 4 needs no batch; step 3's policy, of which step 6 samples, needs that of step 3."""
+    """The checkpoint of step 4 needs no batch; step 3's policy, from which step 6 samples, needs that of step 3."""
     settings = "rollout.max_staleness=2"
     store = trained(tmp_path, "run", settings, "train.steps=4")
     batch = store.directory / store.read_commit(3).artifacts["batch"].path
@@ -336,7 +336,7 @@ def test_damaged_files_of_an_old_policy_are_rebuilt(tmp_path: Path, watched: Wat
 
 @pytest.mark.slow
 def test_what_an_old_policy_is_rebuilt_from_is_kept(tmp_path: Path, watched: Watched) -> None:
-    """One checkpoint is kept, and the one that the next step's policy is made of; `ares gc` deletes what is before."""
+    """One checkpoint is kept, and the one that the next step's policy needs; `ares gc` deletes earlier ones."""
     settings = "rollout.max_staleness=2"
     whole = trained(tmp_path, "whole", settings)
     store = trained(tmp_path, "run", settings, "train.steps=4")

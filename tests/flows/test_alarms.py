@@ -1,4 +1,4 @@
-"""What a run says of itself when its KL runs away, its filter keeps nothing, or no step ends."""
+"""The alarms of a run whose KL runs away, whose filter keeps nothing, or whose steps stall."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""A step as a flow run of its own: its name and identity, a suspended run, a server that is slow, away or lost.
+"""A step as its own flow run: its name and identity, a suspended run, a server that is slow, down or lost.
 
 Not covered: that a whole run ends bit-identical through all this (tests/e2e/test_deployment.py, tests/resume).
 """
@@ -126,7 +126,7 @@ def test_a_phase_of_a_part_is_a_task_run_of_its_flow_run() -> None:
 
 @pytest.mark.usefixtures("prefect")
 def test_a_retried_run_runs_another_step_in_the_place_of_a_finished_one() -> None:
-    """Prefect would hand back the result of the child that finished in that place."""
+    """Prefect would return the result of the child that finished in its place."""
 
     async def body(children: ChildRuns) -> None:
         await children.conducted(a_part, f"step-{len(calls) + 1:06d}", len(calls) + 1)

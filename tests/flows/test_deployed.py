@@ -1,4 +1,4 @@
-"""What a worker keeps in memory of a run whose process has died: it loads the flow to look for its hooks."""
+"""What a worker loads when a run's process has died: it imports the flow to look for its hooks."""
 
 import subprocess
 import sys

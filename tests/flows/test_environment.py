@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from prefect.settings import get_current_settings
 
-# A circle says when it is collected. What a module holds is given up when Python ends, too.
+# A cycle prints when it is collected. What a module holds is released when Python ends, too.
 ENDS = """
 import sys
 import {imported}

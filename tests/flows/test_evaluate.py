@@ -1,4 +1,4 @@
-"""The flow `ares-eval` with its engine in this process: what an interrupted one keeps, and the same samples twice."""
+"""The flow `ares-eval` with its engine in this process: what an interrupted one keeps, and reproducible samples."""
 
 import asyncio
 import functools
@@ -27,7 +27,7 @@ FILES = ("samples.parquet", "problems.parquet", "summary.json")
 
 @pytest.fixture(scope="module", autouse=True)
 def _mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What is evaluated is logged to one beside the runs."""
+    """Evaluations are logged to one beside the runs."""
     with pytest.MonkeyPatch.context() as patch:
         runs = tmp_path_factory.mktemp("runs")
         mlflow_database.beside(runs)
@@ -69,7 +69,7 @@ class Here:
 
 
 def evaluated(out: Path, calls: int, **settings: Any) -> dict[str, Any]:
-    """An evaluation of 7 problems in shards of 3 that may call its engine so many times."""
+    """An evaluation of 7 problems in shards of 3 that may call its engine this many times."""
     request = EvaluationRequest(
         target=str(MODEL), profile="tiny-math", max_problems=7, out=str(out), overrides=["rollout.shard_prompts=3"],
         **settings,
@@ -80,7 +80,7 @@ def evaluated(out: Path, calls: int, **settings: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folder of a finished evaluation, which is to stay as it is, and the summary."""
+    """The folder of a finished evaluation, which must not change, and the summary."""
     folder = tmp_path_factory.mktemp("evaluated") / "whole"
     with prefect_server.connected():
         return folder, evaluated(folder, calls=3, n=2)

@@ -28,7 +28,7 @@ NO_LEARNER_PASS = ["algorithm.policy.old_log_probs=engine", "algorithm.aepo.enab
 
 
 def load_wrong_weights(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on engines that are given this version hold another one."""
+    """From now on engines that are given this version hold a different one."""
     load_weights = InProcessEngine.load_weights
 
     async def wrong(self: InProcessEngine, number: int, weights: dict[str, Any]) -> None:

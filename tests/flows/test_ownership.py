@@ -1,4 +1,4 @@
-"""Tags of runs, what a killed process has left, and children of another process, at a real Prefect server."""
+"""Tags of runs, what a killed process leaves behind, and children of another process, at a real Prefect server."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the form of a deployment means: what is left open comes from the profile, what is filled in is an override."""
+"""The form of a deployment: what is left open comes from the profile, what is filled in is an override."""
 
 import json
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ EXAMPLES: dict[Any, Any] = {int: 3, float: 0.5, str: "text", Switch: True}
 
 
 def other_value(path: tuple[str, ...], kind: Any) -> Any:
-    """Something else than the profile has, as far as its type tells."""
+    """A value other than the profile's, as far as its type tells."""
     value: Any = load("tiny-math").model_dump(mode="json")
     for name in path:
         value = None if value is None else value.get(name)
@@ -114,7 +114,7 @@ def test_one_field_means_what_the_override_means(path: tuple[str, ...], kind: An
 
 
 def test_a_box_that_is_read_as_yaml_says_so() -> None:
-    """Settings of an extension, a list and a number per bucket are boxes of text: nothing told how to fill them in."""
+    """Settings of an extension, a list and a number per bucket are text boxes: nothing said how to fill them in."""
     written = {
         ".".join(path): box["description"].rpartition(" As YAML: ")[2]
         for path, box in schema_boxes()

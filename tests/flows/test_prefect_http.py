@@ -28,7 +28,7 @@ QUEUED = {"id": "1", "name": "careful-otter", "parameters": {"run": "first"}}
 
 
 class GuardedApi(http.server.BaseHTTPRequestHandler):
-    """Prefect's API with one flow run that waits; only its health is told to everybody."""
+    """Prefect's API with one queued flow run; only its health is public."""
 
     named: list[str]
 
@@ -64,7 +64,7 @@ class GuardedApi(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def named() -> list[str]:
-    """Names that the server was told."""
+    """Names that the server was sent."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""How far bootstrap, sampling and update have come is told while they run, and what a person sees of it."""
+"""How the progress of bootstrap, sampling and update is reported and shown."""
 
 import asyncio
 import io
@@ -42,7 +42,7 @@ def test_every_part_reports_its_progress(tmp_path: Path, monkeypatch: pytest.Mon
 def test_mlflow_is_loaded_when_the_engines_have_their_work_and_for_a_run_that_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loaded at once, it would keep this process from giving them any for two seconds."""
+    """Loaded at once, it would keep this process from giving them work for two seconds."""
     run_in_this_process(tmp_path, monkeypatch)
     order: list[str] = []
     generate = InProcessEngine.generate
@@ -62,7 +62,7 @@ def test_mlflow_is_loaded_when_the_engines_have_their_work_and_for_a_run_that_ha
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[str]:
-    """Lines about 1,000 responses that come one by one, so many seconds apart, where there is no terminal."""
+    """Lines about 1,000 responses that come one by one, this many seconds apart, without a terminal."""
     now, out = [0.0], io.StringIO()
     monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     with terminal.bars(Console(file=out, force_terminal=False, width=100)) as progress:

@@ -72,7 +72,7 @@ def test_the_harshest_policy_touches_nothing_of_a_run_that_is_being_trained(
 
 
 def test_a_run_in_training_holds_up_the_others_only_where_it_is_named(tmp_path: Path, entries: dict[str, str]) -> None:
-    """`ares gc` ended with an error at the first one, and left what came after it."""
+    """`ares gc` ended with an error at the first one, and left the rest."""
     with RunStore(tmp_path / "live").lock():
         done = told(tmp_path, "gc")
         assert done.returncode == 0, done.stderr

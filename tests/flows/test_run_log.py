@@ -1,4 +1,4 @@
-"""What a run says: in the Logs tab of the run and of the step that says it, and as lines of JSON."""
+"""A run's log: in the Logs tab of the run and of the step that logs, and as lines of JSON."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""What the phases of a step read of the configuration, recorded: no setting is read before its place in FIRST_USE."""
+"""Which settings the phases of a step read, recorded: none is read before its phase in FIRST_USE."""
 
 import asyncio
 from collections import defaultdict

@@ -6,14 +6,14 @@ from flows.cli import command, main
 
 
 def test_the_number_of_a_line_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """Rich makes a picture of :100: unless it is told not to."""
+    """Rich turns :100: into an emoji unless it is told not to."""
     for console in (command.console, command.errors):
         console.print("rows.jsonl:100: not JSON", markup=False)
     assert capsys.readouterr() == ("rows.jsonl:100: not JSON\n", "rows.jsonl:100: not JSON\n")
 
 
 def test_an_interrupted_command_leaves_ctrl_c_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pressed again while Ray shuts down, it would end in a trace of Ray's."""
+    """Pressed again while Ray shuts down, it would end in a traceback from Ray."""
 
     def interrupted() -> None:
         raise SystemExit(130)

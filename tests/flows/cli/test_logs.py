@@ -1,4 +1,4 @@
-"""What is logged: ours on the terminal, a library's in the run's log.txt, which the error of a command names."""
+"""Logging: ours on the terminal, libraries' in the run's log.txt, which a command's error names."""
 
 import logging
 import sys

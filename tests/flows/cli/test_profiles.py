@@ -1,4 +1,4 @@
-"""`ares profiles`: one line a profile, in columns."""
+"""`ares profiles`: one line per profile, in columns."""
 
 from typer.testing import CliRunner
 

@@ -1,4 +1,4 @@
-"""`ares settings` and `ares new` as a user meets them."""
+"""`ares settings` and `ares new` as users see them."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Prefect server of a run that has none: when it starts, who reaches it, and that it never outlives its parent."""
+"""A run's own Prefect server: when it starts, who can reach it, and that it never outlives its parent."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def test_a_server_that_is_named_is_used_and_none_is_started(monkeypatch: pytest.
 
 
 def test_a_server_that_only_a_profile_of_prefects_names_is_used_when_prefect_is_loaded(prefect: None) -> None:
-    """The run's own was begun before the profile could be read."""
+    """The run's own server was started before the profile could be read."""
     named = PREFECT_API_URL.value()
     server = LocalServer()
     with server.connected():

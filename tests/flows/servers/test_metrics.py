@@ -1,4 +1,4 @@
-"""What a monitor is told of the runs that are being trained, and of servers that are away."""
+"""What monitoring reports of runs in training, and of servers that are down."""
 
 import http.server
 import threading

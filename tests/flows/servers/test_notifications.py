@@ -1,4 +1,4 @@
-"""What `ares up` registers at a Prefect server besides deployments: notifications, the names of runs that wait."""
+"""What `ares up` registers at a Prefect server besides deployments: notifications, names of queued runs."""
 
 import asyncio
 import http.server

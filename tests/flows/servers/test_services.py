@@ -115,7 +115,7 @@ time.sleep(600)
 
 
 def test_servers_are_asked_to_end_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each ends when the other was asked, too: one after the other they would have to be killed."""
+    """Each ends only once both were asked: asked one after the other, they would have to be killed."""
 
     class Waiting(Services):
         def _command(self, name: str) -> list[str]:
@@ -135,7 +135,7 @@ def test_servers_are_asked_to_end_at_the_same_time(tmp_path: Path, monkeypatch: 
 def test_a_process_that_has_the_number_of_an_ended_ares_up_is_not_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a reboot `ares up` refused to start beside whoever had its number, and `ares down` ended that one."""
+    """After a reboot `ares up` refused to start because another process had its pid, and `ares down` ended that one."""
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
     (tmp_path / ".services").mkdir()
     record, own = tmp_path / ".services" / "services.json", services._start_of(os.getpid())
