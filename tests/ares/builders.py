@@ -1,4 +1,4 @@
-"""Small real things that the tests of ares/ and tasks/ are made of: configurations, the tiny model, sampled rows."""
+"""Small real objects for the tests of ares/ and tasks/: configurations, the tiny model, sampled rows."""
 
 import functools
 from pathlib import Path

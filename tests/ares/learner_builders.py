@@ -1,4 +1,4 @@
-"""A learner of the tiny model, two groups of sampled rows, and what is compared of learners."""
+"""A learner of the tiny model, two groups of sampled rows, and comparisons of learners."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""A small masked-diffusion model of random weights in a directory of its own, and one that brings its own code."""
+"""A small masked-diffusion model of random weights in its own directory, and one that brings its own code."""
 
 import atexit
 import functools

@@ -1,4 +1,4 @@
-"""Every error of ours that can reach the command line is told without a trace."""
+"""Every error of ours that can reach the command line is shown without a traceback."""
 
 import ast
 from pathlib import Path
@@ -11,11 +11,11 @@ from sandbox import SandboxUnavailable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRANSLATED = {"RowError", "NoTests", "ActorHung", "ObjectChanged"}
-"""Errors that the module which calls raises again, with the file's row or the actor's name, or takes as an answer."""
+"""Errors that the calling module re-raises, with the file's row or the actor's name, or takes as an answer."""
 
 
 def error_classes() -> dict[str, set[str]]:
-    """Names of the exceptions that the rooms above the sandbox define, with those of their bases."""
+    """Names of the exceptions that the packages above the sandbox define, with those of their bases."""
     classes = {}
     for room in ("ares", "tasks", "flows", "rewards", "algorithms"):
         for path in sorted((REPOSITORY / room).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Workers that are forked: what they take over, who gets one, and that nobody of them outlives the command."""
+"""Forked workers: what they inherit, who gets one, and that none outlives the command."""
 
 import json
 import os

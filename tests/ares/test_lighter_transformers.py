@@ -10,7 +10,7 @@ UNUSED = {"sklearn", "scipy", "mlflow", "peft", "matplotlib.pyplot", "vllm",
 
 
 def test_a_process_loads_nothing_that_only_other_runs_need() -> None:
-    """Each is a tenth of the time to the first step, or more. The actors load a part of what flows.train loads."""
+    """Each takes a tenth of the time to the first step, or more. The actors load part of what flows.train loads."""
     loaded = modules_of_a_run()
     assert {"transformers.generation.utils", "ares.workers.actors"} <= loaded
     assert loaded & UNUSED == set()

@@ -1,4 +1,4 @@
-"""Wheels for another machine: what it has is left out, and what does not go with that is passed over."""
+"""Wheels for another machine: what it has is left out, and versions that conflict with that are skipped."""
 
 import zipfile
 from pathlib import Path
@@ -17,7 +17,7 @@ INDEX: dict[str, dict[str, list[str]]] = {
 
 
 def publish(asked: str, target: Target, folder: Path) -> Path:
-    """The newest version of a package that nobody passed over, as pip would download it."""
+    """The newest version of a package that was not skipped, as pip would download it."""
     name = next(each for each in INDEX if asked.startswith(each))
     version = next(each for each in INDEX[name] if f"!={each}" not in asked)
     wheel = folder / f"{name}-{version}-py3-none-any.whl"

@@ -1,4 +1,4 @@
-"""Small real things that the tests of vision-language models are made of: the tiny model, data sets, images."""
+"""Small real objects for the tests of vision-language models: the tiny model, data sets, images."""
 
 import functools
 import json
@@ -40,14 +40,14 @@ def data(**settings: Any) -> DataConfig:
 
 
 def problems(folder: Path, *rows: dict[str, Any], **settings: Any) -> Problems:
-    """A data set of these rows (prompt and whatever else), read from a file in the folder."""
+    """A data set of these rows (prompt and anything else), read from a file in the folder."""
     file = folder / "problems.jsonl"
     file.write_text("".join(json.dumps({"answer": "1"} | row) + "\n" for row in rows))
     return load(file, **settings)
 
 
 def load(file: Path, **settings: Any) -> Problems:
-    """A data set read for the tiny model; images it holds itself belong into `images` beside it."""
+    """A data set read for the tiny model; images that it holds itself go into `images` beside it."""
     read_as = data(**settings)
     return load_problems(
         str(file), "", read_as, tokenizer(), vision=Vision(str(MODEL), read_as, file.parent / "images")

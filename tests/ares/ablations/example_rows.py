@@ -1,4 +1,4 @@
-"""Rows of a small ablation, as MLflow would have them, and a reader of the report's page."""
+"""Rows of a small ablation, as MLflow would return them, and a parser of the report's HTML."""
 
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,7 +11,7 @@ FINAL = {"loose": [0.60, 0.62, 0.64], "tight": [0.80, 0.83, 0.81]}
 
 
 def child(variant: str, seed: int, final: float, steps: int = 8, code: bool = False) -> ChildRows:
-    """Evaluations at the start, half-way and at the end; a training figure at every step."""
+    """Evaluations at the start, half-way and at the end; a training metric at every step."""
     every = range(1, steps + 1)
     rows = {
         "val/accuracy": [Row(step, value) for step, value in ((0, 0.4), (steps // 2, 0.5), (steps, final))],
@@ -36,7 +36,7 @@ def ablation(code: bool = False, **changes: object) -> AblationRows:
 
 
 class Page(HTMLParser):
-    """Text of every table row, and every address that something is loaded from."""
+    """Text of every table row, and every address that the page loads something from."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is said of differences from a baseline, of margins, interactions and areas, on the page and in its picture."""
+"""Differences from a baseline, margins, interactions and areas, in the report and its plot."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.ares.ablations.example_rows import ABLATION, Page, ablation, child, p
 
 @pytest.fixture(autouse=True)
 def _no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take most of the time that a report takes."""
+    """They take most of a report's time."""
     monkeypatch.setattr("ares.ablations.report.curves", lambda *_, **__: "<svg/>")
 
 
@@ -40,7 +40,7 @@ def test_without_values_by_problem_the_seeds_speak_alone() -> None:
 
 
 def test_a_finished_child_without_a_number_is_named_in_the_verdict() -> None:
-    """One that diverged went missing without a word, and its variant looked the better for it."""
+    """One that diverged silently went missing, and its variant looked better for it."""
     for found in (paired_ablation(), ablation()):
         assert "Left out" not in conclusion(found)
         found.children[-1].rows["val/accuracy"][-1] = Row(8, float("nan"))
@@ -64,7 +64,7 @@ BESIDES = {
 
 
 def besides_ablation(tight: list[float], easy: list[float]) -> AblationRows:
-    """Accuracies of tight by seed, and what share of loose's tokens it needs on the easy set; on the hard set all."""
+    """Accuracies of tight by seed, and its share of loose's tokens on the easy set; on the hard set all."""
     found = ablation(definition=ABLATION.model_copy(update=BESIDES))
     for of in found.children:
         share = easy[of.seed] if of.variant == "tight" else 1.0

@@ -35,7 +35,7 @@ def test_what_seeds_cannot_tell_has_no_p() -> None:
 
 
 def test_rounding_is_not_spread() -> None:
-    """Three equal differences, which floating point tells apart, were claimed with p = 10⁻³¹."""
+    """Three differences, equal but for floating point, were claimed with p = 10⁻³¹."""
     equal = paired([0.80 - 0.75, 0.70 - 0.65, 0.60 - 0.55])
     assert equal.p is None
     told = paired_verdict(against("base", {"x": equal}), "val/accuracy")
@@ -76,7 +76,7 @@ def test_the_bootstrap_of_a_balanced_table_has_the_variance_it_should() -> None:
 
 
 def test_a_difference_that_a_few_problems_make_is_not_claimed() -> None:
-    """Every seed agrees; but of forty problems two hold the whole of it, and other problems might hold none."""
+    """Every seed agrees, but two of forty problems make the whole difference, and other problems might make none."""
     table = np.zeros((5, 40))
     table[:, :2] = 1 + np.linspace(-0.05, 0.05, 5)[:, None]
     difference = over_problems(paired(table.mean(1).tolist()), table, ("few",))

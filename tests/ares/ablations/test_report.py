@@ -1,4 +1,4 @@
-"""The report says what the rows say, and every number in it can be found among them."""
+"""The report agrees with the rows, and every number in it can be found among them."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ from tests.ares.ablations.example_rows import ABLATION, FINAL, Page, ablation, c
 
 @pytest.fixture(autouse=True)
 def _pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawn in tests of the whole file alone: they take most of the time that a report takes."""
+    """Drawn only in tests of the whole file: they take most of a report's time."""
     drawn = (test_the_page_is_made_again_of_its_rows, test_the_file_needs_nothing_from_outside,
              test_the_same_rows_give_the_same_file, test_one_seed_or_none_makes_a_report_without_a_claim)  # fmt: skip
     if request.function not in drawn:
@@ -40,7 +40,7 @@ def _pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_variant_that_ended_before_any_verdict_does_not_end_the_report() -> None:
-    """Its picture of verdicts had nothing to draw, and the whole report was lost."""
+    """Its plot of verdicts had nothing to draw, and the whole report was lost."""
     found = ablation(code=True)
     children: dict[str, list[ChildRows]] = {"loose": found.of("loose"), "tight": found.of("tight")}
     whole = verdict_areas(children, 1)

@@ -45,7 +45,7 @@ def test_the_seeds_needed_are_the_first_count_that_separates_the_intervals() -> 
     one, other = [0.80, 0.84, 0.88], [0.74, 0.78, 0.82]
     count = seeds_needed(one, other)
     assert count is not None
-    # Twelve pairs with these very means and spreads, one fewer and as many as told.
+    # Twelve pairs with exactly these means and spreads, one fewer and as many as reported.
     for seeds, separate in ((count, True), (count - 1, False)):
         stretch = math.sqrt((seeds - 1) / seeds)  # the same standard deviation (n−1) from an even split
         low = [0.84 + sign * 0.04 * stretch for sign in _even(seeds)]

@@ -1,4 +1,4 @@
-"""Settings on a command line that another one switches off are found, and no others."""
+"""Settings on a command line that another one disables are found, and no others."""
 
 import pytest
 

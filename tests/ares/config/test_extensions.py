@@ -1,4 +1,4 @@
-"""What happens when a profile names a file of its own, and what is said when that goes wrong."""
+"""A profile that names a file of its own, and the errors when that goes wrong."""
 
 import importlib
 import json
@@ -168,7 +168,7 @@ def test_every_builtin_name_stands_for_something(kind: Kind, builtin: Builtin) -
 
 
 def test_every_section_that_takes_settings_is_in_the_list_of_kinds() -> None:
-    """Otherwise its file would be executed and its content in no digest."""
+    """Otherwise its file would be executed without its content being in any digest."""
     config = load("tiny-math")
 
     def sections(place: object, prefix: str) -> list[str]:

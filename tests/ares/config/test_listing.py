@@ -1,4 +1,4 @@
-"""The list of settings is the models': each with default, bounds and meaning; and the profile written from it."""
+"""The list of settings comes from the models, each with default, bounds and meaning; so does a written profile."""
 
 from pathlib import Path
 

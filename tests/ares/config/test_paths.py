@@ -1,4 +1,4 @@
-"""Where the paths of settings start: in the working directory, and those of shipped profiles in the checkout."""
+"""Where the paths in settings start: in the working directory; those of shipped profiles, in the checkout."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A data set is checked row by row: every reason is found, nothing good is refused, own solutions are judged."""
+"""A data set is checked row by row: every fault is found, nothing good is refused, its own solutions are judged."""
 
 import copy
 import json
@@ -49,7 +49,7 @@ def test_answers_that_the_math_grader_cannot_compare_with_are_one_line(tmp_path:
     assert [finding.row for finding in found.findings] == [2, 4]
     assert check_rows(
         source, "train", DataConfig(train=source), "nothing"
-    ).good  # a function of the user's is handed anything
+    ).good  # a user's function gets any row
 
 
 def findings(found: CheckReport) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Rows in the field's formats, literally as they are published, become unit tests that a right program passes."""
+"""Rows in the field's formats, exactly as published, become unit tests that a right program passes."""
 
 import json
 from collections.abc import Iterator

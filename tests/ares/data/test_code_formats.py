@@ -1,4 +1,4 @@
-"""Rows of published sets in exactly the shape in which they ship: read, asked and judged as their own judges do."""
+"""Rows of published sets exactly as they ship: read, prompted and judged as their own judges do."""
 
 import base64
 import json
@@ -170,7 +170,7 @@ def test_a_right_program_passes_and_an_empty_one_fails(name: str, pool: SandboxP
     assert (right.error_type, right.pass_ratio) == ("accepted", 1.0), right.tests
     assert empty.pass_ratio == 0.0
     assert futuristic.pass_ratio == 1.0, futuristic.tests
-    # Calls with plain data are judged apart from the program; only unittest's classes run in its process.
+    # Calls with plain data are judged outside the program; only unittest's classes run in its process.
     assert right.trusted_compare == (name != "bigcodebench")
 
 
@@ -392,7 +392,7 @@ def test_a_test_names_its_function_in_its_own_metadata(as_text: bool) -> None:
 
 
 def test_numbers_of_any_length_are_read(pool: SandboxPool) -> None:
-    """APPS and TACO have some of more than 4300 digits, for which the whole set was refused."""
+    """APPS and TACO have some with more than 4300 digits, because of which the whole set was refused."""
     digits, more = "9" * 9000, "1" + "0" * 9000
     called = {"question": "Add one.", "input_output": f'{{"fn_name": "f", "inputs": [[-{digits}], [{digits}]], '
               f'"outputs": [-{digits[:-1]}8, {more}]}}'}  # fmt: skip

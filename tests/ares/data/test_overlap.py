@@ -49,7 +49,7 @@ def test_it_finds_what_sets_of_runs_find() -> None:
         whole = [tuple(words)] if len(words) < NGRAM else []
         return {*whole, *(tuple(words[at : at + NGRAM]) for at in range(len(words) - NGRAM + 1))}
 
-    # With four words, runs of 13 meet seldom enough that both answers occur once some texts are copied in part.
+    # With four words, runs of 13 match rarely enough that both answers occur once some texts are partly copied.
     ours[:20] = [f"{text} {other[10:]}" for text, other in zip(ours[:20], theirs, strict=False)]
     wanted = [any(runs(text) & runs(other) for other in theirs) for text in ours]
     owners = overlaps(ours, theirs)

@@ -111,7 +111,7 @@ def test_a_system_message_that_the_template_ignores_is_an_error(tmp_path: Path) 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_the_template_is_shown_tool_calls(suffix: str, tmp_path: Path) -> None:
-    """Of an assistant that only calls a tool nothing else is left."""
+    """Of an assistant message that only calls a tool nothing else is left."""
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     turns = [
         {"role": "user", "content": "Warm?"},
@@ -413,7 +413,7 @@ def test_a_skip_set_that_leaves_nothing_is_an_error() -> None:
 def test_a_prompt_beyond_the_tokenizers_length_is_ours_to_tell(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """transformers would warn of indexing errors; what is too long is left out, and counted."""
+    """transformers would warn of indexing errors; prompts that are too long are left out and counted."""
     source = tmp_path / "long.jsonl"
     source.write_text(json.dumps({"prompt": "1 + " * 40 + "1 =", "answer": "41"}) + "\n")
     short = copy.copy(tokenizer())

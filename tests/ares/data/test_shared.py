@@ -1,4 +1,4 @@
-"""What train and held-out sets have in common: counted, told, and left out where that is wanted."""
+"""Problems shared by train and held-out sets: counted, reported, and left out on request."""
 
 import json
 import logging

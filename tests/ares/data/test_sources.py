@@ -1,4 +1,4 @@
-"""What a setting names as data: every form gives the same rows, in the same order, and errors name file and row."""
+"""Data sources in settings: every form gives the same rows in the same order, and errors name file and row."""
 
 import codecs
 import csv
@@ -141,7 +141,7 @@ def test_a_configuration_and_a_split_are_chosen_by_name(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A data set of the hub that was loaded once, where the hub is no longer reached; its revision."""
+    """A data set of the hub that was loaded once, with the hub now out of reach; its revision."""
     revision = "e53f048856ff4f594e959d75785d2c2d37b678ee"
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
@@ -194,7 +194,7 @@ def test_columns_that_only_some_files_have_are_none_in_the_others(tmp_path: Path
 
 
 def test_the_cells_of_a_csv_are_text(tmp_path: Path) -> None:
-    """As numbers they would be others: 007, 1.50."""
+    """As numbers they would change: 007, 1.50."""
     path = tmp_path / "d.csv"
     path.write_text('\ufeffprompt,answer,note\n1+1=?,007,\n"a ""b"", c",1.50,NA\n', encoding="utf-8")
     assert read_rows(str(path), "train").to_dict("records") == [
@@ -239,7 +239,7 @@ def test_unreadable_data_is_reported_in_one_line(what: str, tmp_path: Path) -> N
 
 
 def test_the_time_an_array_takes_grows_with_its_length_and_not_with_its_square(tmp_path: Path) -> None:
-    """Every row was looked for in the whole text: twelve megabytes took minutes."""
+    """The whole text was searched for every row: twelve megabytes took minutes."""
     path = tmp_path / "d.json"
     path.write_text(json.dumps([{"prompt": "x" * 500, "answer": str(row)} for row in range(8_000)]))
     started = time.process_time()
@@ -250,7 +250,7 @@ def test_the_time_an_array_takes_grows_with_its_length_and_not_with_its_square(t
 def test_what_arrow_does_not_implement_is_an_error_that_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As pyarrow says of nested columns of more than two gigabytes, which tests of programs reach."""
+    """pyarrow's error for nested columns of more than two gigabytes, which tests of programs reach."""
 
     def refusing(_: Path) -> None:
         raise pa.ArrowNotImplementedError("Nested data conversions not implemented for chunked array outputs")

@@ -1,4 +1,4 @@
-"""What programs that are run tell of a code set: solutions that pass by chance, tests that anything passes."""
+"""What running programs reveals about a code set: solutions that pass by chance, tests that anything passes."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A row or two in the shape of each suite's files, written by hand, and folders that hold them."""
+"""A row or two in the format of each suite's files, written by hand, and folders that hold them."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ APPS = {
 
 
 def jsonl(path: Path, *rows: dict[str, Any]) -> Path:
-    """A file of JSON lines, packed where its name ends with .gz."""
+    """A file of JSON lines, compressed if its name ends with .gz."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(row) + "\n" for row in rows)
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())

@@ -1,4 +1,4 @@
-"""An evaluation is opened on the right weights, refuses what is not its own, and reports what its samples say."""
+"""An evaluation opens the right weights, refuses what is not its own, and reports what its samples show."""
 
 import shutil
 from pathlib import Path
@@ -144,7 +144,7 @@ def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_t
     started: list[Config] = []
 
     class Started:
-        """An actor's class that notes what an actor would be given."""
+        """An actor class that records what an actor would be given."""
 
         def options(self, **resources: Any) -> "Started":
             return self

@@ -1,4 +1,4 @@
-"""Statistics of pairs, against values worked by hand."""
+"""Paired statistics, against values worked out by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Suites: where their files are looked for, how they ask, which tests are base ones, what a completion's program is."""
+"""Suites: where their files are found, their prompts, which tests are base ones, what a completion's program is."""
 
 import json
 from collections.abc import Sequence
@@ -137,7 +137,7 @@ ROWS = {"humaneval": HUMANEVAL, "humaneval+": HUMANEVAL_PLUS, "mbpp": MBPP, "mbp
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_reference_that_a_base_model_writes_is_the_program(nothing_at_hand: Path, name: str) -> None:
-    """What it writes after the program, from the first stop string on, is none of it."""
+    """What it writes after the program, from the first stop string on, is not part of it."""
     row = asked(name, jsonl(nothing_at_hand / "set.jsonl", ROWS[name]), "completion").problems.frame.iloc[0]
     whole = row["answer"].rstrip() + "\n"
     assert not row["begun"] or whole.startswith(row["begun"])

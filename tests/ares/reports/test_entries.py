@@ -1,4 +1,4 @@
-"""Which of MLflow's entries go with runs that are gone, and what `mlflow gc` leaves of those that were deleted."""
+"""Which MLflow entries are deleted with runs that are gone, and what `mlflow gc` leaves of deleted ones."""
 
 import shutil
 import sqlite3
@@ -28,7 +28,7 @@ class Database:
         self.client = MlflowClient(tracking_uri=self.uri)
 
     def run(self, name: str, folder: Path | None = None) -> str:
-        """A run of three steps with its entry, which never said that it ended; returns the entry's id."""
+        """A run of three steps with its entry, which was never marked as ended; returns the entry's id."""
         settings = config("tracking.experiment=runs", f"tracking.uri={self.uri}", "tracking.samples=0")
         store = RunStore((folder or self.runs) / name)
         store.write_run({"code_version": "1", "mlflow_run_id": None})
@@ -82,7 +82,7 @@ def test_entries_go_with_runs_that_are_gone_and_with_no_other(database: Database
 
 
 def test_an_entry_is_as_old_as_what_was_written_last(database: Database) -> None:
-    """A run that was killed after weeks never said that it ended."""
+    """A run that was killed after weeks was never marked as ended."""
     entry = database.run("gone")
     shutil.rmtree(database.runs / "gone")
     database.client.log_metric(entry, "m", 1.0, timestamp=int(1000 * (time.time() + 20 * DAY)), step=4)
@@ -115,7 +115,7 @@ def test_an_mlflow_gc_that_fails_says_why(database: Database, monkeypatch: pytes
 def test_where_nothing_lies_in_the_trash_mlflow_gc_is_not_started(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was, and took four seconds of processor time to find that out."""
+    """It was, and took four CPU seconds to find that out."""
     started: list[str] = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:

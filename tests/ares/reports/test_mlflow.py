@@ -1,4 +1,4 @@
-"""What reaches MLflow when it is only half there, or has lost a run."""
+"""What reaches MLflow when it only half works, or has lost a run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which page a link leads to: that of MLflow's server, else of the `ares up` of the directory of runs, else none."""
+"""Where a link leads: to MLflow's server, else to the `ares up` of the directory of runs, else nowhere."""
 
 import json
 import os

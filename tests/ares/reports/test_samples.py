@@ -1,4 +1,4 @@
-"""What is told of samples: the table in a narrow terminal, the seconds of one. Not covered: the layout of a page."""
+"""What is shown of samples: the table in a narrow terminal, the seconds of one. Not covered: the layout of a page."""
 
 import io
 from pathlib import Path
@@ -13,7 +13,7 @@ from ares.store import RunStore
 
 
 def test_the_seconds_of_a_sample_are_none_of_an_evaluations(tmp_path: Path) -> None:
-    """An evaluation in the same step has samples of the same slots and numbers."""
+    """An evaluation in the same step has samples with the same slots and numbers."""
     store = RunStore(tmp_path / "run")
     step = tmp_path / "run" / store.step_path(2)
     step.mkdir(parents=True)

@@ -1,5 +1,5 @@
-"""A run is continued with what it was started with: not only settings, data and weights, but files that it executes
-and reads."""
+"""A run resumes only with what it was started with: settings, data and weights, but also files that it executes and
+reads."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""`ares doctor`: what it says of the packages that programs may import."""
+"""`ares doctor`: what it reports about packages that programs may import."""
 
 from pathlib import Path
 

@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_written_is_a_line(tmp_path: Path, monkeypatch: 
 def test_a_fork_is_exported_with_the_weights_it_was_forked_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Made by a replay, they are in no commit: older ones were exported, or none."""
+    """Rebuilt by a replay, they are in no commit: older ones were exported, or none."""
     trained(tmp_path / "runs", monkeypatch)
     store = RunStore(tmp_path / "runs" / "r")
     first, last = store.read_commit(0), store.read_commit(1)

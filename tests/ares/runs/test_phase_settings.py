@@ -25,7 +25,7 @@ ASSIGNED = [name for names in FIRST_USE.values() for name in names]
 
 
 def test_every_setting_that_changes_results_is_assigned_once() -> None:
-    """A new setting belongs into FIRST_USE, under the first phase that computes with it."""
+    """A new setting belongs in FIRST_USE, under the first phase that computes with it."""
     settings = set(result_settings(load("tiny-math")))
     assert [name for name, times in Counter(ASSIGNED).items() if times > 1] == []
     assert sorted(settings - set(ASSIGNED)) == []

@@ -1,4 +1,4 @@
-"""Which runs `ares gc` gives up by age, by size, and which are the best."""
+"""Which runs `ares gc` deletes by age and by size, and which it keeps as the best."""
 
 import os
 import time
@@ -15,7 +15,7 @@ NOW = 100 * DAY
 
 
 def a_run(runs: Path, name: str, age: float, accuracy: float | None, size: int = 1000, now: float = NOW) -> RunStore:
-    """A run whose last commit is so many days old."""
+    """A run whose last commit is this many days old."""
     store = RunStore(runs / name)
     store.write_run({"config": {}})
     evaluations = [] if accuracy is None else [{"accuracy": accuracy}, {"accuracy": accuracy / 2}]

@@ -1,4 +1,4 @@
-"""Opening a run: what a check may start (nothing), and what opening one starts and ends."""
+"""Opening a run: a check starts nothing; what opening one starts and ends."""
 
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ def test_a_plan_is_made_by_the_state_that_later_steps_sample_with_and_changes_no
 def test_a_metric_that_is_not_finite_is_left_out_of_the_commit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A commit holds none: one that a reward function or a controller gave ended the run, and every resume of it."""
+    """A commit holds none: one from a reward function or controller ended the run, and every resume of it."""
     run = Run.open(builders.config(), "run", tmp_path)
     metrics = {"a": 1.0, "nan": float("nan"), "inf": float("inf")}
     run.step(0).commit({}, run.state.state_dict() | {"step": 0}, metrics)

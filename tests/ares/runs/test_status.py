@@ -127,7 +127,7 @@ def test_a_report_explains_the_reward_by_its_parts(step_of_a_run: tuple[Run, Com
 
 
 def summed(line: str) -> tuple[float, float]:
-    """The reward that a line tells, and the sum of the parts that it names."""
+    """The reward in a line, and the sum of the parts that it names."""
     total, parts = line.removeprefix("reward ").split(" = ")
     return float(total), sum(float(part.split()[-1]) for part in parts.split(" + "))
 

@@ -28,7 +28,7 @@ trained = st.lists(
     min_size=1,
     max_size=4,
 )
-"""As the refill leaves them: at least two scores a group."""
+"""As the refill leaves them: at least two scores per group."""
 
 
 @functools.cache

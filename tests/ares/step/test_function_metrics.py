@@ -1,4 +1,4 @@
-"""Metrics of what reward functions said."""
+"""Metrics of reward functions' scores."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""How old the tokens of a batch are."""
+"""The staleness of a batch's tokens."""
 
 import numpy as np
 import pandas as pd

@@ -151,7 +151,7 @@ def test_groups_with_fewer_than_two_scores_are_left_out_and_counted() -> None:
 def test_rows_that_are_cut_off_count_for_a_group_only_where_they_count_in_its_baseline(
     key: str, overlong: str, expected: list[int]
 ) -> None:
-    """What is left of group 0 agrees, of group 1 one row is left: their advantages would all be zero."""
+    """The rows left of group 0 agree, of group 1 only one is left: their advantages would all be zero."""
     of = refill(4, f"algorithm.overlong={overlong}", f"algorithm.filter.key={key}")
     of.ask()
     rows = groups_of([1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 1, 1])

@@ -1,4 +1,4 @@
-"""What an engine is asked for the rows of a draw, and for responses that are drawn in parts."""
+"""The requests to an engine for the rows of a draw, and for responses drawn in parts."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ ENDINGS = {
 
 
 def judged(*endings: str, cut: tuple[int, ...] = ()) -> pd.DataFrame:
-    """One row an ending, two rows a group; rows numbered in `cut` reached the length limit."""
+    """One row per ending, two rows per group; rows numbered in `cut` reached the length limit."""
     table: list[dict[str, Any]] = []
     for row, ending in enumerate(endings):
         outcomes = ENDINGS[ending]

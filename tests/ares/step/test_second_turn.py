@@ -1,4 +1,4 @@
-"""Second turns: who gets one, the prompt they get, and what they bring the first turn."""
+"""Second turns: who gets one, their prompt, and their credit to the first turn."""
 
 import copy
 
@@ -19,7 +19,7 @@ SETTINGS = ["reward.kind=code", "rollout.second_turn.enabled=true", "rollout.sec
 
 
 def first_turns(tokens: PreTrainedTokenizerBase) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Four tries of one problem: right, half right, cut off, not judged."""
+    """Four attempts at one problem: right, half right, cut off, not judged."""
     ends = [["accepted"] * 2, ["accepted", "wrong_answer"], ["runtime_error"] * 2, ["internal_error"] * 2]
     rows = pd.DataFrame(
         {
@@ -48,7 +48,7 @@ def test_only_judged_failures_that_ended_their_turn_are_continued_with_their_ver
 
 
 def two_failures(tokens: PreTrainedTokenizerBase, other: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The two failures that are continued of one problem, and of another whose tests are the other's."""
+    """The two failures that are continued, of one problem and of another with the first one's tests."""
     rows, problems = first_turns(tokens)
     rows = rows.assign(finish_reason="stop").iloc[1:3]
     theirs = problems.iloc[1:3].assign(test_cases=[[f"assert {other}(1) == 1", f"assert {other}(2) == 2"]] * 2)
@@ -119,7 +119,7 @@ def test_the_longest_sequence_has_room_for_both_tries_and_the_verdict() -> None:
 
 
 def test_a_response_that_ended_with_another_end_token_than_the_tokenizers_does_not_end_twice() -> None:
-    """As with Qwen2.5's base models: the template ends a turn with <|im_end|>, the tokenizer a text with another."""
+    """As with Qwen2.5's base models: the template ends a turn with <|im_end|>, the tokenizer's end token is another."""
     tokens = copy.deepcopy(tokenizer())
     end = tokens.eos_token_id
     tokens.eos_token = tokens.pad_token

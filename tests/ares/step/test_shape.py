@@ -58,7 +58,7 @@ def windows(row: list[float]) -> list[float]:
 
 
 def percentile(row: list[float]) -> float:
-    """The median of a row's windows; places without a window hold their mean, or the first token's own entropy."""
+    """The median of a row's windows; positions without a window hold their mean, or the first token's own entropy."""
     found = windows(row)
     fill = sum(found) / len(found) if found else row[0]
     return float(np.median(found + [fill] * (len(row) - len(found))))

@@ -23,7 +23,7 @@ def through_json(value: Any) -> Any:
 
 
 def moved(kind: str) -> RunState:
-    """A state in which nothing is as it was at the start."""
+    """A state in which everything differs from the start."""
     found = state(kind)
     found.step = 7
     found.difficulty.update(
@@ -94,7 +94,7 @@ def test_every_part_of_the_state_survives_json(kind: str) -> None:
 
 
 def test_a_commit_holds_what_its_step_found_of_the_prompts_and_all_commits_together_hold_everything() -> None:
-    """A step of three prompts writes three, however many are known; what is followed is shared, not copied."""
+    """A step of three prompts writes three, however many are known; what is tracked is shared, not copied."""
     settings = config("algorithm.kl.kind=fixed", SKIPPING)
     first = moved("fixed")
     commits = [through_json(first.state_dict())]

@@ -190,8 +190,8 @@ def test_everything_on_the_way_to_an_artifact_is_synced(store: RunStore, monkeyp
 def test_folders_that_others_have_made_are_synced_with_the_commit(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who holds a run makes its folder, and a journal that of a step: neither name was ever synced, so that a machine
-    that lost power could lose committed steps."""
+    """A run's holder makes its folder, and a journal that of a step: neither name was ever synced, so a power failure
+    could lose committed steps."""
     shutil.rmtree(store.directory, ignore_errors=True)
     synced: set[Path] = set()
     for module in ("lock", "store"):
@@ -244,7 +244,7 @@ def test_nothing_is_committed_that_the_disk_has_refused(store: RunStore, monkeyp
 
 
 def test_a_run_in_training_is_measured_while_its_files_go(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`ares gc` ended in a trace when a temporary file was renamed between its listing and its measurement."""
+    """`ares gc` ended in a traceback if a temporary file was renamed between being listed and measured."""
     store.write_folder("f", fill)
     walk = os.walk
     monkeypatch.setattr("os.walk", lambda top: ((top, folders, [*names, "gone"]) for top, folders, names in walk(top)))

@@ -92,7 +92,7 @@ def test_a_commits_digest_survives_the_disk(store: RunStore) -> None:
 
 
 def with_checkpoints(store: RunStore, steps: int, every: int = 1) -> list[Commit]:
-    """A chain of commits, every so manieth with a checkpoint."""
+    """A chain of commits, every n-th with a checkpoint."""
     commits: list[Commit] = []
     for step in range(steps):
         artifacts = {"checkpoint": store.write_folder(f"checkpoints/{step:06d}", fill)} if step % every == 0 else {}
@@ -160,7 +160,7 @@ def test_a_stale_tail_after_a_repeated_step_is_left_out(store: RunStore) -> None
 
 
 def flips(content: bytes) -> Iterator[bytes]:
-    """The content with one bit of each byte turned over."""
+    """The content with one bit of each byte flipped."""
     for place in range(len(content)):
         yield content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
 
@@ -190,7 +190,7 @@ def test_no_flipped_bit_of_run_json_is_believed(store: RunStore) -> None:
 
 
 def unseal(path: Path) -> None:
-    """Make a file one of format 1."""
+    """Turn a file into one of format 1."""
     body = json.loads(path.read_text())
     path.write_text(json.dumps({name: value for name, value in body.items() if name not in ("format", "checksum")}))
 

@@ -1,4 +1,4 @@
-"""The journal: whole lines are found again, whatever a kill or a disk has made of the last one."""
+"""The journal: whole lines are read back, whatever a kill or a disk did to the last one."""
 
 from pathlib import Path
 

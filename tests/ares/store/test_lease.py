@@ -1,6 +1,6 @@
-"""Two machines on one run in an object store: the second is refused, and one that was stopped cannot commit any more.
+"""Two machines on one run in an object store: the second is refused, and one that was stopped can no longer commit.
 
-A machine is a cache of its own, a stop is a lease that is not renewed or a request that stands still in the network.
+A machine is simulated by its own cache, a stop by a lease that is not renewed or a request that stalls in the network.
 """
 
 import logging
@@ -61,12 +61,12 @@ def machines(
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Writers whose machines stand still: their leases are not renewed."""
+    """Writers whose machines are stopped: their leases are not renewed."""
     write, writing = Lease._write, threading.Lock()
 
     class Writers(set[str]):
         def add(self, writer: str) -> None:
-            with writing:  # a renewal that is under way ends before its machine stands still
+            with writing:  # a renewal in progress ends before its machine stops
                 super().add(writer)
 
     still = Writers()
@@ -93,7 +93,7 @@ def begun(store: RunStore, stack: ExitStack) -> Commit:
 
 
 def step_of(store: RunStore, number: int, before: Commit, by: str) -> Commit:
-    """A step with an artifact that tells who made it."""
+    """A step with an artifact that says who made it."""
     ref = store.write_json(f"{store.step_path(number)}/batch.json", {"by": by})
     made = commit(number, before, artifacts={"batch": ref}, metrics={"m": float(len(by))})
     store.write_commit(made)

@@ -1,6 +1,6 @@
-"""Run directories at a URL: what one machine wrote, another reads; what goes wrong is told and loses nothing.
+"""Run directories at a URL: what one machine wrote, another reads; failures are reported and lose nothing.
 
-The place is a folder that is reached by file://, a machine is a cache of its own.
+The place is a folder reached by file://; a machine is simulated by its own cache.
 """
 
 import shutil
@@ -256,7 +256,7 @@ def test_gc_deletes_at_the_url_what_no_run_needs(world: World) -> None:
 
 
 def test_gc_of_all_runs_passes_by_the_files_that_lie_beside_their_copies(world: World) -> None:
-    """MLflow's database does. It was asked for its lock, as if it were a run's folder: NotADirectoryError."""
+    """MLflow's database does. Its lock was looked for, as if it were a run's folder: NotADirectoryError."""
     store = world.store()
     finished(store, 5)
     (store.directory.parent / "mlflow.db").write_text("database")

@@ -1,4 +1,4 @@
-"""One rule for what runs, forks and ablations may be called."""
+"""One rule for the names of runs, forks and ablations."""
 
 from pathlib import Path
 
