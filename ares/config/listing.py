@@ -22,7 +22,7 @@ COMMENT_WIDTH = 100
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 WORDS = {"boolean": "true | false", "integer": "whole number", "number": "number", "string": "text", "null": "null"}
 _NONE = re.compile(r"\bNone\b")
-"""What YAML calls null."""
+"""Written null in YAML."""
 
 
 @dataclass(frozen=True)

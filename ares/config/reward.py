@@ -67,7 +67,7 @@ class CodeConfig(Strict):
     min_isolation: Literal["standard", "none"] = Field("standard", json_schema_extra=NO_EFFECT)
     """The least isolation that programs run with (docs/sandbox.md)."""
     verdicts: str | None = Field(None, json_schema_extra=NO_EFFECT)
-    """File of verdicts that this run shares with others, as the children of an ablation do. None: it judges alone."""
+    """File of verdicts that this run shares with others, as the children of an ablation do. None: not shared."""
 
     @field_validator("packages")
     @classmethod
@@ -86,7 +86,7 @@ class CodeConfig(Strict):
         if self.design in ("outcome_anchor", "pass_ratio") and self.efficiency > 0.2:
             raise ValueError(f"efficiency ({self.efficiency}) is at most 0.2 with design={self.design}")
         if self.efficiency and self.design not in REWARD_DESIGNS.builtin:
-            raise ValueError(f"efficiency is for the built-in designs: {self.design} charges for length itself")
+            raise ValueError(f"efficiency is for the built-in designs: {self.design} must charge for length itself")
         return self
 
 
@@ -198,15 +198,15 @@ class RewardConfig(Strict):
             return self
         alone = [name for name in self.kinds if not _is_function(name)]
         if len(self.kinds) > 1 and alone:
-            raise ValueError(f"kind: {alone[0]} judges alone; added are math and functions of yours (path.py:function)")
+            raise ValueError(f"kind: {alone[0]} stands alone; math and functions of yours (path.py:function) are added")
         if len(set(map(part_name, self.kinds))) < len(self.kinds):
-            raise ValueError(f"kind: two of {', '.join(self.kinds)} have one name, and their parts need two")
+            raise ValueError(f"kind: two of {', '.join(self.kinds)} have the same name, and their parts need two")
         for field in ("weights", "timeout"):
             values = getattr(self, field)
             if isinstance(values, tuple) and len(values) != len(self.kinds):
                 raise ValueError(f"{field}: {len(values)} values for the {len(self.kinds)} of kind")
         if not self.adds_functions and (self.weights is not None or self.accuracy is not None):
-            raise ValueError(f"weights and accuracy are for functions of yours; {self.kind} says itself what is right")
+            raise ValueError(f"weights and accuracy are for functions of yours; {self.kind} itself says what is right")
         return self
 
     @model_validator(mode="after")
@@ -217,10 +217,10 @@ class RewardConfig(Strict):
             raise ValueError(
                 "difficulty buckets, the accuracy filter and pass@k need a number in [0, 1], and the sum of "
                 f"{', '.join(self.weight_of)} may be any: set reward.accuracy to one of these names, to the reward "
-                "from which on a response is right (0.5), or to a function (path.py:function)"
+                "from which a response counts as right (0.5), or to a function (path.py:function)"
             )
         if self.accuracy_function is not None and not _is_function(self.accuracy_function):
-            raise ValueError(f"accuracy: {self.accuracy} is no function")
+            raise ValueError(f"accuracy: {self.accuracy} is not a function")
         return self
 
 

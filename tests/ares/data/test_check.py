@@ -47,9 +47,7 @@ def test_answers_that_the_math_grader_cannot_compare_with_are_one_line(tmp_path:
     found = check_rows(source, "train", DataConfig(train=source), "answer")
     assert {finding.what for finding in found.findings} == {SEVERAL_ANSWERS}
     assert [finding.row for finding in found.findings] == [2, 4]
-    assert check_rows(
-        source, "train", DataConfig(train=source), "nothing"
-    ).good  # a user's function gets any row
+    assert check_rows(source, "train", DataConfig(train=source), "nothing").good  # a user's function gets any row
 
 
 def findings(found: CheckReport) -> list[tuple[int, str]]:
