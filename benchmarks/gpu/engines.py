@@ -58,7 +58,7 @@ def loaded_engine(place: Place, shape: str) -> TransformersEngine:
 
 
 def requests(count: int, tokens: int) -> list[Request]:
-    """Requests with prompts of so many tokens, GROUP samples a prompt."""
+    """Requests with prompts of `tokens` tokens, GROUP samples per prompt."""
     generator = torch.Generator().manual_seed(3)
     prompts = torch.randint(3, 300, (-(-count // GROUP), tokens), generator=generator).tolist()
     return [Request(prompts[row // GROUP], row) for row in range(count)]

@@ -66,7 +66,7 @@ class Report:
 
 
 def run(measurements: list[Measurement], place: Place, report: Report, seconds: float) -> None:
-    """Run measurements in this order for at most so many seconds."""
+    """Run measurements in this order, for at most `seconds`."""
     end = time.monotonic() + seconds
     for measurement in measurements:
         left = min(measurement.limit * (1.0 if place.cuda else SLOWER), end - time.monotonic())

@@ -55,7 +55,7 @@ def check(
         list[str] | None,
         typer.Option(help="An evaluation suite that nothing of the set may come from, as FILE; may be repeated."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Sandbox processes; default: one a core.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Sandbox processes; default: one per core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Look at every row, run a code set's solutions, show three prompts whole. Exit status 1: something is wrong."""
