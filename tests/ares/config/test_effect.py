@@ -1,10 +1,13 @@
 """Settings on a command line that another one disables are found, and no others."""
 
+from pathlib import Path
+
 import pytest
 
 from ares.ablations.definition import ablation_names, children, read_ablation
 from ares.config import load, result_settings, without_effect
 from ares.config.effect import SWITCHES
+from ares.config.extensions import GRADERS
 from flows.cli.command import warn_of_idle
 
 NONE = "algorithm.kl.placement=none"
@@ -23,6 +26,8 @@ NONE = "algorithm.kl.placement=none"
             ["algorithm.filter.enabled=false", "algorithm.filter.low=0.1"],
             {"algorithm.filter.low": "algorithm.filter.enabled=false"},
         ),
+        # Groups without two scores are drawn anew, too.
+        (["algorithm.filter.enabled=false", "algorithm.filter.max_tries=2"], {}),
         (
             ["algorithm.kl.placement=reward", "algorithm.kl.penalty=kl", "algorithm.kl.relax_hwe=0.1"],
             {"algorithm.kl.relax_hwe": "algorithm.kl.placement=reward"},
@@ -34,6 +39,16 @@ NONE = "algorithm.kl.placement=none"
 )
 def test_an_override_that_does_nothing_is_named_with_the_reason(overrides: list[str], idle: dict[str, str]) -> None:
     assert without_effect(load("tiny-math", overrides), overrides) == idle
+
+
+def test_a_grader_of_the_users_may_read_all_of_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    calls = "".join(f"    def {name}(self, *a): pass\n" for name in GRADERS.methods)
+    Path("mine.py").write_text(f"class Own:\n{calls}def score(completions, **more): return []\n")
+    limit = "reward.code.cpu_seconds=5"
+    assert without_effect(load("tiny-math", ["reward.kind=mine.py:Own", limit]), [limit]) == {}
+    told = {"reward.code.cpu_seconds": "reward.kind=mine.py:score"}
+    assert without_effect(load("tiny-math", ["reward.kind=mine.py:score", limit]), [limit]) == told
 
 
 def test_every_switch_and_every_name_is_a_setting() -> None:
