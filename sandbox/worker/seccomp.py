@@ -19,9 +19,12 @@ _NUMBER, _ARCH = 0, 4  # offsets in struct seccomp_data
 _CLONE_THREAD = 0x00010000
 # CLONE_NEW* of every kind, CLONE_PTRACE, CLONE_UNTRACED: no thread library asks for them.
 _CLONE_FORBIDDEN = 0x7E020000 | 0x00002000 | 0x00800000
-# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC; F_GETLK, F_SETLK and F_SETLKW are for SQLite. F_SETOWN
-# and F_SETSIG would let a program have the kernel send any signal to any process of the same user.
-_FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030, 5, 6, 7)
+# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, and F_GETLK for SQLite. F_SETOWN and F_SETSIG would
+# let a program have the kernel send any signal to any process of the same user.
+_FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030, 5)
+# SQLite takes and gives back locks. They would keep other processes from writing to files that a program may only read,
+# and conflict with nothing in one process alone.
+_F_SETLK, _F_SETLKW = 6, 7
 # FIONBIO, FIOCLEX, FIONCLEX, FIONREAD: asyncio's self-pipe needs them. All others look like "not a terminal".
 _IOCTL_COMMANDS = (0x5421, 0x5451, 0x5450, 0x541B)
 _AF_UNIX, _SOCK_STREAM = 1, 1
@@ -99,7 +102,12 @@ def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
         ("utimensat",): _is_null(2, then="deny", otherwise="pretend"),
         ("listxattr", "llistxattr", "flistxattr"): [(_JUMP, "not supported", "", 0)],
         ("ioctl",): _one_of(1, _IOCTL_COMMANDS, "not a terminal"),
-        ("fcntl",): _one_of(1, _FCNTL_COMMANDS, "deny"),
+        ("fcntl",): [
+            _load(_argument(1)),
+            (_JUMP_EQ, "pretend", "", _F_SETLK),
+            (_JUMP_EQ, "pretend", "", _F_SETLKW),
+            *_one_of(1, _FCNTL_COMMANDS, "deny"),
+        ],
         # Of oneself only (pid 0): reading a limit (the new one is null), and setting that of the stack.
         ("prlimit64",): [
             *_is_null(0)[:-1],
