@@ -177,7 +177,8 @@ def _set_array(reader: Reader, value: Any, data: list[Any]) -> None:
     if value.dtype != new.dtype:
         raise ValueError("an array has changed its dtype")
     if value.shape != new.shape:
-        value.resize(new.shape, refcheck=False)
+        value.__setstate__(new.__reduce__()[2])  # resize() refuses an array that is a view, as Strict ones are
+        return
     value[...] = new
 
 

@@ -33,6 +33,7 @@ def double(x): return np.asarray(x) * 2
 def mean(x): return np.mean(x)
 def add_one(a): a += 1
 def totals(frame): return frame.groupby("k").sum()
+def resize(a): a.resize(3, refcheck=False)
 def add_column(frame): frame["z"] = frame["v"] * 2
 def fail(x): raise ValueError("no")
 def random(): return np.random.rand(2), np.random.randint(100)
@@ -56,6 +57,7 @@ ACCEPTED = [
     "assert (same(np.zeros((0, 3))) @ np.ones(3)).shape == (0,) and repr(same(np.arange(2))) == 'array([0, 1])'",
     "a = same(np.arange(3))\na += np.array([1, 1, 1])\nq, r = divmod(a, 2)\n"
     "assert a[a > 1].tolist() == [2, 3] == (q * 2 + r)[1:].tolist()",
+    "a = np.array([1, 2])\nresize(a)\nassert a.tolist() == [1, 2, 0]",
     "f = pd.DataFrame(same(np.array([[1, 2], [3, 4]])), columns=list('ab'))\n"
     "assert (same(f) == f).all().all() and f[f['a'] > 1]['b'].tolist() == [4]",
     "f = pd.DataFrame({'k': [1, 1, 2], 'v': [1, 2, 3]})\n"
