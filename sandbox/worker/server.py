@@ -136,8 +136,8 @@ class Server:
     ) -> None:
         known = len(writer.objects)
         reply["value"] = writer.encode(value)
-        parts = value if isinstance(value, tuple) else (value,)
-        is_again = any(part is container for part in parts for container in last)
+        known_ids = set(map(id, last))
+        is_again = any(id(part) in known_ids for part in (value if isinstance(value, tuple) else (value,)))
         containers = [*(last if is_again else ()), *writer.objects[known:]]
         if containers and _TRACKED.issuperset(map(type, containers)) and sum(map(len, containers)) <= _MOST_TRACKED:
             reply["again"] = is_again

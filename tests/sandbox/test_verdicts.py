@@ -124,6 +124,13 @@ def test_calls_may_print_more_than_a_file_holds(pool: SandboxPool) -> None:
     assert len(verdict.stdout) == len(verdict.stderr) == 65536
 
 
+def test_a_tuple_of_many_lists_takes_no_longer_than_a_list_of_them(pool: SandboxPool) -> None:
+    """Each list of an answer was compared with each of the one before: many seconds of the program's time."""
+    source = "def f(x): return tuple([n] for n in range(9000))"
+    verdict = judge(pool, source, "for n in range(4):\n    assert len(f(n)) == 9000", cpu_seconds=3)
+    assert verdict.error_type == "accepted", verdict.tests
+
+
 HELPERS = '''
 def helper(x):
     """The prompt's own."""
