@@ -7,6 +7,7 @@ here is another matter: in_process.py.)
 
 import collections
 import contextlib
+import operator
 import os
 import socket
 import sys
@@ -39,6 +40,18 @@ def describe(error: BaseException, writer: values.Writer | None = None) -> dict[
     return reply
 
 
+def _items(container: Any) -> list[Any]:
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def _differ(containers: list[Any], were: list[list[Any]]) -> bool:
+    """Whether any container no longer holds the very objects it held. (To encode them again would take far longer.)"""
+    return any(
+        len(now := _items(container)) != len(was) or not all(map(operator.is_, now, was))
+        for container, was in zip(containers, were, strict=True)
+    )
+
+
 class Server:
     """Serves one loaded program until the checker closes the connection."""
 
@@ -49,7 +62,7 @@ class Server:
         self._objects: list[Any] = []
         self._number_of: dict[int, int] = {}
         # By what answered, an iterator or (None) any function: containers of its last answer, and what was in them.
-        self._answered: dict[int | None, tuple[list[Any], bytes]] = {}
+        self._answered: dict[int | None, tuple[list[Any], list[list[Any]]]] = {}
         self._handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "call": self._call,
             "value": self._value,
@@ -89,7 +102,7 @@ class Server:
         writer = values.Writer(self._refer, [*reader.objects, *last])
         if reader.objects and self._are_changed(request, args, kwargs):
             reply["changed"] = [writer.contents(value) for value in reader.objects]
-        if last and self._text(last) != was:
+        if last and _differ(last, was):
             reply["last"] = [writer.contents(value) for value in last]
         if error is None:
             self._answer(reply, None, result, writer, last)
@@ -117,7 +130,7 @@ class Server:
             reply["end"] = True
         last, was = self._last_answer(request, number)
         writer = values.Writer(self._refer, last)
-        if last and self._text(last) != was:
+        if last and _differ(last, was):
             reply["last"] = [writer.contents(value) for value in last]
         if "end" not in reply:
             self._answer(reply, number, item, writer, last)
@@ -126,10 +139,10 @@ class Server:
     # A function may return the same list again and again, and change it in between. The checker, which has copies, is
     # told of changes in the last answer, and whether the next is the same list.
 
-    def _last_answer(self, request: dict[str, Any], key: int | None) -> tuple[list[Any], bytes]:
+    def _last_answer(self, request: dict[str, Any], key: int | None) -> tuple[list[Any], list[list[Any]]]:
         """Containers of the last answer, and what was in them; nothing if the other side has not kept them."""
-        last, was = self._answered.pop(key, ([], b""))
-        return (last, was) if request.get("last") == len(last) else ([], b"")
+        last, was = self._answered.pop(key, ([], []))
+        return (last, was) if request.get("last") == len(last) else ([], [])
 
     def _answer(
         self, reply: dict[str, Any], key: int | None, value: Any, writer: values.Writer, last: list[Any]
@@ -141,11 +154,7 @@ class Server:
         containers = [*(last if is_again else ()), *writer.objects[known:]]
         if containers and _TRACKED.issuperset(map(type, containers)) and sum(map(len, containers)) <= _MOST_TRACKED:
             reply["again"] = is_again
-            self._answered[key] = containers, self._text(containers)
-
-    def _text(self, containers: list[Any]) -> bytes:
-        writer = values.Writer(self._refer, containers)
-        return wire.encode_frame([writer.contents(value) for value in containers])
+            self._answered[key] = containers, list(map(_items, containers))
 
     def serve(self) -> None:
         """Answer requests for ever; the zygote kills this process when the checker is done."""
