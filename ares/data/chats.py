@@ -36,7 +36,7 @@ def _messages(value: Any, format_prompt: str | None, where: str) -> list[dict[st
         if not value.strip():
             raise DataError(f"{where}: the prompt is empty")
         return [{"role": "user", "content": format_prompt.replace("{prompt}", value) if format_prompt else value}]
-    messages = list(value) if isinstance(value, list | tuple | np.ndarray) else []
+    messages = list(map(_with_content, value)) if isinstance(value, list | tuple | np.ndarray) else []
     if not messages or not all(
         isinstance(message, dict) and all(isinstance(message.get(key), str) for key in ("role", "content"))
         for message in messages
@@ -53,6 +53,12 @@ def _messages(value: Any, format_prompt: str | None, where: str) -> list[dict[st
         )
     # Templates also show names, tool calls and their ids; parquet fills keys that a message does not have with null.
     return [{key: value for key, value in message.items() if value is not None} for message in messages]
+
+
+def _with_content(message: Any) -> Any:
+    """A message that only calls tools, whose content is null in most sets, with an empty one."""
+    is_call = isinstance(message, dict) and message.get("content") is None and message.get("tool_calls")
+    return {**message, "content": ""} if is_call else message
 
 
 def rendered(
@@ -77,7 +83,8 @@ def rendered(
     if ignored:
         raise DataError(
             f"{where}: the chat template of {tokenizer.name_or_path} ignores the system message "
-            f"{messages[0]['content']!r:.60}: put it into the prompt itself, as with data.format_prompt"
+            f"{messages[0]['content']!r:.60}: put it into the user's message (with data.format_prompt "
+            "if prompts are plain text)"
         )
     asked = messages[-1]["content"]
     for part in [asked] if isinstance(asked, str) else [part.get("text", "") for part in asked]:

@@ -104,18 +104,22 @@ def test_a_system_message_that_the_template_ignores_is_an_error(tmp_path: Path) 
     ignoring = "{% for each in messages %}{% if each.role == 'user' %}{{ each.content }}{% endif %}{% endfor %}"
     with pytest.raises(DataError, match=r"p\.jsonl:1: the chat template of .* ignores the system message 'Be brief.'"):
         templated(ignoring, source, system_prompt="Be brief.")
+    own = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1=?"}]
+    with pytest.raises(DataError, match=r"put it into the user's message \(with data.format_prompt if prompts"):
+        templated(ignoring, jsonl(tmp_path / "own.jsonl", [GOOD | {"prompt": own}]))
     assert templated(ignoring, source).frame["prompt"][0] == "1+1=?"
     switching = "{{ '<think>' if messages[0].content != '/no_think' }}{{ messages[-1].content }}"
     assert templated(switching, source, system_prompt="/no_think").frame["prompt"][0] == "1+1=?"
 
 
+@pytest.mark.parametrize("said", ["", None])
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_the_template_is_shown_tool_calls(suffix: str, tmp_path: Path) -> None:
-    """Of an assistant message that only calls a tool nothing else is left."""
+def test_the_template_is_shown_tool_calls(suffix: str, said: str | None, tmp_path: Path) -> None:
+    """Of an assistant that only calls a tool nothing else is left; most sets have null for what it says."""
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     turns = [
         {"role": "user", "content": "Warm?"},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "assistant", "content": said, "tool_calls": [call]},
         {"role": "tool", "content": "12 °C", "tool_call_id": "c1"},
     ]
     path = tmp_path / f"p.{suffix}"
