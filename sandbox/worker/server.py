@@ -169,7 +169,8 @@ class Server:
             for fd, stream in enumerate(streams, start=1):
                 with contextlib.suppress(OSError, ValueError):  # closed, or more than a file may hold
                     stream.flush()
-                    if os.lseek(fd, 0, os.SEEK_CUR) > _KEPT_BYTES:  # else what a few calls print would be too much
+                    # Or what a few calls print would be too much. A file with a name is one of the program's own.
+                    if os.lseek(fd, 0, os.SEEK_CUR) > _KEPT_BYTES and os.fstat(fd).st_nlink == 0:
                         os.ftruncate(fd, _KEPT_BYTES)
                         os.lseek(fd, _KEPT_BYTES, os.SEEK_SET)
             self._connection.sendall(frame)

@@ -131,6 +131,13 @@ def test_a_tuple_of_many_lists_takes_no_longer_than_a_list_of_them(pool: Sandbox
     assert verdict.error_type == "accepted", verdict.tests
 
 
+def test_a_file_that_a_program_has_put_in_the_place_of_stdout_is_left_alone(pool: SandboxPool) -> None:
+    source = "import os\ndef f(n):\n    log = open('log', 'w')\n    os.dup2(log.fileno(), 1)\n    print('x' * n)\n"
+    source += "    return n\ndef size(): return os.stat('log').st_size"
+    verdict = judge(pool, source, "assert f(100_000) == 100_000\nassert size() == 100_001")
+    assert verdict.error_type == "accepted", verdict.tests
+
+
 HELPERS = '''
 def helper(x):
     """The prompt's own."""
