@@ -5,7 +5,7 @@ Not covered: the total (`reward/score`, ares/step/metrics.py).
 """
 
 import json
-import math
+import sys
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,7 @@ def _of_extras(extras: pd.Series) -> dict[str, float]:
     logged: dict[str, list[float]] = {}
     for function, parts in (pair for text in extras.dropna() for pair in json.loads(text).items()):
         for part, value in parts.items():
-            if isinstance(value, bool | int | float) and math.isfinite(value):
+            # Not math.isfinite, which raises for integers beyond floats.
+            if isinstance(value, bool | int | float) and abs(value) <= sys.float_info.max:
                 logged.setdefault(f"rewards/{function}/{part}/mean", []).append(float(value))
     return {name: float(np.mean(values)) for name, values in logged.items()}
