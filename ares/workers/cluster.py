@@ -274,6 +274,7 @@ class Cluster:
         """Start the engines; on shared GPUs once the learner has loaded, and while it is idle: vLLM counts all memory
         that is taken while it starts as its own."""
         async with self._learning if self.takes_turns else nullcontext():
+            self._start()  # while this waited, the learner's side may have killed everything
             if self.takes_turns:
                 await self._running_learner().started()
             engine = self._engine = self._start_engine()

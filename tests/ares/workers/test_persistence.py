@@ -172,6 +172,45 @@ def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it
     assert sorted(seen[4:]) == ["other work", "the learner works"]
 
 
+def test_engines_that_waited_for_a_learner_that_died_start_on_the_gpus(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the placement group they would have started on no GPU, which ends the run or samples on the CPU."""
+    started: list[tuple[str, Any]] = []
+
+    def start(cluster: Cluster) -> None:
+        cluster._placement = cluster._placement or object()
+
+    def starts(role: str) -> Any:
+        async def ready() -> None: ...
+
+        def start(cluster: Cluster) -> Any:
+            started.append((role, cluster._placement))
+            return SimpleNamespace(started=ready, kill=lambda: None)
+
+        return start
+
+    async def handed_over(cluster: Cluster, engine: Any, version: int) -> bool:
+        return True
+
+    async def both() -> None:
+        async with cluster._learning:
+            sampling = asyncio.create_task(cluster._engine_at(0))
+            await asyncio.sleep(0.01)
+            cluster.shut_down()  # what follows a death on shared GPUs
+        await sampling
+
+    cluster._learner = cluster._engine = None
+    monkeypatch.setattr("ray.util.remove_placement_group", lambda group: None)
+    monkeypatch.setattr(Cluster, "_start", start)
+    monkeypatch.setattr(Cluster, "_start_learner", starts("learner"))
+    monkeypatch.setattr(Cluster, "_start_engine", starts("engine"))
+    monkeypatch.setattr(Cluster, "_handed_over_in_place", handed_over)
+    asyncio.run(both())
+    assert started == [("learner", cluster._placement), ("engine", cluster._placement)]
+    assert cluster._placement is not None
+
+
 class Trained:
     """A learner whose first update outlasts the wait for it."""
 
