@@ -13,8 +13,9 @@ FACTOR = 10.0
 LEAST = 600.0
 FIRST = 3600.0
 """Seconds for the first call of a kind."""
-LOADING = ("start", "join")
-"""Calls for which they never change: most had begun before they were waited for, so how long that took says little."""
+QUEUED = ("start", "join", "version")
+"""Calls for which that limit never changes: they wait for what the actor was doing before (loading, an update whose
+caller was cancelled), so how long earlier ones took says little."""
 
 
 class ActorHung(Exception):
@@ -35,7 +36,7 @@ class Patience:
 
     def limit(self, call: str, size: int = 1) -> float:
         """Seconds to wait for the answer to a call, or for the next part of it. size: of its data, in any unit."""
-        if call in LOADING or call not in self._longest:
+        if call in QUEUED or call not in self._longest:
             return FIRST * 2.0 ** self._ended[call]
         larger = max(1.0, size / self._largest[call])  # a training batch, than a shard of the bootstrap
         return max(LEAST, FACTOR * self._longest[call] * larger) * 2.0 ** self._ended[call]

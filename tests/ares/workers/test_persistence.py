@@ -310,16 +310,19 @@ def test_a_call_is_waited_for_in_proportion_to_what_such_calls_took() -> None:
     assert patience.limit("save") == FIRST
 
 
-def test_an_actor_may_take_as_long_to_start_as_the_first_however_short_that_was_waited_for() -> None:
+def test_calls_that_wait_for_what_the_actor_does_are_not_measured_by_earlier_ones() -> None:
+    """An actor starts as slowly as the first one did, and tells its version only after an update that was abandoned:
+    that may take hours, and an idle learner answers at once."""
     patience = Patience()
+    calls = ("start", "join", "version", "save")
 
-    async def started_at_once() -> None:
-        for call in ("start", "join", "save"):
+    async def answered_at_once() -> None:
+        for call in calls:
             async with patience.waiting(call, "ab"):
                 pass
 
-    asyncio.run(started_at_once())
-    assert [patience.limit(call) for call in ("start", "join", "save")] == [FIRST, FIRST, LEAST]
+    asyncio.run(answered_at_once())
+    assert [patience.limit(call) for call in calls] == [FIRST, FIRST, FIRST, LEAST]
 
 
 def test_a_batch_is_waited_for_in_proportion_to_its_size(cluster: Cluster) -> None:
