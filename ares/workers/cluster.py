@@ -266,7 +266,9 @@ class Cluster:
         if self._engine_version != version:
             self._engine_version = None
             if not await self._handed_over_in_place(engine, version):
-                await engine.load_weights(version, await self._weights_of(version))
+                weights = await self._weights_of(version)
+                async with self._learning if self.takes_turns else nullcontext():  # it would put them to sleep
+                    await engine.load_weights(version, weights)
             self._engine_version = version
         return engine
 
@@ -340,8 +342,8 @@ class Cluster:
     async def _engine_sleeps(self) -> None:
         """Free shared GPUs for the learner; the engine needs weights afterwards."""
         if self._engine is not None and self.takes_turns:
-            await self._engine.sleep()
             self._engine_version = None
+            await self._engine.sleep()
 
     def _running_learner(self) -> LearnerGroup:
         if self._learner is None:

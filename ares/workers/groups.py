@@ -135,10 +135,10 @@ class EngineGroup(_Group):
         Raises one of DEATHS or ActorHung.
         """
 
-        async def of_one(actor: Any, indices: np.ndarray) -> list[pd.DataFrame]:
+        async def of_one(actor: Any, answers: Any, indices: np.ndarray) -> list[pd.DataFrame]:
             parts: list[pd.DataFrame] = []
             async with self._patience.waiting("generate", name_of(actor)) as came:
-                async for reference in actor.generate.remote([requests[index] for index in indices], settings):
+                async for reference in answers:
                     rows = await reference
                     came()
                     rows.index = indices[rows.index]
@@ -148,9 +148,13 @@ class EngineGroup(_Group):
             return parts
 
         shares = np.array_split(np.arange(len(requests)), len(self.actors))
-        parts_of = await asyncio.gather(
-            *(of_one(actor, share) for actor, share in zip(self.actors, shares, strict=True) if len(share))
-        )
+        # Every call is made before anything is awaited: a learner on the same GPU would put the engines to sleep first.
+        calls = [
+            (actor, actor.generate.remote([requests[index] for index in share], settings), share)
+            for actor, share in zip(self.actors, shares, strict=True)
+            if len(share)
+        ]
+        parts_of = await asyncio.gather(*(of_one(*call) for call in calls))
         return pd.concat([part for parts in parts_of for part in parts]).sort_index()
 
 

@@ -4,8 +4,9 @@ import asyncio
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import pandas as pd
 import pytest
 from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, RayTaskError
 
@@ -13,7 +14,7 @@ from ares.store import Ref
 from ares.store.store import RunStore
 from ares.workers.cluster import ATTEMPTS, Cluster
 from ares.workers.failures import WorkerError
-from ares.workers.groups import _all
+from ares.workers.groups import EngineGroup, _all
 from ares.workers.patience import FACTOR, FIRST, LEAST, ActorHung, Patience
 from tests.ares.builders import config
 
@@ -209,6 +210,75 @@ def test_engines_that_waited_for_a_learner_that_died_start_on_the_gpus(
     asyncio.run(both())
     assert started == [("learner", cluster._placement), ("engine", cluster._placement)]
     assert cluster._placement is not None
+
+
+def sharing_a_gpu(cluster: Cluster) -> list[str]:
+    """Give a cluster an idle learner and an engine that share a GPU; returns the calls of the engine, as they come."""
+    called: list[str] = []
+
+    def recorded(name: str, answer: Any) -> Any:
+        return SimpleNamespace(remote=lambda *given: (called.append(name), answer())[1])
+
+    async def done() -> None:
+        await asyncio.sleep(0.02)
+
+    async def row() -> pd.DataFrame:
+        return pd.DataFrame({"token_ids": [0]})
+
+    async def rows() -> Any:
+        yield row()
+
+    ready = SimpleNamespace(remote=lambda: None)
+    actor = SimpleNamespace(
+        _actor_id=SimpleNamespace(hex=lambda: "engine"), __ray_ready__=ready, load_weights=recorded("load", done),
+        sleep=recorded("sleep", done), generate=recorded("generate", rows),
+    )  # fmt: skip
+    engine: Any = EngineGroup([actor], cluster._patience)
+    engine._ready = []
+    cluster._placement, cluster._engine = object(), engine
+    learner: Any = SimpleNamespace(weights=lambda: None, weights_in_place=lambda way: [None])
+    cluster._learner, cluster._learner_version = learner, 1
+    return called
+
+
+async def turn_of_the_learner(cluster: Cluster) -> None:
+    async with cluster._learning:
+        await cluster._engine_sleeps()
+
+
+@pytest.mark.parametrize("through_memory", [False, True])
+def test_the_learners_turn_does_not_come_between_an_engines_weights_and_its_sampling(
+    through_memory: bool, cluster: Cluster
+) -> None:
+    """It puts engines that share its GPU to sleep (rollout.max_staleness): one that had just loaded weights had lost
+    them when it was to sample, which ended the run."""
+    called, asked = sharing_a_gpu(cluster), cast("Any", (1, [None], None))
+    cluster._through_memory = through_memory
+
+    async def both() -> None:
+        sampling = asyncio.create_task(cluster._generate(asked, lambda rows: None))
+        await asyncio.sleep(0.01)
+        await asyncio.gather(sampling, turn_of_the_learner(cluster))
+
+    asyncio.run(both())
+    assert called == ["load", "generate", "sleep"]
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_an_engine_that_is_being_put_to_sleep_is_given_its_weights_again(cancelled: bool, cluster: Cluster) -> None:
+    """Until it slept, or for good if nobody waited for that, it was taken to have those it had before."""
+    called, asked = sharing_a_gpu(cluster), cast("Any", (1, [None], None))
+    cluster._engine_version = 1
+
+    async def both() -> None:
+        learning = asyncio.create_task(turn_of_the_learner(cluster))
+        await asyncio.sleep(0.01)
+        if cancelled:
+            learning.cancel()
+        await cluster._generate(asked, lambda rows: None)
+
+    asyncio.run(both())
+    assert called == ["sleep", "load", "generate"]
 
 
 class Trained:
