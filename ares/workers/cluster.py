@@ -291,6 +291,8 @@ class Cluster:
         if way is None:
             return False
         async with self._learning:  # an update would change them while they are copied
+            if version in self._weights and self._learner_version != version:
+                return False  # main memory has them: the learner need not go back
             learner = await self._learner_at(version)
             try:
                 await engine.load_weights(version, learner.weights_in_place(way))

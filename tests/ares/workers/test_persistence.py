@@ -281,6 +281,27 @@ def test_an_engine_that_is_being_put_to_sleep_is_given_its_weights_again(cancell
     assert called == ["sleep", "load", "generate"]
 
 
+@pytest.mark.parametrize(("at", "calls"), [(1, ["in place"]), (2, ["held"])])
+def test_a_learner_that_has_moved_on_is_not_taken_back_for_weights_that_are_held(
+    at: int, calls: list[str], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a shared GPU it loaded a checkpoint and replayed, to hand over what main memory has (max_staleness)."""
+    sharing_a_gpu(cluster)
+    cluster._weights, cluster._learner_version = {1: "held"}, at
+    learner: Any = SimpleNamespace(weights_in_place=lambda way: "in place")
+    cluster._learner = learner
+    loaded: list[Any] = []
+
+    async def load(version: int, weights: Any) -> None:
+        loaded.append(weights)
+
+    monkeypatch.setattr(cluster._engine, "load_weights", load)
+    monkeypatch.setattr(Cluster, "_rewind", lambda *given: pytest.fail("the learner went back"))
+    asyncio.run(cluster._engine_at(1))
+    assert loaded == calls
+    assert cluster._learner_version == at
+
+
 class Trained:
     """A learner whose first update outlasts the wait for it."""
 
