@@ -3,8 +3,10 @@
 Without a terminal lines are printed instead of bars, now and then also within a long phase.
 """
 
+import math
 import os
 import time
+from collections import defaultdict
 from types import TracebackType
 from typing import Any
 
@@ -37,7 +39,7 @@ def step_line(run: Run) -> str:
     """The step that was just committed, as a line."""
     commit = run.commit
     assert commit is not None
-    m, t = commit.metrics, commit.timings
+    m, t = defaultdict(lambda: math.nan, commit.metrics), commit.timings  # one that is not finite is in no commit
     if commit.step == 0:
         shares = " ".join(f"{bucket} {m.get(f'bucket/{bucket}/count', 0):.0f}" for bucket in BUCKETS)
         line = f"bootstrap  acc {m['bootstrap/accuracy']:.3f}  {shares}  τ {m['entropy/hwe_threshold']:.3f}"

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ares.reports import Display
+from ares.reports import Display, step_line
 from tests.ares.builders import config
+from tests.ares.store_builders import commit
 
 
 def test_a_path_that_looks_like_markup_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,3 +23,14 @@ def test_a_path_that_looks_like_markup_is_shown_as_it_is(tmp_path: Path, capsys:
     told = capsys.readouterr().out
     assert "first  models/[/x]  1 problems, none held out" in told
     assert f"plot: {directory / 'progress.png'}" in told
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_metric_that_was_left_out_of_a_commit_is_shown_as_nan(step: int) -> None:
+    """One that was not finite is left out of the commit: its line ended the run."""
+    metrics = {"bootstrap/accuracy": 0.25, "reward/sampled_accuracy": 0.25}
+    committed = commit(step, None, metrics=metrics, timings={"timing_s/step": 1.0})
+    run: Any = SimpleNamespace(commit=committed)
+    line = step_line(run)
+    assert "acc 0.250" in line
+    assert {0: "τ nan", 1: "H nan"}[step] in line
