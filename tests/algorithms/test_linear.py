@@ -67,6 +67,13 @@ def test_a_weight_may_lie_column_by_column(counted: list[object]) -> None:
     assert counted
 
 
+@pytest.mark.parametrize("bias", [numbers(2 * OUTER)[::2], numbers(1).expand(OUTER)], ids=["every second", "one"])
+def test_a_bias_may_have_any_stride(bias: Tensor, counted: list[object]) -> None:
+    x, weight = numbers(ROWS, INNER), numbers(OUTER, INNER)
+    torch.testing.assert_close(linear(x, weight, bias), x @ weight.T + bias, atol=1e-4, rtol=1e-5)
+    assert counted
+
+
 def test_the_gradient_of_a_sum_has_no_strides(counted: list[object]) -> None:
     x, weight = numbers(ROWS, INNER).requires_grad_(), numbers(OUTER, INNER).requires_grad_()
     linear(x, weight).sum().backward()
