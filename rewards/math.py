@@ -51,6 +51,8 @@ AROUND_NAMES = re.compile(
     r"left|right)(?![a-zA-Z])|\\[ ,;!]|[{}$~]|\.$"
 )
 """Formatting and symbols around names that do not make them an expression."""
+ACCENTS = re.compile(r"\\(overline|overrightarrow|vec|widehat)(?![a-zA-Z])")
+"""Over a single letter they make another object of it: a conjugate, a complement, a vector."""
 NUMBERS = re.compile(r"\d[\d.,]*")
 NO_VALUE = frozenset({"str", "ComplexInfinity", "NaN"})
 """Types of what math-verify reads without a value to compare: text, and divisions by zero such as 10:00."""
@@ -162,8 +164,8 @@ def _grade_plain(answer: str, truth: str) -> float | None:
     if given is None or wanted is None:
         return None
     equal = "(" in answer and given == wanted if "(" in truth else sorted(given) == sorted(wanted)
-    if max(map(len, wanted)) < 2 and not equal:  # single letters may be variables, or choices: (A) is A
-        return None
+    if max(map(len, wanted)) < 2 and (not equal or ACCENTS.search(answer + truth)):
+        return None  # single letters may be variables, or choices: (A) is A
     return float(equal)
 
 

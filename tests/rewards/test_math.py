@@ -161,7 +161,8 @@ WORDS_AND_LETTERS = [
 """(answer, truth, right): letters alone are words or names, whose order matters."""
 ALGEBRA = [
     ("x\\cdot 2", "2x", 1), ("b \\cdot a", "ab", 1), ("ab+1", "1+ba", 1), ("\\pi r^2", "r^2\\pi", 1), ("c", "b", 0),
-    ("b", "b", 1), ("ac+ab", "a(b+c)", 1), ("B,A", "A,B", 1),
+    ("b", "b", 1), ("ac+ab", "a(b+c)", 1), ("B,A", "A,B", 1), ("z", "\\overline{z}", 0), ("\\overline{A}", "A", 0),
+    ("\\vec{a}", "a", 0), ("\\vec{b}, \\vec{a}", "a, b", 0), ("\\vec{a}", "\\vec{a}", 1),
 ]  # fmt: skip
 """Anything with an operator, a digit or a command is mathematics, and commutes."""
 NUMBERS = [
