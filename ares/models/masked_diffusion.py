@@ -56,6 +56,10 @@ class MaskedLanguageModel:
         for what in ("get_decoder", "get_output_embeddings"):
             if getattr(model, what, lambda: None)() is None:
                 raise ModelError(f"{config.path}: {type(model).__name__} has no {what}(), so its head cannot be found")
+        if model.get_decoder() is model:
+            raise ModelError(
+                f"{config.path}: {type(model).__name__}.get_decoder() gives no decoder without the output head"
+            )
         loaded = cls(model, getattr(torch, config.dtype), mask_token_id(settings, config.path), config.mask_estimate)
         loaded._check_shape(config.path)
         return loaded

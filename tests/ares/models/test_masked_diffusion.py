@@ -15,6 +15,7 @@ from algorithms.published.coupled_log_probs import coupled_versions, selective_l
 from ares.config.run import ModelConfig
 from ares.engines.diffusion import DiffusionEngine
 from ares.engines.engine import SamplingSettings
+from ares.models.bidirectional_qwen2 import MaskedModel
 from ares.models.causal import ModelError
 from ares.models.masked_diffusion import MaskedLanguageModel, mask_seeds, random_mask
 from tests.ares.builders import rows, to_batch
@@ -167,6 +168,13 @@ def test_padding_attends_to_itself_and_nothing_to_padding(monkeypatch: pytest.Mo
     assert padding.any()
     assert mask.any(-1).all()
     assert (mask[:, 0].sum(1)[padding] == 1).all()
+
+
+def test_a_model_whose_decoder_cannot_be_told_from_its_head_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers gives the model itself for remote code such as LLaDA's."""
+    monkeypatch.setattr(MaskedModel, "get_decoder", lambda self: self)
+    with pytest.raises(ModelError, match=r"MaskedModel.get_decoder\(\) gives no decoder"):
+        load()
 
 
 def test_masks_follow_from_run_step_iteration_and_row_alone() -> None:
