@@ -30,7 +30,7 @@ REFUSED = ("EPERM", "Operation not permitted (unshare)")
 @pytest.mark.parametrize(
     ("where", "recipe"),
     [
-        ("host", "work in a container: docker run --cap-add SYS_ADMIN"),
+        ("host", "use a container: docker run --cap-add SYS_ADMIN"),
         ("docker", "start this container with docker run --user 1000 --security-opt seccomp=unconfined"),
         ("kubernetes", "docs/sandbox.md, Containers"),
     ],
