@@ -3,6 +3,7 @@
 Not covered: the order of a run's work (flows/).
 """
 
+from ares.runs.conductor import Conductor, PlainConductor, may_be_retried
 from ares.runs.difference import first_difference, settings_difference
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.doctor import findings
@@ -16,6 +17,8 @@ from ares.runs.verification import verify
 
 __all__ = [
     "TRASH_DAYS",
+    "Conductor",
+    "PlainConductor",
     "Policy",
     "Run",
     "Step",
@@ -30,6 +33,7 @@ __all__ = [
     "fork",
     "identity_of",
     "known_run",
+    "may_be_retried",
     "model_digest",
     "prune",
     "read_config",

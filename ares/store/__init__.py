@@ -7,6 +7,7 @@ from ares.store.commits import Commit, Fork, Ref, sealed_text, unsealed_text
 from ares.store.errors import DamagedArtifact, RunHeld, StoreError
 from ares.store.journal import Journal
 from ares.store.locations import run_store, runs_directory, runs_in, tracking_uri
+from ares.store.memo import Kept, Memo
 from ares.store.mirror import path_of
 from ares.store.names import RULE, checked_name, is_name, name_after
 from ares.store.store import RunStore
@@ -17,6 +18,8 @@ __all__ = [
     "DamagedArtifact",
     "Fork",
     "Journal",
+    "Kept",
+    "Memo",
     "Ref",
     "RunHeld",
     "RunStore",
