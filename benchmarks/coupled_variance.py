@@ -22,7 +22,7 @@ from transformers import AutoModel, AutoTokenizer
 import ares.models.bidirectional_qwen2  # noqa: F401 - registers the model's type
 from algorithms.coupled_sampling import MASK_ESTIMATES, MASK_RATIO_RANGE, Draw, MaskedPasses, independent_masks
 from algorithms.denoising import completion_logits
-from ares.tiny import CHECKPOINTS
+from examples.tiny import CHECKPOINTS
 
 ESTIMATES = {"one_mask": (partial(independent_masks, passes=1), 1)} | MASK_ESTIMATES
 

@@ -32,8 +32,8 @@ from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
 from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.models import stored_tensors
-from ares.tiny import CHECKPOINTS
 from benchmarks.auroc import Auroc, aurocs
+from examples.tiny import CHECKPOINTS
 from rewards.math import grade_answers
 
 WINDOW = 4

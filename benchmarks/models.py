@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-TINY = Path(__file__).resolve().parents[1] / "ares" / "tiny" / "checkpoints" / "math"
+TINY = Path(__file__).resolve().parents[1] / "examples" / "tiny" / "checkpoints" / "math"
 
 
 def random_qwen(

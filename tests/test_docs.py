@@ -27,13 +27,13 @@ MAP = REPOSITORY / "docs" / "coming-from-verl-or-trl.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(
-    r"(?<![\w/.~-])((?:ares|flows|tasks|algorithms|rewards|sandbox|profiles|benchmarks|tests|docs)(?:/[\w.-]+)+)"
+    r"(?<![\w/.~-])((?:ares|flows|tasks|algorithms|rewards|sandbox|examples|profiles|benchmarks|tests|docs)(?:/[\w.-]+)+)"
 )
-MODULE = re.compile(r"python -m ((?:benchmarks|tests|flows|ares)(?:\.\w+)+)")
+MODULE = re.compile(r"python -m ((?:benchmarks|examples|tests|flows|ares)(?:\.\w+)+)")
 TEST = re.compile(r"`(?:[\w/.]+::)?(test_\w+)(…?)`")
 SETTING = re.compile(rf"(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
-MADE = ("ares/tiny/checkpoints", "rewards/NAME", "rewards/right/")
-"""Folders that a command fills, and metrics that look like files."""
+MADE = ("examples/tiny/checkpoints", "examples/data_preprocess", "rewards/NAME", "rewards/right/")
+"""Folders that a command fills or that verl has, and metrics that look like files."""
 
 
 def name_of(page: Path) -> str:

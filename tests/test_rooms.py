@@ -16,6 +16,7 @@ BELOW = {
     "algorithms": {"algorithms"},
     "rewards": {"rewards", "algorithms", "sandbox"},
     "sandbox": {"sandbox"},
+    "examples": {"examples", "flows", "tasks", "ares", "algorithms", "rewards", "sandbox"},
 }
 """Which packages each may import."""
 
@@ -26,7 +27,7 @@ ARRAYS = {"torch", "numpy", "pandas"}
 PURE = ["algorithms", "rewards", "ares/learner", "ares/models"]
 PACKAGES = [
     "config", "store", "data", "models", "engines", "learner", "workers", "grading", "step", "runs",
-    "evaluation", "reports", "ablations", "tiny",
+    "evaluation", "reports", "ablations",
 ]  # fmt: skip
 """The packages of ares: each may import the `__init__` of those before it."""
 FILES = sorted(path for room in BELOW for path in (REPOSITORY / room).rglob("*.py"))
@@ -155,7 +156,7 @@ def test_packages_are_imported_by_their_face() -> None:
     wrong = [
         f"{path.relative_to(REPOSITORY)} imports {target}"
         for _, path, target in package_imports()
-        if target.count(".") > 1 and target.split(".")[1] != "tiny"
+        if target.count(".") > 1
     ]
     assert wrong == []
 
@@ -170,17 +171,6 @@ def test_modules_of_a_package_import_each_other_without_a_circle() -> None:
         while free := [stem for stem, needed in beneath.items() if not needed]:
             beneath = {stem: needed - set(free) for stem, needed in beneath.items() if stem not in free}
         assert beneath == {}, f"ares/{package}: a circle among {sorted(beneath)}"
-
-
-def test_only_the_command_line_imports_the_toys() -> None:
-    wrong = [
-        str(path.relative_to(REPOSITORY))
-        for path in FILES
-        if not path.is_relative_to(REPOSITORY / "ares" / "tiny")
-        and not path.is_relative_to(REPOSITORY / "flows" / "cli")
-        and any(name.startswith("ares.tiny") for name in modules(path))
-    ]
-    assert wrong == []
 
 
 def test_the_walk_follows_imports_through_modules() -> None:

@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+MOVED = ("ares/tiny/", "examples/tiny/")
+"""Where settings of older runs find the toys in the checkout, and where these lie now."""
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
@@ -22,13 +24,13 @@ def is_there(path: Path) -> bool:
 
 def location(path: str) -> str:
     """A path as the working directory has it, else as the checkout does (those of shipped profiles), else unchanged."""
-    in_checkout = CHECKOUT / path
+    in_checkout = CHECKOUT / path.replace(*MOVED)
     return str(in_checkout) if not is_there(Path(path)) and is_there(in_checkout) else path
 
 
 def matches(pattern: str) -> list[str]:
     """The files of a glob, by name: those of the working directory, else those of the checkout."""
-    for place in (pattern, str(CHECKOUT / pattern)):
+    for place in (pattern, str(CHECKOUT / pattern.replace(*MOVED))):
         if files := sorted(path for path in glob.glob(place, recursive=True) if Path(path).is_file()):
             return files
     return []

@@ -1,7 +1,7 @@
 """Pictures drawn from a key instead of read from a file: dots in nine cells, or a chart of three bars.
 
 The key determines the picture, so a row only names it. Not covered:
-the questions about them (ares/tiny/problems/pictures.py).
+the questions about them (examples/tiny/problems/pictures.py).
 """
 
 import numpy as np

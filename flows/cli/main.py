@@ -1,6 +1,6 @@
 """The command `ares`.
 
-Covered: train, resume, status, inspect, warmstart, doctor, up, down, profiles. Added from the modules beside this one:
+Covered: train, resume, status, inspect, doctor, up, down, profiles. Added from the modules beside this one:
 settings and new, ablate and report, eval, fork, diff and gc, export, data, sandbox. What only one command needs is
 imported by it, so that `ares --help` and completion answer at once. A known error meets the user here, once, without a
 trace.
@@ -13,7 +13,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -151,51 +151,6 @@ def inspect(
         next_step(f"ares inspect {run} --step {step} --id ID --sample K")
     else:
         console.print(sample_report(run, step, problem, sample), markup=False)
-
-
-@app.command()
-def warmstart(
-    task: Annotated[
-        str,
-        typer.Argument(
-            help="tiny-math, tiny-reason, tiny-code, tiny-code-hard, -feedback, -secret or -skills, tiny-diffusion, "
-            "tiny-diffusion-hard or tiny-vision"
-        ),
-    ],
-    out: Annotated[Path | None, typer.Option(help="Folder to write; default: the one its profile reads.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of weights and examples.")] = 0,
-) -> None:
-    """Build a tiny model and its problems from nothing (about a minute and a half on one core)."""
-    from rich.progress import Progress
-
-    from ares.config import ConfigError
-    from ares.tiny import CHECKPOINTS, diffusion_warmstart, vision_warmstart
-    from ares.tiny.tasks import TASKS
-    from ares.tiny.warmstart import warmstart as build
-
-    builders: dict[str, tuple[str, Any]] = {
-        name: (each.folder, partial(build, task=each)) for name, each in TASKS.items()
-    }
-    for masked in (diffusion_warmstart.DIFFUSION, diffusion_warmstart.DIFFUSION_HARD):
-        builders[masked.name] = (masked.folder, partial(diffusion_warmstart.warmstart, task=masked))
-    builders[vision_warmstart.NAME] = (vision_warmstart.FOLDER, vision_warmstart.warmstart)
-    if task not in builders:
-        raise ConfigError(f"There is no warm start {task!r} (warm starts: {', '.join(builders)})")
-    folder, builder = builders[task]
-    target = out or CHECKPOINTS / folder
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {target}: no folder can be made there: {error.strerror}") from error
-    with Progress(console=console) as progress:
-        bar = progress.add_task("warm start", total=None)
-        report = builder(
-            target,
-            seed=seed,
-            progress=lambda done, total, loss: progress.update(bar, completed=done, total=total),
-        )
-    console.print(f"{target}: held-out accuracy {report.heldout.accuracy:.3f} at temperature 1")
-    next_step(f"ares train {task}" + (f" model.path={target}" if out else ""))
 
 
 @app.command()

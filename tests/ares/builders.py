@@ -22,7 +22,7 @@ from ares.step.shape import shape
 from ares.step.state import RunState
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-MODEL = REPOSITORY / "ares" / "tiny" / "checkpoints" / "math"
+MODEL = REPOSITORY / "examples" / "tiny" / "checkpoints" / "math"
 PAD, END = 0, 1
 
 torch.set_num_threads(1)

@@ -19,9 +19,9 @@ from ares.engines.engine import Request
 from ares.learner.learner import Learner
 from ares.step.shape import shape
 from ares.step.state import RunState
-from ares.tiny.diffusion_warmstart import VOCAB_SIZE, build_model
-from ares.tiny.problems.one_liners import WHOLE_WORDS, respond, split_problems
-from ares.tiny.tokenizer import build_tokenizer
+from examples.tiny.diffusion_warmstart import VOCAB_SIZE, build_model
+from examples.tiny.problems.one_liners import WHOLE_WORDS, respond, split_problems
+from examples.tiny.tokenizer import build_tokenizer
 from tests.ares.builders import rows, to_batch
 
 REMOTE_CODE = Path(__file__).parent / "remote_model"

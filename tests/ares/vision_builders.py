@@ -13,10 +13,10 @@ from ares.config.run import DataConfig, ModelConfig
 from ares.data.problems import Problems, load_problems
 from ares.data.vision import Vision
 from ares.models.vision_language import VisionLanguageModel
-from ares.tiny.problems import pictures
+from examples.tiny.problems import pictures
 from tests.ares.builders import REPOSITORY
 
-MODEL = REPOSITORY / "ares" / "tiny" / "checkpoints" / "vision"
+MODEL = REPOSITORY / "examples" / "tiny" / "checkpoints" / "vision"
 CPU = torch.device("cpu")
 DOTS = pictures.SCHEME + "rr.b...b.-1"
 CHART = pictures.SCHEME + "351-2"

@@ -198,5 +198,5 @@ def test_wrong_input_of_any_child_is_reported_before_the_first_starts(
     RunStore(runs / "penalty-fixed-seed1").write_run({"config": config, "digests": {}})
     complaint = refusal(capsys, monkeypatch, write(tmp_path))
     assert "'penalty-fixed-seed1' is there already, with other settings" in complaint
-    assert "data.train: 'y' → 'ares/tiny/checkpoints/math/train.jsonl'" in complaint
+    assert "data.train: 'y' → 'examples/tiny/checkpoints/math/train.jsonl'" in complaint
     assert json.loads((runs / "penalty-fixed-seed1/run.json").read_text())["config"] == config

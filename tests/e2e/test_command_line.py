@@ -19,7 +19,7 @@ from tests.in_process import run_in_this_process
 from tests.shared_run import SMALL
 from tests.short_runs import ares, metric_history, told, train
 
-MODEL = Path("ares/tiny/checkpoints/math")
+MODEL = Path("examples/tiny/checkpoints/math")
 
 
 def test_a_run_says_where_it_stands(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ from tests import prefect_server
 from tests.shared_run import REPOSITORY, as_a_user
 from tests.short_runs import ares
 
-MODEL = "ares/tiny/checkpoints/math"
-CODE = "ares/tiny/checkpoints/code"
+MODEL = "examples/tiny/checkpoints/math"
+CODE = "examples/tiny/checkpoints/code"
 AS_THE_RUN = ("--n", "2", "--max-problems", "8", "--k", "1,2", "--json")
 
 

@@ -16,7 +16,7 @@ def f(completions, **columns):
 @pytest.mark.slow
 def test_a_problem_without_any_score_is_left_out_and_counted_and_the_run_ends(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(REWARD)
-    data = Path("ares/tiny/checkpoints/math/train.jsonl").read_text().splitlines()[:6]
+    data = Path("examples/tiny/checkpoints/math/train.jsonl").read_text().splitlines()[:6]
     (tmp_path / "train.jsonl").write_text("\n".join(data))
     settings = [f"reward.kind={tmp_path / 'own.py'}:f", f"data.train={tmp_path / 'train.jsonl'}", "train.steps=2",
                 "rollout.shard_prompts=1", "reward.max_unscored=0.1", "data.validation=null"]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-ROOMS = ("algorithms", "ares", "flows", "profiles", "rewards", "tasks")
+ROOMS = ("algorithms", "ares", "examples", "flows", "profiles", "rewards", "tasks")
 EXECUTING_NAMES = {"exec", "eval", "compile", "__import__"}
 EXECUTING_MODULES = {"subprocess", "pty", "runpy", "code", "codeop", "marshal", "pickle", "shelve"}
 EXECUTING_MODULES |= {"cloudpickle", "dill", "joblib"}

@@ -22,15 +22,26 @@ def test_a_shipped_profile_is_read_from_any_directory_and_stays_the_same_run(
     _, again = Run.check(elsewhere, "any", tmp_path / "runs")
     assert again == digests
     assert fingerprint(elsewhere) == fingerprint(here)
-    assert elsewhere.model.path == "ares/tiny/checkpoints/math"
+    assert elsewhere.model.path == "examples/tiny/checkpoints/math"
+
+
+def test_a_run_from_before_the_toys_moved_still_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, digests = Run.check(load("tiny-math"), "any", tmp_path / "runs")
+    old = load("tiny-math", [
+        "model.path=ares/tiny/checkpoints/math",
+        "data.train=ares/tiny/checkpoints/math/train.jsonl",
+        "data.validation=ares/tiny/checkpoints/math/heldout*.jsonl",
+    ])  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert Run.check(old, "any", tmp_path / "runs")[1] == digests
 
 
 def test_what_the_working_directory_has_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = tmp_path / "ares/tiny/checkpoints/math"
+    mine = tmp_path / "examples/tiny/checkpoints/math"
     mine.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert load("tiny-math").model.location == "ares/tiny/checkpoints/math"
-    assert model_digests("ares/tiny/checkpoints/math")["model_files"] == {}
+    assert load("tiny-math").model.location == "examples/tiny/checkpoints/math"
+    assert model_digests("examples/tiny/checkpoints/math")["model_files"] == {}
 
 
 @pytest.mark.parametrize(

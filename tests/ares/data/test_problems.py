@@ -313,7 +313,7 @@ def test_text_beyond_the_first_plane_is_text(tmp_path: Path) -> None:
 
 
 def test_the_digest_of_the_shipped_sets_is_the_one_their_runs_were_started_with() -> None:
-    digests = {name: read(f"ares/tiny/checkpoints/math/{name}.jsonl").digest() for name in ("train", "heldout")}
+    digests = {name: read(f"examples/tiny/checkpoints/math/{name}.jsonl").digest() for name in ("train", "heldout")}
     assert digests == {"train": "c385fd7b86a54886", "heldout": "7c2f27c6b0000d6f"}
 
 

@@ -11,7 +11,7 @@ from ares.config import ConfigError, DataConfig
 from ares.data import check_rows, draw
 from ares.data.media import path_of
 from ares.data.problems import DataError, load_problems
-from ares.tiny.problems import pictures
+from examples.tiny.problems import pictures
 from tests.ares.builders import config
 from tests.ares.builders import tokenizer as text_tokenizer
 from tests.ares.vision_builders import CHART, DOTS, MODEL, image, load, problems, tokenizer

@@ -219,7 +219,7 @@ def test_an_own_file_is_a_suite(nothing_at_hand: Path) -> None:
 
 def opened(overrides: Sequence[str] = (), **settings: Any) -> Evaluation:
     small = ["reward.code.workers=1", *overrides]
-    return Evaluation.open(EvaluationRequest(target="ares/tiny/checkpoints/code", n=1, overrides=small, **settings))
+    return Evaluation.open(EvaluationRequest(target="examples/tiny/checkpoints/code", n=1, overrides=small, **settings))
 
 
 def test_an_evaluation_has_the_suites_limits_and_a_given_one_counts_more(nothing_at_hand: Path) -> None:
@@ -340,7 +340,7 @@ def test_a_form_without_a_suite_is_refused() -> None:
     with pytest.raises(ValueError, match="it needs --suite"):
         EvaluationRequest(target="x", form="completion")
     with pytest.raises(ConfigError, match="--data or --suite"):
-        Evaluation.open(EvaluationRequest(target="ares/tiny/checkpoints/code"))
+        Evaluation.open(EvaluationRequest(target="examples/tiny/checkpoints/code"))
 
 
 def test_arrow_streams_are_read(nothing_at_hand: Path) -> None:

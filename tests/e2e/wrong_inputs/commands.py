@@ -70,7 +70,6 @@ COMMANDS: dict[str, Wrong] = {
     ),
     "a report of nothing": Wrong("report nowhere", "There are no metrics yet: no "),
     "a report into another kind of file": Wrong("report x --out x.pdf", "--out x.pdf: the report is an .html file"),
-    "a warm start that is not there": Wrong("warmstart magic", "There is no warm start 'magic'"),
     "settings that are not there": Wrong("settings learnr", "no setting begins with 'learnr' (did you mean learner?)"),
     "settings of a profile that is not there": Wrong("settings --profile nowhere", "There is no profile 'nowhere'"),
     "settings of an extension that is not there": Wrong("settings reward.kind=no.py:f", "no Python file no.py"),
@@ -93,7 +92,6 @@ COMMANDS: dict[str, Wrong] = {
         "up --data f", "f: no folder can be made there: File exists", {"f": "hello"}
     ),
     "services that are not there": Wrong("down", "ares up"),
-    "a warm start beneath a file": Wrong("warmstart tiny-math --out f/x", "--out f/x: no folder", {"f": "hello"}),
     **{
         f"eval {' '.join(given)}": Wrong(
             ["eval", str(MODEL), "--data", "rows.jsonl", "--profile", "good.yaml", *given], told, GOOD | files

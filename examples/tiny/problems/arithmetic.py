@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ares.tiny.problems.sets import Split, math_row
+from examples.tiny.problems.sets import Split, math_row
 
 LEVELS = (1, 2, 3, 4)
 SUFFIXES = ("=?", " equals?", " is what?", " gives?", " makes?", " is?")

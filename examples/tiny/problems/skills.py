@@ -2,7 +2,7 @@
 
 Covers: problems (four of the families of one number, each with a constant of its own) with prompt, reference solution
 and a test a part, worked examples whose parts err independently, and a split whose held-out problems are taught
-nowhere. Does not cover: the families (ares/tiny/problems/families.py), judging (sandbox/).
+nowhere. Does not cover: the families (examples/tiny/problems/families.py), judging (sandbox/).
 
     Write calc(x) that limits x to at most 5, tells whether x is at least 3, …
 
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from algorithms.keys import derive_seed
-from ares.tiny.problems.families import FAMILIES, Family
-from ares.tiny.problems.programs import CONSTANTS, NAMES, respond
-from ares.tiny.problems.programs import WHOLE_WORDS as FENCES
-from ares.tiny.problems.sets import Split, code_row
+from examples.tiny.problems.families import FAMILIES, Family
+from examples.tiny.problems.programs import CONSTANTS, NAMES, respond
+from examples.tiny.problems.programs import WHOLE_WORDS as FENCES
+from examples.tiny.problems.sets import Split, code_row
 
 SKILLS = tuple(family for family in FAMILIES if family.arguments == "x")
 PARTS = 4

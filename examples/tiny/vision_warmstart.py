@@ -25,13 +25,13 @@ from ares.data import MARK, MediaReader, Vision, content_hash, in_parts, load_pr
 from ares.engines import Request, SamplingSettings, VisionEngine
 from ares.models import VisionLanguageModel
 from ares.step import token_batch
-from ares.tiny.lessons import Lesson, one_thread, teach
-from ares.tiny.measurement import SampledAccuracy, sampled_accuracy, share
-from ares.tiny.model import Progress
-from ares.tiny.problems.arithmetic import extract_answer
-from ares.tiny.problems.pictures import IMAGE, SIDE, split_problems, taught
-from ares.tiny.problems.sets import write_problems
-from ares.tiny.vision_model import IMAGE_PAD, build_vision_model, image_processor, vision_tokenizer
+from examples.tiny.lessons import Lesson, one_thread, teach
+from examples.tiny.measurement import SampledAccuracy, sampled_accuracy, share
+from examples.tiny.model import Progress
+from examples.tiny.problems.arithmetic import extract_answer
+from examples.tiny.problems.pictures import IMAGE, SIDE, split_problems, taught
+from examples.tiny.problems.sets import write_problems
+from examples.tiny.vision_model import IMAGE_PAD, build_vision_model, image_processor, vision_tokenizer
 
 NAME, FOLDER = "tiny-vision", "vision"
 TRAIN_PROBLEMS, HELDOUT_PROBLEMS = 1000, 160

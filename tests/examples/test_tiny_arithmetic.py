@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from ares.tiny.problems import arithmetic
-from ares.tiny.problems.arithmetic import (
+from examples.tiny.problems import arithmetic
+from examples.tiny.problems.arithmetic import (
     LEVELS,
     Problem,
     expressions_in,
@@ -16,7 +16,7 @@ from ares.tiny.problems.arithmetic import (
     split_problems,
     worked_example,
 )
-from ares.tiny.problems.sets import Split
+from examples.tiny.problems.sets import Split
 
 
 @pytest.fixture(scope="module")

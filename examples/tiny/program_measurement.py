@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
-from ares.tiny.measurement import Measurement, Responses, by_label, draw, measurement
-from ares.tiny.problems.programs import Problem, extract_program
+from examples.tiny.measurement import Measurement, Responses, by_label, draw, measurement
+from examples.tiny.problems.programs import Problem, extract_program
 from rewards.code import no_code_verdict
 from rewards.shaping import CodeOutcomes, RewardDesign, shape_code_rewards
 from sandbox import Program, SandboxPool, Verdict

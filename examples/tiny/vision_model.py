@@ -1,7 +1,6 @@
 """The architecture of tiny-vision: a Qwen2-VL of some 200k parameters, its tokenizer and its image processor.
 
-Covers: building them from scratch. Does not cover: training (ares/tiny/vision_warmstart.py), a video processor (ares
-uses none).
+Covers: building them from scratch. Does not cover: training (vision_warmstart.py), a video processor (ares uses none).
 """
 
 from collections.abc import Iterable
@@ -10,9 +9,9 @@ import torch
 from transformers import Qwen2Tokenizer, Qwen2VLConfig, Qwen2VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from ares.tiny.model import INITIALIZER_RANGE, MAX_POSITIONS
-from ares.tiny.problems.pictures import WHOLE_WORDS
-from ares.tiny.tokenizer import build_tokenizer
+from examples.tiny.model import INITIALIZER_RANGE, MAX_POSITIONS
+from examples.tiny.problems.pictures import WHOLE_WORDS
+from examples.tiny.tokenizer import build_tokenizer
 
 VISION_START, VISION_END, IMAGE_PAD, VIDEO_PAD = "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"
 VOCAB_SIZE = 320

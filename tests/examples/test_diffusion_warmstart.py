@@ -10,9 +10,9 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from ares.models.bidirectional_qwen2 import MaskedModel
-from ares.tiny import CHECKPOINTS
-from ares.tiny.diffusion_warmstart import DIFFUSION, DIFFUSION_HARD, Classroom, MaskedTask, Report, warmstart
-from ares.tiny.problems.one_liners import split_problems
+from examples.tiny import CHECKPOINTS
+from examples.tiny.diffusion_warmstart import DIFFUSION, DIFFUSION_HARD, Classroom, MaskedTask, Report, warmstart
+from examples.tiny.problems.one_liners import split_problems
 
 SHIPPED = CHECKPOINTS / DIFFUSION.folder
 

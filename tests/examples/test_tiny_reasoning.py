@@ -8,8 +8,8 @@ from collections import defaultdict
 
 import pytest
 
-from ares.tiny import CHECKPOINTS
-from ares.tiny.problems.reasoning import (
+from examples.tiny import CHECKPOINTS
+from examples.tiny.problems.reasoning import (
     MOST_CHECKS,
     OPERATIONS,
     Problem,
@@ -20,7 +20,7 @@ from ares.tiny.problems.reasoning import (
     split_problems,
     worked_example,
 )
-from ares.tiny.problems.sets import Split
+from examples.tiny.problems.sets import Split
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ import random
 import re
 from dataclasses import dataclass
 
-from ares.tiny.problems.arithmetic import stated
-from ares.tiny.problems.sets import Split, math_row
+from examples.tiny.problems.arithmetic import stated
+from examples.tiny.problems.sets import Split, math_row
 
 OPERATIONS = {1: 1, 2: 2, 3: 4, 4: 6}
 """How many a chain of each level has."""

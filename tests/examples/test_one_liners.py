@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from ares.tiny.problems.one_liners import (
+from examples.tiny.problems.one_liners import (
     CONSTANTS,
     FAMILIES,
     PAIRS,

@@ -1,7 +1,7 @@
 """Graded pictures: the generated visual task on which a tiny vision-language model can be trained within minutes.
 
 Covers: problems of four levels, their pictures, worked examples of varying quality, and a split whose held-out pictures
-occur nowhere in training. Does not cover: rewards for a run (rewards/), models (ares/tiny/vision_model.py).
+occur nowhere in training. Does not cover: rewards for a run (rewards/), models (examples/tiny/vision_model.py).
 
     L1  count dots    L2  count those of one colour    L3  how many more of one colour    L4  read a bar of a chart
 
@@ -15,7 +15,7 @@ from functools import partial
 
 from algorithms.keys import derive_seed
 from ares.data import SCHEME, SIDE, TALLEST
-from ares.tiny.problems.arithmetic import misread, stated
+from examples.tiny.problems.arithmetic import misread, stated
 
 LEVELS = (1, 2, 3, 4)
 NAMES = {"r": "red", "b": "blue"}

@@ -2,7 +2,7 @@
 
 Covers: problems (a family, a constant, a name) with prompt, reference solution and six asserts each, worked examples
 of varying quality, and a split whose held-out problems occur nowhere in training. Does not cover: the families
-themselves (ares/tiny/problems/families.py), judging (sandbox/), rewards for a run (rewards/).
+themselves (examples/tiny/problems/families.py), judging (sandbox/), rewards for a run (rewards/).
 
     Write calc(s) that keeps the items of s that are at most 3.
 
@@ -23,8 +23,8 @@ from functools import cached_property
 from typing import Any
 
 from algorithms.keys import derive_seed
-from ares.tiny.problems.families import FAMILIES, Family, Function
-from ares.tiny.problems.sets import Split, code_row
+from examples.tiny.problems.families import FAMILIES, Family, Function
+from examples.tiny.problems.sets import Split, code_row
 from rewards.code import code_format_score, extract_code
 
 LEVELS = (1, 2, 3, 4)

@@ -7,8 +7,8 @@ run (ares/step/second_turn.py), whose prompts have the same form.
 import random
 from collections.abc import Sequence
 
-from ares.tiny.problems.programs import KINDS, Problem, erring_program, respond
-from ares.tiny.program_measurement import judge
+from examples.tiny.problems.programs import KINDS, Problem, erring_program, respond
+from examples.tiny.program_measurement import judge
 from rewards.feedback import execution_feedback
 from sandbox import SandboxPool
 

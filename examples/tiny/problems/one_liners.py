@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from algorithms.keys import derive_seed
-from ares.tiny.problems.sets import code_row
+from examples.tiny.problems.sets import code_row
 
 CONSTANTS = range(2, 10)
 NAMES = ("calc", "solve", "work", "step", "make", "find", "run", "get", "do", "fix", "go", "use")

@@ -1,7 +1,6 @@
 """Lessons of a warm start: fresh examples of one kind at a time, on one thread for reproducible bits.
 
-Not covered: the examples (ares/tiny/diffusion_warmstart.py, ares/tiny/vision_warmstart.py), learning from a fixed set
-of them (ares/tiny/model.py).
+Not covered: the examples (diffusion_warmstart.py, vision_warmstart.py), learning from a fixed set of them (model.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ares.tiny.model import Progress
+from examples.tiny.model import Progress
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM, Qwen2Tokenizer
 
-from ares.tiny import CHECKPOINTS
-from ares.tiny.measurement import Measurement, measure, sample
-from ares.tiny.problems.arithmetic import expressions_in, extract_answer
-from ares.tiny.program_measurement import ProgramMeasurement
-from ares.tiny.tasks import MATH
-from ares.tiny.tokenizer import build_tokenizer
-from ares.tiny.warmstart import WarmstartReport, encode_prompts, warmstart
+from examples.tiny import CHECKPOINTS
+from examples.tiny.measurement import Measurement, measure, sample
+from examples.tiny.problems.arithmetic import expressions_in, extract_answer
+from examples.tiny.program_measurement import ProgramMeasurement
+from examples.tiny.tasks import MATH
+from examples.tiny.tokenizer import build_tokenizer
+from examples.tiny.warmstart import WarmstartReport, encode_prompts, warmstart
 
 SHIPPED = CHECKPOINTS / "math"
 SHORT = 4

@@ -1,7 +1,7 @@
 """Definitions of the tiny tasks: their problems, their worked examples, how a model is measured.
 
 Covers: tiny-math, tiny-reason, tiny-code, tiny-code-hard, tiny-code-feedback, tiny-code-secret,
-tiny-code-skills. Does not cover: training on them (ares/tiny/warmstart.py, and profiles).
+tiny-code-skills. Does not cover: training on them (examples/tiny/warmstart.py, and profiles).
 """
 
 import random
@@ -12,13 +12,13 @@ from typing import Any
 
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
-from ares.tiny import second_turns
-from ares.tiny.measurement import Measurement, measure
-from ares.tiny.problems import arithmetic, programs, reasoning, skills
-from ares.tiny.problems.families import FAMILIES, SECRET, Family
-from ares.tiny.problems.sets import Split
-from ares.tiny.program_measurement import ProgramMeasurement, measure_programs
-from ares.tiny.reasoning_measurement import ReasoningMeasurement, measure_reasoning
+from examples.tiny import second_turns
+from examples.tiny.measurement import Measurement, measure
+from examples.tiny.problems import arithmetic, programs, reasoning, skills
+from examples.tiny.problems.families import FAMILIES, SECRET, Family
+from examples.tiny.problems.sets import Split
+from examples.tiny.program_measurement import ProgramMeasurement, measure_programs
+from examples.tiny.reasoning_measurement import ReasoningMeasurement, measure_reasoning
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TinyTask:
 
     name: str
     folder: str
-    """Folder of the shipped result below ares/tiny/checkpoints."""
+    """Folder of the shipped result below examples/tiny/checkpoints."""
     split: Callable[[random.Random, int, int, int], Split[Any]]
     """(rng, examples, train, heldout) → Split."""
     tokenizer_texts: Callable[[Split[Any]], list[str]]
@@ -44,9 +44,9 @@ class TinyTask:
     batch_size: int = 64
     """Examples of each."""
     second_turns: float = 0.0
-    """Share of worked examples of second turns (ares/tiny/second_turns.py) that are right; 0: no second turns."""
+    """Share of worked examples of second turns (examples/tiny/second_turns.py) that are right; 0: no second turns."""
     copies: bool = False
-    """Whether attention starts out copying what it looks at (ares/tiny/model.py)."""
+    """Whether attention starts out copying what it looks at (examples/tiny/model.py)."""
     writes_problems: bool = True
     """False if the task uses another one's problem files."""
     heldout_by_level: bool = False

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from ares.tiny import CHECKPOINTS
-from ares.tiny.problems.programs import CONSTANTS, extract_program
-from ares.tiny.problems.skills import PARTS, RIGHT, SKILLS, Problem, split_problems, worked_example
-from ares.tiny.tasks import CODE_SKILLS
+from examples.tiny import CHECKPOINTS
+from examples.tiny.problems.programs import CONSTANTS, extract_program
+from examples.tiny.problems.skills import PARTS, RIGHT, SKILLS, Problem, split_problems, worked_example
+from examples.tiny.tasks import CODE_SKILLS
 from sandbox import Program, SandboxPool
 
 SHIPPED = CHECKPOINTS / "code-skills"

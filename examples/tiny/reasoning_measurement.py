@@ -1,7 +1,7 @@
 """Measure a model on chains of sums: accuracy and length by level, with and without checks, sampled and greedy.
 
 Covers: the figures in the report of tiny-reason's warm start. Does not cover: drawing responses
-(ares/tiny/measurement.py).
+(examples/tiny/measurement.py).
 """
 
 from collections import defaultdict
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
-from ares.tiny.measurement import Measurement, Responses, draw, measurement
-from ares.tiny.problems.reasoning import Problem, checks_in, is_correct
+from examples.tiny.measurement import Measurement, Responses, draw, measurement
+from examples.tiny.problems.reasoning import Problem, checks_in, is_correct
 
 SAMPLES = 8
 

@@ -2,8 +2,8 @@
 
 Covers: what a family's solution says, the same function as a Python callable, the slip that is usual in it and what
 that comes to, and inputs that tell the two apart. Does not cover: problems, their tests and examples
-(ares/tiny/problems/programs.py). Nothing here executes text: expected values come from the callables, and a test runs
-the texts through the sandbox to show that they agree.
+(programs.py). Nothing here executes text: expected values come from the callables, and a test runs the texts through
+the sandbox to show that they agree.
 
 Level 1 is one expression over numbers, 2 one expression over lists and words, 3 a loop, 4 a loop with a state or a
 compound condition.

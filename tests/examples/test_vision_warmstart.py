@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from ares.tiny.problems.arithmetic import extract_answer
-from ares.tiny.problems.pictures import LEVELS, sample_problem, taught
-from ares.tiny.vision_warmstart import LESSONS, warmstart
+from examples.tiny.problems.arithmetic import extract_answer
+from examples.tiny.problems.pictures import LEVELS, sample_problem, taught
+from examples.tiny.vision_warmstart import LESSONS, warmstart
 from rewards.aepo import format_reward
 
 

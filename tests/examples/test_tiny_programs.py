@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ares.tiny import CHECKPOINTS
-from ares.tiny.model import MAX_POSITIONS
-from ares.tiny.problems.families import FAMILIES, SECRET, Family
-from ares.tiny.problems.programs import (
+from examples.tiny import CHECKPOINTS
+from examples.tiny.model import MAX_POSITIONS
+from examples.tiny.problems.families import FAMILIES, SECRET, Family
+from examples.tiny.problems.programs import (
     CONSTANTS,
     GUESSED,
     HARD,
@@ -31,12 +31,12 @@ from ares.tiny.problems.programs import (
     split_problems,
     worked_example,
 )
-from ares.tiny.problems.sets import Split, write_problems
-from ares.tiny.program_measurement import judge, measure_programs
-from ares.tiny.second_turns import with_second_turns
-from ares.tiny.tasks import CODE, CODE_HARD, CODE_SECRET, TinyTask
-from ares.tiny.tokenizer import build_tokenizer
-from ares.tiny.warmstart import encode_prompts
+from examples.tiny.problems.sets import Split, write_problems
+from examples.tiny.program_measurement import judge, measure_programs
+from examples.tiny.second_turns import with_second_turns
+from examples.tiny.tasks import CODE, CODE_HARD, CODE_SECRET, TinyTask
+from examples.tiny.tokenizer import build_tokenizer
+from examples.tiny.warmstart import encode_prompts
 from rewards.code import code_format_score
 from sandbox import Program, SandboxPool
 

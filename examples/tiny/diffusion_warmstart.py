@@ -25,9 +25,9 @@ from transformers import Qwen2Tokenizer
 from algorithms.denoising import DenoisingSettings, completion_logits, denoise_completions
 from ares.engines import left_padded
 from ares.models import MaskedModel, MaskedModelConfig
-from ares.tiny.lessons import Lesson, one_thread, teach
-from ares.tiny.model import INITIALIZER_RANGE, Progress, copy_what_is_attended_to, initialised
-from ares.tiny.problems.one_liners import (
+from examples.tiny.lessons import Lesson, one_thread, teach
+from examples.tiny.model import INITIALIZER_RANGE, Progress, copy_what_is_attended_to, initialised
+from examples.tiny.problems.one_liners import (
     FAMILIES,
     PAIRS,
     WHOLE_WORDS,
@@ -37,9 +37,9 @@ from ares.tiny.problems.one_liners import (
     split_problems,
     worked_example,
 )
-from ares.tiny.problems.sets import write_problems
-from ares.tiny.tokenizer import build_tokenizer
-from ares.tiny.warmstart import encode_prompts
+from examples.tiny.problems.sets import write_problems
+from examples.tiny.tokenizer import build_tokenizer
+from examples.tiny.warmstart import encode_prompts
 
 VOCAB_SIZE = 384
 MAX_POSITIONS = 256
@@ -54,7 +54,7 @@ class MaskedTask:
 
     name: str
     folder: str
-    """Folder of the shipped result below ares/tiny/checkpoints."""
+    """Folder of the shipped result below examples/tiny/checkpoints."""
     families: tuple[Family, ...]
     places: int
     """Tokens of a canvas: the longest worked example and its end."""

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from transformers import Qwen2Tokenizer
 
-from ares.tiny.lessons import one_thread
-from ares.tiny.measurement import Measurement
-from ares.tiny.model import MAX_POSITIONS, FitSettings, Progress, Turn, build_model, copy_what_is_attended_to, fit
-from ares.tiny.problems.sets import Split, write_problems
-from ares.tiny.program_measurement import ProgramMeasurement
-from ares.tiny.reasoning_measurement import ReasoningMeasurement
-from ares.tiny.second_turns import Conversation, with_second_turns
-from ares.tiny.tasks import MATH, TinyTask
-from ares.tiny.tokenizer import build_tokenizer
+from examples.tiny.lessons import one_thread
+from examples.tiny.measurement import Measurement
+from examples.tiny.model import MAX_POSITIONS, FitSettings, Progress, Turn, build_model, copy_what_is_attended_to, fit
+from examples.tiny.problems.sets import Split, write_problems
+from examples.tiny.program_measurement import ProgramMeasurement
+from examples.tiny.reasoning_measurement import ReasoningMeasurement
+from examples.tiny.second_turns import Conversation, with_second_turns
+from examples.tiny.tasks import MATH, TinyTask
+from examples.tiny.tokenizer import build_tokenizer
 
 REPORT_NAME = "warmstart.json"
 
