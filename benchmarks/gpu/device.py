@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.shapes import SHAPES, TINY_SHAPE, Shape, model_folder
-from benchmarks.logprobs import Meter
 
 Row = dict[str, Any]
 """Figures of one table row by name; `row` is its label."""
@@ -80,12 +79,15 @@ class Place:
 
     def peak_gib(self, work: Callable[[], Any]) -> float:
         """Peak GiB that the device (on a CPU: this process) holds during some work."""
-        meter = Meter(self.device)
-        meter.start()
-        before = meter.memory
+        self.wait()
+        if self.cuda:
+            torch.cuda.reset_peak_memory_stats()
+            work()
+            self.wait()
+            return torch.cuda.max_memory_allocated() / 2**30
+        Path("/proc/self/clear_refs").write_text("5")  # resets the resident set's high-water mark
         work()
-        _, added = meter.stop()
-        return (before + 1e9 * added) / 2**30
+        return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 2**20
 
     def peak_flops(self) -> float | None:
         """The device's bfloat16 FLOP/s by its data sheet; None if unknown."""

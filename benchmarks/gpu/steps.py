@@ -5,6 +5,9 @@ is in docs/measurements/learning.md.
 """
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,9 +25,11 @@ from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.grading import load_grader
 from ares.learner import Learner
 from ares.step import RunState, graded, rewarded, shape, token_batch
+from ares.store import Commit, RunStore
 from benchmarks.gpu.device import Place, Row
 from benchmarks.models import TINY
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 Grade = Callable[[pd.DataFrame], pd.DataFrame]
 """Rows (id, slot, sample, response, answer) → their accuracy and format."""
 
@@ -138,18 +143,28 @@ def killed_run(place: Place) -> Iterator[Row]:
     import prefect  # noqa: F401
     import ray  # noqa: F401
 
-    from benchmarks.resume_cost import trained
-
     steps = 3
     device = f"learner.device={place.device}"
     with tempfile.TemporaryDirectory() as directory:
         runs = Path(directory)
         started = place.clock()
-        whole = trained(runs, "whole", "tiny-math", steps, steps, settings=[device])
+        whole = _trained(runs, "whole", steps, device)
         unharmed = place.clock() - started
-        trained(runs, "killed", "tiny-math", steps, steps, f"{steps}:update:before", settings=[device])
+        _trained(runs, "killed", steps, device, kill_at=f"{steps}:update:before")
         started = place.clock()
-        resumed = trained(runs, "killed", "tiny-math", steps, steps, settings=[device])
+        resumed = _trained(runs, "killed", steps, device)
         yield {"row": f"tiny-math, killed before update {steps}", "whole run s": unharmed,
                "resumed in s": place.clock() - started, "last step s": whole[-1].timings["timing_s/step"],
                "bit-identical": resumed[-1].digest() == whole[-1].digest()}  # fmt: skip
+
+
+def _trained(runs: Path, name: str, steps: int, device: str, kill_at: str | None = None) -> list[Commit]:
+    """Commits of a run of tiny-math after `ares train`, killed at a point or not."""
+    command = [sys.executable, "-m", "tests.killed_cli", "train", "tiny-math", f"train.steps={steps}", device,
+               f"train.checkpoint_every={steps}", "validation.every=100000", "bootstrap.max_prompts=48",
+               "bootstrap.n=2", "--run", name]  # fmt: skip
+    environment = os.environ | {"ARES_RUNS": str(runs), "KILL_AT": kill_at or "-1:none:before"}
+    ended = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+    assert ended.returncode == (-9 if kill_at else 0), ended.stderr
+    store = RunStore(runs / name)
+    return [store.read_commit(step) for step in store.committed_steps()]

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import DeviceType
 
 import algorithms.logprobs as head
 from algorithms.protocol import DataProto
 from ares.config import load
 from ares.learner import Learner
-from benchmarks import packing
 from benchmarks.gpu.device import Place, Row
-from benchmarks.logprobs import naive
+from benchmarks.gpu.layouts import GROUP, WAYS, batch, measured, skewed
 
 TILES = [(tokens, columns) for tokens in (2048, 4096, 8192, 16384) for columns in (8192, 16384, 32768, 151936)]
 TINY_TILES = [(32, 128), (64, 512)]
@@ -34,7 +34,7 @@ def tiles(place: Place) -> Iterator[Row]:
         hidden.grad = weight.grad = None
         form(hidden[:rows], weight, targets[:rows])[0].mean().backward()
 
-    def measured(name: str, form: Callable[..., Any], rows: int, products: int) -> Row:
+    def timed(name: str, form: Callable[..., Any], rows: int, products: int) -> Row:
         try:
             seconds, peak = place.seconds(lambda: passed(form, rows)), place.peak_gib(lambda: passed(form, rows))
         except torch.OutOfMemoryError:
@@ -47,12 +47,20 @@ def tiles(place: Place) -> Iterator[Row]:
     milliseconds = {}
     for tile in TINY_TILES if place.tiny else TILES:
         head.CPU_TILE = head.CUDA_TILE = tile
-        row = measured(f"tile {tile[0]} × {tile[1]}", head.logprobs_and_entropy, tokens, 4)  # recomputed once
+        row = timed(f"tile {tile[0]} × {tile[1]}", head.logprobs_and_entropy, tokens, 4)  # recomputed once
         milliseconds[tile] = row.get("ms", float("inf"))
         yield row
-    yield measured("naive, a quarter of the tokens", naive, tokens // 4, 3)
+    yield timed("naive, a quarter of the tokens", naive, tokens // 4, 3)
     best = min(milliseconds, key=lambda tile: milliseconds[tile])
     yield {"row": f"best: CUDA_TILE = {best} in algorithms/logprobs.py", "ms": milliseconds[best]}
+
+
+def naive(hidden: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits of every token at once, in float32 from there on; the entropy without gradient."""
+    logp = torch.log_softmax((hidden @ weight.T).float(), dim=-1)
+    with torch.no_grad():
+        entropies = -(logp.exp() * logp).sum(-1)
+    return logp.gather(-1, targets[:, None])[:, 0], entropies
 
 
 def update(place: Place, shape: str, checkpointing: bool) -> Iterator[Row]:
@@ -96,8 +104,8 @@ def layouts(place: Place) -> Iterator[Row]:
     rows = _batch(place)
     tokens, padded = int(rows.tensor("attention_mask").sum()), 0.0
     settings = _settings(place)
-    for name, way in packing.WAYS.items():
-        seconds, _ = packing.measured(place.model("0.5B"), rows, *way, settings=settings, clock=place.clock)
+    for name, way in WAYS.items():
+        seconds = measured(place.model("0.5B"), rows, *way, settings=settings, clock=place.clock)
         padded = padded or seconds
         yield {"row": name, "s": seconds, "tokens/s": tokens / seconds, "× padded": padded / seconds}
         gc.collect()
@@ -135,7 +143,7 @@ def learner_of(place: Place, shape: str, settings: list[str]) -> Learner:
 
 def _settings(place: Place) -> list[str]:
     """Settings that all learners here share: one optimiser step for all rows."""
-    prompts = _rows(place) // packing.GROUP
+    prompts = _rows(place) // GROUP
     return ["model.dtype=bfloat16", "algorithm.kl.placement=none", f"rollout.prompts={prompts}",
             f"learner.global_batch_prompts={prompts}", "learner.warmup_steps=0", "learner.lr=1e-6",
             f"learner.device={place.device}", f"learner.micro_batch_tokens={256 if place.tiny else 16384}"]  # fmt: skip
@@ -148,5 +156,5 @@ def _rows(place: Place) -> int:
 def _batch(place: Place) -> DataProto:
     """Responses of log-normal length, median 700 tokens, eight to a prompt of 256."""
     if place.tiny:
-        return packing.batch(packing.skewed(_rows(place), 12, 24), 8)
-    return packing.batch(packing.skewed(_rows(place), 700, 2048), 256)
+        return batch(skewed(_rows(place), 12, 24), 8)
+    return batch(skewed(_rows(place), 700, 2048), 256)

@@ -15,7 +15,7 @@ from ares.engines.diffusion import DiffusionEngine
 from ares.engines.vision import VisionEngine
 from ares.learner import Learner
 from ares.step.collate import token_batch
-from benchmarks.logprobs import naive
+from benchmarks.gpu.updates import naive
 from tests.ares import masked_builders as masked
 from tests.ares import vision_builders as vision
 from tests.ares.builders import END, MODEL, PAD, requests, shaped, to_batch

@@ -15,7 +15,7 @@ from ares.ablations.paired import (
     resampling,
 )
 from ares.ablations.statistics import MOST_SEEDS
-from benchmarks.ablation_statistics import World, outcomes
+from tests.ares.ablations.simulated import World, outcomes
 
 
 def test_the_t_test_of_differences_is_students() -> None:
@@ -122,7 +122,7 @@ def test_the_seeds_needed_are_the_first_count_that_makes_the_claim() -> None:
 
 
 def test_false_claims_are_rare_and_pairing_finds_more() -> None:
-    """A small form of `python -m benchmarks.ablation_statistics`; the draws are keyed, so this cannot flicker.
+    """A small form of the simulations in docs/results/statistics.csv; the draws are keyed, so this cannot flicker.
 
     Of 200 ablations without effect at most 5 % may claim one; 17 is two standard errors above the ten that are allowed.
     """

@@ -5,19 +5,10 @@ variant, one of the child's own and one that the problem gives the variant; what
 throws that succeed. Effects are in spreads: standard deviations over seeds of one variant's accuracy. Of three variants
 beside the baseline the first has the effect. A false claim is a claim of anything else; power is the share of ablations
 that claim the effect, in its direction. The unpaired verdict is the one of ablations without a baseline: a winner whose
-interval lies clear of all others.
-
-    python -m benchmarks.ablation_statistics [--ablations 1000] [--seeds 5 10] [--csv docs/results/statistics.csv]
+interval lies clear of all others. Figures of 36 kinds of ablations: docs/results/statistics.csv.
 """
 
-from __future__ import annotations
-
-import argparse
-import csv
-import itertools
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,11 +16,6 @@ from algorithms.keys import derive_seed
 from ares.ablations.paired import LEVEL, Resampling, drawn_means, holm, p_of_draws, paired, resampling
 from ares.ablations.statistics import leader
 
-EFFECTS = (0.0, 0.5, 1.0)
-SHARED = (0.0, 0.5, 0.8)
-"""Share of the variance over seeds that children of one seed have in common."""
-INTERACTIONS = (0.0, 0.1)
-"""Standard deviation over problems of what a problem gives a variant: of it, the problems held out are a sample."""
 VARIANTS, PROBLEMS, SAMPLES = 3, 200, 4
 SPREAD = 0.04
 VERDICTS = ("unpaired", "t", "bootstrap", "both")
@@ -43,7 +29,9 @@ class World:
     effect: float
     seeds: int
     shared: float
+    """Share of the variance over seeds that children of one seed have in common."""
     interaction: float
+    """Standard deviation over problems of what a problem gives a variant: of it, the problems held out are a sample."""
 
 
 @dataclass(frozen=True)
@@ -92,34 +80,3 @@ def outcomes(world: World, ablations: int, bootstrap_draws: int = 10_000) -> lis
             true[verdict] += is_true
             false[verdict] += len(claimed) > is_true
     return [Outcome(verdict, false[verdict] / ablations, true[verdict] / ablations) for verdict in VERDICTS]
-
-
-def worlds(seeds: list[int]) -> Iterator[World]:
-    """Every world that is simulated."""
-    for count, interaction, shared, effect in itertools.product(seeds, INTERACTIONS, SHARED, EFFECTS):
-        yield World(effect, count, shared, interaction)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ablations", type=int, default=1000)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[5, 10])
-    parser.add_argument("--csv", type=Path)
-    arguments = parser.parse_args()
-    print(f"{arguments.ablations} ablations each, {VARIANTS} variants, {PROBLEMS} problems; false claims / power")
-    print("seeds  interaction  shared  effect  " + "".join(f"{verdict:>16}" for verdict in VERDICTS))
-    lines = []
-    for world in worlds(arguments.seeds):
-        of_world = outcomes(world, arguments.ablations)
-        lines += [asdict(world) | asdict(outcome) for outcome in of_world]
-        told = "".join(f"{each.false_claims:9.3f} /{each.power:5.3f}" for each in of_world)
-        print(f"{world.seeds:5}  {world.interaction:11}  {world.shared:6}  {world.effect:6}  {told}", flush=True)
-    if arguments.csv:
-        with arguments.csv.open("w", newline="", encoding="utf-8") as target:
-            writer = csv.DictWriter(target, lines[0].keys(), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(lines)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,5 @@
-"""One update on responses of skewed lengths: rows padded as they come, sorted by length, packed.
+"""Updates on responses of skewed lengths: rows padded as they come, sorted by length, packed, with shared prompts."""
 
-CPU seconds of one thread (process time), so that other work on the machine counts little. All must agree.
-
-    python -m benchmarks.packing [ROWS [PROMPT_TOKENS]]
-"""
-
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,7 +12,6 @@ from ares.config.profiles import load
 from ares.learner.learner import Learner
 from ares.models.packing import RowSizes, micro_batches
 from ares.step.collate import graded, token_batch
-from benchmarks.models import random_qwen
 
 REPEATS, GROUP = 3, 8
 
@@ -75,10 +66,10 @@ def measured(
     pack: bool,
     share: bool,
     order: Division,
-    settings: Sequence[str] = (),
-    clock: Callable[[], float] = time.process_time,
-) -> tuple[float, dict[str, torch.Tensor]]:
-    """Median seconds of an update by a clock, and the weights after the first. settings: besides the model's."""
+    settings: Sequence[str],
+    clock: Callable[[], float],
+) -> float:
+    """Median seconds of an update by a clock. settings: besides the model's."""
     prompts = len(rows) // GROUP
     common = [f"model.path={model}", "algorithm.kl.placement=none", f"rollout.prompts={prompts}"]
     common += [f"learner.global_batch_prompts={prompts}", "learner.warmup_steps=0", "learner.lr=1e-4"]
@@ -95,30 +86,9 @@ def measured(
 
     learner.policy.row_sizes = given_sizes  # type: ignore[method-assign]
     learner._micro_batches = micro_batches  # type: ignore[method-assign]
-    seconds, after = [], {}
-    for repeat in range(REPEATS):
+    seconds = []
+    for _ in range(REPEATS):
         started = clock()
         learner.update(rows)
         seconds.append(clock() - started)
-        if repeat == 0:
-            after = {name: tensor.clone() for name, tensor in learner.weights().items()}
-    return sorted(seconds)[REPEATS // 2], after
-
-
-def main() -> None:
-    torch.set_num_threads(1)
-    count, prompt = [*map(int, sys.argv[1:]), *(128, 24)[len(sys.argv) - 1 :]]
-    rows = batch(skewed(count), prompt)
-    tokens = int(rows.tensor("attention_mask").sum())
-    with tempfile.TemporaryDirectory() as folder:
-        model = random_qwen(Path(folder) / "model")
-        results = {name: measured(model, rows, *way) for name, way in WAYS.items()}
-    padded, expected = results["padded"]
-    for name, (seconds, weights) in results.items():
-        apart = max(float((weights[key] - expected[key]).abs().max()) for key in expected)
-        print(f"{name:18s} {seconds:6.2f} cpu-s  {tokens / seconds:8.0f} tokens/cpu-s  "
-              f"{padded / seconds:5.2f}× padded  weights differ by {apart:.1e}")  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()
+    return sorted(seconds)[REPEATS // 2]
