@@ -18,16 +18,12 @@ class DamagedArtifact(StoreError):
     """An artifact's content is not what was written."""
 
 
-class ObjectChanged(Exception):
-    """An object is not what a conditional write expected."""
-
-
 @contextmanager
 def told(where: str, done: str) -> Iterator[None]:
     """Turn any failure into a StoreError that names the address: every file system's library raises its own errors."""
     try:
         yield
-    except (StoreError, ObjectChanged):
+    except StoreError:
         raise
     except Exception as error:
         raise StoreError(

@@ -19,6 +19,11 @@ from ares.store.files import fsync
 LOCK = "lock"
 
 
+def signature() -> str:
+    """Who takes a run, for whoever is refused."""
+    return f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}"
+
+
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
     """Hold a directory, made if missing. Raises RunHeld if another process holds it, and OSError."""
@@ -27,15 +32,13 @@ def held(directory: Path) -> Iterator[None]:
     for folder in made:
         fsync(folder.parent)
     with (directory / LOCK).open("a+") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:  # unlike flock's, such a lock can be asked for without being taken
+            fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _lock_of_whole_file())
         except BlockingIOError as error:
             handle.seek(0)
             raise RunHeld(f"Run {directory.name!r} is being trained by another process ({handle.read()})") from error
-        # A second lock, which others can query without taking it.
-        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
         handle.truncate(0)
-        handle.write(f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}")
+        handle.write(signature())
         handle.flush()
         yield
 
@@ -44,12 +47,12 @@ def is_held(directory: Path) -> bool:
     """Whether a process of this machine holds a directory. Takes no lock, which could make a start fail."""
     try:
         with (directory / LOCK).open() as handle:
-            asked = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _whole_file(fcntl.F_WRLCK))
+            answer = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _lock_of_whole_file())
     except FileNotFoundError:
         return False
-    return int(struct.unpack_from("h", asked)[0]) != fcntl.F_UNLCK
+    return int(struct.unpack_from("h", answer)[0]) != fcntl.F_UNLCK
 
 
-def _whole_file(kind: int) -> bytes:
-    """C's struct flock: a lock of a kind over a whole file."""
-    return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
+def _lock_of_whole_file() -> bytes:
+    """C's struct flock: a lock for writing."""
+    return struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

@@ -114,8 +114,7 @@ class RunStore:
     def here(self, path: str) -> Path:
         """The path of a file or folder of the run, downloaded if needed; for what has no Ref."""
         if self.mirror is not None:
-            with self.mirror.transfer():
-                self.mirror.bring(path)
+            self.mirror.bring(path)
         return self.directory / path
 
     def children(self, path: str) -> set[Path]:
@@ -164,10 +163,7 @@ class RunStore:
         path = self.directory / ref.path
         digest = tree_hash(path)
         if self.mirror is not None and digest != ref.sha256:
-            with self.mirror.transfer():
-                if tree_hash(path) != ref.sha256:  # another process may have downloaded it meanwhile
-                    remove_tree(path)
-                    self.mirror.bring(ref.path)
+            self.mirror.bring(ref.path, anew=True)
             digest = tree_hash(path)
         return digest
 
