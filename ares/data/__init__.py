@@ -11,11 +11,11 @@ from ares.data.code import (
     CodeProblem,
     RowError,
     packages_of,
-    packages_of_rows,
     program,
     read_problem,
     with_unit_tests,
 )
+from ares.data.code_sets import FENCE, STATEMENTS
 from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import (
@@ -39,10 +39,12 @@ from ares.data.vision import Vision, check_media, in_parts
 
 __all__ = [
     "ASKED",
+    "FENCE",
     "MARK",
     "OWN",
     "SCHEME",
     "SIDE",
+    "STATEMENTS",
     "TALLEST",
     "CheckReport",
     "CodeProblem",
@@ -75,7 +77,6 @@ __all__ = [
     "load_tokenizer",
     "load_train",
     "packages_of",
-    "packages_of_rows",
     "path_of",
     "place",
     "program",

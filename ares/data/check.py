@@ -16,7 +16,8 @@ from ares.config import DataConfig, Needs, Source
 from ares.data.as_seen import SeenPrompt, see, spoken_of
 from ares.data.chats import conversation
 from ares.data.code import CodeProblem, read_problem
-from ares.data.code_tests import NoTests, RowError, ground_truth
+from ares.data.code_sets import ground_truth
+from ares.data.code_tests import NoTests, RowError
 from ares.data.problems import id_column, is_empty, is_one_answer, is_prompt_only
 from ares.data.shared import overlaps, shared_prompts
 from ares.data.sources import place, read_rows, shown

@@ -1,7 +1,7 @@
 """Turn the tests of a published row into what the sandbox runs: texts, and [input, output] pairs for scripts.
 
-Covered: the columns in which sets hold tests; APPS' and TACO's objects, CodeContests' three, LiveCodeBench's packed
-ones, verl's; unittest's classes, one text a method. Not covered: where the rest of a row is (ares/data/code.py).
+Covered: the shapes that tests have in published sets, whatever the column is called; `unittest` classes, one text a
+method. Not covered: which columns hold tests, and where the rest of a row is (ares/data/code_sets.py).
 
 A call of a function (`fn_name`) becomes `assert same(call_f(1), [2])`: plain data there and back, so that the test is
 judged apart from the program (sandbox/lanes.py), which `Solution().f(1)` would not be. `call_f` is put after the
@@ -9,31 +9,15 @@ program (`adapter`) and calls its function, be it plain or a method of class Sol
 """
 
 import ast
-import base64
-import binascii
 import json
 import math
-import pickletools
 import re
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from sandbox import parse
-
-COLUMNS = (
-    ("test",),
-    ("test_list",),
-    ("input_output",),
-    ("reward_model",),
-    ("public_tests", "private_tests", "generated_tests"),
-    ("public_test_cases", "private_test_cases"),
-    ("tests",),
-)
-"""Columns that hold tests where data.tests_key's does not (ares/data/code.py says whose)."""
-LARGE = (*(name for names in COLUMNS for name in names), "solutions", "incorrect_solutions")
-"""Columns that a normalised row drops."""
 
 SAME = '''
 def same(result, expected):
@@ -68,9 +52,9 @@ CONTEST_IMPORTS = "\n".join(
 )
 """LiveCodeBench's judge puts this before every program, those of APPS and TACO something equivalent: solutions of these
 sets rarely import what they use."""
-_MOST_BYTES = 1 << 29
-_TEXT_CODES = ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE")
-_FRAME_CODES = ("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP")
+_DIGITS = 4000
+"""Python converts at most 4300 digits between text and int at once; APPS and TACO have longer numbers."""
+_LONG = 10**_DIGITS
 
 
 class RowError(ValueError):
@@ -95,40 +79,16 @@ class Tests:
     """Whether tests are inputs and outputs, as in contests."""
 
 
-def read_tests(row: dict[str, Any], tests_key: str) -> Tests:
-    """The tests of a row, from the first test columns it has. Raises RowError where a column cannot be read."""
-    columns = next(
-        (there for names in ((tests_key,), *COLUMNS) if (there := [name for name in names if name in row])), []
-    )
-    if not columns and "stdin_tests" not in row:
-        looked_for = (tests_key, "stdin_tests", *(name for names in COLUMNS for name in names))
-        raise NoTests(f"there is no test (columns looked for: {', '.join(looked_for)})")
-    reader = _Reader(_function_in(row.get("metadata")), "checker" in row)
-    for column in columns:
-        value = row[column]
-        if column == "reward_model":
-            column = "reward_model.ground_truth"
-            value = ground_truth(value)
-        if column == "private_test_cases" and isinstance(value, str) and value.strip()[:1] not in ("", "["):
-            value = unpacked(value, column)
-        reader.read(value, column)
-    pairs = json_value(row.get("stdin_tests", []), "stdin_tests")
-    if not isinstance(pairs, list):
-        raise RowError(f"stdin_tests is no list of [input, output], but {pairs!r:.80}")
-    reader.tests.pairs += [_pair(pair, "stdin_tests") for pair in pairs]
-    return reader.tests
-
-
-def adapter(function: str) -> str:
+def adapter(function: str, arguments: str = "*arguments") -> str:
     """Code put after a program: `call_NAME` calls its function NAME, plain or a method of class Solution."""
     return (
-        f"\n\ndef call_{function}(*arguments):\n"
+        f"\n\ndef call_{function}({arguments}):\n"
         f'    solution = globals().get("Solution")\n'
         f'    if isinstance(solution, type) and hasattr(solution, "{function}"):\n'
-        f"        return solution().{function}(*arguments)\n"
+        f"        return solution().{function}({arguments})\n"
         f'    if "{function}" not in globals():\n'
         f"        raise NameError(\"name '{function}' is not defined\")\n"
-        f"    return {function}(*arguments)\n"
+        f"    return {function}({arguments})\n"
     )
 
 
@@ -137,93 +97,41 @@ def imports_without(functions: list[str]) -> str:
     return CONTEST_IMPORTS + "".join(f'globals().pop("{name}", None)\n' for name in functions)
 
 
-def unpacked(text: str, column: str) -> str:
-    """The JSON text in LiveCodeBench's private tests: base64 of zlib of a pickle of one text, which is read without
-    unpickling. Raises RowError where there is anything else in it."""
-    try:
-        stream = zlib.decompressobj()
-        raw = stream.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
-        if not stream.eof:
-            raise RowError(f"{column} is cut off, or more than {_MOST_BYTES >> 20} MiB")
-        content = None
-        for code, argument, _ in pickletools.genops(raw):
-            if code.name in _TEXT_CODES and content is None:
-                content = str(argument)
-            elif code.name not in _FRAME_CODES:
-                raise RowError(f"{column} is a pickle of more than one text ({code.name}), which is not read")
-    except (binascii.Error, zlib.error, ValueError) as error:
-        if isinstance(error, RowError):
-            raise
-        raise RowError(f"{column} is neither JSON nor base64 of a zlib-compressed pickle: {error}") from error
-    if content is None:
-        raise RowError(f"{column} is a pickle without a text")
-    return content
-
-
 def json_value(value: Any, column: str) -> Any:
     """Parse a text that begins like a JSON list or object; return anything else unchanged. Raises RowError."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
-    return _value(value, column)
+    return _parsed(value, column)
 
 
-def _value(text: Any, column: str) -> Any:
+def _parsed(text: Any, column: str) -> Any:
     try:
-        try:
-            return json.loads(text)
-        except json.JSONDecodeError:
-            raise
-        except ValueError:  # a number of more digits than Python reads at once
-            return json.loads(text, parse_int=_whole_number)
+        return json.loads(text, parse_int=_whole_number)
     except (TypeError, ValueError, RecursionError) as error:
         raise RowError(f"{column} is not readable as JSON: {error}") from error
 
 
-_DIGITS = 4000
-"""Digits that Python converts at once (its limit is 4300); APPS and TACO have longer numbers."""
-_LONG = 10**_DIGITS
-
-
 def _whole_number(digits: str) -> int:
-    if len(digits) <= _DIGITS:
-        return int(digits)
-    if digits.startswith("-"):
-        return -_whole_number(digits[1:])
-    return _whole_number(digits[:-_DIGITS]) * _LONG + int(digits[-_DIGITS:])
+    return int(digits) if len(digits) < _DIGITS else int(Decimal(digits))
 
 
-def _decimal(value: Any) -> str:
-    """str(value), of integers of any length."""
-    if not isinstance(value, int) or abs(value) < _LONG:
-        return str(value)
-    high, low = divmod(abs(value), _LONG)
-    return f"{'-' if value < 0 else ''}{_decimal(high)}{low:0{_DIGITS}d}"
+def _is_long(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) >= _LONG
 
 
-def ground_truth(reward_model: Any) -> Any:
-    """The answer or the tests of a verl row, whose object may be a JSON text. Raises RowError when there is none."""
-    value = json_value(reward_model, "reward_model")
-    if not isinstance(value, dict) or value.get("ground_truth") is None:  # parquet fills keys with null
-        raise RowError("reward_model has no ground_truth")
-    return value["ground_truth"]
+class TestReader:
+    """Adds the tests that columns hold to `tests`.
 
+    function: the function that tests call if they name none. has_checker: the row's own checker compares.
+    """
 
-def _function_in(metadata: Any) -> str | None:
-    """LiveCodeBench's metadata.func_name, of an object or its JSON text."""
-    value = json_value(metadata, "metadata")
-    return value.get("func_name") if isinstance(value, dict) else None
-
-
-class _Reader:
-    """Adds the tests of columns to `tests`."""
-
-    def __init__(self, function: str | None, has_checker: bool) -> None:
+    def __init__(self, function: str | None = None, has_checker: bool = False) -> None:
         self.tests = Tests()
         self._function = function
         self._has_checker = has_checker
 
     def read(self, value: Any, column: str) -> None:
-        """Add the tests of a column's value: a text, a list of texts and objects, or an object."""
+        """Add a text, a list of texts and objects, an object, or the JSON of one. Raises RowError."""
         value = json_value(value, column)
         if isinstance(value, str):
             self.tests.texts += _split(value) if value.strip() else []
@@ -233,29 +141,33 @@ class _Reader:
             raise RowError(f"{column} holds no tests, but {value!r:.80}")
         else:
             for test in value:
-                if isinstance(test, str) and test.strip():
-                    self.tests.texts.append(test)
-                elif isinstance(test, dict):
+                if isinstance(test, dict):
                     self._add_case(test, column)
+                elif isinstance(test, str) and test.strip():
+                    self.tests.texts.append(test)
                 else:
                     raise RowError(f"{column}: a test is a text that is not empty, this is {test!r:.80}")
 
+    def read_pairs(self, value: Any, column: str) -> None:
+        """Add a list of [input, output] of scripts. Raises RowError."""
+        pairs = json_value(value, column)
+        if not isinstance(pairs, list):
+            raise RowError(f"{column} is no list of [input, output], but {pairs!r:.80}")
+        self.tests.pairs += [_pair(pair, column) for pair in pairs]
+
     def _read_object(self, value: dict[str, Any], column: str) -> None:
         """Inputs and outputs (APPS, TACO; CodeContests: input, output), or texts under `functional`, `assert_case`."""
-        for key in ("functional", "assert_case"):
-            if value.get(key):
-                texts = value[key]
-                self.read([texts] if isinstance(texts, str) else texts, f"{column}.{key}")
-                return
+        if texts := value.get("functional") or value.get("assert_case"):
+            self.read([texts] if isinstance(texts, str) else texts, column)
+            return
         inputs, outputs = value.get("inputs", value.get("input")), value.get("outputs", value.get("output"))
         if not isinstance(inputs, list) or not isinstance(outputs, list):
             keys = ", ".join(value)
             raise RowError(f"{column} has neither lists inputs and outputs nor functional tests (keys: {keys})")
         if len(inputs) != len(outputs):
             raise RowError(f"{column} has {len(inputs)} inputs and {len(outputs)} outputs")
-        name = value.get("fn_name")
         for given, expected in zip(inputs, outputs, strict=True):
-            if name:
+            if name := value.get("fn_name"):
                 self._add_call(name, given, expected, column, may_be_wrapped=True)
             else:
                 self._add_pair((given, expected), column)
@@ -268,7 +180,7 @@ class _Reader:
         if kind not in ("function_call", "functional"):
             self._add_pair((test["input"], test["output"]), column)
             return
-        name = test.get("fn_name") or _function_in(test.get("metadata")) or self._function
+        name = test.get("fn_name") or function_in(test.get("metadata")) or self._function
         if not name:
             raise RowError(f"{column}: a test of type {kind!r} names no function (fn_name)")
         self._add_call(name, test["input"], test["output"], column, may_be_wrapped=False)
@@ -278,13 +190,12 @@ class _Reader:
         self.tests.pairs.append(_pair(pair, column))
 
     def _add_call(self, function: Any, arguments: Any, result: Any, column: str, may_be_wrapped: bool) -> None:
-        """The assert of a call. JSON has no integer keys: an object whose keys all read as integers is a dict with
-        integer keys. may_be_wrapped: [x] also stands for x, as APPS' judge has it."""
+        """The assert of a call. may_be_wrapped: [x] also stands for x, as APPS' judge has it."""
         if not isinstance(function, str) or not function.isidentifier():
             raise RowError(f"{column}: fn_name is no name of a function: {function!r:.80}")
         if isinstance(arguments, str):  # one JSON value a line
-            arguments = [_value(line, column) for line in arguments.splitlines()]
-            result = _value(result, column)
+            arguments = [_parsed(line, column) for line in arguments.splitlines()]
+            result = _parsed(result, column)
         if not isinstance(arguments, list):
             raise RowError(f"{column}: the inputs of a function are a list of arguments, this is {arguments!r:.80}")
         given = _literal(arguments)
@@ -302,8 +213,15 @@ class _Reader:
             self.tests.functions.append(function)
 
 
+def function_in(metadata: Any) -> str | None:
+    """LiveCodeBench's metadata.func_name, of an object or its JSON text."""
+    value = json_value(metadata, "metadata")
+    return value.get("func_name") if isinstance(value, Mapping) else None
+
+
 def _literal(value: Any) -> str:
-    """A JSON value as a Python literal."""
+    """A JSON value as a Python literal. JSON has no integer keys: an object whose keys all read as integers becomes a
+    dict with integer keys."""
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, dict):
@@ -311,9 +229,7 @@ def _literal(value: Any) -> str:
         return f"{{{', '.join(f'{int(key) if whole else key!r}: {_literal(item)}' for key, item in value.items())}}}"
     if isinstance(value, float) and not math.isfinite(value):
         return f"float('{value}')"
-    if isinstance(value, int) and abs(value) >= _LONG:
-        return hex(value)  # which may have any length
-    return repr(value)
+    return hex(value) if _is_long(value) else repr(value)
 
 
 def _pair(pair: Any, column: str) -> list[str]:
@@ -326,11 +242,10 @@ def _pair(pair: Any, column: str) -> list[str]:
 
 def _lines(value: Any, column: str) -> str:
     """A script's input or output: a text, or a list of lines."""
-    if isinstance(value, list) and all(isinstance(line, str | int | float) for line in value):
-        return "\n".join(map(_decimal, value))
-    if isinstance(value, str | int | float):
-        return _decimal(value)
-    raise RowError(f"{column}: what a script reads or writes is text or a list of lines, this is {value!r:.80}")
+    lines = value if isinstance(value, list) else [value]
+    if not all(isinstance(line, str | int | float) for line in lines):
+        raise RowError(f"{column}: what a script reads or writes is text or a list of lines, this is {value!r:.80}")
+    return "\n".join(format(Decimal(line), "f") if _is_long(line) else str(line) for line in lines)
 
 
 def _split(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from algorithms.keys import derive_seed
 from ares.config import ConfigError, DataConfig, Needs, Source, absent_model, location
 from ares.data.chats import check_template, conversation, rendered
 from ares.data.code import IDS, CodeProblem, NoTests, RowError, read_problem, with_unit_tests
-from ares.data.code_tests import ground_truth
+from ares.data.code_sets import ground_truth
 from ares.data.media import MediaError
 from ares.data.shared import SharedPrompts, shared_prompts
 from ares.data.sources import folder_of, place, read_rows, shown

@@ -78,8 +78,8 @@ def _program(problem: CodeProblem, kind: str, limits: CodeConfig) -> Program:
 
 def _functions(problem: CodeProblem) -> list[str]:
     """The functions that a program has to define: the entry point, those of calls, and whatever else tests call."""
-    names = [problem.entry_point] if problem.entry_point else []
-    names += re.findall(r"^def call_(\w+)\(", problem.after, re.MULTILINE)
+    names = re.findall(r"^def call_(\w+)\(", problem.after, re.MULTILINE)
+    names += [problem.entry_point] if problem.entry_point and not names else []
     if not names:
         trees = [parse(text) for text in (*problem.test_cases, problem.setup)]
         nodes = [node for tree in trees for node in ast.walk(tree)]

@@ -16,17 +16,16 @@ that a folder belongs to this evaluation. Not covered: suites (ares/evaluation/s
 
 import hashlib
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ares.config import Config, ConfigError, DataConfig, Override, fingerprint, load, override
-from ares.data import Problems, Vision, check_media, check_template, joined, load_held_out, load_tokenizer
+from ares.data import Vision, check_media, check_template, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
 from ares.evaluation.comparison import ComparedEvaluation, measured
 from ares.evaluation.places import suite_of
 from ares.evaluation.request import EvaluationRequest
-from ares.evaluation.suite_problems import load_suite
+from ares.evaluation.suite_problems import EvaluationProblems, load_suite
 from ares.grading import check_answers, check_references, load_grader, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs import Run, Step, check_model, file_digest, identity_of, model_digest, read_config, run_files
@@ -36,20 +35,6 @@ from ares.workers import Cluster, check_engine, check_weights, newest_checkpoint
 OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch")  # fmt: skip
 """Settings that may differ from the run's; the others determine its weights."""
-
-
-@dataclass(frozen=True)
-class EvaluationProblems:
-    """The problems, the names of their sets if they have any, and the suite and its form."""
-
-    problems: Problems
-    sets: list[str]
-    suite: dict[str, Any]
-    """Its name and the form of its prompts; empty for problems of no suite."""
-    base: str | None = None
-    """Where a suite's base tests come from, or why it has none."""
-    left_out: dict[str, str] = field(default_factory=dict)
-    """Ids of unusable rows, and why."""
 
 
 class Evaluation(Step):
@@ -137,11 +122,9 @@ def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[
         asked = load_suite(
             request.suite, request.data, request.form, config.data, tokenizer, request.max_problems
         )  # no prompt of a published set is left out as overlong
-        if request.turns > 1 and asked.form == "completion":
+        if request.turns > 1 and asked.suite["form"] == "completion":
             raise ConfigError("--turns 2 answers in a conversation: it needs --form instruct")
-        config = override(config, [f"data.max_prompt_length={asked.longest}"])
-        how = {"suite": request.suite, "form": asked.form}
-        return config, EvaluationProblems(asked.problems, [], how, asked.base, asked.left_out)
+        return override(config, [f"data.max_prompt_length={asked.longest}"]), asked
     data = config.data if request.data is None else _of_request(config.data, request.data)
     if not data.held_out:
         raise ConfigError("There are no held-out problems in the settings: name a data set with --data, or a --suite")
@@ -149,7 +132,7 @@ def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[
     problems = joined({name: each.first(request.max_problems) for name, each in loaded.items()})
     assert problems is not None
     left_out = dict.fromkeys(problems.untested, "there is no test")
-    return config, EvaluationProblems(problems, data.held_out_names, {}, left_out=left_out)
+    return config, EvaluationProblems(problems, left_out, data.held_out_names)
 
 
 def _with_second_turns(config: Config, tokenizer: Any) -> Config:

@@ -4,6 +4,7 @@ Not covered: reading the files (ares/evaluation/suite_problems.py).
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from huggingface_hub import constants, snapshot_download
@@ -42,6 +43,15 @@ def files_of(name: str, data: str | None) -> list[str]:
         return _of_hub(suite)
     except OSError as error:
         raise DataError(_missing(name, suite, at_hand, error)) from error
+
+
+def base_files_of(base: str, data: str | None) -> list[str]:
+    """The files of a base set: beside those that --data names, else wherever suites are looked for."""
+    if data is not None:
+        path = Path(location(data))
+        with suppress(DataError):
+            return files_of(base, str(path.parent if path.is_file() else path))
+    return files_of(base, None)
 
 
 def _named(name: str, suite: Suite, path: Path) -> list[str]:

@@ -1,21 +1,20 @@
 """A suite's rows as problems: asked in one of the two forms, with the base tests of a set that extends another.
 
 Covered: which form a tokenizer gets, prompts as tokens, base tests before those that were added, rows that cannot be
-asked. Not covered: where the files lie (ares/evaluation/places.py), reading tests (ares/data/code.py), what a response
-is worth.
+asked. Not covered: where the files lie (ares/evaluation/places.py), reading rows (ares/data), what a response is worth.
 """
 
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
-from ares.config import DataConfig, Source, location
+from ares.config import DataConfig, Source
 from ares.data import (
     ASKED,
+    FENCE,
+    STATEMENTS,
     CodeProblem,
     DataError,
     Problems,
@@ -30,8 +29,8 @@ from ares.data import (
     shown,
     with_unit_tests,
 )
-from ares.evaluation.places import files_of, suite_of
-from ares.evaluation.suites import SUITES, Form, Row, Suite
+from ares.evaluation.places import base_files_of, files_of, suite_of
+from ares.evaluation.suites import SUITES, Form, Suite
 
 SPLIT = "test"
 """Split of a folder or data set that --suite names."""
@@ -40,15 +39,18 @@ BASE_TESTS = "base_tests"
 
 
 @dataclass(frozen=True)
-class SuiteProblems:
-    """A suite, ready to be asked."""
+class EvaluationProblems:
+    """Problems, ready to be asked, and what is to be said of them."""
 
     problems: Problems
-    form: Form
-    base: str | None
-    """Where the base tests come from, or why there are none; None: the suite extends no other."""
     left_out: dict[str, str]
-    """Ids of rows that cannot be asked, as one without tests, and why."""
+    """Ids of unusable rows, as those without tests, and why."""
+    sets: list[str] = field(default_factory=list)
+    """Names of held-out sets, if they have any."""
+    suite: dict[str, Any] = field(default_factory=dict)
+    """A suite's name and the form of its prompts; empty for problems of no suite."""
+    base: str | None = None
+    """Where a suite's base tests come from, or why it has none; None: it extends no other."""
 
     @property
     def longest(self) -> int:
@@ -59,7 +61,7 @@ class SuiteProblems:
 def load_suite(
     name: str, data: str | None, form: Form | None, config: DataConfig, tokenizer: PreTrainedTokenizerBase,
     limit: int | None,
-) -> SuiteProblems:  # fmt: skip
+) -> EvaluationProblems:  # fmt: skip
     """The first `limit` rows of a suite as problems. Raises DataError if it is not found, or no row is usable.
 
     data: a file or folder that holds it. form: None for the one that fits the tokenizer. config: whose system prompt
@@ -77,28 +79,33 @@ def load_suite(
     if not read:
         line, why = next(iter(unusable.items()))
         raise DataError(f"{place(source, line)}: {why}")
-    raw, problems, ids = raw.loc[list(read)], list(read.values()), [names[line] for line in read]
+    raw, ids = raw.loc[list(read)], [names[line] for line in read]
     base_tests, base = _base_tests(suite, data, raw, ids)
     problems = [
         replace(each, test_cases=[*first, *each.test_cases], packages=tuple(sorted({*each.packages, *suite.packages})))
-        for each, first in zip(problems, base_tests, strict=True)
+        for each, first in zip(read.values(), base_tests, strict=True)
     ]
+    lines = [place(source, line) for line in raw.index]
     if form == "completion":
-        prompts = _begun(suite, raw, source)
+        prompts = _begin(problems, lines)
     else:
-        prompts = _instructed(suite, raw, problems, columns, tokenizer, source)
-    frame = with_unit_tests(prompts, problems, columns.tests_key).assign(
+        asked = [problem.prompt for problem in problems]
+        if suite.shows_all_tests:
+            asked = list(map(_with_all_tests, problems))
+        prompts = _instruct(asked, lines, columns, tokenizer)
+    frame = with_unit_tests(pd.DataFrame(prompts, dtype=object), problems, columns.tests_key).assign(
         id=ids,
         answer=[problem.solution or "" for problem in problems],
         # A chat template writes the token with which texts begin; here the tokenizer does, where it has one.
-        prompt_token_ids=tokenizer(prompts["prompt"].tolist(), add_special_tokens=form == "completion", verbose=False)[
+        prompt_token_ids=tokenizer(prompts["prompt"], add_special_tokens=form == "completion", verbose=False)[
             "input_ids"
         ],
     )
     if any(base_tests):
         frame[BASE_TESTS] = [len(tests) for tests in base_tests]
-    problems_of_suite = Problems(shown(source), frame.reset_index(drop=True), 0, repeated=(ASKED,))
-    return SuiteProblems(problems_of_suite, form, base, {names[line]: why for line, why in unusable.items()})
+    left_out = {names[line]: why for line, why in unusable.items()}
+    problems_of_suite = Problems(shown(source), frame, 0, repeated=(ASKED,))
+    return EvaluationProblems(problems_of_suite, left_out, suite={"suite": name, "form": form}, base=base)
 
 
 def _rows(name: str, suite: Suite, source: Source, limit: int | None) -> pd.DataFrame:
@@ -114,17 +121,13 @@ def _rows(name: str, suite: Suite, source: Source, limit: int | None) -> pd.Data
     return kept
 
 
-def _records(raw: pd.DataFrame) -> list[Row]:
-    return raw.to_dict("records")  # type: ignore[return-value]
-
-
 def _read(raw: pd.DataFrame) -> tuple[dict[Any, CodeProblem], dict[Any, str]]:
     """The problem of each usable row, and what is wrong with the others, both by line."""
     problems: dict[Any, CodeProblem] = {}
     unusable: dict[Any, str] = {}
-    for line, row in zip(raw.index, _records(raw), strict=True):
+    for line, row in zip(raw.index, raw.to_dict("records"), strict=True):
         try:
-            problems[line] = read_problem(row, "prompt", "test_cases", "answer")
+            problems[line] = read_problem(row, "prompt", "test_cases", "answer")  # type: ignore[arg-type]
         except RowError as error:
             unusable[line] = str(error)
     return problems, unusable
@@ -147,59 +150,41 @@ def _base_tests(
     if suite.base is None:
         return none, None
     try:
-        source = _base_files(suite.base, data)
+        source = base_files_of(suite.base, data)
         of_base = _rows(suite.base, SUITES[suite.base], source, None)
         names = ids_of(of_base, DataConfig(train=suite.base), True, source)
     except DataError as error:
         return none, f"no base tests: {error}"
     names_of = dict(zip(of_base.index, names, strict=True))
-    tests = {names_of[line]: each for line, each in _read(of_base)[0].items()}
+    tests = {names_of[line]: each.test_cases for line, each in _read(of_base)[0].items()}
     if absent := [name for name in ids if name not in tests]:
         return none, f"no base tests: {shown(source)} lacks {len(absent)} of these problems, as {absent[0]}"
-    return [tests[name].test_cases for name in ids], shown(source)
+    return [tests[name] for name in ids], shown(source)
 
 
-def _base_files(base: str, data: str | None) -> Source:
-    """Files of a base set: beside those that --data names, else wherever suites are looked for."""
-    if data is not None:
-        path = Path(location(data))
-        with suppress(DataError):
-            return files_of(base, str(path.parent if path.is_file() else path))
-    return files_of(base, None)
+def _with_all_tests(problem: CodeProblem) -> str:
+    tests = "\n".join(problem.test_cases)
+    return f"{problem.statement.strip()}\nThe program must pass these tests:\n{tests}\n{FENCE}"
 
 
-def _begun(suite: Suite, raw: pd.DataFrame, source: Source) -> pd.DataFrame:
+def _begin(problems: list[CodeProblem], lines: list[str]) -> dict[str, list[Any]]:
     """Completion form: the prompt, the part of it that begins the program, and the stop strings."""
-    begun = []
-    for line, row in zip(raw.index, _records(raw), strict=True):
-        try:
-            begun.append(suite.begun(row))
-        except LookupError as error:
-            raise DataError(f"{place(source, line)}: --form completion: {error.args[0]}") from error
-    texts = [each.text for each in begun]
-    return pd.DataFrame(
-        {
-            ASKED: texts,
-            "prompt": texts,
-            "begun": [each.program for each in begun],
-            "stops": [list(suite.stops) for _ in begun],
-        },
-        index=raw.index,
-    )
+    for line, problem in zip(lines, problems, strict=True):
+        if problem.begun is None:
+            raise DataError(f"{line}: --form completion: no text states the problem (columns looked for: "
+                            f"{', '.join(STATEMENTS)})")  # fmt: skip
+    texts, programs = zip(*(problem.begun or ("", "") for problem in problems), strict=True)
+    stops = [list(problem.stops) for problem in problems]
+    return {ASKED: list(texts), "prompt": list(texts), "begun": list(programs), "stops": stops}
 
 
-def _instructed(
-    suite: Suite, raw: pd.DataFrame, problems: list[CodeProblem], columns: DataConfig,
-    tokenizer: PreTrainedTokenizerBase, source: Source,
-) -> pd.DataFrame:  # fmt: skip
+def _instruct(
+    asked: list[Any], lines: list[str], columns: DataConfig, tokenizer: PreTrainedTokenizerBase
+) -> dict[str, list[Any]]:
     """Instruct form: the prompt, and its text after the chat template."""
     check_template(tokenizer, columns.chat_template_kwargs)
-    asked: list[Any] = [problem.prompt for problem in problems]
-    if suite.instruct is not None:
-        asked = [suite.instruct(row) for row in _records(raw)]
-    lines = [place(source, row) for row in raw.index]
     texts = [
         rendered(tokenizer, conversation(each, columns, line), line, columns.chat_template_kwargs)
         for each, line in zip(asked, lines, strict=True)
     ]
-    return pd.DataFrame({ASKED: pd.Series(asked, index=raw.index, dtype=object), "prompt": texts}, index=raw.index)
+    return {ASKED: asked, "prompt": texts}

@@ -50,7 +50,8 @@ class CodeGrader(Grader):
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
         """Find the packages that programs import; returns their versions and digest. Raises PackageMissing."""
-        self._packages = packages_of(self.config.packages, *problems)
+        rows = (row for frame in problems if frame is not None for row in frame.to_dict("records"))
+        self._packages = packages_of(self.config.packages, rows)
         environment = packages.find(self._packages)
         return f"{' '.join(environment.versions)} {environment.digest}" if environment.names else ""
 

@@ -129,11 +129,11 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
 def _judge_solutions(report: "CheckReport", limits: "CodeConfig", workers: int | None) -> None:
     from rich.progress import Progress
 
-    from ares.data import check_solutions, packages_of_rows
+    from ares.data import check_solutions, packages_of
     from sandbox import SandboxPool
 
     count = workers or limits.workers or os.cpu_count() or 1
-    needed = packages_of_rows(limits.packages, (vars(problem) for _, problem in report.problems.values()))
+    needed = packages_of(limits.packages, (vars(problem) for _, problem in report.problems.values()))
     with (
         SandboxPool(count, limits.min_isolation, packages=needed) as pool,
         Progress(console=errors, transient=True) as bar,

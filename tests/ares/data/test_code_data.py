@@ -13,7 +13,6 @@ from ares.data.code import (
     CodeProblem,
     RowError,
     packages_of,
-    packages_of_rows,
     program,
     read_problem,
     with_unit_tests,
@@ -314,7 +313,7 @@ def test_packages_are_modules(packages: Any) -> None:
 def test_packages_of_all_rows_and_of_the_settings() -> None:
     problems = [read(PLUS), read({**PLUS, "packages": None}), read({**PLUS, "packages": '["pandas"]'})]
     frame = with_unit_tests(pd.DataFrame({"test": [""] * 3}), problems, "test_cases")
-    assert packages_of(["scipy"], frame, None) == ("numpy", "pandas", "scipy")
+    assert packages_of(["scipy"], frame.to_dict("records")) == ("numpy", "pandas", "scipy")
     assert "packages" not in with_unit_tests(pd.DataFrame({"test": [""]}), [problems[1]], "test_cases")
 
 
@@ -331,4 +330,4 @@ def test_packages_of_all_rows_and_of_the_settings() -> None:
 )
 def test_what_tests_import_they_are_given(row: dict[str, Any], found: tuple[str, ...]) -> None:
     frame = with_unit_tests(pd.DataFrame([row]), [read(row)], "test_cases")
-    assert packages_of([], frame) == packages_of_rows([], [vars(read(row))]) == found
+    assert packages_of([], frame.to_dict("records")) == packages_of([], [vars(read(row))]) == found

@@ -14,7 +14,7 @@ import pytest
 
 from ares.config.run import DataConfig
 from ares.data.code import CodeProblem, RowError, program, read_problem, with_unit_tests
-from ares.data.code_tests import unpacked
+from ares.data.code_sets import unpacked
 from ares.data.problems import load_problems
 from sandbox import Program, SandboxPool, Verdict
 from tests.ares.builders import tokenizer
@@ -127,6 +127,23 @@ DEEPCODER = {
     "solutions": ["```python\npass\n```"],
     "tests": json.dumps([{"type": "function_call", "fn_name": "add", "input": [1, 2], "output": 3}]),
 }
+LEETCODE = {
+    "task_id": "two-sum",
+    "question_id": 1,
+    "difficulty": "Easy",
+    "tags": ["Array"],
+    "problem_description": "Given an array of integers nums and an integer target, return two indices.",
+    "starter_code": "class Solution:\n    def twoSum(self, nums: List[int], target: int) -> List[int]:\n        ",
+    "prompt": "import heapq\nfrom typing import *\n\ndef list_node(values):\n    return tuple(values)\n",
+    "completion": "class Solution:\n    def twoSum(self, nums: List[int], target: int) -> List[int]:\n"
+    "        return next([i, j] for j in range(len(nums)) for i in range(j) if nums[i] + nums[j] == target)",
+    "entry_point": "Solution().twoSum",
+    "test": "def check(candidate):\n    assert candidate(nums = [3,3],target = 6) == [0, 1]\n"
+    "    assert candidate(nums = list_node([3,2,4]),target = 6) == [1, 2]\n",
+    "input_output": [{"input": "nums = [3,3], target = 6", "output": "[0, 1]"}],
+    "query": "You are an expert Python programmer. …",
+    "response": "…",
+}
 
 SCRIPT = "print(2 * int(input()))"
 FIRST = (
@@ -144,6 +161,7 @@ RIGHT: dict[str, tuple[dict[str, Any], str]] = {
     "livecodebench-plain": (LIVE_FUNCTION, "def firstOf(words: List[str], n): return words[:n]"),
     "bigcodebench": (BIG, BIG["complete_prompt"] + "\n" + BIG["canonical_solution"]),
     "deepcoder": (DEEPCODER, "def add(a, b): return a + b"),
+    "leetcode": (LEETCODE, LEETCODE["completion"]),
 }  # fmt: skip
 
 
@@ -191,6 +209,7 @@ ASKED = {
     "livecodebench-function": ("Return the longest prefix.", "Go on from this code:\nclass Solution:"),
     "bigcodebench": ("Roots of the numbers in a text.", "self-contained code starting with:"),
     "deepcoder": ("Write a function that adds.", "Write the function add."),
+    "leetcode": ("Given an array of integers", "Go on from this code:\nclass Solution:\n    def twoSum("),
 }
 
 
@@ -332,7 +351,7 @@ def test_nothing_is_ever_unpickled(tmp_path: Path) -> None:
         (zipped(pickle.dumps(b"[]")), "pickle of more than one text"),
         (zipped(pickle.dumps("a")[:-1]), "neither JSON nor base64 of a zlib-compressed pickle"),
         (zipped(b"[]"), "neither JSON nor base64"),
-        (zipped(pickletools.optimize(b"\x80\x04.")), "pickle without a text"),
+        (zipped(pickletools.optimize(b"\x80\x04.")), "pickle of no text"),
         (zipped(pickle.dumps("a"))[:-8], "private_test_cases is"),
         ("!", "neither JSON nor base64"),
         ("", "there is no test"),
@@ -346,7 +365,7 @@ def test_private_tests_that_cannot_be_read_name_the_column(text: str, said: str)
 
 
 def test_private_tests_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.data.code_tests._MOST_BYTES", 1000)
+    monkeypatch.setattr("ares.data.code_sets._MOST_BYTES", 1000)
     with pytest.raises(RowError, match="is cut off, or more than"):
         unpacked(zipped(pickle.dumps("[" * 2000)), "private_test_cases")
 

@@ -14,7 +14,7 @@ from ares.data import DataError
 from ares.evaluation.evaluation import Evaluation
 from ares.evaluation.places import files_of
 from ares.evaluation.request import EvaluationRequest
-from ares.evaluation.suite_problems import SuiteProblems, load_suite
+from ares.evaluation.suite_problems import EvaluationProblems, load_suite
 from ares.evaluation.suites import SUITES
 from ares.grading.code import written
 from tests.ares.builders import config, tokenizer
@@ -49,7 +49,7 @@ def cached(folder: Path, name: str, file: str, *rows: dict[str, Any]) -> Path:
     return parquet(repository / "snapshots" / ("0" * 40) / file, *rows)
 
 
-def asked(name: str, data: Path | None = None, form: str | None = None, template: bool = True) -> SuiteProblems:
+def asked(name: str, data: Path | None = None, form: str | None = None, template: bool = True) -> EvaluationProblems:
     model = tokenizer()
     if not template:
         model = type(model).from_pretrained(model.name_or_path)
@@ -116,9 +116,9 @@ def test_a_misspelt_suite_is_an_error_that_names_the_one_meant() -> None:
 
 def test_a_chat_template_decides_the_form_unless_it_is_named(nothing_at_hand: Path) -> None:
     file = jsonl(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
-    assert asked("humaneval", file).form == "instruct"
-    assert asked("humaneval", file, template=False).form == "completion"
-    assert asked("humaneval", file, "completion").form == "completion"
+    assert asked("humaneval", file).suite["form"] == "instruct"
+    assert asked("humaneval", file, template=False).suite["form"] == "completion"
+    assert asked("humaneval", file, "completion").suite["form"] == "completion"
     with pytest.raises(DataError, match="no chat template"):
         asked("humaneval", file, "instruct", template=False)
 
@@ -261,7 +261,7 @@ def test_a_completion_needs_a_text_that_states_the_problem(nothing_at_hand: Path
     chats = str(jsonl(nothing_at_hand / "verl.jsonl", {"prompt": [{"role": "user", "content": "Add one."}], **tests}))
     with pytest.raises(DataError, match=r"verl\.jsonl:1: --form completion: no text states the problem \(columns"):
         asked(chats, None, "completion")
-    assert asked(chats).form == "instruct"
+    assert asked(chats).suite["form"] == "instruct"
 
 
 @pytest.mark.parametrize("form", ["instruct", "completion"])
