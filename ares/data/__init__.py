@@ -5,14 +5,12 @@ responses (ares/grading).
 """
 
 import ares.lighter_transformers  # noqa: F401
-from ares.data.chats import check_template, conversation, rendered
+from ares.data.chats import check_template, conversation, templated
 from ares.data.check import CheckReport, Failure, check_rows, compare_with_held_out, find_overlaps
 from ares.data.code import (
     CodeProblem,
-    RowError,
     packages_of,
     program,
-    read_problem,
     with_unit_tests,
 )
 from ares.data.code_sets import FENCE, STATEMENTS
@@ -23,7 +21,8 @@ from ares.data.problems import (
     OWN,
     Cursor,
     Problems,
-    ids_of,
+    Row,
+    each_row,
     is_one_answer,
     joined,
     load_held_out,
@@ -55,7 +54,7 @@ __all__ = [
     "MediaReader",
     "Patches",
     "Problems",
-    "RowError",
+    "Row",
     "SharedPrompts",
     "Vision",
     "check_media",
@@ -66,8 +65,8 @@ __all__ = [
     "content_hash",
     "conversation",
     "draw",
+    "each_row",
     "find_overlaps",
-    "ids_of",
     "in_parts",
     "is_one_answer",
     "is_video",
@@ -80,11 +79,10 @@ __all__ = [
     "path_of",
     "place",
     "program",
-    "read_problem",
     "read_rows",
-    "rendered",
     "shared_prompts",
     "shown",
+    "templated",
     "thumbnail",
     "with_unit_tests",
 ]

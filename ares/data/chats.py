@@ -5,7 +5,7 @@ messages with pictures (ares/data/vision.py), tokens (ares/data/problems.py).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,21 +20,21 @@ DATE = datetime(2024, 7, 26)
 would be other data, with which a run is not resumed."""
 
 
-def conversation(value: Any, config: DataConfig, where: str) -> list[dict[str, Any]]:
+def conversation(value: Any, config: DataConfig) -> list[dict[str, Any]]:
     """The chat messages of a prompt, data.system_prompt before them unless they begin with one of their own.
 
-    Raises DataError naming `where` when it is none.
+    Raises DataError saying what is wrong with it; callers add file and row, as for `rendered`.
     """
-    messages = _messages(value, config.format_prompt, where)
+    messages = _messages(value, config.format_prompt)
     if config.system_prompt is None or messages[0]["role"] == "system":
         return messages
     return [{"role": "system", "content": config.system_prompt}, *messages]
 
 
-def _messages(value: Any, format_prompt: str | None, where: str) -> list[dict[str, Any]]:
+def _messages(value: Any, format_prompt: str | None) -> list[dict[str, Any]]:
     if isinstance(value, str):
         if not value.strip():
-            raise DataError(f"{where}: the prompt is empty")
+            raise DataError("the prompt is empty")
         return [{"role": "user", "content": format_prompt.replace("{prompt}", value) if format_prompt else value}]
     messages = list(map(_with_content, value)) if isinstance(value, list | tuple | np.ndarray) else []
     if not messages or not all(
@@ -42,13 +42,13 @@ def _messages(value: Any, format_prompt: str | None, where: str) -> list[dict[st
         for message in messages
     ):
         raise DataError(
-            f"{where}: a prompt is text or a list of messages whose role and content are text, this is {value!r:.80}"
+            f"a prompt is text or a list of messages whose role and content are text, this is {value!r:.80}"
         )
     if not messages[-1]["content"].strip():
-        raise DataError(f"{where}: the prompt is empty")
+        raise DataError("the prompt is empty")
     if messages[-1]["role"] == "assistant":
         raise DataError(
-            f"{where}: the prompt ends with a message of the assistant, {messages[-1]['content']!r:.60}: the model "
+            f"the prompt ends with a message of the assistant, {messages[-1]['content']!r:.60}: the model "
             "would be shown the answer. Leave it out; what is to be answered comes last"
         )
     # Templates also show names, tool calls and their ids; parquet fills keys that a message does not have with null.
@@ -61,12 +61,25 @@ def _with_content(message: Any) -> Any:
     return {**message, "content": ""} if is_call else message
 
 
-def rendered(
-    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], where: str, settings: Mapping[str, Any]
-) -> str:
+def templated(
+    tokenizer: PreTrainedTokenizerBase, conversations: Sequence[list[dict[str, Any]]], lines: Sequence[str],
+    config: DataConfig,
+) -> list[str]:  # fmt: skip
+    """The text of every chat. Raises DataError naming the line of the first that the template does not render."""
+    check_template(tokenizer, config.chat_template_kwargs)
+    texts = []
+    for line, messages in zip(lines, conversations, strict=True):
+        try:
+            texts.append(rendered(tokenizer, messages, config.chat_template_kwargs))
+        except DataError as error:
+            raise DataError(f"{line}: {error}") from error
+    return texts
+
+
+def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: Mapping[str, Any]) -> str:
     """The text of a chat up to where the answer begins. settings: data.chat_template_kwargs.
 
-    Raises DataError naming `where` when the chat template raises, leaves out what is asked, or ignores the system
+    Raises DataError when the chat template raises, leaves out what is asked, or ignores the system
     message.
     """
     if "strftime_now" in str(tokenizer.chat_template):
@@ -77,12 +90,12 @@ def rendered(
     except Exception as error:  # templates are programs, and raise what they like
         roles = ", ".join(message["role"] for message in messages)
         raise DataError(
-            f"{where}: the chat template of {tokenizer.name_or_path} raises {type(error).__name__} on messages of "
+            f"the chat template of {tokenizer.name_or_path} raises {type(error).__name__} on messages of "
             f"{roles}: {_one_line(error)}"
         ) from error
     if ignored:
         raise DataError(
-            f"{where}: the chat template of {tokenizer.name_or_path} ignores the system message "
+            f"the chat template of {tokenizer.name_or_path} ignores the system message "
             f"{messages[0]['content']!r:.60}: put it into the user's message (with data.format_prompt "
             "if prompts are plain text)"
         )
@@ -90,7 +103,7 @@ def rendered(
     for part in [asked] if isinstance(asked, str) else [part.get("text", "") for part in asked]:
         if part.strip() not in text and "".join(part.split()) not in "".join(text.split()):
             raise DataError(
-                f"{where}: the chat template of {tokenizer.name_or_path} leaves out what is asked: of {part!r:.60} it "
+                f"the chat template of {tokenizer.name_or_path} leaves out what is asked: of {part!r:.60} it "
                 f"makes {text!r:.120}"
             )
     return text

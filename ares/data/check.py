@@ -1,11 +1,12 @@
-"""Check every row of a data set and report everything that is wrong with it.
+"""Check every row of a data set and report everything that is wrong with it, and what a model is given of it.
 
 Covered: what loading would refuse (ares/data/problems.py), for all rows and not only the first; tests that do not
-parse; duplicate prompts; sizes; prompts that are held out too. Not covered: running programs (ares/data/trials.py),
-whether the answers of a math set are right, images (loading reads them), rendered prompts (ares/data/as_seen.py).
+parse; duplicate prompts; prompts that are held out too; lengths in tokens (of a large set, of a sample), and three
+prompts in full. Not covered: running programs (ares/data/trials.py), whether the answers of a math set are right,
+images (loading reads them).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,31 +14,32 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ares.config import DataConfig, Needs, Source
-from ares.data.as_seen import SeenPrompt, see, spoken_of
-from ares.data.chats import conversation
-from ares.data.code import CodeProblem, read_problem
-from ares.data.code_sets import ground_truth
-from ares.data.code_tests import NoTests, RowError
-from ares.data.problems import id_column, is_empty, is_one_answer, is_prompt_only
+from ares.data.chats import check_template, rendered
+from ares.data.code import CodeProblem
+from ares.data.problems import each_row, is_one_answer, missing_columns
 from ares.data.shared import overlaps, shared_prompts
 from ares.data.sources import place, read_rows, shown
-from ares.data.tables import DataError, Unreadable, is_missing
-from ares.data.vision import spoken
+from ares.data.tables import DataError, Unreadable
+from ares.data.vision import in_parts
 from sandbox import parse
 
 SEVERAL_ANSWERS = (
     "the answer is a list or an object, and reward.kind=math compares with one: name another column with "
     "data.answer_key=…, or a function of your own with reward.kind=path.py:function"
 )
+MEASURED = 5_000
+"""Rows of a large set whose tokens are counted, besides every row that may be overlong."""
+Line = int | str
+"""As errors name rows: the line of a jsonl file, else the row number from 1; with several files also the file. 0: the
+whole set."""
+Messages = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Finding:
     """One thing that is wrong with one row."""
 
-    row: int | str
-    """As errors name rows: the line of a jsonl file, else the row number from 1; with several files also the file.
-    0: the whole set."""
+    row: Line
     id: str
     what: str
 
@@ -46,12 +48,24 @@ class Finding:
 class Failure:
     """A reference solution that fails its own tests."""
 
-    row: int | str
+    row: Line
     id: str
     error_type: str
     test: str
     """First line of the first test that fails."""
     detail: str
+
+
+@dataclass(frozen=True)
+class SeenPrompt:
+    """One prompt in full."""
+
+    row: Line
+    text: str
+    """The prompt decoded from its tokens; without a tokenizer the messages with their roles."""
+    tokens: int | None = None
+    special: list[str] = field(default_factory=list)
+    """The special tokens in it."""
 
 
 @dataclass
@@ -62,6 +76,8 @@ class CheckReport:
     rows: int
     findings: list[Finding] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    flaky: list[Failure] = field(default_factory=list)
+    """Reference solutions that pass in one run and fail in another."""
     accepted: int = 0
     """Reference solutions that pass."""
     slow: list[str] = field(default_factory=list)
@@ -69,32 +85,30 @@ class CheckReport:
     row's own limit)."""
     untrusted: int = 0
     """Solutions whose tests compare the program's own objects, and so must run in its process."""
-    problems: dict[int | str, tuple[str, CodeProblem]] = field(default_factory=dict)
+    echoed: list[str] = field(default_factory=list)
+    """Ids of problems whose tests accept a program that returns its input."""
+    problems: dict[Line, tuple[str, CodeProblem]] = field(default_factory=dict)
     """Code problems that can be used: row → (id, problem)."""
+    untested: dict[str, str] = field(default_factory=dict)
+    """Code rows left out because they have no test: `3 (Mbpp/7)`, and which columns were looked for."""
+    prompts: dict[Line, str] = field(default_factory=dict)
+    """Row → its prompt as text, with its images and videos."""
     duplicate_prompts: list[str] = field(default_factory=list)
     """`row 7 repeats row 3`: allowed, but rarely intended."""
     prompt_tokens: list[int] = field(default_factory=list)
     """Lengths after the chat template (of a large set, a sample); empty without a tokenizer."""
-    overlong: set[int | str] = field(default_factory=set)
+    overlong: set[Line] = field(default_factory=set)
     """Rows that are left out."""
-    untested: dict[str, str] = field(default_factory=dict)
-    """Code rows left out because they have no test: `3 (Mbpp/7)`, and which columns were looked for."""
-    prompts: dict[int | str, str] = field(default_factory=dict)
-    """Row → its prompt as text, with its images and videos."""
+    held_out: set[Line] = field(default_factory=set)
+    """Rows whose prompt is also held out."""
     shared: dict[str, str] = field(default_factory=dict)
     """For each held-out set, how many prompts are also in it, and which rows."""
-    held_out: set[int | str] = field(default_factory=set)
-    """Rows whose prompt is also held out."""
-    flaky: list[Failure] = field(default_factory=list)
-    """Reference solutions that pass in one run and fail in another."""
-    echoed: list[str] = field(default_factory=list)
-    """Ids of problems whose tests accept a program that returns its input."""
-    overlaps: dict[str, str] = field(default_factory=dict)
-    """For each suite, how many problems share 13 consecutive words with one of its problems, and which."""
     overlapping: dict[str, list[str]] = field(default_factory=dict)
-    """Of each suite, all of them: `row 7 with HumanEval/3`."""
+    """For each suite, the problems that share 13 consecutive words with one of its: `row 7 with HumanEval/3`."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """For each suite, the rows that could not be compared."""
     examples: list[SeenPrompt] = field(default_factory=list)
-    """The first, the shortest and the longest prompt in full."""
+    """The first, the shortest and the longest prompt that is kept, in full."""
 
     @property
     def good(self) -> bool:
@@ -125,8 +139,10 @@ class CheckReport:
         counts["duplicate prompts"] = _named(self.duplicate_prompts)
         for name, shared in self.shared.items():
             counts[f"prompts that are held out{f' in {name}' if name else ''} too"] = shared
-        for name, shared in self.overlaps.items():
-            counts[f"problems with 13 words in a row of {name or 'held-out ones'}"] = shared
+        for name, pairs in self.overlapping.items():
+            share = f" of {len(self.problems)} ({len(pairs) / len(self.problems):.1%})" if pairs else ""
+            unread = f"; {self.unread[name]} of its rows cannot be read" if self.unread[name] else ""
+            counts[f"problems with 13 words in a row of {name or 'held-out ones'}"] = _named(pairs, share) + unread
         if self.prompt_tokens:
             some = f" (of {len(self.prompt_tokens)} rows)" if len(self.prompt_tokens) < len(self.prompts) else ""
             counts["prompt tokens"] = f"{_spread(self.prompt_tokens)}{some}"
@@ -145,39 +161,42 @@ def check_rows(
     settings that name columns, for messages.
     """
     unreadable: Unreadable = {}
-    code = needs == "tests"
     raw = read_rows(source, split, unreadable, limit)
     report = CheckReport(shown(source), rows=len(raw) + len(unreadable))
-    report.findings += [Finding(row, "", what) for row, what in unreadable.items()]
-    id_key = id_column(raw, config, code)
-    ids: dict[str, int | str] = {}
-    prompts: dict[str, int | str] = {}
-    conversations: dict[int | str, list[dict[str, Any]]] = {}
-    records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
-    for number, (row, values) in enumerate(zip(raw.index, records, strict=True)):
-        name = str(values[id_key] if id_key is not None else number)
-        wrong = list(_id_errors(values, id_key, name, ids, row))
-        prompt, others = (
-            _code_errors(values, config, report, row, name) if code else _errors(values, config, needs, settings)
-        )
-        wrong += others
-        if prompt is not None:
-            try:
-                messages = conversation(spoken(prompt) if vision else prompt, config, "")
-            except DataError as error:
-                wrong.append(str(error).removeprefix(": "))
-            else:
-                media = [values[key] for key in (config.images_key, config.videos_key) if values.get(key) is not None]
-                first = prompts.setdefault(repr((messages, media)), row)
-                if first != row:
-                    report.duplicate_prompts.append(f"row {row} repeats row {first}")
-                conversations[row] = messages
-                report.prompts[row] = "\n".join([*(message["content"] for message in messages), *map(repr, media)])
-        report.findings += [Finding(row, name, what) for what in wrong]
+    report.findings = [Finding(line, "", what) for line, what in unreadable.items()]
+    if absent := missing_columns(raw, config, needs, settings):
+        report.findings += [Finding(0, "", what) for what in absent]
+        return report
+    shows = [raw[key].tolist() for key in (config.images_key, config.videos_key) if key in raw]
+    first_of: dict[str, Line] = {}
+    conversations: dict[Line, Messages] = {}
+    for row in each_row(raw, config, needs, settings, vision):
+        wrong = row.wrong
+        if needs == "answer" and not is_one_answer(row.answer):
+            wrong.append(SEVERAL_ANSWERS)
+        if row.problem is not None:
+            errors = _syntax_errors(row.problem)
+            wrong += errors
+            if not errors:
+                report.problems[row.line] = (row.id, row.problem)
+        if row.left_out:
+            report.untested[f"{row.line} ({row.id})"] = row.left_out
+        if row.messages:
+            media = [values[row.position] for values in shows if values[row.position] is not None]
+            first = first_of.setdefault(repr((row.messages, media)), row.line)
+            if first != row.line:
+                report.duplicate_prompts.append(f"row {row.line} repeats row {first}")
+            conversations[row.line] = row.messages
+            said = [message["content"] for message in row.messages]
+            report.prompts[row.line] = "\n".join([*said, *map(repr, media)])
+        report.findings += [Finding(row.line, row.id, what) for what in wrong]
     if report.rows and len(report.untested) == report.rows:
         report.findings.append(Finding(0, "", next(iter(report.untested.values()))))
-    if conversations:
-        _see_prompts(report, conversations, tokenizer, config, vision)
+    if tokenizer is not None and conversations:
+        _see(report, conversations, tokenizer, config, vision)
+    else:
+        texts = {line: _spoken(messages) for line, messages in conversations.items()}
+        report.examples = [SeenPrompt(line, texts[line]) for line in _examples(texts)]
     report.findings.sort(key=lambda finding: finding.row if isinstance(finding.row, int) else 0)
     return report
 
@@ -187,7 +206,7 @@ def compare_with_held_out(report: CheckReport, held_out: CheckReport, name: str 
     held-out set's findings."""
     shared = shared_prompts(list(report.prompts.values()), list(held_out.prompts.values()))
     rows = [row for row, is_shared in zip(report.prompts, shared.normalised, strict=True) if is_shared]
-    report.shared[name] = f"{shared}{': ' if rows else ''}{_listed([f'row {row}' for row in rows])}"
+    report.shared[name] = _named([f"row {row}" for row in rows], counted=str(shared))
     report.held_out |= set(rows)
     report.untested |= {f"{held_out.source}:{row}": why for row, why in held_out.untested.items()}
     report.findings += [
@@ -201,100 +220,92 @@ def find_overlaps(report: CheckReport, suite: CheckReport, name: str) -> None:
     ours, theirs = report.problems, suite.problems
     owners = overlaps([each.statement for _, each in ours.values()], [each.statement for _, each in theirs.values()])
     ids = [each_id for each_id, _ in theirs.values()]
-    pairs = [f"row {row} with {ids[other]}" for row, other in zip(ours, owners, strict=True) if other >= 0]
-    share = f" of {len(ours)} ({len(pairs) / len(ours):.1%})" if pairs else ""
-    unread = f"; {suite.rows - len(theirs)} of its rows cannot be read" if len(theirs) < suite.rows else ""
-    report.overlapping[name] = pairs
-    report.overlaps[name] = f"{len(pairs)}{share}{': ' if pairs else ''}{_listed(pairs)}{unread}"
+    report.overlapping[name] = [
+        f"row {row} with {ids[other]}" for row, other in zip(ours, owners, strict=True) if other is not None
+    ]
+    report.unread[name] = suite.rows - len(theirs)
 
 
-def _id_errors(
-    values: dict[str, Any], id_key: str | None, name: str, ids: dict[str, int | str], row: int | str
-) -> Iterator[str]:
-    if id_key is not None and is_missing(values[id_key]):
-        yield f"column {id_key!r} is missing or null"
-    elif ids.setdefault(name, row) != row:
-        yield f"id {name!r} is a duplicate of row {ids[name]}"
-
-
-def _code_errors(
-    values: dict[str, Any],
-    config: DataConfig,
-    report: CheckReport,
-    row: int | str,
-    name: str,
-) -> tuple[Any, list[str]]:
-    """(prompt, what is wrong); a usable problem, or a row that is left out, is put into the report."""
-    try:
-        problem = read_problem(values, config.prompt_key, config.tests_key, config.answer_key)
-    except NoTests as error:
-        report.untested[f"{row} ({name})"] = str(error)
-        return None, []
-    except RowError as error:
-        return None, [str(error)]
-    texts = [(f"test {place}", text) for place, text in enumerate(problem.test_cases, 1)]
-    wrong = [what for where, text in [*texts, ("setup", problem.setup)] if (what := _syntax_error(where, text))]
-    if not wrong:
-        report.problems[row] = (name, problem)
-    return problem.prompt, wrong
-
-
-def _syntax_error(where: str, text: str) -> str | None:
-    try:
-        tree = parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return f"{where} does not parse: {error}"
-    return None if tree.body or where == "setup" else f"{where} has no statement"
-
-
-def _errors(values: dict[str, Any], config: DataConfig, needs: Needs, settings: str) -> tuple[Any, list[str]]:
-    """(prompt, what is wrong) of a row without unit tests."""
+def _syntax_errors(problem: CodeProblem) -> list[str]:
+    """What is wrong with the tests and the setup as Python."""
     wrong = []
-    prompt = values.get(config.prompt_key)
-    if is_missing(prompt):
-        prompt = None
-        wrong.append(f"column {config.prompt_key!r} is missing or null. Name it with {settings}.prompt_key=…")
-    if is_prompt_only(values, config, needs):
-        return prompt, wrong
-    answer = values.get(config.answer_key)
-    try:
-        if config.answer_key not in values and "reward_model" in values:
-            answer = ground_truth(values["reward_model"])
-        if is_missing(answer):
-            wrong.append(f"column {config.answer_key!r} is missing or null. Name it with {settings}.answer_key=…")
-        elif is_empty(answer):
-            wrong.append("the answer is empty")
-        elif needs == "answer" and not is_one_answer(answer):
-            wrong.append(SEVERAL_ANSWERS)
-    except RowError as error:
-        wrong.append(str(error))
-    return prompt, wrong
+    for where, text in [
+        *((f"test {n}", text) for n, text in enumerate(problem.test_cases, 1)),
+        ("setup", problem.setup),
+    ]:
+        try:
+            if not parse(text).body and where != "setup":
+                wrong.append(f"{where} has no statement")
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            wrong.append(f"{where} does not parse: {error}")
+    return wrong
 
 
-def _see_prompts(
-    report: CheckReport, conversations: dict[int | str, list[dict[str, Any]]],
-    tokenizer: PreTrainedTokenizerBase | None, config: DataConfig, vision: bool,
+# ---- what a model is given -----------------------------------------------------------------------------------------
+
+
+def _see(
+    report: CheckReport, conversations: dict[Line, Messages], tokenizer: PreTrainedTokenizerBase, config: DataConfig,
+    vision: bool,
 ) -> None:  # fmt: skip
-    if tokenizer is None:
-        report.examples = spoken_of(conversations)
-        return
-    seen = see(conversations, tokenizer, config, vision)
-    report.prompt_tokens, report.overlong, report.examples = seen.lengths, seen.overlong, seen.examples
-    report.findings += [Finding(row, "", what) for row, what in seen.wrong.items()]
-    if seen.overlong and len(seen.overlong) == len(conversations) - len(seen.wrong):
-        shortest = min(report.prompt_tokens)
-        limit = config.max_prompt_length
-        what = f"all prompts are longer than data.max_prompt_length={limit} (the shortest has {shortest} tokens)"
+    """Render and tokenise the prompts. Raises DataError if there is no usable chat template."""
+    check_template(tokenizer, config.chat_template_kwargs)
+    texts: dict[Line, str] = {}
+    for line, messages in conversations.items():
+        try:
+            texts[line] = rendered(
+                tokenizer, in_parts(messages)[0] if vision else messages, config.chat_template_kwargs
+            )
+        except DataError as error:
+            report.findings.append(Finding(line, "", str(error)))
+    measured = _to_measure(texts, config.max_prompt_length)
+    token_ids = _tokens(tokenizer, [texts[line] for line in measured])
+    lengths = {line: len(ids) for line, ids in zip(measured, token_ids, strict=True)}
+    report.prompt_tokens = list(lengths.values())
+    report.overlong = {line for line, length in lengths.items() if length > config.max_prompt_length}
+    if texts and len(report.overlong) == len(texts):
+        what = (
+            f"all prompts are longer than data.max_prompt_length={config.max_prompt_length} (the shortest has "
+            f"{min(report.prompt_tokens)} tokens)"
+        )
         report.findings.append(Finding(0, "", what))
+    for line in _examples({line: text for line, text in texts.items() if line not in report.overlong}):
+        (ids,) = _tokens(tokenizer, [texts[line]])
+        special = {str(tokenizer.added_tokens_decoder[id]) for id in ids if id in tokenizer.added_tokens_decoder}
+        text = str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
+        report.examples.append(SeenPrompt(line, text, len(ids), sorted(special)))
 
 
-def _named(rows: list[str]) -> str:
+def _tokens(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    return list(tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]) if texts else []
+
+
+def _to_measure(texts: dict[Line, str], limit: int) -> list[Line]:
+    """All rows of a small set; of a large one a regular sample, and those that may have more tokens than `limit`.
+
+    A token is at least one byte, but a normaliser may expand text: half the limit in bytes already counts as too long.
+    """
+    every = max(len(texts) // MEASURED, 1)
+    return [
+        line
+        for number, (line, text) in enumerate(texts.items())
+        if number % every == 0 or 2 * len(text.encode(errors="replace")) > limit
+    ]
+
+
+def _spoken(messages: Messages) -> str:
+    return "\n".join(f"{message['role']}: {message['content']}" for message in messages)
+
+
+def _examples(texts: dict[Line, str]) -> list[Line]:
+    by_length = sorted(texts, key=lambda line: len(texts[line]))
+    return list(dict.fromkeys([*list(texts)[:1], *by_length[:1], *by_length[-1:]]))
+
+
+def _named(rows: list[str], share: str = "", counted: str | None = None) -> str:
     """How many, and the first twenty of them."""
-    return f"{len(rows)}{': ' if rows else ''}{_listed(rows)}"
-
-
-def _listed(rows: list[str]) -> str:
-    return f"{', '.join(rows[:20])}{', …' if len(rows) > 20 else ''}"
+    some = f": {', '.join(rows[:20])}{', …' if len(rows) > 20 else ''}" if rows else ""
+    return f"{len(rows) if counted is None else counted}{share}{some}"
 
 
 def _spread(numbers: Iterable[int]) -> str:

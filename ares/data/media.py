@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ares.config import DataConfig
 from ares.data import drawn_pictures
-from ares.errors import UserError
+from ares.data.tables import DataError
 
 VIDEO = "video:"
 """Prefix of a reference to a video."""
@@ -36,7 +36,7 @@ CACHE_BYTES = 1 << 29
 """Patches that a process caches: a prompt's samples follow each other, and every epoch reads them again."""
 
 
-class MediaError(UserError, ValueError):
+class MediaError(DataError):
     """An image or a video cannot be used; the message names it."""
 
 

@@ -1,15 +1,15 @@
 """Problems: reading them, checking every row before anything is spent, turning them into prompt tokens.
 
-Covered: verl's rows; overlong prompts; for code, the unit tests (whose formats ares/data/code.py reads); the places of
-images and videos (whose columns ares/data/vision.py reads). Not covered: files (ares/data/tables.py), chat messages and
-templates (ares/data/chats.py), whether unit tests can be passed (`ares data check`).
+Covered: what a row needs (`each_row`, for loading and for `ares data check`); verl's rows; overlong prompts; for code,
+the unit tests (whose formats ares/data/code.py reads); the places of images and videos (whose columns
+ares/data/vision.py reads). Not covered: files (ares/data/tables.py), chat messages and templates (ares/data/chats.py),
+whether unit tests can be passed (`ares data check`).
 """
 
 import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,13 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
 from ares.config import ConfigError, DataConfig, Needs, Source, absent_model, location
-from ares.data.chats import check_template, conversation, rendered
+from ares.data.chats import conversation, templated
 from ares.data.code import IDS, CodeProblem, NoTests, RowError, read_problem, with_unit_tests
 from ares.data.code_sets import ground_truth
-from ares.data.media import MediaError
 from ares.data.shared import SharedPrompts, shared_prompts
 from ares.data.sources import folder_of, place, read_rows, shown
-from ares.data.tables import DataError
-from ares.data.vision import RowMedia, Vision, has_media, spoken
+from ares.data.tables import DataError, is_missing
+from ares.data.vision import Vision, has_media, spoken
 
 ASKED = "as asked"
 """Column with the prompt as the row holds it: text, or a list of chat messages."""
@@ -181,74 +180,148 @@ def load_problems(
     needs: what every row must have (`RewardConfig.needs`). vision: for a vision-language model. limit: rows to read.
     settings: the prefix of the settings that name columns, for errors.
     """
-    raw = whole = read_rows(source, split, limit=limit)
-    code = needs == "tests"
-    answers: list[Any] | None
-    if code:
-        raw, prompts, answers = _code_columns(whole, config, source)
-    else:
-        prompts = _column(raw, config.prompt_key, source, f"{settings}.prompt_key")
-        answers = _answers(raw, config, source, f"{settings}.answer_key", needs)
-    names = dict(zip(whole.index, ids_of(whole, config, code, source), strict=True))
-    ids = [names.pop(row) for row in raw.index]
-    untested = {name: row for row, name in names.items()}
-    lines = [place(source, row) for row in raw.index]
-    raw, conversations, media = _conversations(raw, prompts, lines, vision, config, source)
-    check_template(tokenizer, config.chat_template_kwargs)
-    texts = [
-        rendered(tokenizer, messages, line, config.chat_template_kwargs)
-        for line, messages in zip(lines, conversations, strict=True)
-    ]
-    token_ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-    if vision is not None and media is not None:
-        with _naming():
-            token_ids = vision.expanded(token_ids, media, pd.Index(lines))
-        raw = raw.assign(media_references=pd.Series(media.references, index=raw.index))
-    frame = raw.drop(columns=[config.prompt_key, config.id_key], errors="ignore").assign(
-        id=ids,
-        prompt=texts,
-        **({} if answers is None else {"answer": pd.Series(answers, index=raw.index, dtype=object)}),
-        prompt_token_ids=token_ids,
-    )
-    keys = (config.prompt_key, config.id_key)
-    used = {"prompt": config.prompt_key, "id": config.id_key, "answer": config.answer_key}
-    for name in {*keys, *(name for name, key in used.items() if name != key)} & set(raw) if not code else ():
-        frame[OWN + name] = raw[name]
-    asked = [value if isinstance(value, str) else list(value) for value in prompts]
-    frame[ASKED] = pd.Series(asked, index=raw.index, dtype=object)
-    fits = _fits(token_ids, config.max_prompt_length, source)
-    embedded = media.embedded if media is not None else {}
-    repeated = (ASKED, *(OWN + key for key in keys))
-    fitting, overlong = frame[fits].reset_index(drop=True), int((~fits).sum())
-    return Problems(shown(source), fitting, overlong, untested, embedded, repeated)
-
-
-def _conversations(
-    raw: pd.DataFrame, prompts: list[Any], lines: list[str], vision: Vision | None, config: DataConfig, source: Source
-) -> tuple[pd.DataFrame, list[Any], RowMedia | None]:
-    """The rows without the columns of what is shown, their prompts as messages, and what these show."""
-    conversations: list[Any] = [
-        conversation(spoken(value) if vision else value, config, line)
-        for line, value in zip(lines, prompts, strict=True)
-    ]
+    raw = read_rows(source, split, limit=limit)
+    if absent := missing_columns(raw, config, needs, settings):
+        raise DataError(f"{shown(source)}: {absent[0]}")
+    rows = list(each_row(raw, config, needs, settings, vision is not None))
+    for row in rows:
+        if row.wrong:
+            raise DataError(f"{place(source, row.line)}: {row.wrong[0]}")
+    kept = [row for row in rows if not row.left_out]
+    if not kept:
+        others = f" (nor is there in any of the {len(rows)} rows)" if len(rows) > 1 else ""
+        raise DataError(f"{place(source, rows[0].line)}: {rows[0].left_out}{others}")
+    raw = raw.iloc[[row.position for row in kept]]
+    if needs == "tests":
+        raw = with_unit_tests(raw, [row.problem for row in kept if row.problem], config.tests_key)
+    lines = [place(source, row.line) for row in kept]
+    conversations, media = [row.messages for row in kept], None
     if vision is not None:
-        conversations, media = _look(vision, raw.set_axis(lines), conversations, config, source)
-        return raw.drop(columns=[config.images_key, config.videos_key], errors="ignore"), conversations, media
-    if has_media(raw, config):
+        folder = Path(config.image_dir or folder_of(source)).absolute()  # the run may be resumed from elsewhere
+        conversations, media = vision.look(raw.set_axis(lines), conversations, config, folder)
+        raw = raw.drop(columns=[config.images_key, config.videos_key], errors="ignore")
+    elif has_media(raw, config):
         raise DataError(
             f"{shown(source)}: column {config.images_key!r} or {config.videos_key!r} shows something, the model only "
             "reads: set model.family=vision_language, or name another column with data.images_key=…"
         )
-    return raw, conversations, None
+    texts = templated(tokenizer, conversations, lines, config)
+    token_ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+    if vision is not None and media is not None:
+        token_ids = vision.expanded(token_ids, media, pd.Index(lines))
+        raw = raw.assign(media_references=pd.Series(media.references, index=raw.index))
+    frame = raw.drop(columns=[config.prompt_key, config.id_key], errors="ignore").assign(
+        id=[row.id for row in kept], prompt=texts, prompt_token_ids=token_ids
+    )
+    if needs == "tests" or not is_prompt_only(raw, config, needs):
+        frame["answer"] = pd.Series([row.answer for row in kept], index=raw.index, dtype=object)
+    keys = (config.prompt_key, config.id_key)
+    used = {"prompt": config.prompt_key, "id": config.id_key, "answer": config.answer_key}
+    for name in {*keys, *(name for name, key in used.items() if name != key)} & set(raw) if needs != "tests" else ():
+        frame[OWN + name] = raw[name]
+    frame[ASKED] = pd.Series([row.asked for row in kept], index=raw.index, dtype=object)
+    fits = _fits(token_ids, config.max_prompt_length, source)
+    return Problems(
+        source=shown(source),
+        frame=frame[fits].reset_index(drop=True),
+        overlong=int((~fits).sum()),
+        untested={row.id: row.line for row in rows if row.left_out},
+        embedded=media.embedded if media is not None else {},
+        repeated=(ASKED, *(OWN + key for key in keys)),
+    )
 
 
-def _look(
-    vision: Vision, raw: pd.DataFrame, conversations: list[Any], config: DataConfig, source: Source
-) -> tuple[list[Any], RowMedia]:
-    """Conversations with placeholders for their images and videos, and those images and videos."""
-    with _naming():
-        folder = Path(config.image_dir or folder_of(source)).absolute()  # the run may be resumed from elsewhere
-        return vision.look(raw, conversations, config, folder)
+@dataclass
+class Row:
+    """A row as it was read, and what is wrong with it."""
+
+    line: int | str
+    """As errors name it: the line of a jsonl file, else the row number from 1; with several files also the file."""
+    position: int
+    id: str
+    asked: Any = None
+    """The prompt as the row holds it: text, or a list of chat messages; None where it is missing."""
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    """The prompt as chat messages; empty where it is wrong."""
+    answer: Any = None
+    """As the row holds it, since a user's reward is given the object itself; of code the solution or ""."""
+    problem: CodeProblem | None = None
+    """A code row that can be used."""
+    left_out: str = ""
+    """Why the row is no problem, though nothing is wrong with the set: it has no test."""
+    wrong: list[str] = field(default_factory=list)
+
+
+def each_row(raw: pd.DataFrame, config: DataConfig, needs: Needs, settings: str, vision: bool) -> Iterator[Row]:
+    """Read every row. settings: the prefix of the settings that name columns. vision: prompts may show something."""
+    id_key = _id_column(raw, config, needs)
+    first_of: dict[str, int | str] = {}
+    records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
+    for position, (line, values) in enumerate(zip(raw.index, records, strict=True)):
+        name = position if id_key is None else values[id_key]
+        row = Row(line, position, str(name))
+        if is_missing(name):
+            row.wrong.append(f"column {id_key!r} is missing or null")
+        elif first_of.setdefault(row.id, line) != line:
+            row.wrong.append(f"id {row.id!r} is a duplicate of row {first_of[row.id]}")
+        if needs == "tests":
+            _read_code(row, values, config)
+        else:
+            _read_answer(row, values, config, needs, settings)
+        if row.asked is not None:
+            try:
+                row.messages = conversation(spoken(row.asked) if vision else row.asked, config)
+            except DataError as error:
+                row.wrong.append(str(error))
+        yield row
+
+
+def _read_code(row: Row, values: dict[str, Any], config: DataConfig) -> None:
+    try:
+        row.problem = read_problem(values, config.prompt_key, config.tests_key, config.answer_key)
+    except NoTests as error:
+        row.left_out = str(error)
+    except RowError as error:
+        row.wrong.append(str(error))
+    else:
+        row.asked, row.answer = row.problem.prompt, row.problem.solution or ""
+
+
+def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Needs, settings: str) -> None:
+    prompt = values[config.prompt_key]
+    if is_missing(prompt):
+        row.wrong.append(_null(config.prompt_key, f"{settings}.prompt_key"))
+    else:
+        row.asked = prompt if isinstance(prompt, str) or not isinstance(prompt, Iterable) else list(prompt)
+    if is_prompt_only(values, config, needs):
+        return
+    try:
+        of_verl = config.answer_key not in values
+        row.answer = ground_truth(values["reward_model"]) if of_verl else values[config.answer_key]
+    except RowError as error:
+        row.wrong.append(str(error))
+        return
+    if is_missing(row.answer):
+        row.wrong.append(_null(config.answer_key, f"{settings}.answer_key"))
+    elif not row.answer.strip() if isinstance(row.answer, str) else row.answer in ([], {}):
+        row.wrong.append("the answer is empty")
+
+
+def missing_columns(raw: pd.DataFrame, config: DataConfig, needs: Needs, settings: str) -> list[str]:
+    """What is wrong with the set as a whole: columns that no row has."""
+    keys = {"prompt_key": config.prompt_key}
+    if not is_prompt_only(raw, config, needs) and "reward_model" not in raw:
+        keys["answer_key"] = config.answer_key
+    there = ", ".join(map(str, raw.columns))
+    return [
+        f"column {key!r} is missing (columns: {there}). Name it with {settings}.{setting}=…"
+        for setting, key in keys.items()
+        if needs != "tests" and key not in raw
+    ]
+
+
+def _null(key: str, setting: str) -> str:
+    return f"column {key!r} is missing or null. Name it with {setting}=…"
 
 
 def _fits(token_ids: list[list[int]], limit: int, source: Source) -> np.ndarray:
@@ -260,15 +333,6 @@ def _fits(token_ids: list[list[int]], limit: int, source: Source) -> np.ndarray:
             f"(the shortest has {lengths.min()} tokens)"
         )
     return lengths <= limit
-
-
-@contextmanager
-def _naming() -> Iterator[None]:
-    """Turn MediaError into DataError."""
-    try:
-        yield
-    except MediaError as error:
-        raise DataError(str(error)) from error
 
 
 def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
@@ -333,66 +397,9 @@ def _order(seed: int, size: int, epoch: int) -> np.ndarray:
     return np.random.default_rng(derive_seed(seed, "order", epoch)).permutation(size)
 
 
-def id_column(raw: pd.DataFrame, config: DataConfig, code: bool) -> str | None:
+def _id_column(raw: pd.DataFrame, config: DataConfig, needs: Needs) -> str | None:
     """The id column: data.id_key, for code also those of published sets; None: row numbers are the ids."""
-    return next((name for name in (config.id_key, *(IDS if code else ())) if name in raw), None)
-
-
-def _column(raw: pd.DataFrame, key: str, source: Source, setting: str) -> list[Any]:
-    if key not in raw:
-        raise DataError(
-            f"{shown(source)}: column {key!r} is missing (columns: {', '.join(map(str, raw.columns))}). "
-            f"Name it with {setting}=…"
-        )
-    missing = np.flatnonzero(raw[key].isna().to_numpy())
-    if len(missing):
-        raise DataError(
-            f"{place(source, raw.index[missing[0]])}: column {key!r} is missing or null ({len(missing)} such rows)"
-        )
-    return raw[key].tolist()
-
-
-def _code_columns(raw: pd.DataFrame, config: DataConfig, source: Source) -> tuple[pd.DataFrame, list[Any], list[str]]:
-    """The rows that have unit tests, with these, the prompts, and the solutions as answers ("" where there is none).
-
-    Raises DataError on the first row that cannot be used, and where none has a test.
-    """
-    problems: dict[Any, CodeProblem] = {}
-    untested: dict[Any, str] = {}
-    records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
-    for line, row in zip(raw.index, records, strict=True):
-        try:
-            problems[line] = read_problem(row, config.prompt_key, config.tests_key, config.answer_key)
-        except NoTests as error:
-            untested[line] = str(error)
-        except RowError as error:
-            raise DataError(f"{place(source, line)}: {error}") from error
-    if not problems:
-        line, why = next(iter(untested.items()))
-        others = f" (nor is there in any of the {len(untested)} rows)" if len(untested) > 1 else ""
-        raise DataError(f"{place(source, line)}: {why}{others}")
-    usable = list(problems.values())
-    frame = with_unit_tests(raw.loc[list(problems)], usable, config.tests_key)
-    return frame, [problem.prompt for problem in usable], [problem.solution or "" for problem in usable]
-
-
-def _answers(raw: pd.DataFrame, config: DataConfig, source: Source, setting: str, needs: Needs) -> list[Any] | None:
-    """The answers unchanged, since a user's reward is given the objects themselves. None: rows have only prompts."""
-    if is_prompt_only(raw, config, needs):
-        return None
-    if config.answer_key not in raw and "reward_model" in raw:  # verl's rows
-        answers = []
-        for line, value in zip(raw.index, raw["reward_model"], strict=True):
-            try:
-                answers.append(ground_truth(value))
-            except RowError as error:
-                raise DataError(f"{place(source, line)}: {error}") from error
-    else:
-        answers = _column(raw, config.answer_key, source, setting)
-    for line, answer in zip(raw.index, answers, strict=True):
-        if is_empty(answer):
-            raise DataError(f"{place(source, line)}: the answer is empty")
-    return answers
+    return next((name for name in (config.id_key, *(IDS if needs == "tests" else ())) if name in raw), None)
 
 
 def is_prompt_only(columns: Iterable[Any], config: DataConfig, needs: Needs) -> bool:
@@ -401,24 +408,6 @@ def is_prompt_only(columns: Iterable[Any], config: DataConfig, needs: Needs) -> 
     return needs == "nothing" and config.answer_key == default and not {default, "reward_model"} & set(columns)
 
 
-def is_empty(answer: Any) -> bool:
-    """Blank text, or a list or object with nothing in it."""
-    return not answer.strip() if isinstance(answer, str) else isinstance(answer, list | dict) and not answer
-
-
 def is_one_answer(answer: Any) -> bool:
     """Whether the math grader can compare with it: no object, and no list except of one answer."""
     return not isinstance(answer, dict) and not (isinstance(answer, list) and len(answer) != 1)
-
-
-def ids_of(raw: pd.DataFrame, config: DataConfig, code: bool, source: Source) -> list[str]:
-    """The problems' ids as text. Raises DataError on a missing or repeated one."""
-    key = id_column(raw, config, code)
-    names = _column(raw, key, source, "data.id_key") if key is not None else range(len(raw))
-    ids = [str(name) for name in names]
-    first_row: dict[str, int] = {}
-    for row, name in zip(raw.index, ids, strict=True):
-        if name in first_row:
-            raise DataError(f"{place(source, row)}: id {name!r} is a duplicate of row {first_row[name]}")
-        first_row[name] = row
-    return ids

@@ -8,19 +8,16 @@ differ in one number.
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 _CLOSING = re.compile(r"\s*[.,:;!?]+(?=[\s<]|$)|\s+(?=<)")
 """Punctuation at the end of a word, and space before `<`, as templates have it; a point within a number stays."""
 NGRAM = 13
 """Words, as in GPT-3's decontamination (Brown et al. 2020, appendix C)."""
 _WORD = re.compile(r"\w+")
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_MIXERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 @dataclass(frozen=True)
@@ -51,42 +48,17 @@ def normalised(text: str) -> str:
     return " ".join(_CLOSING.sub("", folded).split())
 
 
-def overlaps(texts: Sequence[str], held_out: Sequence[str]) -> np.ndarray:
-    """For each text the index of the held-out text with which it shares its first n-gram, −1: none; int64."""
-    words = [_words(text) for text in (*texts, *held_out)]
-    grams, owner = _grams(words)
-    is_ours = owner < len(texts)
-    theirs, first = np.unique(grams[~is_ours], return_index=True)
-    owners = np.full(len(texts), -1, dtype=np.int64)
-    if not len(theirs) or not is_ours.any():
-        return owners
-    place = np.minimum(np.searchsorted(theirs, grams[is_ours]), len(theirs) - 1)
-    hits = np.flatnonzero(theirs[place] == grams[is_ours])
-    rows, earliest = np.unique(owner[is_ours][hits], return_index=True)
-    owners[rows] = owner[~is_ours][first[place[hits[earliest]]]] - len(texts)
-    return owners
+def overlaps(texts: Sequence[str], held_out: Sequence[str]) -> list[int | None]:
+    """For each text the index of the held-out text with which it shares its first n-gram; None: of none."""
+    owner_of: dict[str, int] = {}
+    for owner, text in enumerate(held_out):
+        for gram in _grams(text):
+            owner_of.setdefault(gram, owner)
+    return [next((owner_of[gram] for gram in _grams(text) if gram in owner_of), None) for text in texts]
 
 
-def _words(text: str) -> list[str]:
+def _grams(text: str) -> Iterator[str]:
+    """Every run of NGRAM words; a shorter text is one run."""
     words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-    return words + [""] * (NGRAM - len(words))  # a short text has one run: all of it
-
-
-def _grams(words: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """(64-bit hashes of all runs of NGRAM words within a text, the text of each)."""
-    codes = _mixed(pd.factorize(np.array([word for each in words for word in each], dtype=object))[0])
-    owner = np.repeat(np.arange(len(words)), [len(each) for each in words])
-    count = len(codes) - NGRAM + 1
-    hashes = np.zeros(max(count, 0), dtype=np.uint64)
-    for offset in range(NGRAM):
-        hashes = hashes * _MULTIPLIER + codes[offset : offset + count]
-    within = owner[: len(hashes)] == owner[NGRAM - 1 :][: len(hashes)]
-    return hashes[within], owner[: len(hashes)][within]
-
-
-def _mixed(codes: np.ndarray) -> np.ndarray:
-    """Small numbers spread over 64 bits (the end of splitmix64)."""
-    bits = codes.astype(np.uint64) * _MULTIPLIER
-    for shift, mixer in zip((30, 27), _MIXERS, strict=True):
-        bits = (bits ^ (bits >> np.uint64(shift))) * mixer
-    return bits ^ (bits >> np.uint64(31))
+    for start in range(max(len(words) - NGRAM, 0) + 1):
+        yield " ".join(words[start : start + NGRAM])

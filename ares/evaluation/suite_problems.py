@@ -18,15 +18,13 @@ from ares.data import (
     CodeProblem,
     DataError,
     Problems,
-    RowError,
-    check_template,
+    Row,
     conversation,
-    ids_of,
+    each_row,
     place,
-    read_problem,
     read_rows,
-    rendered,
     shown,
+    templated,
     with_unit_tests,
 )
 from ares.evaluation.places import base_files_of, files_of, suite_of
@@ -74,27 +72,24 @@ def load_suite(
     if suite.id_key is not None:
         columns = columns.model_copy(update={"id_key": suite.id_key})
     raw = _rows(name, suite, source, limit)
-    read, unusable = _read(raw)
-    names = dict(zip(raw.index, ids_of(raw, columns, True, source), strict=True))
-    if not read:
-        line, why = next(iter(unusable.items()))
-        raise DataError(f"{place(source, line)}: {why}")
-    raw, ids = raw.loc[list(read)], [names[line] for line in read]
-    base_tests, base = _base_tests(suite, data, raw, ids)
+    read = _read(raw, columns)
+    rows = [row for row in read if row.problem and not row.wrong]
+    if not rows:
+        raise DataError(f"{place(source, read[0].line)}: {_unusable(read[0])}")
+    base_tests, base = _base_tests(suite, data, raw, rows)
     problems = [
         replace(each, test_cases=[*first, *each.test_cases], packages=tuple(sorted({*each.packages, *suite.packages})))
-        for each, first in zip(read.values(), base_tests, strict=True)
+        for each, first in zip(_problems(rows), base_tests, strict=True)
     ]
-    lines = [place(source, line) for line in raw.index]
+    lines = [place(source, row.line) for row in rows]
     if form == "completion":
         prompts = _begin(problems, lines)
     else:
-        asked = [problem.prompt for problem in problems]
-        if suite.shows_all_tests:
-            asked = list(map(_with_all_tests, problems))
-        prompts = _instruct(asked, lines, columns, tokenizer)
+        asked = [_with_all_tests(each) if suite.shows_all_tests else each.prompt for each in problems]
+        conversations = [conversation(each, columns) for each in asked]
+        prompts = {ASKED: asked, "prompt": templated(tokenizer, conversations, lines, columns)}
     frame = with_unit_tests(pd.DataFrame(prompts, dtype=object), problems, columns.tests_key).assign(
-        id=ids,
+        id=[row.id for row in rows],
         answer=[problem.solution or "" for problem in problems],
         # A chat template writes the token with which texts begin; here the tokenizer does, where it has one.
         prompt_token_ids=tokenizer(prompts["prompt"], add_special_tokens=form == "completion", verbose=False)[
@@ -103,7 +98,7 @@ def load_suite(
     )
     if any(base_tests):
         frame[BASE_TESTS] = [len(tests) for tests in base_tests]
-    left_out = {names[line]: why for line, why in unusable.items()}
+    left_out = {row.id: _unusable(row) for row in read if row not in rows}
     problems_of_suite = Problems(shown(source), frame, 0, repeated=(ASKED,))
     return EvaluationProblems(problems_of_suite, left_out, suite={"suite": name, "form": form}, base=base)
 
@@ -121,45 +116,43 @@ def _rows(name: str, suite: Suite, source: Source, limit: int | None) -> pd.Data
     return kept
 
 
-def _read(raw: pd.DataFrame) -> tuple[dict[Any, CodeProblem], dict[Any, str]]:
-    """The problem of each usable row, and what is wrong with the others, both by line."""
-    problems: dict[Any, CodeProblem] = {}
-    unusable: dict[Any, str] = {}
-    for line, row in zip(raw.index, raw.to_dict("records"), strict=True):
-        try:
-            problems[line] = read_problem(row, "prompt", "test_cases", "answer")  # type: ignore[arg-type]
-        except RowError as error:
-            unusable[line] = str(error)
-    return problems, unusable
+def _read(raw: pd.DataFrame, columns: DataConfig) -> list[Row]:
+    return list(each_row(raw, columns, "tests", "data", vision=False))
+
+
+def _unusable(row: Row) -> str:
+    return row.left_out or row.wrong[0]
+
+
+def _problems(rows: list[Row]) -> list[CodeProblem]:
+    return [row.problem for row in rows if row.problem]
 
 
 def _base_tests(
-    suite: Suite, data: str | None, raw: pd.DataFrame, ids: list[str]
+    suite: Suite, data: str | None, raw: pd.DataFrame, rows: list[Row]
 ) -> tuple[list[list[str]], str | None]:
     """For each row the tests of the set that it extends, and where they come from, or why there are none.
 
     A row's own test repeats the base ones within one loop over hundreds of inputs, so only the base set's own tests
     tell them apart.
     """
-    none: list[list[str]] = [[] for _ in ids]
+    none: list[list[str]] = [[] for _ in rows]
     if suite.base_tests is not None:
-        first, unusable = _read(raw.drop(columns=["test"], errors="ignore"))
-        if unusable:
-            return none, f"no base tests: {len(unusable)} of these problems have none in column {suite.base_tests}"
-        return [first[line].test_cases for line in raw.index], f"column {suite.base_tests}"
+        tests_of: list[Any] = raw[suite.base_tests].tolist() if suite.base_tests in raw else [None] * len(raw)
+        if absent := [row.id for row in rows if not tests_of[row.position]]:
+            return none, f"no base tests: {len(absent)} of these problems have none in column {suite.base_tests}"
+        return [list(tests_of[row.position]) for row in rows], f"column {suite.base_tests}"
     if suite.base is None:
         return none, None
     try:
         source = base_files_of(suite.base, data)
-        of_base = _rows(suite.base, SUITES[suite.base], source, None)
-        names = ids_of(of_base, DataConfig(train=suite.base), True, source)
+        of_base = _read(_rows(suite.base, SUITES[suite.base], source, None), DataConfig(train=suite.base))
     except DataError as error:
         return none, f"no base tests: {error}"
-    names_of = dict(zip(of_base.index, names, strict=True))
-    tests = {names_of[line]: each.test_cases for line, each in _read(of_base)[0].items()}
-    if absent := [name for name in ids if name not in tests]:
+    tests = {row.id: row.problem.test_cases for row in of_base if row.problem}
+    if absent := [row.id for row in rows if row.id not in tests]:
         return none, f"no base tests: {shown(source)} lacks {len(absent)} of these problems, as {absent[0]}"
-    return [tests[name] for name in ids], shown(source)
+    return [tests[row.id] for row in rows], shown(source)
 
 
 def _with_all_tests(problem: CodeProblem) -> str:
@@ -176,15 +169,3 @@ def _begin(problems: list[CodeProblem], lines: list[str]) -> dict[str, list[Any]
     texts, programs = zip(*(problem.begun or ("", "") for problem in problems), strict=True)
     stops = [list(problem.stops) for problem in problems]
     return {ASKED: list(texts), "prompt": list(texts), "begun": list(programs), "stops": stops}
-
-
-def _instruct(
-    asked: list[Any], lines: list[str], columns: DataConfig, tokenizer: PreTrainedTokenizerBase
-) -> dict[str, list[Any]]:
-    """Instruct form: the prompt, and its text after the chat template."""
-    check_template(tokenizer, columns.chat_template_kwargs)
-    texts = [
-        rendered(tokenizer, conversation(each, columns, line), line, columns.chat_template_kwargs)
-        for each, line in zip(asked, lines, strict=True)
-    ]
-    return {ASKED: asked, "prompt": texts}
