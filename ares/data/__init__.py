@@ -14,7 +14,6 @@ from ares.data.code import (
     with_unit_tests,
 )
 from ares.data.code_sets import FENCE, STATEMENTS
-from ares.data.drawn_pictures import SCHEME, SIDE, TALLEST, draw
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import (
     ASKED,
@@ -41,10 +40,7 @@ __all__ = [
     "FENCE",
     "MARK",
     "OWN",
-    "SCHEME",
-    "SIDE",
     "STATEMENTS",
-    "TALLEST",
     "CheckReport",
     "CodeProblem",
     "Cursor",
@@ -64,7 +60,6 @@ __all__ = [
     "compare_with_held_out",
     "content_hash",
     "conversation",
-    "draw",
     "each_row",
     "find_overlaps",
     "in_parts",

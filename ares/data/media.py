@@ -1,9 +1,9 @@
 """Images and videos: references in rows, and the patches that a model is given.
 
-Covered: references with a hash of the content, reading (image files, folders of frames, video files, the pictures of
-tiny-vision), resizing and cutting into patches by transformers' image processor. A row holds references only; they are
-read when it is passed through a model, which fails if the content has changed. Not covered: columns of
-a data set (ares/data/vision.py), models (ares/models/vision_language.py), images on the network.
+Covered: references with a hash of the content, reading (image files, folders of frames, video files),
+resizing and cutting into patches by transformers' image processor. A row holds references only; they are read when it
+is passed through a model, which fails if the content has changed. Not covered: columns of a data set
+(ares/data/vision.py), models (ares/models/vision_language.py), images on the network.
 
 The processor is transformers' PIL one everywhere, so an image is the same numbers with and without torchvision. Of a
 video each frame goes through it; then every `temporal_patch_size` frames are laid together, as Qwen2-VL's own video
@@ -23,7 +23,6 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from ares.config import DataConfig
-from ares.data import drawn_pictures
 from ares.data.tables import DataError
 
 VIDEO = "video:"
@@ -137,7 +136,7 @@ def is_video(reference: str) -> bool:
 
 
 def path_of(reference: str) -> str:
-    """A reference without its hash: a path, or a picture's key."""
+    """The path in a reference."""
     return reference.rpartition(MARK)[0].removeprefix(VIDEO)
 
 
@@ -152,8 +151,6 @@ def thumbnail(reference: str, side: int) -> Image.Image:
 def _frames(source: str, fps: float) -> tuple[list[Image.Image], str]:
     """The RGB frames of a source (an image has one), and the hash of its content."""
     name = source.removeprefix(VIDEO)
-    if name.startswith(drawn_pictures.SCHEME):
-        return [_drawn(name)], content_hash(name.encode())
     path = Path(name)
     try:
         if not is_video(source):
@@ -176,13 +173,6 @@ def read_image(content: bytes, name: str) -> Image.Image:
             return ImageOps.exif_transpose(image).convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise MediaError(f"{name}: not a readable image ({', '.join(FORMATS)}): {error}") from error
-
-
-def _drawn(name: str) -> Image.Image:
-    try:
-        return drawn_pictures.draw(name.removeprefix(drawn_pictures.SCHEME))
-    except ValueError as error:
-        raise MediaError(str(error)) from error
 
 
 def _folder(path: Path) -> tuple[list[Image.Image], str]:

@@ -20,7 +20,6 @@ from PIL import Image
 from transformers import AutoConfig
 
 from ares.config import Config, ConfigError, DataConfig, RolloutConfig
-from ares.data import drawn_pictures
 from ares.data.media import VIDEO, MediaError, MediaReader, content_hash, is_video
 from ares.data.tables import is_missing
 
@@ -211,8 +210,6 @@ def _image(value: Any, folder: Path, files: Path, embedded: dict[Path, bytes]) -
 def _path(value: Any, folder: Path) -> str:
     if not isinstance(value, str) or not value:
         raise MediaError(f"a path or an image is wanted, this is {type(value).__name__} {value!r:.60}")
-    if value.startswith(drawn_pictures.SCHEME):
-        return value
     if value.startswith("data:"):
         raise MediaError(f"{value:.30}…: images in data URIs are not read; give their bytes, or write them to files")
     if "://" in value:

@@ -6,7 +6,6 @@ Covered: causal, masked-diffusion and vision-language models behind one interfac
 
 import ares.lighter_transformers  # noqa: F401
 from ares.models.architecture import ModelError, check_architecture
-from ares.models.bidirectional_qwen2 import MaskedModel, MaskedModelConfig
 from ares.models.causal import Critic, LanguageModel
 from ares.models.faster_layers import speed_up_linear
 from ares.models.kinds import load_model
@@ -31,8 +30,6 @@ __all__ = [
     "Critic",
     "LanguageModel",
     "MaskedLanguageModel",
-    "MaskedModel",
-    "MaskedModelConfig",
     "ModelError",
     "Pass",
     "Pictures",

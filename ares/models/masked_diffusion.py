@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from transformers import AutoModel
 
-import ares.models.bidirectional_qwen2  # noqa: F401 - registers `ares_masked_lm` with transformers
 from algorithms.coupled_sampling import MASK_ESTIMATES, MASK_RATIO_RANGE
 from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed

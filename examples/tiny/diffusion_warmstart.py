@@ -24,8 +24,8 @@ from transformers import Qwen2Tokenizer
 
 from algorithms.denoising import DenoisingSettings, completion_logits, denoise_completions
 from ares.engines import left_padded
-from ares.models import MaskedModel, MaskedModelConfig
 from examples.tiny.lessons import Lesson, one_thread, teach
+from examples.tiny.masked_model import MaskedModel, MaskedModelConfig
 from examples.tiny.model import INITIALIZER_RANGE, Progress, copy_what_is_attended_to, initialised
 from examples.tiny.problems.one_liners import (
     FAMILIES,

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -30,7 +31,7 @@ from examples.tiny.measurement import SampledAccuracy, sampled_accuracy, share
 from examples.tiny.model import Progress
 from examples.tiny.problems.arithmetic import extract_answer
 from examples.tiny.problems.pictures import IMAGE, SIDE, split_problems, taught
-from examples.tiny.problems.sets import write_problems
+from examples.tiny.problems.sets import write_pictures
 from examples.tiny.vision_model import IMAGE_PAD, build_vision_model, image_processor, vision_tokenizer
 
 NAME, FOLDER = "tiny-vision", "vision"
@@ -67,7 +68,8 @@ class Report:
 def warmstart(
     out_dir: Path | str, *, seed: int = 0, lessons: tuple[Lesson, ...] = LESSONS, progress: Progress | None = None
 ) -> Report:
-    """Build tiny-vision in `out_dir`: weights, tokenizer, image processor, train.jsonl, heldout.jsonl, warmstart.json.
+    """Build tiny-vision in `out_dir`: weights, tokenizer, image processor, train.parquet, heldout.parquet,
+    warmstart.json.
 
     Runs on one thread and leaves the global random generators as they were.
     """
@@ -75,9 +77,9 @@ def warmstart(
     out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(seed)
     split = split_problems(rng, train=TRAIN_PROBLEMS, heldout=HELDOUT_PROBLEMS)
-    write_problems(out / "train.jsonl", "train", split.train)
-    write_problems(out / "heldout.jsonl", "heldout", split.heldout)
-    with one_thread():
+    write_pictures(out / "train.parquet", "train", split.train)
+    write_pictures(out / "heldout.parquet", "heldout", split.heldout)
+    with one_thread(), TemporaryDirectory() as pictures:
         examples = taught(rng, TOKENIZER_EXAMPLES)
         tokenizer = vision_tokenizer(
             text for problem, response in examples for text in (problem.prompt.removeprefix(IMAGE), response)
@@ -86,8 +88,8 @@ def warmstart(
         image_processor().save_pretrained(out)
         model = build_vision_model(tokenizer, torch.Generator().manual_seed(seed))
         model.save_pretrained(out)  # MediaReader and VisionEngine read the configuration from there
-        losses = teach(model, lessons, _imitation(model, tokenizer, out, rng), progress)
-        heldout = measure(model, tokenizer, out, "heldout")
+        losses = teach(model, lessons, _imitation(model, tokenizer, out, Path(pictures), rng), progress)
+        heldout = measure(model, tokenizer, out, "heldout", Path(pictures))
     report = Report(
         name=NAME,
         seed=seed,
@@ -104,7 +106,7 @@ def warmstart(
 
 
 def _imitation(
-    model: Qwen2VLForConditionalGeneration, tokenizer: Qwen2Tokenizer, folder: Path, rng: random.Random
+    model: Qwen2VLForConditionalGeneration, tokenizer: Qwen2Tokenizer, folder: Path, pictures: Path, rng: random.Random
 ) -> Callable[[Lesson], Tensor]:
     """The loss (nats a token) of imitating a batch of fresh examples; trains the vision tower too."""
     policy = VisionLanguageModel(model, torch.float32, MediaReader(str(folder), DATA))
@@ -117,7 +119,9 @@ def _imitation(
             if problem.prompt not in asked:
                 asked[problem.prompt] = _asked(tokenizer, problem.prompt)
             answer = tokenizer(response + tokenizer.eos_token)["input_ids"]
-            reference = f"{problem.reference}{MARK}{content_hash(problem.reference.encode())}"
+            file = pictures / f"{problem.shown}-{problem.look}.png"
+            file.write_bytes(problem.picture)
+            reference = f"{file}{MARK}{content_hash(problem.picture)}"
             rows.append((asked[problem.prompt], answer, [0.0] * len(answer), len(rows), 0, [reference]))
         batch = policy.on_device(token_batch(pd.DataFrame(rows, columns=COLUMNS), tokenizer.pad_token_id))
         return -policy.token_log_probs(batch, temperature=1.0).log_probs.mean()
@@ -133,11 +137,19 @@ def _asked(tokenizer: Qwen2Tokenizer, prompt: str) -> list[int]:
 
 
 def measure(
-    model: Qwen2VLForConditionalGeneration, tokenizer: Qwen2Tokenizer, folder: Path, name: str, samples: int = 8
+    model: Qwen2VLForConditionalGeneration,
+    tokenizer: Qwen2Tokenizer,
+    folder: Path,
+    name: str,
+    pictures: Path,
+    samples: int = 8,
 ) -> VisionMeasurement:
-    """Sample every problem of folder/name.jsonl `samples` times and once greedily."""
-    vision = Vision(str(folder), DATA, folder)
-    problems = load_problems(str(folder / f"{name}.jsonl"), "", DATA, tokenizer, vision=vision).frame
+    """Sample every problem of folder/name.parquet `samples` times and once greedily."""
+    loaded = load_problems(
+        str(folder / f"{name}.parquet"), "", DATA, tokenizer, vision=Vision(str(folder), DATA, pictures)
+    )
+    loaded.write_embedded()
+    problems = loaded.frame
     engine = VisionEngine(str(folder), "float32", "cpu", {tokenizer.eos_token_id}, tokenizer.pad_token_id, DATA)
     engine.load_weights(0, dict(model.named_parameters()))
     right = _right(engine, tokenizer, problems, samples, 1.0)

@@ -7,6 +7,7 @@ import random
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -14,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from algorithms.keys import derive_seed
 from algorithms.protocol import DataProto
 from ares.config.profiles import load
-from ares.config.run import Config
+from ares.config.run import Config, ModelConfig
 from ares.engines.engine import Request
 from ares.learner.learner import Learner
 from ares.step.shape import shape
@@ -65,6 +66,12 @@ def remote_directory() -> Path:
     }
     (folder / "config.json").write_text(json.dumps(settings))
     return folder
+
+
+def settings(folder: Path | None = None, **others: Any) -> ModelConfig:
+    """How the learner and the engine are told of a model, by default of the one with random weights."""
+    path = str(folder or model_directory())
+    return ModelConfig(**{"path": path, "family": "masked_diffusion", "trust_remote_code": True} | others)
 
 
 def config(*overrides: str, model: Path | None = None) -> Config:

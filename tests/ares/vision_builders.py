@@ -1,7 +1,10 @@
 """Small real objects for the tests of vision-language models: the tiny model, data sets, images."""
 
+import atexit
 import functools
 import json
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,16 @@ from ares.config.run import DataConfig, ModelConfig
 from ares.data.problems import Problems, load_problems
 from ares.data.vision import Vision
 from ares.models.vision_language import VisionLanguageModel
-from examples.tiny.problems import pictures
+from examples.tiny.problems.drawn_pictures import draw
 from tests.ares.builders import REPOSITORY
 
 MODEL = REPOSITORY / "examples" / "tiny" / "checkpoints" / "vision"
 CPU = torch.device("cpu")
-DOTS = pictures.SCHEME + "rr.b...b.-1"
-CHART = pictures.SCHEME + "351-2"
+PICTURES = Path(tempfile.mkdtemp(prefix="ares-pictures-"))
+atexit.register(shutil.rmtree, PICTURES)
+DOTS, CHART = str(PICTURES / "dots.png"), str(PICTURES / "chart.png")
+draw("rr.b...b.-1").save(DOTS)
+draw("351-2").save(CHART)
 
 torch.set_num_threads(1)
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from ares.models.bidirectional_qwen2 import MaskedModel
-from examples.tiny import CHECKPOINTS
+from examples.tiny import CHECKPOINTS, masked_model
 from examples.tiny.diffusion_warmstart import DIFFUSION, DIFFUSION_HARD, Classroom, MaskedTask, Report, warmstart
 from examples.tiny.problems.one_liners import split_problems
 
@@ -61,8 +60,12 @@ def test_the_shipped_model_is_small_and_as_good_as_its_report_says(task: MaskedT
     report = json.loads((shipped / "warmstart.json").read_text())
     assert (shipped / "model.safetensors").stat().st_size < 1.1e6
     assert low <= report["heldout"]["accuracy"] <= high
-    model, tokenizer = AutoModel.from_pretrained(shipped), AutoTokenizer.from_pretrained(shipped)
-    assert isinstance(model, MaskedModel)
+    model, tokenizer = (
+        AutoModel.from_pretrained(shipped, trust_remote_code=True),
+        AutoTokenizer.from_pretrained(shipped),
+    )
+    assert type(model).__name__ == "MaskedModel"
+    assert (shipped / "masked_model.py").read_bytes() == Path(masked_model.__file__).read_bytes()
     held_out = split_problems(random.Random(report["seed"]), 800, 160, task.families).heldout
     room = Classroom(tokenizer, model.eval(), held_out, 0, task.places)
     measurement = room.measure(held_out[:60], samples=2, seed=1)
@@ -72,6 +75,6 @@ def test_the_shipped_model_is_small_and_as_good_as_its_report_says(task: MaskedT
 def test_a_response_that_does_not_fit_the_canvas_is_named(short: tuple[Path, Report]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(short[0])
     problems = split_problems(random.Random(0), 1, 1).train
-    room = Classroom(tokenizer, AutoModel.from_pretrained(short[0]), problems, 0, 14)
+    room = Classroom(tokenizer, AutoModel.from_pretrained(short[0], trust_remote_code=True), problems, 0, 14)
     with pytest.raises(ValueError, match="does not fit 14 places"):
         room._canvas("word " * 40)

@@ -5,17 +5,18 @@ occur nowhere in training. Does not cover: rewards for a run (rewards/), models 
 
     L1  count dots    L2  count those of one colour    L3  how many more of one colour    L4  read a bar of a chart
 
-A picture is no file: it is drawn from its key whenever it is needed, and the key holds all that it shows. Which side
-of the split a picture is on is a hash of what it shows. As in the other tiny tasks the worked examples err.
+A picture is drawn from its key, which holds all that it shows; data sets hold it as a PNG. Which side of the split a
+picture is on is a hash of what it shows. As in the other tiny tasks the worked examples err.
 """
 
+import io
 import random
 from dataclasses import dataclass
 from functools import partial
 
 from algorithms.keys import derive_seed
-from ares.data import SCHEME, SIDE, TALLEST
 from examples.tiny.problems.arithmetic import misread, stated
+from examples.tiny.problems.drawn_pictures import SIDE, TALLEST, draw
 
 LEVELS = (1, 2, 3, 4)
 NAMES = {"r": "red", "b": "blue"}
@@ -58,9 +59,11 @@ class Problem:
         return f"{IMAGE}{text}"
 
     @property
-    def reference(self) -> str:
-        """How the picture is named in a data set."""
-        return f"{SCHEME}{self.shown}-{self.look}"
+    def picture(self) -> bytes:
+        """The picture as a PNG file."""
+        written = io.BytesIO()
+        draw(f"{self.shown}-{self.look}").save(written, "PNG")
+        return written.getvalue()
 
     @property
     def seen(self) -> tuple[str, list[int]]:
@@ -83,8 +86,8 @@ class Problem:
         return numbers[0] - numbers[1] if self.level == 3 else numbers[0]
 
     def row(self) -> dict[str, object]:
-        """The problem as a row of train.jsonl or heldout.jsonl, without an id."""
-        return {"prompt": self.prompt, "images": [self.reference], "answer": str(self.answer), "level": self.level}
+        """The problem as a row of train.parquet or heldout.parquet, without an id."""
+        return {"prompt": self.prompt, "images": [self.picture], "answer": str(self.answer), "level": self.level}
 
 
 @dataclass(frozen=True)

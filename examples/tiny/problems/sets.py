@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+import pandas as pd
+
 P = TypeVar("P")
 
 
@@ -56,6 +58,12 @@ def write_problems(path: Path, name: str, problems: Sequence[_HasRow]) -> None:
     """Problems as JSON lines, each with an id made of the name and its number."""
     rows = ({"id": f"{name}-{number:04d}"} | problem.row() for number, problem in enumerate(problems))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_pictures(path: Path, name: str, problems: Sequence[_HasRow]) -> None:
+    """The same as parquet, whose rows can hold the bytes of images."""
+    rows = [{"id": f"{name}-{number:04d}"} | problem.row() for number, problem in enumerate(problems)]
+    pd.DataFrame(rows).to_parquet(path, index=False)
 
 
 def math_row(problem: _Math) -> dict[str, object]:

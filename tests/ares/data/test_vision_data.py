@@ -8,13 +8,12 @@ import pytest
 from PIL import Image
 
 from ares.config import ConfigError, DataConfig
-from ares.data import check_rows, draw
+from ares.data import check_rows
 from ares.data.media import path_of
 from ares.data.problems import DataError, load_problems
-from examples.tiny.problems import pictures
 from tests.ares.builders import config
 from tests.ares.builders import tokenizer as text_tokenizer
-from tests.ares.vision_builders import CHART, DOTS, MODEL, image, load, problems, tokenizer
+from tests.ares.vision_builders import CHART, DOTS, image, load, problems, tokenizer
 
 MARK = "<|image_pad|>"
 
@@ -125,7 +124,6 @@ BROKEN = [
      "role and content are text, this is"),
     ({"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text"}]}], "images": [DOTS]},
      "role and content are text, this is"),
-    ({"prompt": "<image>?", "images": ["tiny-picture:x-1"]}, "'x-1' is no key of a tiny picture"),
     ({"prompt": "<video>?", "videos": ["empty"]}, "empty: a folder of frames with nothing in it"),
 ]  # fmt: skip
 
@@ -183,18 +181,3 @@ def test_a_model_that_only_reads_refuses_rows_with_images(tmp_path: Path) -> Non
 def test_settings_that_do_not_go_together(override: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         config(*override.split())
-
-
-def test_a_picture_is_all_that_its_key_says() -> None:
-    name = DOTS.removeprefix(pictures.SCHEME)
-    assert draw(name).tobytes() == draw(name).tobytes()
-    assert draw(name).size == (24, 24)
-    assert draw("rr.b...b.-2").tobytes() != draw(name).tobytes()
-
-
-def test_the_shipped_problems_hold_out_whole_pictures() -> None:
-    train, heldout = (pd.read_json(MODEL / f"{name}.jsonl", lines=True) for name in ("train", "heldout"))
-    shown = [{row[0].rpartition("-")[0] for row in rows["images"]} for rows in (train, heldout)]
-    assert shown[0].isdisjoint(shown[1])
-    assert all(pictures.is_heldout(name.removeprefix(pictures.SCHEME)) for name in shown[1])
-    assert train["level"].value_counts().to_dict() == dict.fromkeys(pictures.LEVELS, len(train) // 4)

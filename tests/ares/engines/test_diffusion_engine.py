@@ -8,18 +8,17 @@ import pytest
 import torch
 
 from ares.config.rollout import DiffusionConfig
-from ares.config.run import ModelConfig
 from ares.engines.diffusion import DiffusionEngine
 from ares.engines.engine import Completion, SamplingSettings
 from ares.models.masked_diffusion import MaskedLanguageModel
-from tests.ares.masked_builders import config, model_directory, remote_directory, requests, tokenizer
+from tests.ares.masked_builders import config, remote_directory, requests, settings, tokenizer
 
 PLACES = 10
 SETTINGS = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=PLACES)
 
 
-def engine(folder: Path | None = None, remote: bool = False, **how: object) -> DiffusionEngine:
-    model = ModelConfig(path=str(folder or model_directory()), family="masked_diffusion", trust_remote_code=remote)
+def engine(folder: Path | None = None, **how: object) -> DiffusionEngine:
+    model = settings(folder)
     words = tokenizer()
     sampler = DiffusionEngine(
         model, DiffusionConfig(**{"steps": 6} | how), "cpu", {words.eos_token_id}, words.pad_token_id
@@ -118,7 +117,7 @@ def test_weights_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_models_own_generation_is_used_repeatably_and_its_hooks_tell_log_probs_and_entropies() -> None:
-    sampler = engine(remote_directory(), remote=True)
+    sampler = engine(remote_directory())
     calls = []
     own = sampler.model.diffusion_generate
     sampler.model.diffusion_generate = lambda *given, **options: calls.append(options) or own(*given, **options)
@@ -135,7 +134,7 @@ def test_a_models_own_generation_is_used_repeatably_and_its_hooks_tell_log_probs
 
 
 def test_in_one_step_the_own_generation_reports_what_ours_does() -> None:
-    sampler = engine(remote_directory(), remote=True, steps=1)
+    sampler = engine(remote_directory(), steps=1)
     request = requests(1)[0]
     answer = sampler.generate([request], SETTINGS)[0]
     ids = torch.tensor([request.prompt_token_ids + [tokenizer().mask_token_id] * PLACES])
@@ -146,7 +145,7 @@ def test_in_one_step_the_own_generation_reports_what_ours_does() -> None:
 
 
 def test_a_generation_without_hooks_is_named() -> None:
-    sampler = engine(remote_directory(), remote=True)
+    sampler = engine(remote_directory())
     own = sampler.model.diffusion_generate
 
     def deaf(*given: object, generation_logits_hook_func: object, **options: object) -> object:

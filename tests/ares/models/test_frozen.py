@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from ares.config.run import ModelConfig
 from ares.models.causal import LanguageModel
 from ares.models.masked_diffusion import MaskedLanguageModel
-from tests.ares.masked_builders import model_directory
+from tests.ares import masked_builders
 from tests.ares.models.families import CAUSAL, CPU, build, random_rows, settings, widen
 from tests.ares.vision_builders import model as vision_model
 
@@ -29,9 +28,7 @@ def buffers(model: Any) -> dict[str, tuple[torch.dtype, Tensor]]:
 def test_freezing_casts_parameters_and_leaves_buffers(tmp_path: Path) -> None:
     folder = build(CAUSAL["Llama"], tmp_path)
     causal = LanguageModel.load(settings(folder, dtype="bfloat16"), CPU)
-    masked = MaskedLanguageModel.load(
-        ModelConfig(path=str(model_directory()), family="masked_diffusion", dtype="bfloat16"), CPU
-    )
+    masked = MaskedLanguageModel.load(masked_builders.settings(dtype="bfloat16"), CPU)
     for loaded in (causal, masked, vision_model(dtype="bfloat16")):
         before = buffers(loaded.model)
         assert before
@@ -62,7 +59,7 @@ def test_a_masked_reference_in_bfloat16_is_the_policy_at_far_positions() -> None
     places = 1200
     loaded = []
     for _ in range(2):
-        model = ModelConfig(path=str(model_directory()), family="masked_diffusion", dtype="bfloat16")
+        model = masked_builders.settings(dtype="bfloat16")
         loaded.append(MaskedLanguageModel.load(model, CPU))
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)

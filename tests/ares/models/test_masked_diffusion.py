@@ -12,23 +12,20 @@ from algorithms.coupled_sampling import MASK_ESTIMATES
 from algorithms.denoising import completion_logits
 from algorithms.protocol import DataProto
 from algorithms.published.coupled_log_probs import coupled_versions, selective_log_softmax
-from ares.config.run import ModelConfig
 from ares.engines.diffusion import DiffusionEngine
 from ares.engines.engine import SamplingSettings
-from ares.models.bidirectional_qwen2 import MaskedModel
 from ares.models.causal import ModelError
 from ares.models.masked_diffusion import MaskedLanguageModel, mask_seeds, random_mask
 from tests.ares.builders import rows, to_batch
-from tests.ares.masked_builders import model_directory, remote_directory, tokenizer
+from tests.ares.masked_builders import model_directory, remote_directory, settings, tokenizer
 from tests.ares.models.families import random_rows, widen
 
 CPU = torch.device("cpu")
 PLACES = 9
 
 
-def load(folder: Path | None = None, **settings: object) -> MaskedLanguageModel:
-    path = str(folder or model_directory())
-    return MaskedLanguageModel.load(ModelConfig(path=path, family="masked_diffusion", **settings), CPU)
+def load(folder: Path | None = None, **others: object) -> MaskedLanguageModel:
+    return MaskedLanguageModel.load(settings(folder, **others), CPU)
 
 
 def batch(groups: int = 2, samples: int = 3, seeds: torch.Tensor | None = None) -> DataProto:
@@ -172,7 +169,7 @@ def test_padding_attends_to_itself_and_nothing_to_padding(monkeypatch: pytest.Mo
 
 def test_a_model_whose_decoder_cannot_be_told_from_its_head_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers gives the model itself for remote code such as LLaDA's."""
-    monkeypatch.setattr(MaskedModel, "get_decoder", lambda self: self)
+    monkeypatch.setattr(type(load().model), "get_decoder", lambda self: self)
     with pytest.raises(ModelError, match=r"MaskedModel.get_decoder\(\) gives no decoder"):
         load()
 
@@ -192,7 +189,7 @@ def test_masks_follow_from_run_step_iteration_and_row_alone() -> None:
 
 def test_a_directory_with_its_own_code_gives_the_same_log_probs() -> None:
     rows = batch()
-    own, remote = load(), load(remote_directory(), trust_remote_code=True)
+    own, remote = load(), load(remote_directory())
     assert type(remote.model).__name__ == "RemoteModel"
     torch.testing.assert_close(
         own.token_log_probs(rows.batch, 1.0).log_probs, remote.token_log_probs(rows.batch, 1.0).log_probs
@@ -201,7 +198,7 @@ def test_a_directory_with_its_own_code_gives_the_same_log_probs() -> None:
 
 def test_code_in_a_directory_is_not_run_without_leave() -> None:
     with pytest.raises(ModelError, match=r"set model\.trust_remote_code=true"):
-        load(remote_directory())
+        load(remote_directory(), trust_remote_code=False)
 
 
 def changed(tmp_path: Path, **settings: object) -> Path:
@@ -218,7 +215,7 @@ def test_a_model_without_a_mask_token_is_refused(tmp_path: Path) -> None:
 
 def test_a_causal_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"looks only backwards|no get_output_embeddings|has no"):
-        load(changed(tmp_path, model_type="qwen2", architectures=["Qwen2ForCausalLM"]))
+        load(changed(tmp_path, model_type="qwen2", auto_map={}, architectures=["Qwen2ForCausalLM"]))
 
 
 def test_saved_and_loaded_again_it_is_the_same_model(tmp_path: Path) -> None:
@@ -232,7 +229,10 @@ def test_saved_and_loaded_again_it_is_the_same_model(tmp_path: Path) -> None:
 
 def test_what_the_engine_says_in_one_step_is_the_full_mask_log_prob() -> None:
     """In one pass every token is drawn from the fully masked canvas: the first term of the coupled log-prob."""
-    words, model = tokenizer(), ModelConfig(path=str(model_directory()), family="masked_diffusion")
+    words, model = (
+        tokenizer(),
+        settings(),
+    )
     from ares.config.rollout import DiffusionConfig
     from tests.ares.masked_builders import requests
 

@@ -75,11 +75,10 @@ def test_whole_checkpoints_of_every_family_are_taken(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("family", ["masked_diffusion", "with its own code", "vision_language"])
 def test_other_kinds_of_models_are_looked_at_alike(family: str, tmp_path: Path) -> None:
-    remote = family == "with its own code"
     source = {"masked_diffusion": masked_builders.model_directory, "vision_language": lambda: vision_builders.MODEL}
     folder = shutil.copytree(source.get(family, masked_builders.remote_directory)(), tmp_path / "model")
-    kind: Any = "masked_diffusion" if remote else family
-    model = ModelConfig(path=str(folder), family=kind, trust_remote_code=remote)
+    kind: Any = "masked_diffusion" if family == "with its own code" else family
+    model = ModelConfig(path=str(folder), family=kind, trust_remote_code=kind == "masked_diffusion")
     check_weight_files(model)
     held = load_file(folder / "model.safetensors")
     name = next(name for name in held if name.endswith("norm.weight"))

@@ -1,16 +1,14 @@
-"""A small masked-diffusion language model with Dream's architecture: a Qwen2 decoder with bidirectional attention.
+"""A small masked-diffusion language model with Dream's interface: a Qwen2 decoder with bidirectional attention.
 
-Covered: configuration and model under the name `ares_masked_lm`, registered with transformers, so that
-`AutoModel.from_pretrained` and `save_pretrained` work wherever this module was imported. As in Dream, logit j − 1
-predicts token j; the caller shifts. Not covered: denoising (ares/engines/diffusion.py),
-caches.
+This file is copied beside the weights, from where transformers loads it with `trust_remote_code`, as Dream's is. As
+there, logit j − 1 predicts token j; the caller shifts. Not covered: denoising, caches.
 """
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Model
+from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Model
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
 
@@ -40,16 +38,14 @@ class MaskedDecoder(Qwen2Model):
     ) -> BaseModelOutput:
         """Hidden states [B, N, H].
 
-        input_ids, position_ids: [B, N]; attention_mask: None or "full" (no padding), [B, N], or Dream's [B, 1, N, N],
-        true where a position may attend.
+        input_ids, position_ids: [B, N]; attention_mask: None or "full" (no padding), or [B, 1, N, N], true where a
+        position may attend.
         """
         mask = None
         if isinstance(attention_mask, Tensor):
-            mask = attention_mask.bool()
-            if mask.ndim == 2:
-                mask = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
             # A padded position that attends to nothing would be NaN: each attends to itself.
-            mask = mask | torch.eye(mask.shape[-1], dtype=torch.bool, device=mask.device)
+            own = torch.eye(attention_mask.shape[-1], dtype=torch.bool, device=attention_mask.device)
+            mask = attention_mask.bool() | own
         kwargs["use_cache"] = False
         return super().forward(
             input_ids=input_ids, attention_mask={"full_attention": mask}, position_ids=position_ids, **kwargs
@@ -68,18 +64,11 @@ class MaskedModel(Qwen2ForCausalLM):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | str | None = None,
-        position_ids: Tensor | None = None,
-        num_logits_to_keep: int = 0,
-        **kwargs: Any,
-    ) -> MaskedLMOutput:
+    def forward(self, *inputs: Any, num_logits_to_keep: int = 0, **named: Any) -> MaskedLMOutput:
         """Logits of the last `num_logits_to_keep` positions (0: all); other arguments as the decoder's."""
-        hidden = self.model(input_ids, attention_mask, position_ids, **kwargs).last_hidden_state
+        hidden = self.model(*inputs, **named).last_hidden_state
         return MaskedLMOutput(logits=self.lm_head(hidden[:, -num_logits_to_keep:]))
 
 
-AutoConfig.register(MaskedModelConfig.model_type, MaskedModelConfig, exist_ok=True)
-AutoModel.register(MaskedModelConfig, MaskedModel, exist_ok=True)
+MaskedModelConfig.register_for_auto_class()
+MaskedModel.register_for_auto_class("AutoModel")
