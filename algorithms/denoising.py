@@ -11,12 +11,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-Order = Literal["entropy", "maskgit_plus", "topk_margin", "origin"]
+from algorithms.settings import Order
+
 EPS = 1e-3
 LOG_EPS = 1e-10
 POSITIONS_PER_CHUNK = 64

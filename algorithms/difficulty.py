@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import KeysView, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from algorithms.delta_dict import DeltaDict
 from algorithms.groups import group_numbers, plain_ids
 from algorithms.keys import derive_seed
 from algorithms.protocol import DataProto
+from algorithms.settings import TargetMode
 
-TargetMode = Literal["batch", "previous", "ema"]
 STATISTICS = ("count", "acc", "entropy", "hwe")
 
 
@@ -56,7 +56,7 @@ def check_buckets(names: Mapping[str, Any], what: str) -> None:
         raise ValueError(f"{what}: unknown buckets {unknown}, missing buckets {missing}; expected {list(BUCKETS)}")
 
 
-def per_bucket(value: float | Mapping[str, float], what: str) -> dict[str, float]:
+def per_bucket(value: float | Mapping[Any, float], what: str) -> dict[str, float]:
     """A setting per bucket from one number or a number each, copied. Raises ValueError on a NaN or wrong keys."""
     if isinstance(value, Mapping):
         check_buckets(value, what)
@@ -79,7 +79,7 @@ class DifficultyTracker:
 
     def __init__(
         self,
-        alpha_init: float | Mapping[str, float] = 0.5,
+        alpha_init: float | Mapping[Any, float] = 0.5,
         alpha_lr: float = 0.05,
         alpha_min: float = 0.0,
         alpha_max: float = 2.0,

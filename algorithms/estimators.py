@@ -21,6 +21,7 @@ from algorithms.advantages import (
     compute_rloo_outcome_advantage,
 )
 from algorithms.protocol import DataProto
+from algorithms.settings import AdvantageSettings
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,10 @@ class AdvantageEstimator(Protocol):
         """Advantages and returns, both float32 [B, L], zero where `mask` is."""
 
 
-class EstimatorSettings(Protocol):
-    """The fields of algorithm.advantage that the estimators below read."""
-
-    norm_by_std: bool
-    gamma: float
-    lam: float
-
-
 class Grpo:
     """Compares within a prompt's group; `norm_by_std=False` is Dr.GRPO."""
 
-    def __init__(self, settings: EstimatorSettings) -> None:
+    def __init__(self, settings: AdvantageSettings) -> None:
         self.norm_by_std = settings.norm_by_std
 
     def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
@@ -70,7 +63,7 @@ class Grpo:
 class Rloo:
     """Compares each response with the others of its group."""
 
-    def __init__(self, settings: EstimatorSettings) -> None:
+    def __init__(self, settings: AdvantageSettings) -> None:
         """Takes no settings."""
 
     def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
@@ -81,7 +74,7 @@ class Rloo:
 class ReMax:
     """Compares with the greedy answer to the same prompt."""
 
-    def __init__(self, settings: EstimatorSettings) -> None:
+    def __init__(self, settings: AdvantageSettings) -> None:
         """Takes no settings."""
 
     def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
@@ -93,7 +86,7 @@ class ReMax:
 class ReinforcePlusPlus:
     """Discounted returns, whitened over the batch."""
 
-    def __init__(self, settings: EstimatorSettings) -> None:
+    def __init__(self, settings: AdvantageSettings) -> None:
         self.gamma = settings.gamma
 
     def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
@@ -104,7 +97,7 @@ class ReinforcePlusPlus:
 class Gae:
     """Generalised advantage estimation with a critic's values."""
 
-    def __init__(self, settings: EstimatorSettings) -> None:
+    def __init__(self, settings: AdvantageSettings) -> None:
         self.gamma, self.lam = settings.gamma, settings.lam
 
     def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -19,9 +19,7 @@ from torch import Tensor
 
 from algorithms.buckets import BUCKETS
 from algorithms.difficulty import bucket_index, check_buckets
-
-KLKind = Literal["kl", "abs", "mse", "low_var_kl", "full"]
-RelaxScope = Literal["token", "window"]
+from algorithms.settings import KLKind, RelaxScope
 
 LOG_RATIO_LIMIT = 20.0
 K3_LIMIT = 10.0

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol, get_args
 
 import numpy as np
 
 from algorithms.buckets import BUCKETS
 from algorithms.difficulty import check_buckets, per_bucket
 from algorithms.kl import BatchKL, row_coefficients
-
-KLMode = Literal["compound", "anchored"]
+from algorithms.settings import KLMode, KLSettings
 
 ADAPTIVE_STEP_LIMIT = 0.2
 DUAL_ASCENT_RATE = 0.01
@@ -40,16 +39,6 @@ class KLController(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state. Raises ValueError when it does not fit."""
-
-
-class KLSettings(Protocol):
-    """The fields of algorithm.kl that the controllers below read."""
-
-    coef: Any
-    target: Any
-    horizon: float
-    mode: KLMode
-    beta_interval: int
 
 
 class FixedKL:
@@ -106,8 +95,8 @@ class DualAscentKL:
 
     def __init__(
         self,
-        init_kl_coefs: float | Mapping[str, float],
-        target_kls: float | Mapping[str, float],
+        init_kl_coefs: float | Mapping[Any, float],
+        target_kls: float | Mapping[Any, float],
         mode: KLMode = "anchored",
     ) -> None:
         if mode not in get_args(KLMode):
@@ -157,7 +146,7 @@ class BucketBeta:
 
     def __init__(
         self,
-        target_kls: float | Mapping[str, float] = 0.01,
+        target_kls: float | Mapping[Any, float] = 0.01,
         beta_init: float = 1.0,
         beta_min: float = 1e-4,
         beta_max: float = 1e2,
@@ -223,12 +212,13 @@ class BucketBeta:
 
 def fixed_kl(settings: KLSettings) -> FixedKL:
     """kind=fixed."""
-    return FixedKL(settings.coef)
+    return FixedKL(_for_all_buckets(settings.coef, "coef"))
 
 
 def adaptive_kl(settings: KLSettings) -> AdaptiveKL:
     """kind=adaptive."""
-    return AdaptiveKL(settings.coef, settings.target, settings.horizon)
+    coef, target = _for_all_buckets(settings.coef, "coef"), _for_all_buckets(settings.target, "target")
+    return AdaptiveKL(coef, target, settings.horizon)
 
 
 def dual_ascent_kl(settings: KLSettings) -> DualAscentKL:
@@ -239,6 +229,12 @@ def dual_ascent_kl(settings: KLSettings) -> DualAscentKL:
 def bucket_beta(settings: KLSettings) -> BucketBeta:
     """kind=bucket_beta."""
     return BucketBeta(target_kls=settings.target, interval=settings.beta_interval)
+
+
+def _for_all_buckets(value: float | Mapping[Any, float], what: str) -> float:
+    if isinstance(value, Mapping):
+        raise ValueError(f"this KL controller has one {what} for all buckets, got {value}")
+    return value
 
 
 def _bucket_kls(seen: BatchKL) -> dict[str, float]:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Protocol, get_args
 
 import torch
 from torch import Tensor
 
 from algorithms.advantages import MASK_EPS, masked_mean, widened
-from algorithms.kl import KLKind, compute_kl
+from algorithms.kl import compute_kl
+from algorithms.settings import ImportanceWeights, KLKind, LossAvgMode, PolicySettings
 
-LossAvgMode = Literal["token", "seq", "constant"]
 LOG_RATIO_LIMIT = 20.0
 
 
@@ -85,15 +85,6 @@ class PolicyLoss(Protocol):
         """The loss of each token [B, L], finite everywhere, and metrics without gradient [B, L] by name."""
 
 
-class PpoSettings(Protocol):
-    """The fields of algorithm.policy that PPO reads."""
-
-    ratio: Literal["token", "sequence"]
-    clip_low: float
-    clip_high: float
-    clip_dual: float
-
-
 class PpoLoss:
     """PPO (arXiv 1707.06347, eq. 7) with separate clips (DAPO, §3.1) and dual clip (Ye et al., arXiv 1912.09729).
 
@@ -101,13 +92,7 @@ class PpoLoss:
     ratio "sequence" is GSPO: x is the mean of a sequence's log-ratios (arXiv 2507.18071, eq. 7).
     """
 
-    def __init__(self, settings: PpoSettings) -> None:
-        """Raises ValueError on a clip out of range or an unknown ratio."""
-        low, high, dual = settings.clip_low, settings.clip_high, settings.clip_dual
-        if not 0.0 <= low < 1.0 or high < 0.0 or dual <= 1.0:
-            raise ValueError(f"clip ratios out of range: low {low}, high {high}, dual {dual}")
-        if settings.ratio not in ("token", "sequence"):
-            raise ValueError(f"unknown ratio_level {settings.ratio!r} (one of token, sequence)")
+    def __init__(self, settings: PolicySettings) -> None:
         self.settings = settings
 
     def terms(self, tokens: PolicyTokens) -> tuple[Tensor, dict[str, Tensor]]:
@@ -219,7 +204,6 @@ def _masked(ratio: Tensor, cap: float) -> Tensor:
     return torch.where((ratio >= 1.0 / cap) & (ratio <= cap), ratio, 0.0)
 
 
-ImportanceWeights = Literal["truncated", "masked"]
 IMPORTANCE_WEIGHTS = {"truncated": _truncated, "masked": _masked}
 """How ratios ρ [B, L] beyond the cap are treated."""
 

@@ -6,38 +6,28 @@ defaults. Not covered: normalising advantages by the group's standard deviation 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import Field
+
+from algorithms.settings import Strict
 
 
-@dataclasses.dataclass(frozen=True)
-class VerpoSettings:
-    """Hyper-parameters of VeRPO. Raises ValueError where one is out of bounds."""
+class VerpoSettings(Strict):
+    """Hyper-parameters of VeRPO; the paper names no defaults."""
 
-    alpha: float
-    """How much more hard tests weigh than easy ones, ≥ 0."""
-    sigma: float
-    """Distance of pass rates within a cluster, > 0."""
-    delta: float
-    """Added to a cluster's density, > 0."""
-    gamma: float
-    """Decay of the outcome anchor per turn, in [0, 1]."""
-    beta: float
-    """Weight of the dense per-turn reward relative to the outcome anchor, ≥ 0."""
-
-    def __post_init__(self) -> None:
-        for name, ok, bound in (
-            ("alpha", self.alpha >= 0, "≥ 0"),
-            ("sigma", self.sigma > 0, "> 0"),
-            ("delta", self.delta > 0, "> 0"),
-            ("gamma", 0 <= self.gamma <= 1, "in [0, 1]"),
-            ("beta", self.beta >= 0, "≥ 0"),
-        ):
-            if not ok:
-                raise ValueError(f"VeRPO: {name} must be {bound}, got {getattr(self, name)}")
+    alpha: float = Field(ge=0)
+    """How much more a hard test weighs than an easy one."""
+    sigma: float = Field(gt=0)
+    """Pass rates this close count as one cluster, whose tests share their weight."""
+    delta: float = Field(gt=0)
+    """Added to a cluster's density."""
+    gamma: float = Field(ge=0, le=1)
+    """Outcome anchor: added when all tests pass."""
+    beta: float = Field(ge=0)
+    """Weight of the dense part beside the outcome anchor."""
 
 
 def cluster_density(rates: ArrayLike, sigma: float) -> np.ndarray:

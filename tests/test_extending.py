@@ -70,7 +70,7 @@ def test_the_estimator_ranks_within_a_group() -> None:
     assert section.within_group
     rewards = torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, 9.0]])
     seen = RewardedBatch(rewards, torch.ones(3, 2), np.array([0, 0, 1]), torch.ones(3, dtype=torch.bool), DataProto())
-    assert ESTIMATORS.made(section).estimate(seen)[0].tolist() == [[0.5, 0.5], [-0.5, -0.5], [0.0, 0.0]]
+    assert ESTIMATORS.make(section).estimate(seen)[0].tolist() == [[0.5, 0.5], [-0.5, -0.5], [0.0, 0.0]]
 
 
 def test_the_loss_keeps_a_gradient_where_the_ratio_is_clipped_and_ignores_padding() -> None:
@@ -80,7 +80,7 @@ def test_the_loss_keeps_a_gradient_where_the_ratio_is_clipped_and_ignores_paddin
     log_probs = torch.tensor([[0.0, float("nan")], [-1.0, -2.0]], requires_grad=True)
     old = torch.tensor([[-3.0, float("nan")], [-1.0, -2.0]])
     tokens = PolicyTokens(old, log_probs, torch.ones(2, 2), torch.tensor([[1, 0], [1, 1]]))
-    loss, metrics = policy_loss(POLICY_LOSSES.made(section), tokens)
+    loss, metrics = policy_loss(POLICY_LOSSES.make(section), tokens)
     loss.backward()
     assert log_probs.grad is not None
     torch.testing.assert_close(log_probs.grad, torch.tensor([[-2.0, 0.0], [-1.0, -1.0]]) / 3)
@@ -89,7 +89,7 @@ def test_the_loss_keeps_a_gradient_where_the_ratio_is_clipped_and_ignores_paddin
 
 def test_the_controller_rises_and_a_resumed_one_continues() -> None:
     section = configured("algorithm.kl.kind", "warmup.py:Warmup", "algorithm.kl.settings.batches=4").algorithm.kl
-    controller, resumed = KL_CONTROLLERS.made(section), KL_CONTROLLERS.made(section)
+    controller, resumed = KL_CONTROLLERS.make(section), KL_CONTROLLERS.make(section)
     controller.update(BatchKL(0.1, 2, {}, {}))
     resumed.load_state_dict(json.loads(json.dumps(controller.state_dict())))
     assert resumed.coefficients(np.array(["easy", "hard"])).tolist() == [0.0025, 0.0025]
@@ -110,12 +110,12 @@ def test_the_design_rewards_the_square_of_the_share() -> None:
         [np.array([True, True]), np.array([True, False])], np.zeros(2, dtype=np.int64),
     )  # fmt: skip
     seen = JudgedPrograms(outcomes, pd.DataFrame(index=range(2)), None)
-    assert REWARD_DESIGNS.made(section).reward(seen).tolist() == [1.0, 0.25]
+    assert REWARD_DESIGNS.make(section).reward(seen).tolist() == [1.0, 0.25]
 
 
 def test_the_engine_answers_each_request_under_its_own_index() -> None:
     config = configured("rollout.engine", "sorted_engine.py:ShortestFirst", f"model.path={MODEL.resolve()}")
-    made, reference = ENGINES.made(config.rollout, config, tokenizer()), engine()
+    made, reference = ENGINES.make(config.rollout, config, tokenizer()), engine()
     made.load_weights(0, dict(reference.model.named_parameters()))
     settings, asked = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=6), requests(3)
     for mine, theirs in zip(made.generate(asked, settings), reference.generate(asked, settings), strict=True):
@@ -126,7 +126,7 @@ def test_the_tracker_writes_what_is_committed(tmp_path: Path) -> None:
     config = configured("tracking.kind", "lines.py:Lines")
     commit = SimpleNamespace(step=0, metrics={"reward/mean": 0.5})
     store = SimpleNamespace(directory=tmp_path, committed_steps=lambda: [0], read_commit=lambda step: commit)
-    tracker = TRACKERS.made(config.tracking, config, store)
+    tracker = TRACKERS.make(config.tracking, config, store)
     tracker.catch_up()
     tracker.finish()
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 0, "reward/mean": 0.5}

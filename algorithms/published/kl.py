@@ -10,9 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
-from algorithms.kl import BatchKL, KLKind, compute_kl, masked_kl, penalized_rewards
-from algorithms.kl_controllers import AdaptiveKL, DualAscentKL, FixedKL, KLController, KLMode
+from algorithms.kl import BatchKL, compute_kl, masked_kl, penalized_rewards
+from algorithms.kl_controllers import AdaptiveKL, DualAscentKL, FixedKL, KLController
 from algorithms.protocol import DataProto
+from algorithms.settings import KLKind, KLMode
 
 
 class FixedKLController(FixedKL):

@@ -6,14 +6,11 @@ from typing import Literal
 
 from torch import Tensor
 
-from algorithms.losses import LossAvgMode, PolicyTokens, PpoLoss, policy_loss
+from algorithms.losses import PolicyTokens, PpoLoss, policy_loss
+from algorithms.settings import LossAvgMode, PolicySettings
 
-
-class _Clips:
-    """The signature's clip arguments as the settings of `PpoLoss`."""
-
-    def __init__(self, low: float, high: float, dual: float, ratio: Literal["token", "sequence"]) -> None:
-        self.clip_low, self.clip_high, self.clip_dual, self.ratio = low, high, dual, ratio
+NEVER_REACHED = 1e9
+"""Ratios are at most e²⁰, so that this dual clip is none."""
 
 
 def compute_policy_loss(
@@ -34,6 +31,7 @@ def compute_policy_loss(
 
     Returns the loss and the metrics entropy_loss, ppo_kl, pg_clipfrac_higher, pg_clipfrac_lower. Raises ValueError.
     """
-    surrogate = PpoLoss(_Clips(clip_ratio_low, clip_ratio_high, clip_ratio_dual, ratio_level))
+    dual = min(clip_ratio_dual, NEVER_REACHED)  # infinity is no setting
+    settings = PolicySettings(clip_low=clip_ratio_low, clip_high=clip_ratio_high, clip_dual=dual, ratio=ratio_level)
     tokens = PolicyTokens(old_log_probs, log_probs, advantages, response_mask)
-    return policy_loss(surrogate, tokens, importance_weights, loss_avg_mode, constant_length, normalizer)
+    return policy_loss(PpoLoss(settings), tokens, importance_weights, loss_avg_mode, constant_length, normalizer)

@@ -4,9 +4,9 @@ Covered: strict models (run, algorithm, reward), YAML profiles with `extends`, d
 changes results. Not covered: what a setting does; the package that does it says so.
 """
 
-from ares.config.algorithm import FilterConfig, KlConfig
+from algorithms.settings import FilterSettings, PerBucket, Strict
+from ares.config.algorithm import KLConfig
 from ares.config.data import DataConfig, HeldOutConfig, Source
-from ares.config.effect import without_effect
 from ares.config.extensions import (
     ENGINES,
     ESTIMATORS,
@@ -33,6 +33,7 @@ from ares.config.profiles import (
 )
 from ares.config.reward import CodeConfig, Needs, part_name
 from ares.config.rollout import DiffusionConfig, RolloutConfig, SecondTurnConfig, VllmConfig
+from ares.config.rules import without_effect
 from ares.config.run import (
     Config,
     LearnerConfig,
@@ -40,7 +41,7 @@ from ares.config.run import (
     RewardConfig,
     TrackingConfig,
 )
-from ares.config.strict import ConfigError, PerBucket, Strict, explained, nearest, reason
+from ares.config.strict import ConfigError, explained, nearest, reason
 from ares.config.yaml_files import read_yaml
 
 __all__ = [
@@ -57,9 +58,9 @@ __all__ = [
     "ConfigError",
     "DataConfig",
     "DiffusionConfig",
-    "FilterConfig",
+    "FilterSettings",
     "HeldOutConfig",
-    "KlConfig",
+    "KLConfig",
     "LearnerConfig",
     "ModelConfig",
     "Needs",

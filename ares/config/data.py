@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, field_validator, model_validator
 
-from ares.config.strict import MOST, MOST_TOKENS, Strict, explained
+from algorithms.settings import MOST, MOST_TOKENS, Strict, only_with
+from ares.config.strict import explained
 
 Source = str | list[str]
 """A file, a glob, a folder, a Hugging Face data set as name:configuration@revision; or several of them."""
+OF_PICTURES = only_with("model.family=vision_language")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 
 
@@ -64,7 +66,7 @@ class DataConfig(Strict):
     prompt_key, answer_key, tests_key, id_key). None: nothing is evaluated."""
     train_split: str = "train"
     """Split of a Hugging Face data set to train on."""
-    validation_split: str = "test"
+    validation_split: str = Field("test", json_schema_extra=only_with("data.validation"))
     """Split of a Hugging Face data set to evaluate on."""
     limit: int | None = Field(None, ge=1, le=MOST)
     """Use only this many rows of the train set, the first ones. None: all."""
@@ -92,11 +94,11 @@ class DataConfig(Strict):
     """Column with the videos, each in the place of a <video>: folders of frames, or video files."""
     image_dir: str | None = None
     """Folder that the paths of images and videos start from; None: the folder of the file that names them."""
-    min_pixels: int | None = Field(None, ge=1, le=MOST)
+    min_pixels: int | None = Field(None, ge=1, le=MOST, json_schema_extra=OF_PICTURES)
     """Images (and each frame) are enlarged to at least this many pixels. None: as the model's directory says."""
-    max_pixels: int | None = Field(None, ge=1, le=MOST)
+    max_pixels: int | None = Field(None, ge=1, le=MOST, json_schema_extra=OF_PICTURES)
     """Images (and each frame) are made smaller to at most this many pixels: fewer tokens. None: as the model says."""
-    video_fps: float = Field(2.0, gt=0, le=1000)
+    video_fps: float = Field(2.0, gt=0, le=1000, json_schema_extra=OF_PICTURES)
     """Frames of a video's second that are looked at; a folder holds frames that were taken at this rate."""
 
     @property
@@ -123,12 +125,6 @@ class DataConfig(Strict):
         for each in self.held_out.values():
             if "split" not in each.model_fields_set:
                 each.split = self.validation_split
-        return self
-
-    @model_validator(mode="after")
-    def _pixels_are_in_order(self) -> "DataConfig":
-        if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:
-            raise ValueError(f"min_pixels ({self.min_pixels}) is above max_pixels ({self.max_pixels})")
         return self
 
     @field_validator("format_prompt", mode="before")

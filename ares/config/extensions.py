@@ -8,8 +8,6 @@ Covered: the tables (advantage estimators, policy losses, KL controllers, reward
 loading a file, checking its content. Not covered: what an extension does; its interface is in its own package.
 """
 
-import dataclasses
-import difflib
 import hashlib
 import importlib
 import inspect
@@ -18,19 +16,16 @@ import sys
 import traceback
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError, ValidationInfo
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import BaseModel, ValidationError
 
-from ares.config.strict import ConfigError, nearest, reason
+from ares.config.strict import ConfigError, explained, nearest
 
-UNOPENED = {"extensions": "unopened"}
-"""Validation context in which no user file is executed: for settings that are only read back."""
-SETTING_ERROR = "extension_setting"
-"""Type of an error in the settings of an extension; its location is the field."""
 REFERENCE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
 
 
@@ -40,7 +35,7 @@ class Builtin:
 
     where: str
     """module:Name, imported when it is first needed: a class, or a function that makes an instance."""
-    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
     """What the configuration must know about it before it is imported; a user's class has them as attributes."""
 
 
@@ -48,57 +43,35 @@ class Builtin:
 class Kind:
     """One kind of extension: the setting that names it, its table, and what an implementation must have."""
 
+    setting: str
+    """Dotted name of the setting that names an implementation; its section has a field `settings` too."""
     what: str
-    field: str
-    """Name of the field that names an implementation, in a section that has `settings` too."""
+    """With its article, for errors."""
     methods: tuple[str, ...]
     builtin: Mapping[str, Builtin]
-    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
     """Facts and their defaults."""
     functions: bool = False
     """A plain function is accepted too."""
 
-    def known(self, name: str, info: ValidationInfo) -> str:
-        """Check a name (pydantic calls this). Raises ConfigError, with the known names."""
-        if REFERENCE.fullmatch(name):
-            if info.context != UNOPENED:
-                self.implementation(name)
-        elif name not in self.builtin:
-            close = difflib.get_close_matches(name, self.builtin, 1)
-            hint = f"did you mean {close[0]}? " if close else ""
-            raise ConfigError(
-                f"there is no {self.what} {name!r}: {hint}known are {', '.join(self.builtin)}, or path/to/file.py:Name"
-            )
-        return name
-
-    def settled(self, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Check `settings`, and fill in the defaults (pydantic calls this). Errors name the field."""
-        name = info.data.get(self.field)
-        if name is None or info.context == UNOPENED:
-            return given
-        model = self.settings_model(name)
-        if model is None:
-            if given:
-                raise ConfigError(f"{name} has no settings of its own (given: {', '.join(given)})")
-            return given
-        try:
-            return model.model_validate(given).model_dump(mode="json")
-        except ValidationError as error:
-            lines = [_named(line, model) for line in error.errors()]
-            raise ValidationError.from_exception_data(self.what, lines) from error
-
     def implementation(self, name: str) -> Any:
-        """The implementation that a name stands for. Raises ConfigError if a file cannot be used."""
-        if REFERENCE.fullmatch(name) is None:
+        """What a name stands for. Raises ConfigError for an unknown name, and for a file that cannot be used."""
+        if name in self.builtin:
             module, _, attribute = self.builtin[name].where.partition(":")
             return getattr(importlib.import_module(module), attribute)
+        if not REFERENCE.fullmatch(name):
+            close = get_close_matches(name, self.builtin, 1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise ConfigError(
+                f"{name!r} is not {self.what}: {hint}known are {', '.join(self.builtin)}, or path/to/file.py:Name"
+            )
         loaded = load(name)
         if self.functions and callable(loaded) and not isinstance(loaded, type):
             return loaded
         missing = [method for method in self.methods if not callable(getattr(loaded, method, None))]
         if not isinstance(loaded, type) or missing or inspect.isabstract(loaded):
             lacking = ", ".join(missing or sorted(getattr(loaded, "__abstractmethods__", ())) or ["no class"])
-            raise ConfigError(f"{name} is no {self.what}: it lacks {lacking} (needed: {', '.join(self.methods)})")
+            raise ConfigError(f"{name} is not {self.what}: it lacks {lacking} (needed: {', '.join(self.methods)})")
         return loaded
 
     def fact(self, name: str, fact: str) -> Any:
@@ -107,31 +80,48 @@ class Kind:
             return self.builtin[name].facts.get(fact, self.facts[fact])
         return getattr(self.implementation(name), fact, self.facts[fact])
 
-    def settings(self, section: Any) -> Any:
-        """What is passed to the implementation that a section names: its own settings, else the section."""
-        model = self.settings_model(getattr(section, self.field))
-        return section if model is None else model.model_validate(section.settings)
+    def named_by(self, section: Any) -> Any:
+        """What a section names: a name, or several functions whose scores are added."""
+        return getattr(section, self.setting.rpartition(".")[2])
 
-    def made(self, section: Any, *more: Any) -> Any:
-        """The implementation that a section names, made from its settings and whatever else its kind takes."""
-        implementation = self.implementation(getattr(section, self.field))
-        return getattr(implementation, "create", implementation)(self.settings(section), *more)
-
-    def settings_model(self, name: str) -> type[BaseModel] | None:
-        """The settings class that an implementation declares; None if it takes the section."""
-        if name in self.builtin:  # they have the fields of the section
+    def settings_model(self, section: Any) -> type[BaseModel] | None:
+        """The settings class that a section's implementation declares; None if it takes the section, as ours do."""
+        name = self.named_by(section)
+        if isinstance(name, tuple) or name in self.builtin:
             return None
         model: type[BaseModel] | None = getattr(self.implementation(name), "Settings", None)
-        if model is None or (model.model_config.get("extra") == "forbid"):
+        if model is None or model.model_config.get("extra") == "forbid":
             return model
         raise ConfigError(
-            f"{name}: its Settings must derive from ares.config.Strict, so that a misspelt one is refused"
+            f"{self.setting}={name}: Settings must derive from ares.config.Strict, to refuse misspelt ones"
         )
+
+    def complete(self, section: Any) -> None:
+        """Check the settings of a section's implementation, and fill in the defaults. Raises ConfigError."""
+        model = self.settings_model(section)
+        where = f"{self.setting.rpartition('.')[0]}.settings"
+        if model is None:
+            if section.settings:
+                given, name = ", ".join(section.settings), self.named_by(section)
+                raise ConfigError(f"{where}: {name} has no settings of its own (given: {given})")
+            return
+        try:
+            section.settings = model.model_validate(section.settings).model_dump(mode="json")
+        except ValidationError as error:
+            places = [".".join(map(str, (where, *each["loc"]))) for each in error.errors()]
+            told = [explained(*each, model.model_fields) for each in zip(error.errors(), places, strict=True)]
+            raise ConfigError("; ".join(told)) from error
+
+    def make(self, section: Any, *more: Any) -> Any:
+        """The implementation that a section names, made from its own settings, else from the section, and from more."""
+        implementation, model = self.implementation(self.named_by(section)), self.settings_model(section)
+        settings = section if model is None else model.model_validate(section.settings)
+        return getattr(implementation, "create", implementation)(settings, *more)
 
 
 ESTIMATORS = Kind(
-    what="advantage estimator",
-    field="estimator",
+    "algorithm.advantage.estimator",
+    "an advantage estimator",
     methods=("estimate",),
     facts={"needs_values": False, "needs_greedy": False, "within_group": False},
     builtin={
@@ -146,30 +136,29 @@ ESTIMATORS = Kind(
 of a prompt, so that a prompt's second turns may join them."""
 
 KL_CONTROLLERS = Kind(
-    what="KL controller",
-    field="kind",
+    "algorithm.kl.kind",
+    "a KL controller",
     methods=("coefficients", "update", "metrics", "state_dict", "load_state_dict"),
-    facts={"in_loss": False, "coef_per_bucket": False, "one_target": False, "divides_by_target": False},
+    facts={"in_loss": False},
     builtin={
         "fixed": Builtin("algorithms.kl_controllers:fixed_kl"),
-        "adaptive": Builtin("algorithms.kl_controllers:adaptive_kl", {"one_target": True, "divides_by_target": True}),
-        "token_adaptive": Builtin("algorithms.kl_controllers:dual_ascent_kl", {"coef_per_bucket": True}),
-        "bucket_beta": Builtin("algorithms.kl_controllers:bucket_beta", {"in_loss": True, "divides_by_target": True}),
+        "adaptive": Builtin("algorithms.kl_controllers:adaptive_kl"),
+        "token_adaptive": Builtin("algorithms.kl_controllers:dual_ascent_kl"),
+        "bucket_beta": Builtin("algorithms.kl_controllers:bucket_beta", {"in_loss": True}),
     },
 )
-"""in_loss: updated by the learner once per optimiser step, else by shaping once per batch. The others say which numbers
-of algorithm.kl fit a built-in controller."""
+"""in_loss: updated by the learner once per optimiser step, else by shaping once per batch."""
 
 POLICY_LOSSES = Kind(
-    what="policy loss",
-    field="loss",
+    "algorithm.policy.loss",
+    "a policy loss",
     methods=("terms",),
     builtin={"ppo": Builtin("algorithms.losses:PpoLoss")},
 )
 
 GRADERS = Kind(
-    what="grader",
-    field="kind",
+    "reward.kind",
+    "a grader",
     methods=("start", "anticipate", "grade", "forget", "close"),
     facts={"judges_programs": False},
     builtin={
@@ -181,24 +170,21 @@ GRADERS = Kind(
 """judges_programs: problems have unit tests, and graded rows hold their outcomes."""
 
 REWARD_DESIGNS = Kind(
-    what="reward design",
-    field="design",
+    "reward.code.design",
+    "a reward design",
     methods=("reward",),
     facts={"test_weights": None},
-    builtin={
-        "sparse": Builtin("ares.step.rewards:ShapedDesign"),
-        "dense_linear": Builtin("ares.step.rewards:ShapedDesign"),
-        "dense_weighted": Builtin("ares.step.rewards:ShapedDesign", {"test_weights": "running"}),
-        "outcome_anchor": Builtin("ares.step.rewards:ShapedDesign"),
-        "verpo": Builtin("ares.step.rewards:ShapedDesign"),
-        "pass_ratio": Builtin("ares.step.rewards:ShapedDesign"),
-    },
+    builtin=dict.fromkeys(
+        ("sparse", "dense_linear", "dense_weighted", "outcome_anchor", "verpo", "pass_ratio"),
+        Builtin("ares.step.rewards:ShapedDesign"),
+    )
+    | {"dense_weighted": Builtin("ares.step.rewards:ShapedDesign", {"test_weights": "running"})},
 )
 """test_weights="running": it gets test weights, from how often each test was passed during the run."""
 
 ENGINES = Kind(
-    what="rollout engine",
-    field="engine",
+    "rollout.engine",
+    "a rollout engine",
     methods=("create", "load_weights", "sleep", "stream"),
     facts={"families": ("causal", "vision_language"), "independent": False, "continues": False},
     builtin={
@@ -211,22 +197,33 @@ ENGINES = Kind(
 generated beside it; continues: the noise after a request's `begun` tokens differs from that which drew them."""
 
 TRACKERS = Kind(
-    what="tracker",
-    field="kind",
+    "tracking.kind",
+    "a tracker",
     methods=("catch_up", "finish"),
     builtin={"mlflow": Builtin("ares.reports.mlflow:Tracking")},
 )
 
-KINDS: tuple[tuple[str, Kind], ...] = (
-    ("algorithm.advantage", ESTIMATORS),
-    ("algorithm.policy", POLICY_LOSSES),
-    ("algorithm.kl", KL_CONTROLLERS),
-    ("reward", GRADERS),
-    ("reward.code", REWARD_DESIGNS),
-    ("rollout", ENGINES),
-    ("tracking", TRACKERS),
-)
-"""Every section that names an extension."""
+KINDS = (ESTIMATORS, POLICY_LOSSES, KL_CONTROLLERS, GRADERS, REWARD_DESIGNS, ENGINES, TRACKERS)
+
+
+def open_extensions(config: BaseModel) -> list[str]:
+    """Load the extensions that a configuration names, and fill in the defaults of their settings.
+
+    Returns what is wrong, a sentence each: unknown names, files that cannot be used, wrong settings.
+    """
+    wrong = []
+    for kind, setting, name in _named_extensions(config):
+        try:
+            if name not in kind.builtin:  # ours are imported when they are needed
+                kind.implementation(name)
+        except ConfigError as error:
+            wrong.append(f"{setting}: {error}")
+    for kind in () if wrong else KINDS:
+        try:
+            kind.complete(section_naming(config, kind))
+        except ConfigError as error:
+            wrong.append(str(error))
+    return wrong
 
 
 def extension_files(config: BaseModel) -> dict[Path, str]:
@@ -235,22 +232,26 @@ def extension_files(config: BaseModel) -> dict[Path, str]:
     Their imports are not included: an extension is one file.
     """
     files: dict[Path, str] = {}
-    for setting, named in _named_extensions(config):
-        reference = REFERENCE.fullmatch(named)
-        if reference:
+    for _, setting, name in _named_extensions(config):
+        if reference := REFERENCE.fullmatch(name):
             files.setdefault(Path(reference["path"]), setting)
     return files
 
 
-def _named_extensions(config: BaseModel) -> Iterator[tuple[str, str]]:
-    """Every setting that may name a file, and each name it holds."""
-    for section, field in [*((section, kind.field) for section, kind in KINDS), ("reward", "accuracy")]:
-        value: Any = config
-        for part in (*section.split("."), field):
-            value = getattr(value, part)
-        for name in value if isinstance(value, tuple) else (value,):
-            if isinstance(name, str):
-                yield f"{section}.{field}", name
+def section_naming(config: BaseModel, kind: Kind) -> Any:
+    """The section that names an extension of a kind."""
+    return reduce(getattr, kind.setting.split(".")[:-1], config)
+
+
+def _named_extensions(config: BaseModel) -> Iterator[tuple[Kind, str, str]]:
+    """Every name of an extension, with its kind and the setting that holds it."""
+    for kind in KINDS:
+        names = kind.named_by(section_naming(config, kind))
+        for name in names if isinstance(names, tuple) else (names,):
+            yield kind, kind.setting, name
+    accuracy = section_naming(config, GRADERS).accuracy  # a number, the name of a part, or a function
+    if isinstance(accuracy, str) and REFERENCE.fullmatch(accuracy):
+        yield GRADERS, "reward.accuracy", accuracy
 
 
 _loaded: dict[tuple[Path, str], types.ModuleType] = {}
@@ -268,16 +269,15 @@ def load(reference: str) -> Any:
         raise ConfigError(f"there is no Python file {path}: {error.strerror}") from error
     key = path.resolve(), hashlib.sha256(source).hexdigest()
     if key not in _loaded:
-        _loaded[key] = _executed(path, source)
+        _loaded[key] = _execute(path, source)
     value = getattr(_loaded[key], named["name"], None)
     if value is None:
         names = [name for name in vars(_loaded[key]) if not name.startswith("_")]
-        close = difflib.get_close_matches(named["name"], names, 1)
-        raise ConfigError(f"{path} has no {named['name']!r}" + (f": did you mean {close[0]}?" if close else ""))
+        raise ConfigError(f"{path} has no {named['name']!r} ({nearest(named['name'], names)})")
     return value
 
 
-def _executed(path: Path, source: bytes) -> types.ModuleType:
+def _execute(path: Path, source: bytes) -> types.ModuleType:
     # A unique name: a file called random.py must not shadow the library's.
     module = types.ModuleType(f"ares_extension_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}")
     module.__file__ = str(path)
@@ -290,12 +290,3 @@ def _executed(path: Path, source: bytes) -> types.ModuleType:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         raise ConfigError(f"{path}:{lines[-1] if lines else 1}: {type(error).__name__}: {error}") from error
     return module
-
-
-def _named(line: Any, model: type[BaseModel]) -> InitErrorDetails:
-    """An error in an extension's settings; for an unknown name, with the known ones."""
-    text = reason(line)
-    if line["type"] == "extra_forbidden":
-        text = f"unknown ({nearest(str(line['loc'][-1]), model.model_fields)})"
-    escaped = text.replace("{", "{{").replace("}", "}}")
-    return InitErrorDetails(type=PydanticCustomError(SETTING_ERROR, escaped), loc=line["loc"], input=line["input"])

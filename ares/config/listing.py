@@ -14,10 +14,11 @@ import yaml
 from pydantic import BaseModel
 
 from ares.config.extensions import KINDS
-from ares.config.profiles import plain, section_of
+from ares.config.profiles import plain
 from ares.config.run import Config
+from ares.config.strict import section_of
 
-KIND_OF = dict(KINDS)
+KIND_OF = {kind.setting.rpartition(".")[0]: kind for kind in KINDS}
 COMMENT_WIDTH = 100
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 WORDS = {"boolean": "true | false", "integer": "whole number", "number": "number", "string": "text", "null": "null"}
@@ -97,7 +98,7 @@ def _sections(model: type[BaseModel], values: BaseModel | None, name: str, meani
         default = None if information.is_required() else information.get_default(call_default_factory=True)
         value = default if values is None else getattr(values, field)
         about, annotation = _NONE.sub("null", information.description or ""), section_of(information.annotation)
-        extension = kind.settings_model(getattr(values, kind.field)) if kind and field == "settings" else None
+        extension = kind.settings_model(values) if kind and field == "settings" else None
         if extension is not None and extension.model_fields:
             inner.append((extension, extension.model_validate(value), f"{prefix}{field}", about))
         elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -106,7 +107,7 @@ def _sections(model: type[BaseModel], values: BaseModel | None, name: str, meani
                 own.append(Setting(field, None, False, "a section | null", ["null"], about))
         else:
             allowed, choices = _allowed(described[field]), _choices(described[field])
-            if kind and field == kind.field:
+            if kind and kind.setting == f"{prefix}{field}":
                 choices = list(kind.builtin)
                 allowed = " | ".join([*choices, "path/to/file.py:Name"])
             own.append(Setting(field, plain(value), information.is_required(), allowed, choices, about))

@@ -4,7 +4,6 @@ Covered: loading `profiles/NAME.yaml` (or a path) into a checked configuration, 
 the fingerprint. Not covered: the settings themselves, their bounds and reasons (ares/config/run.py).
 """
 
-import difflib
 import hashlib
 import json
 import re
@@ -13,10 +12,12 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from ares.config.extensions import SETTING_ERROR, UNOPENED
+from algorithms.settings import alternatives
+from ares.config.extensions import open_extensions
 from ares.config.paths import CHECKOUT, is_there
+from ares.config.rules import contradictions
 from ares.config.run import Config
-from ares.config.strict import ConfigError, alternatives, explained, reason
+from ares.config.strict import ConfigError, explained, nearest, section_of
 from ares.config.yaml_files import NOT_YAML, parsed, read_yaml, why_not_yaml
 
 PROFILES = CHECKOUT / "profiles"
@@ -32,9 +33,7 @@ def load(profile: str, overrides: list[Override] | None = None) -> Config:
     Raises ConfigError naming the profile or the override and the field.
     """
     settings, chain = _read(profile, [])
-    for override in overrides or []:
-        _lay_over(settings, override)
-    return _validate(settings, " ← ".join(chain))
+    return _resolve(settings, overrides, " ← ".join(chain))
 
 
 def defaults(overrides: list[Override] | None = None) -> Config:
@@ -42,23 +41,22 @@ def defaults(overrides: list[Override] | None = None) -> Config:
 
     Raises ConfigError.
     """
-    settings: dict[str, Any] = {"model": {"path": ""}, "data": {"train": ""}}
-    for each in overrides or []:
-        _lay_over(settings, each)
-    return _validate(settings, "settings")
+    return _resolve({"model": {"path": ""}, "data": {"train": ""}}, overrides, "settings")
 
 
 def override(config: Config, overrides: list[Override]) -> Config:
     """A configuration with dotted overrides laid over it. Raises ConfigError."""
-    settings = config.model_dump(mode="json")
-    for each in overrides:
-        _lay_over(settings, each)
-    return _validate(settings, "overrides")
+    return _resolve(config.model_dump(mode="json"), overrides, "overrides")
 
 
 def from_dict(settings: dict[str, Any], source: str) -> Config:
-    """A configuration read back from `source` (a run.json), validated like a profile; no file of a user is executed."""
-    return _validate(settings, source, UNOPENED)
+    """A configuration read back from `source` (a run.json): types and bounds are checked, no file is executed."""
+    _refuse_unwritable(settings, source, "")
+    try:
+        return Config.model_validate(settings)
+    except ValidationError as error:
+        lines = [_explain(problem) for problem in error.errors()]
+        raise ConfigError(f"{source}: " + "; ".join(lines)) from error
 
 
 def profile_names() -> list[str]:
@@ -90,9 +88,7 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     if not is_there(path):
         if is_file:
             raise ConfigError(f"There is no profile {str(path)!r} in {Path.cwd()}")
-        close = difflib.get_close_matches(profile, profile_names(), 1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise ConfigError(f"There is no profile {profile!r} (profiles: {', '.join(profile_names())}).{hint}")
+        raise ConfigError(f"There is no profile {profile!r} ({nearest(profile, profile_names())})")
     if path.resolve() in [Path(one).resolve() for one in seen]:
         raise ConfigError(f"{path}: `extends` goes round in a circle: {' → '.join([*seen, str(path)])}")
     settings = read_yaml(path) or {}
@@ -113,6 +109,16 @@ def _merge(beneath: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = _merge(merged[key], value) if both else value
     return merged
+
+
+def _resolve(settings: dict[str, Any], overrides: list[Override] | None, source: str) -> Config:
+    """Settings with overrides laid over them, validated; extensions are opened, and contradictions refused."""
+    for override in overrides or []:
+        _lay_over(settings, override)
+    config = from_dict(settings, source)
+    if wrong := open_extensions(config) or contradictions(config):
+        raise ConfigError(f"{source}: " + "; ".join(wrong))
+    return config
 
 
 def _lay_over(settings: dict[str, Any], override: Override) -> None:
@@ -137,38 +143,20 @@ def _value(text: str, kind: Any) -> Any:
     """The value of an override. What a setting takes as text is text as it stands, whatever YAML would make of it
     (`Question: {prompt}`, `*.jsonl`, `no`), but for quotes around all of it, and `null`."""
     types = alternatives(kind)
-    if str not in types or (float in types and _is_number(text)):
-        return _scalar(text)
+    if str not in types:
+        return parsed(text)
     if text.strip() in ("", "null", "~"):
         return None
-    is_open = text[0] + text[-1] in ("[]", "{}") and any(get_origin(each) in (list, tuple, dict) for each in types)
-    if not is_open and not (len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"):
+    ends = text[0] + text[-1]
+    if ends in ("[]", "{}") and any(get_origin(each) in (list, tuple, dict) for each in types):
+        return parsed(text)
+    if ends not in ('""', "''") or len(text) < 2:
         return text
     try:
         value = parsed(text)
     except NOT_YAML:
-        if is_open:
-            raise
         return text
-    return value if is_open or isinstance(value, str) else text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _scalar(text: str) -> Any:
-    value = parsed(text)
-    if isinstance(value, str):
-        try:
-            return float(value)  # YAML 1.1 reads 1e-6 as text
-        except ValueError:
-            return value
-    return value
+    return value if isinstance(value, str) else text
 
 
 def _type_of(path: list[str]) -> Any:
@@ -185,15 +173,6 @@ def _type_of(path: list[str]) -> Any:
     return kind
 
 
-def _validate(settings: dict[str, Any], source: str, context: dict[str, str] | None = None) -> Config:
-    _refuse_unwritable(settings, source, "")
-    try:
-        return Config.model_validate(settings, context=context)
-    except ValidationError as error:
-        lines = [_explain(problem) for problem in error.errors()]
-        raise ConfigError(f"{source}: " + "; ".join(lines)) from error
-
-
 def _refuse_unwritable(value: Any, source: str, where: str) -> None:
     """Raise ConfigError for keys that are no text, and for text that no file and no path can hold."""
     if isinstance(value, dict) and len(where) < DEEPEST:
@@ -206,34 +185,19 @@ def _refuse_unwritable(value: Any, source: str, where: str) -> None:
 
 
 def _explain(problem: Any) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == SETTING_ERROR:
-        return f"{where}: {problem['msg']} (got {problem['input']!r})"
-    section: Any = Config
-    if problem["type"] == "extra_forbidden":
-        for part in problem["loc"][:-1]:
-            section = section_of(section.model_fields[part].annotation)
-    elif problem["type"] != "missing":
-        where = _field_name(problem["loc"])
-    return explained(problem, where, section.model_fields) if where else f"profile: {reason(problem)}"
-
-
-def _field_name(location: tuple[Any, ...]) -> str:
-    """The dotted name of a field, without the branches of a union that pydantic appends to it."""
+    """One line for an error of pydantic's. Its place ends with the branches of a union, which are left out."""
     section: Any = Config
     names: list[str] = []
-    for part in location:
-        if part not in getattr(section, "model_fields", {}):
+    known: Any = ()
+    for part in map(str, problem["loc"]):
+        known = getattr(section, "model_fields", {})
+        if part not in known:
             break
         names.append(part)
-        section = section_of(section.model_fields[part].annotation)
-    return ".".join(names)
-
-
-def section_of(kind: Any) -> Any:
-    """The section's model of a field that may be absent; any other type as it is."""
-    models = [each for each in get_args(kind) if isinstance(each, type) and issubclass(each, BaseModel)]
-    return models[0] if models else kind
+        section = section_of(known[part].annotation)
+    if problem["type"] in ("extra_forbidden", "missing"):
+        names = [str(part) for part in problem["loc"]]
+    return explained(problem, ".".join(names) or "profile", known)
 
 
 def _flat(section: BaseModel, prefix: str) -> list[tuple[str, Any]]:

@@ -2,34 +2,21 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field
 
-from ares.config.extensions import GRADERS, REFERENCE, REWARD_DESIGNS, UNOPENED
-from ares.config.strict import LONGEST_WAIT, MOST_PROCESSES, MOST_TOKENS, NO_EFFECT, Strict
-
-
-class VerpoConfig(Strict):
-    """Hyper-parameters of VeRPO; the paper names no defaults."""
-
-    alpha: float = Field(ge=0)
-    """How much more a hard test weighs than an easy one."""
-    sigma: float = Field(gt=0)
-    """Pass rates this close count as one cluster, whose tests share their weight."""
-    delta: float = Field(gt=0)
-    """Added to a cluster's density."""
-    gamma: float = Field(ge=0, le=1)
-    """Outcome anchor: added when all tests pass."""
-    beta: float = Field(ge=0)
-    """Weight of the dense part beside the outcome anchor."""
+from algorithms.settings import MOST_TOKENS, Strict, only_with
+from ares.config.extensions import GRADERS, REFERENCE
+from ares.config.strict import LONGEST_WAIT, MOST_PROCESSES, NO_EFFECT
+from rewards.verpo import VerpoSettings
 
 
 class CodeConfig(Strict):
     """What a program is worth, and where it is judged (reward.kind=code)."""
 
-    design: Annotated[str, AfterValidator(REWARD_DESIGNS.known)] = "dense_linear"
+    design: str = "dense_linear"
     """How passed tests are rewarded: sparse, dense_linear, dense_weighted, outcome_anchor, verpo, pass_ratio
     (docs/rewards.md has the formulas), or path/to/file.py:Name (docs/extending.md)."""
-    settings: Annotated[dict[str, Any], AfterValidator(REWARD_DESIGNS.settled)] = Field({})
+    settings: dict[str, Any] = Field({})
     """Settings of a design in a file of yours."""
     error_policy: Literal["any", "all"] = "any"
     """A program counts as a runtime error (or timeout) when any of its tests ends that way, or only when all do."""
@@ -41,13 +28,13 @@ class CodeConfig(Strict):
     """Factor of the format reward that is added to it (one fenced block that parses: 1)."""
     efficiency: float = Field(0.0, ge=0, le=0.26)
     """Late-only efficiency: the most that a long program which passes nearly everything can lose; 0: off."""
-    efficiency_start: int = Field(0, ge=0, le=MOST_TOKENS)
+    efficiency_start: int = Field(0, ge=0, le=MOST_TOKENS, json_schema_extra=only_with("reward.code.efficiency"))
     """Tokens beyond which length costs, up to all of `efficiency` at rollout.max_response_length."""
-    test_alpha: float = Field(1.0, ge=0)
+    test_alpha: float = Field(1.0, ge=0, json_schema_extra=only_with("reward.code.design=dense_weighted"))
     """dense_weighted: how much more a test that rarely passes weighs; 0: all alike."""
-    test_ema: float = Field(0.1, gt=0, le=1)
+    test_ema: float = Field(0.1, gt=0, le=1, json_schema_extra=only_with("reward.code.design=dense_weighted"))
     """dense_weighted: weight of a new group in a test's running pass rate."""
-    verpo: VerpoConfig | None = None
+    verpo: VerpoSettings | None = None
     """Settings of design verpo, which needs them all."""
     cpu_seconds: float = Field(2.0, gt=0, le=LONGEST_WAIT)
     """CPU seconds for each test."""
@@ -69,48 +56,19 @@ class CodeConfig(Strict):
     verdicts: str | None = Field(None, json_schema_extra=NO_EFFECT)
     """File of verdicts that this run shares with others, as the children of an ablation do. None: not shared."""
 
-    @field_validator("packages")
-    @classmethod
-    def _are_modules(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        wrong = [name for name in names if not name.isidentifier()]
-        if wrong:
-            raise ValueError(f"packages are named as they are imported (numpy), not {', '.join(map(repr, wrong))}")
-        return names
 
-    @model_validator(mode="after")
-    def _settings_fit_the_design(self) -> "CodeConfig":
-        if (self.design == "verpo") != (self.verpo is not None):
-            raise ValueError(
-                "the section verpo (alpha, sigma, delta, gamma, beta) belongs to design=verpo, which needs it"
-            )
-        if self.design in ("outcome_anchor", "pass_ratio") and self.efficiency > 0.2:
-            raise ValueError(f"efficiency ({self.efficiency}) is at most 0.2 with design={self.design}")
-        if self.efficiency and self.design not in REWARD_DESIGNS.builtin:
-            raise ValueError(f"efficiency is for the built-in designs: {self.design} must charge for length itself")
-        return self
-
-
-def _known(kind: str | tuple[str, ...], info: ValidationInfo) -> str | tuple[str, ...]:
-    names = (kind,) if isinstance(kind, str) else kind
-    for name in names:
-        GRADERS.known(name, info)
+def _several_or_one(names: tuple[str, ...] | str) -> tuple[str, ...] | str:
     if not names:
         raise ValueError("name a grader, or functions")
-    return names[0] if len(names) == 1 else names
+    return names[0] if isinstance(names, tuple) and len(names) == 1 else names
 
 
-def _known_accuracy(accuracy: float | str | None, info: ValidationInfo) -> float | str | None:
-    if isinstance(accuracy, str) and REFERENCE.fullmatch(accuracy):
-        GRADERS.known(accuracy, info)
-    return accuracy
-
-
-def _settled(given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    if isinstance(info.data.get("kind"), tuple):
-        if given:
-            raise ValueError("settings are for a grader in a file of yours: functions have none")
-        return given
-    return GRADERS.settled(given, info)
+def _number_or_name(accuracy: float | str | None) -> float | str | None:
+    """On a command line, numbers are text at first."""
+    try:
+        return None if accuracy is None else float(accuracy)
+    except ValueError:
+        return accuracy
 
 
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_WAIT)]
@@ -122,25 +80,25 @@ functions, which get whatever columns there are)."""
 class RewardConfig(Strict):
     """What a response is worth, and what counts as its accuracy."""
 
-    kind: Annotated[str | tuple[str, ...], AfterValidator(_known)] = "math"
+    kind: Annotated[str | tuple[str, ...], AfterValidator(_several_or_one)] = "math"
     """`math` (last \\boxed{} against the answer), `code` (unit tests in the sandbox), or `path.py:Name`: a function
     with TRL's or verl's signature, or a grader (docs/extending.md). The scores of several functions, which may include
     math, are added."""
     weights: tuple[float, ...] | None = None
     """What the score of each function of `kind` is multiplied by. None: 1 each."""
-    accuracy: Annotated[float | str | None, AfterValidator(_known_accuracy)] = None
+    accuracy: Annotated[float | str | None, AfterValidator(_number_or_name)] = None
     """What difficulty buckets, the accuracy filter and pass@k take as a function's accuracy, a number in [0, 1]: the
     reward from which a response counts as right (0.5); the name of a function of `kind`, or of a part of the dict it
     returns; or another function (path.py:Name). None: the score itself."""
-    settings: Annotated[dict[str, Any], AfterValidator(_settled)] = Field({})
+    settings: dict[str, Any] = Field({})
     """Settings of a grader in a file of yours."""
-    timeout: Seconds | tuple[Seconds, ...] = 5.0
+    timeout: Seconds | tuple[Seconds, ...] = Field(5.0, json_schema_extra=only_with("reward.kind=math"))
     """Seconds a single answer may take to grade before the grader is killed and the sample has no score; one limit for
     all functions, or one each. A function with TRL's signature, which is called once per shard, may take this long for
     each of its completions."""
     max_unscored: float = Field(0.2, ge=0, le=1)
     """The run stops if more than this share of a step's responses, not counting one problem's, have no score."""
-    code: CodeConfig = CodeConfig()
+    code: CodeConfig = Field(CodeConfig(), json_schema_extra=only_with("reward.kind=code"))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -161,7 +119,7 @@ class RewardConfig(Strict):
     @property
     def adds_functions(self) -> bool:
         """Whether the reward is a sum of functions, rather than one grader's."""
-        return self.kind != "math" and all(map(_is_function, self.kinds))
+        return self.kind != "math" and all(map(is_function, self.kinds))
 
     @property
     def is_the_users(self) -> bool:
@@ -192,43 +150,12 @@ class RewardConfig(Strict):
             return "tests"
         return "answer" if self.compares_answers else "nothing"
 
-    @model_validator(mode="after")
-    def _functions_add_up(self, info: ValidationInfo) -> "RewardConfig":
-        if info.context == UNOPENED:
-            return self
-        alone = [name for name in self.kinds if not _is_function(name)]
-        if len(self.kinds) > 1 and alone:
-            raise ValueError(f"kind: {alone[0]} stands alone; math and functions of yours (path.py:function) are added")
-        if len(set(map(part_name, self.kinds))) < len(self.kinds):
-            raise ValueError(f"kind: two of {', '.join(self.kinds)} have the same name, and their parts need two")
-        for field in ("weights", "timeout"):
-            values = getattr(self, field)
-            if isinstance(values, tuple) and len(values) != len(self.kinds):
-                raise ValueError(f"{field}: {len(values)} values for the {len(self.kinds)} of kind")
-        if not self.adds_functions and (self.weights is not None or self.accuracy is not None):
-            raise ValueError(f"weights and accuracy are for functions of yours; {self.kind} itself says what is right")
-        return self
-
-    @model_validator(mode="after")
-    def _an_accuracy_is_known(self, info: ValidationInfo) -> "RewardConfig":
-        if info.context == UNOPENED:
-            return self
-        if self.accuracy is None and len(self.kinds) > 1:
-            raise ValueError(
-                "difficulty buckets, the accuracy filter and pass@k need a number in [0, 1], and the sum of "
-                f"{', '.join(self.weight_of)} may be any: set reward.accuracy to one of these names, to the reward "
-                "from which a response counts as right (0.5), or to a function (path.py:function)"
-            )
-        if self.accuracy_function is not None and not _is_function(self.accuracy_function):
-            raise ValueError(f"accuracy: {self.accuracy} is not a function")
-        return self
-
 
 def part_name(reference: str) -> str:
     """The name of a function's part: the function's own."""
     return reference.rpartition(":")[2]
 
 
-def _is_function(name: str) -> bool:
+def is_function(name: str) -> bool:
     """Whether a kind of reward is a function of a response, whose score can be added to others."""
     return name == "math" or (name not in GRADERS.builtin and not isinstance(GRADERS.implementation(name), type))

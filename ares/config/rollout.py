@@ -1,26 +1,17 @@
 """Settings of sampling: the engine, the length and staleness of responses, second turns, denoising.
 
 Covered: their bounds, and which combinations are refused. Not covered: combinations with other sections
-(ares/config/run.py), the engines (ares/engines/).
+(ares/config/rules.py), the engines (ares/engines/).
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field
 
-from ares.config.extensions import ENGINES
-from ares.config.strict import (
-    LEAST_TEMPERATURE,
-    MOST,
-    MOST_PROCESSES,
-    MOST_SAMPLES,
-    MOST_TOKENS,
-    NO_EFFECT,
-    Strict,
-)
+from algorithms.settings import MOST, MOST_TOKENS, Order, Strict, only_with
+from ares.config.strict import LEAST_TEMPERATURE, MOST_PROCESSES, MOST_SAMPLES, NO_EFFECT
 
-VLLM_TEMPERATURES = (0.01, 2.0)
-"""Below the first vLLM samples at the first; above the second it refuses."""
+SECOND_TURNS = only_with("rollout.second_turn.enabled")
 
 
 class VllmConfig(Strict):
@@ -43,15 +34,15 @@ class SecondTurnConfig(Strict):
 
     enabled: bool = False
     """On: every first turn that failed its tests, and was not cut off, is continued once."""
-    children: int = Field(1, ge=1, le=MOST_SAMPLES)
+    children: int = Field(1, ge=1, le=MOST_SAMPLES, json_schema_extra=SECOND_TURNS)
     """Second turns per failed first turn."""
     max_feedback_length: int = Field(256, ge=1, le=MOST_TOKENS)
     """Most tokens of the verdict's turn. A first turn whose verdict is longer gets no second turn, and is counted."""
-    credit: Literal["max", "mean"] = "max"
+    credit: Literal["max", "mean"] = Field("max", json_schema_extra=SECOND_TURNS)
     """A first turn's reward rises towards the maximum, or the mean, of its second turns', where that is higher."""
-    credit_share: float = Field(1.0, ge=0, le=1)
+    credit_share: float = Field(1.0, ge=0, le=1, json_schema_extra=SECOND_TURNS)
     """How far it rises. At 1 a repaired failure is worth as much as a right program, and such groups teach nothing."""
-    shuffled: bool = False
+    shuffled: bool = Field(False, json_schema_extra=SECOND_TURNS)
     """A placebo, for ablations: each failed program is shown the verdict on one for another problem of its shard."""
 
 
@@ -60,7 +51,7 @@ class DiffusionConfig(Strict):
 
     steps: int = Field(256, ge=1, le=MOST_TOKENS)
     """Passes through the model. Fewer than positions: several tokens per pass, faster and worse."""
-    alg: Literal["entropy", "maskgit_plus", "topk_margin", "origin"] = "entropy"
+    alg: Order = "entropy"
     """Which positions are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
     alg_temp: float = Field(0.0, ge=0)
     """Above 0, positions are drawn by softmax(confidence / alg_temp) instead of taken in order."""
@@ -71,13 +62,13 @@ class DiffusionConfig(Strict):
 class RolloutConfig(Strict):
     """How responses are sampled."""
 
-    engine: Annotated[str, AfterValidator(ENGINES.known)] = "transformers"
+    engine: str = "transformers"
     """What generates: `transformers` is the deterministic reference, `vllm` the fast one; both on CPU and GPU.
     `diffusion` denoises: for model.family=masked_diffusion. Or path/to/file.py:Name (docs/extending.md)."""
-    settings: Annotated[dict[str, Any], AfterValidator(ENGINES.settled)] = Field({})
+    settings: dict[str, Any] = Field({})
     """Settings of an engine in a file of yours."""
-    vllm: VllmConfig = VllmConfig()
-    diffusion: DiffusionConfig = DiffusionConfig()
+    vllm: VllmConfig = Field(VllmConfig(), json_schema_extra=only_with("rollout.engine=vllm"))
+    diffusion: DiffusionConfig = Field(DiffusionConfig(), json_schema_extra=only_with("rollout.engine=diffusion"))
     max_mismatch: float | None = Field(0.02, gt=0, json_schema_extra=NO_EFFECT)
     """Mean |log-prob difference| of engine and learner on a step's tokens, or on 64 responses of the bootstrap or an
     evaluation (nats), beyond which the run stops: the engine samples from the wrong weights. None: a step's is only
@@ -113,17 +104,3 @@ class RolloutConfig(Strict):
     engines: int = Field(1, ge=1, le=MOST_PROCESSES)
     """Engine processes that share every shard, one GPU (vLLM: tensor_parallel GPUs) each if there are any. Part of the
     fingerprint: batch composition changes the last bits."""
-
-    @model_validator(mode="after")
-    def _vllm_samples_from_the_whole_distribution(self) -> "RolloutConfig":
-        if self.engine == "vllm" and self.top_p < 1:
-            raise ValueError(
-                "engine vllm needs top_p=1: its log-probs are those after top-p, and the learner's are before it"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _a_shared_gpu_is_one_gpu(self) -> "RolloutConfig":
-        if self.engine == "vllm" and self.vllm.tensor_parallel > 1 and self.placement == "colocate":
-            raise ValueError("vllm.tensor_parallel above 1 needs placement=split: an engine shares one GPU at most")
-        return self

@@ -1,35 +1,16 @@
-"""Building blocks of the configuration: the strict model, bounded numbers, fields that do not change results, error
-messages."""
+"""Building blocks of the configuration: bounds, fields that do not change results, and how an error is told."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field
 from pydantic.config import JsonDict
 
-from algorithms.buckets import BUCKETS, Bucket
 from ares.errors import UserError
 
-
-def _every_bucket(values: dict[Bucket, float]) -> dict[Bucket, float]:
-    missing = [bucket for bucket in BUCKETS if bucket not in values]
-    if missing:
-        raise ValueError(f"no value for {', '.join(missing)}: name every bucket, or give one number for all")
-    return values
-
-
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
-PerBucket = Annotated[dict[Bucket, NonNegative], AfterValidator(_every_bucket)]
 
-MOST = 2**31 - 1
-"""The largest count: beyond it, tensors and tables overflow."""
-MOST_STEPS = 999_999
-"""Folders of steps have six digits."""
-MOST_TOKENS = 2**20
-"""Of a prompt, or of an answer."""
 MOST_SAMPLES = 2**16
 """Of one prompt, or of what is generated together."""
 MOST_PROCESSES = 1024
@@ -45,31 +26,6 @@ NO_EFFECT: JsonDict = {"affects_results": False}
 
 class ConfigError(UserError, ValueError):
     """A profile, an override or a resumed run's settings are wrong; the message names file and field."""
-
-
-class Strict(BaseModel):
-    """A section of the profile. An unknown key is an error; values are never coerced silently out of range."""
-
-    model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _a_boolean_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Pydantic would read `reference_sync=true` as 1: a reference that is the policy of the step before."""
-        if isinstance(value, bool) and info.field_name is not None:
-            types = alternatives(cls.model_fields[info.field_name].annotation)
-            if bool not in types and {int, float} & set(types):
-                raise ValueError("true and false are no numbers")
-        return value
-
-
-def alternatives(kind: Any) -> list[Any]:
-    """The types of a union, without what annotates them; any other type alone."""
-    if get_origin(kind) is Annotated:
-        return alternatives(get_args(kind)[0])
-    if get_origin(kind) in (Union, UnionType):
-        return [one for each in get_args(kind) for one in alternatives(each)]
-    return [kind]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -91,3 +47,9 @@ def explained(error: Any, where: str, known: Iterable[str]) -> str:
     if error["type"] == "missing":
         return f"{where} is missing"
     return f"{where}: {reason(error)} (got {error['input']!r})"
+
+
+def section_of(kind: Any) -> Any:
+    """The section's model of a field that may be absent; any other type as it is."""
+    models = [each for each in get_args(kind) if isinstance(each, type) and issubclass(each, BaseModel)]
+    return models[0] if models else kind

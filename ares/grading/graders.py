@@ -15,7 +15,7 @@ from rewards.math import grade_answers
 def load_grader(config: RewardConfig) -> Grader:
     """The grader of a run, not started yet. Raises ConfigError."""
     if not config.adds_functions:
-        grader: Grader = GRADERS.made(config)
+        grader: Grader = GRADERS.make(config)
         return grader
     scorers = {
         part_name(kind): _scorer(kind, "reward.kind", timeout)

@@ -66,7 +66,7 @@ class Learner:
         # Sharding moves weights to the ranks' devices, part by part.
         device = torch.device("cpu") if self.sharded else self.device
         self.policy: PolicyModel = load_model(config, device)
-        self.surrogate: PolicyLoss = POLICY_LOSSES.made(config.algorithm.policy)
+        self.surrogate: PolicyLoss = POLICY_LOSSES.make(config.algorithm.policy)
         kl = config.algorithm.kl
         self.reference: ReferenceModel | None = None
         if config.model.lora is not None:

@@ -30,5 +30,5 @@ class Tracker(ABC):
 
 def load_tracker(config: Config, store: RunStore) -> Tracker:
     """The tracker that tracking.kind names."""
-    tracker: Tracker = TRACKERS.made(config.tracking, config, store)
+    tracker: Tracker = TRACKERS.make(config.tracking, config, store)
     return tracker

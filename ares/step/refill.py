@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from algorithms.filtering import informative_rows, varied_rows
-from ares.config import Config, FilterConfig
+from ares.config import Config, FilterSettings
 from ares.errors import UserError
 from ares.step.code_metrics import code_metrics, seconds_per_solved
 from ares.step.function_metrics import function_columns, function_metrics
@@ -123,7 +123,7 @@ class Refill:
         )
 
 
-def keep_groups(rows: pd.DataFrame, filtering: FilterConfig, rewards: np.ndarray) -> list[int]:
+def keep_groups(rows: pd.DataFrame, filtering: FilterSettings, rewards: np.ndarray) -> list[int]:
     """Slots of the groups worth training on: at least two rows with a reward and, with filtering, a signal.
 
     rows: slot, accuracy and, for ReMax, baseline: the greedy answer needs a score too. rewards: [B], NaN for none.

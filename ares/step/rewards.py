@@ -20,7 +20,7 @@ from ares.step.second_turn import second_turn_credit
 from ares.step.slots import GREEDY
 from rewards.pass_rates import RunningPassRates
 from rewards.shaping import RUNTIME_ERRORS, CodeOutcomes, LateEfficiency, late_efficiency, shape_code_rewards
-from rewards.verpo import VerpoSettings, verpo_group_weights
+from rewards.verpo import verpo_group_weights
 
 PART = "reward_"
 """Prefix of the columns that hold the parts of a reward."""
@@ -122,7 +122,7 @@ class ShapedDesign:
         """`shape_code_rewards` under reward.code.design."""
         code = self.code
         return shape_code_rewards(
-            code.design, seen.outcomes, weights=seen.test_weights, error_policy=code.error_policy, verpo=_verpo(code)
+            code.design, seen.outcomes, weights=seen.test_weights, error_policy=code.error_policy, verpo=code.verpo
         )
 
 
@@ -130,13 +130,12 @@ def _designed(
     rows: pd.DataFrame, outcomes: CodeOutcomes, config: Config, rates: RunningPassRates | None
 ) -> dict[str, np.ndarray]:
     code = config.reward.code
-    verpo = _verpo(code)
     weights = None
     if rates is not None:
         weights = rates.weights(rows["id"].to_numpy(), outcomes.tests)
-    elif verpo is not None:
-        weights = verpo_group_weights(rows["slot"].tolist(), outcomes.passed, outcomes.scored, verpo)
-    design: RewardDesign = REWARD_DESIGNS.made(code)
+    elif code.verpo is not None:
+        weights = verpo_group_weights(rows["slot"].tolist(), outcomes.passed, outcomes.scored, code.verpo)
+    design: RewardDesign = REWARD_DESIGNS.make(code)
     parts = {"code": _checked(design.reward(JudgedPrograms(outcomes, rows, weights)), outcomes, code.design)}
     if code.efficiency:
         late = LateEfficiency(code.efficiency, code.efficiency_start, config.rollout.max_response_length)
@@ -165,9 +164,3 @@ def _outcomes(rows: pd.DataFrame, masked: np.ndarray) -> CodeOutcomes:
         passed=[ending == "accepted" for ending in endings],
         errored=np.array([np.isin(ending, list(RUNTIME_ERRORS)).sum() for ending in endings], dtype=np.int64),
     )
-
-
-def _verpo(code: CodeConfig) -> VerpoSettings | None:
-    if code.design != "verpo" or code.verpo is None:
-        return None
-    return VerpoSettings(**code.verpo.model_dump())

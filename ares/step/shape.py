@@ -180,7 +180,7 @@ def _token_kl(batch: DataProto, config: Config) -> Tensor:
 
 
 def _advantages(batch: DataProto, counts: Tensor, config: Config) -> tuple[Tensor, Tensor]:
-    estimator: AdvantageEstimator = ESTIMATORS.made(config.algorithm.advantage)
+    estimator: AdvantageEstimator = ESTIMATORS.make(config.algorithm.advantage)
     return estimator.estimate(
         RewardedBatch(
             rewards=batch.tensor("token_level_rewards"),

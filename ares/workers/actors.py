@@ -98,7 +98,7 @@ class EngineActor:
         self.tokenizer = AutoTokenizer.from_pretrained(
             config.model.location, trust_remote_code=config.model.trust_remote_code
         )
-        self.engine: Engine = ENGINES.made(config.rollout, config, self.tokenizer)
+        self.engine: Engine = ENGINES.make(config.rollout, config, self.tokenizer)
 
     def version(self) -> int | None:
         """Version of the current weights; None before any were loaded."""

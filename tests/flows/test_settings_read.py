@@ -13,9 +13,9 @@ import pytest
 from pydantic import BaseModel
 
 import flows.refill
+from ares.config import Strict
 from ares.config.profiles import load
 from ares.config.run import Config
-from ares.config.strict import Strict
 from ares.runs.phase_settings import ALIKE, EARLIER, FIRST_USE, PHASES, UPDATE, WEIGHTS
 from ares.runs.run import Run
 from tasks.phase import Phase

@@ -74,7 +74,7 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"variants": {"a/b": [], "c": []}}, "variant 'a/b'"),
         ({"variants": {"a": "train.steps=3", "b": []}}, "variant 'a'"),
         ({"name": "../up"}, "name: "),
-        ({"profile": "tiny-maths"}, "Did you mean tiny-math?"),
+        ({"profile": "tiny-maths"}, "did you mean tiny-math?"),
         ({"variants": {"a": ["algorithm.kl.knd=fixed"], "b": []}}, "variant 'a': tiny-math.yaml"),
         ({"variants": {"a": ["algorithm.kl.knd=fixed"], "b": []}}, "algorithm.kl.knd is unknown (did you mean kind?)"),
         ({"variants": {"a": [], "b": ["learner.lr=4e-4"]}}, "variants 'a' and 'b' are one and the same"),

@@ -143,7 +143,7 @@ def test_extends_in_a_circle_is_an_error(circle: list[str], tmp_path: Path) -> N
 
 
 def test_an_absent_profile_is_an_error_that_names_the_nearest() -> None:
-    assert "Did you mean tiny-math?" in refusal("tiny-mth")
+    assert "did you mean tiny-math?" in refusal("tiny-mth")
     assert "There is no profile" in refusal("absent.yaml")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ares.config import Config, ConfigError, extension_files, fingerprint, from_dict, load
-from ares.config.extensions import KINDS, Builtin, Kind
+from ares.config.extensions import ESTIMATORS, KINDS, Builtin, Kind
 
 ESTIMATOR = """
 import torch
@@ -85,8 +85,7 @@ def test_a_files_settings_are_filled_in_and_are_part_of_the_fingerprint(file: Pa
 
 def test_without_settings_of_its_own_a_class_is_given_the_section(file: Path) -> None:
     section = estimator(f"{file}:Other", "algorithm.advantage.gamma=0.5").algorithm.advantage
-    kind = dict(KINDS)["algorithm.advantage"]
-    assert kind.made(section).section.gamma == 0.5
+    assert ESTIMATORS.make(section).section.gamma == 0.5
     assert "has no settings of its own" in refusal(f"{file}:Other", "algorithm.advantage.settings.factor=1")
 
 
@@ -95,8 +94,8 @@ def test_without_settings_of_its_own_a_class_is_given_the_section(file: Path) ->
     [
         ("factor=-1", "algorithm.advantage.settings.factor: Input should be greater than 0 (got -1)"),
         ("factor={a: 1}", "algorithm.advantage.settings.factor: Input should be a valid number"),
-        ("facter=1", "algorithm.advantage.settings.facter: unknown (did you mean factor?)"),
-        ("zzz=1", "algorithm.advantage.settings.zzz: unknown (known: factor)"),
+        ("facter=1", "algorithm.advantage.settings.facter is unknown (did you mean factor?)"),
+        ("zzz=1", "algorithm.advantage.settings.zzz is unknown (known: factor)"),
     ],
 )
 def test_a_wrong_setting_of_a_file_names_the_field(file: Path, setting: str, said: str) -> None:
@@ -105,11 +104,11 @@ def test_a_wrong_setting_of_a_file_names_the_field(file: Path, setting: str, sai
 
 def test_an_unknown_name_lists_those_there_are_and_the_nearest(file: Path) -> None:
     said = refusal("gropo")
-    assert "algorithm.advantage.estimator: there is no advantage estimator 'gropo': did you mean grpo?" in said
+    assert "algorithm.advantage.estimator: 'gropo' is not an advantage estimator: did you mean grpo?" in said
     assert "grpo, rloo, reinforce_plus_plus, remax, gae, or path/to/file.py:Name" in said
-    assert "has no 'Halve': did you mean Halver?" in refusal(f"{file}:Halve")
+    assert "has no 'Halve' (did you mean Halver?)" in refusal(f"{file}:Halve")
     assert "there is no Python file" in refusal(f"{file.parent}/absent.py:Halver")
-    assert "there is no advantage estimator" in refusal(str(file))
+    assert "is not an advantage estimator" in refusal(str(file))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ def test_a_file_that_does_not_import_says_which_line(tmp_path: Path, text: str, 
 
 def test_a_class_that_is_not_an_estimator_is_refused_with_what_it_lacks(file: Path) -> None:
     for name in ("NoEstimator", "function"):
-        assert "is no advantage estimator: it lacks estimate" in refusal(f"{file}:{name}")
+        assert "is not an advantage estimator: it lacks estimate" in refusal(f"{file}:{name}")
     assert "Settings must derive from ares.config.Strict" in refusal(f"{file}:Loose")
 
 
@@ -155,8 +154,8 @@ def test_only_files_of_the_user_are_listed(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "builtin"), [(kind, builtin) for _, kind in KINDS for builtin in kind.builtin.values()],
-    ids=[f"{section}={name}" for section, kind in KINDS for name in kind.builtin],
+    ("kind", "builtin"), [(kind, builtin) for kind in KINDS for builtin in kind.builtin.values()],
+    ids=[f"{kind.setting}={name}" for kind in KINDS for name in kind.builtin],
 )  # fmt: skip
 def test_every_builtin_name_stands_for_something(kind: Kind, builtin: Builtin) -> None:
     module, _, name = builtin.where.partition(":")
@@ -180,4 +179,4 @@ def test_every_section_that_takes_settings_is_in_the_list_of_kinds() -> None:
                 paths += sections(value, f"{dotted}.")
         return paths
 
-    assert sorted(sections(config, "")) == sorted(section for section, _ in KINDS)
+    assert sorted(sections(config, "")) == sorted(kind.setting.rpartition(".")[0] for kind in KINDS)

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ares.config import RewardConfig
+from ares.config import ConfigError, RewardConfig
 from ares.grading.grader import RewardError
 from ares.grading.graders import load_grader
 
@@ -121,7 +121,7 @@ def test_an_error_inside_the_function_is_told_with_its_line(source: Source) -> N
     ("text", "said"),
     [
         ("def g(completions): pass", "has no 'f'"),
-        ("f = 3", "is no grader"),
+        ("f = 3", "is not a grader"),
         ("def f(answers, truth): pass", "takes neither `completions` (TRL) nor `solution_str` (verl); its parameters"),
         ("def f(:", "reward.py:1: SyntaxError"),
         ("import no_such_module", "reward.py:1: ModuleNotFoundError"),
@@ -135,10 +135,10 @@ def test_a_file_without_a_usable_function_is_refused_at_loading(text: str, said:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [("maths", "there is no grader 'maths': did you mean math?"), ("x/y.py:f", "x/y.py")]
+    ("kind", "said"), [("maths", "'maths' is not a grader: did you mean math?"), ("x/y.py:f", "x/y.py")]
 )
 def test_a_reward_that_is_not_there_is_refused_at_loading(kind: str, said: str) -> None:
-    with pytest.raises(ValueError, match="kind") as caught:
+    with pytest.raises(ConfigError) as caught:
         load_grader(RewardConfig(kind=kind))
     assert said in str(caught.value)
 

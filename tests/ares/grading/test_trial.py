@@ -109,7 +109,7 @@ def test_a_set_of_one_problem_is_tried_too(tmp_path: Path) -> None:
         (["reward.kind=[{own}:f, {own}:G]", "reward.accuracy=0.5"], r"kind: .*own.py:G stands alone"),
         (["reward.kind=[{own}:f, {own}:f]", "reward.accuracy=0.5"], "have the same name"),
         (["reward.kind=[]"], "reward.kind: name a grader, or functions"),
-        (["reward.kind=[{own}:f, mth]", "reward.accuracy=0.5"], "no grader 'mth': did you mean math"),
+        (["reward.kind=[{own}:f, mth]", "reward.accuracy=0.5"], "'mth' is not a grader: did you mean math"),
         (["reward.kind={own}:f", "reward.weights=[1, 2]"], "weights: 2 values for the 1 of kind"),
         (["reward.kind={own}:f", "reward.weights=[.inf]"], "reward.weights"),
         (["reward.kind={own}:f", "reward.timeout=[1, 2]"], "timeout: 2 values for the 1 of kind"),

@@ -4,7 +4,7 @@ from tests.e2e.wrong_inputs.row import FOLDER, GOOD, Wrong, profile, train
 
 SETTINGS: dict[str, Wrong] = {
     "a profile that is not there": Wrong("train nowhere", "There is no profile 'nowhere'"),
-    "a profile that is almost there": Wrong("train tiny-mth", "Did you mean tiny-math?"),
+    "a profile that is almost there": Wrong("train tiny-mth", "did you mean tiny-math?"),
     "a file that is not there": Wrong("train nowhere.yaml", "There is no profile 'nowhere.yaml' in /"),
     "extends a file that is not there": profile(
         "There is no profile 'sub/nowhere.yaml' in /", "extends: sub/q.yaml", sub__q_yaml="extends: nowhere.yaml"

@@ -1,12 +1,11 @@
-"""Settings on a command line that another one disables are found, and no others."""
+"""Settings that contradict each other are refused; those on a command line that another one disables are found."""
 
 from pathlib import Path
 
 import pytest
 
 from ares.ablations.definition import ablation_names, children, read_ablation
-from ares.config import load, result_settings, without_effect
-from ares.config.effect import SWITCHES
+from ares.config import defaults, load, rules, sections, without_effect
 from ares.config.extensions import GRADERS
 from flows.cli.command import warn_of_idle
 
@@ -44,19 +43,19 @@ def test_an_override_that_does_nothing_is_named_with_the_reason(overrides: list[
 def test_a_grader_of_the_users_may_read_all_of_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     calls = "".join(f"    def {name}(self, *a): pass\n" for name in GRADERS.methods)
-    Path("mine.py").write_text(f"class Own:\n{calls}def score(completions, **more): return []\n")
+    Path("mine.py").write_text(f"class Own:\n{calls}")
     limit = "reward.code.cpu_seconds=5"
     assert without_effect(load("tiny-math", ["reward.kind=mine.py:Own", limit]), [limit]) == {}
-    told = {"reward.code.cpu_seconds": "reward.kind=mine.py:score"}
-    assert without_effect(load("tiny-math", ["reward.kind=mine.py:score", limit]), [limit]) == told
 
 
-def test_every_switch_and_every_name_is_a_setting() -> None:
-    names = [*result_settings(load("tiny-math")), "rollout.vllm.gpu_memory"]
-    for switch, _, prefixes in SWITCHES:
-        assert switch in names
-        for prefix in prefixes:
-            assert any(name.startswith(prefix) for name in [*names, "validation.n"]), prefix
+def test_every_condition_names_a_setting_and_values_that_it_may_have() -> None:
+    every = {f"{section.name}.{each.name}": each for section in sections(defaults()) for each in section.settings}
+    conditions = {condition for name in [*every, "validation.n"] for condition in rules._conditions(name)}
+    assert len(conditions) > 15
+    for condition in conditions:
+        name, _, values = condition.partition("=")
+        assert name in every, condition
+        assert not values or set(values.split("|")) <= set(every[name].choices) | {"math", "code"}, condition
 
 
 @pytest.mark.parametrize("name", ablation_names())

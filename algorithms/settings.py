@@ -1,0 +1,242 @@
+"""Settings of the mathematics: declared once, with bound and meaning, and given as they are to what they configure.
+
+A profile's section `algorithm` consists of these models (ares/config/algorithm.py). They are strict: an unknown key or
+a value out of its bounds is an error that names it, also where a file of yours makes them. Needs pydantic, not torch.
+Not covered: which settings contradict each other (ares/config/rules.py).
+"""
+
+from collections.abc import Mapping
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic.config import JsonDict
+
+from algorithms.buckets import BUCKETS, Bucket
+
+MOST = 2**31 - 1
+"""The largest count: beyond it, tensors and tables overflow."""
+MOST_STEPS = 999_999
+"""Folders of steps have six digits."""
+MOST_TOKENS = 2**20
+"""Of a prompt, or of an answer."""
+
+
+class Strict(BaseModel):
+    """A section of settings. An unknown key is an error; values are never coerced silently out of range."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_booleans_as_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        """Pydantic would read `reference_sync=true` as 1: a reference that is the policy of the step before."""
+        if isinstance(value, bool) and info.field_name is not None:
+            types = alternatives(cls.model_fields[info.field_name].annotation)
+            if bool not in types and {int, float} & set(types):
+                raise ValueError("true and false are no numbers")
+        return value
+
+
+def alternatives(kind: Any) -> list[Any]:
+    """The types of a union, without what annotates them; any other type alone."""
+    if get_origin(kind) is Annotated:
+        return alternatives(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [one for each in get_args(kind) for one in alternatives(each)]
+    return [kind]
+
+
+def only_with(*conditions: str) -> JsonDict:
+    """Marks a field, or a whole section, that has no effect unless all of these hold.
+
+    "algorithm.kl.kind=adaptive|token_adaptive" holds for these values, and for any file of the user's, which may read
+    what it likes; "algorithm.filter.enabled" holds when that setting is on.
+    """
+    return {"only_with": list(conditions)}
+
+
+def _require_every_bucket(values: Mapping[Bucket, float]) -> Mapping[Bucket, float]:
+    missing = [bucket for bucket in BUCKETS if bucket not in values]
+    if missing:
+        raise ValueError(f"no value for {', '.join(missing)}: name every bucket, or give one number for all")
+    return values
+
+
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+PerBucket = Annotated[dict[Bucket, NonNegative], AfterValidator(_require_every_bucket)]
+
+WITH_AEPO = only_with("algorithm.aepo.enabled")
+BY_ACCURACY = only_with("algorithm.filter.enabled", "algorithm.filter.key=accuracy")
+IN_LOSS = only_with("algorithm.kl.placement=loss")
+
+TargetMode = Literal["batch", "previous", "ema"]
+KLKind = Literal["kl", "abs", "mse", "low_var_kl", "full"]
+KLMode = Literal["anchored", "compound"]
+RelaxScope = Literal["token", "window"]
+LossAvgMode = Literal["token", "seq", "constant"]
+ImportanceWeights = Literal["truncated", "masked"]
+Order = Literal["entropy", "maskgit_plus", "topk_margin", "origin"]
+
+
+class DifficultySettings(Strict):
+    """Difficulty buckets, their targets and entropy coefficients (AEPO)."""
+
+    alpha_init: NonNegative | PerBucket = Field(0.5, json_schema_extra=WITH_AEPO)
+    """Entropy coefficient at the start, one or per bucket."""
+    alpha_lr: float = Field(0.05, ge=0, json_schema_extra=WITH_AEPO)
+    """Step of alpha per unit of deviation (HWE tokens) from the target."""
+    alpha_min: float = Field(0.0, ge=0, json_schema_extra=WITH_AEPO)
+    """Lower bound of alpha."""
+    alpha_max: float = Field(2.0, ge=0, json_schema_extra=WITH_AEPO)
+    """Upper bound of alpha."""
+    target_mode: TargetMode = Field("ema", json_schema_extra=WITH_AEPO)
+    """Against which target a batch is compared: with "batch", as published, alpha never adapts."""
+    target_ema: float = Field(0.1, gt=0, le=1, json_schema_extra=WITH_AEPO)
+    """Weight of the new batch in the target's moving average (target_mode=ema)."""
+    drop_allpass_entropy_threshold: float = -1.0
+    """Leave out problems that are always solved with a mean entropy below this (nats); below 0: never."""
+    shuffled: bool = False
+    """A placebo, for ablations: the difficulties of a batch or of the bootstrap are dealt to its prompts at random."""
+
+
+class EntropySettings(Strict):
+    """High-window-entropy (HWE) tokens."""
+
+    window: int = Field(4, ge=1, le=MOST_TOKENS)
+    """Tokens that follow a token and whose mean entropy marks it."""
+    percentile: float = Field(95.0, ge=0, le=100)
+    """Percentile of a response's window entropies that is its own threshold."""
+    threshold_ema: float = Field(0.99, ge=0, lt=1)
+    """Weight of the past in the moving average of the batch threshold."""
+    trigger_tokens: str | None = None
+    """File with one token a line; only these count as HWE tokens. None: every token."""
+
+
+class AepoSettings(Strict):
+    """The entropy part of the reward."""
+
+    enabled: bool = True
+    """Off: the reward is accuracy alone."""
+    zero_baseline: bool = True
+    """A wrong answer without surplus exploration earns 0 instead of half the cap."""
+    guard_inversion: bool = True
+    """No wrong answer may outscore a right one of its bucket."""
+
+
+class OverlongSettings(Strict):
+    """What happens to responses that run into the length limit."""
+
+    mask_truncated: bool = False
+    """Truncated responses get advantage 0 and do not count in their group's statistics (DAPO, DeepCoder)."""
+    include_truncated_in_baseline: bool = Field(False, json_schema_extra=only_with("algorithm.overlong.mask_truncated"))
+    """With mask_truncated: let the rewards of truncated responses count in their group's mean and deviation."""
+    soft_punish_cache: int = Field(0, ge=0, le=MOST_TOKENS)
+    """Tokens before the limit over which DAPO's soft punishment grows from 0 to −1; 0: off."""
+    soft_punish_weight: float = Field(
+        1.0, gt=0, le=100, json_schema_extra=only_with("algorithm.overlong.soft_punish_cache")
+    )
+    """Factor on that punishment."""
+
+    @property
+    def leaves_out_truncated(self) -> bool:
+        """Whether truncated responses count neither in the loss nor in their group's statistics."""
+        return self.mask_truncated and not self.include_truncated_in_baseline
+
+
+class FilterSettings(Strict):
+    """Online filtering (DAPO): groups that teach nothing are replaced by fresh ones."""
+
+    enabled: bool = True
+    """Off: every group is trained on, all-correct ones included, which are what AEPO shortens."""
+    key: Literal["accuracy", "reward"] = Field("accuracy", json_schema_extra=only_with("algorithm.filter.enabled"))
+    """accuracy: kept between `low` and `high`; reward: kept when its rewards differ (dense code rewards)."""
+    low: float = Field(0.01, ge=0, le=1, json_schema_extra=BY_ACCURACY)
+    """A group is kept when its mean accuracy is above this …"""
+    high: float = Field(0.99, ge=0, le=1, json_schema_extra=BY_ACCURACY)
+    """… and below this."""
+    max_tries: int = Field(20, ge=1, le=MOST)
+    """Rollouts drawn for one batch before the run stops with an error."""
+
+
+class KLSettings(Strict):
+    """The KL penalty towards the reference policy."""
+
+    placement: Literal["none", "reward", "loss"] = "loss"
+    """In the reward or in the loss, never in both; none: no reference model is loaded."""
+    kind: str = "fixed"
+    """fixed, adaptive: one coefficient; token_adaptive: dual ascent per bucket; bucket_beta: EMA per bucket (loss);
+    or path/to/file.py:Name (docs/extending.md)."""
+    settings: dict[str, Any] = Field({})
+    """Settings of a controller in a file of yours."""
+    penalty: KLKind = "low_var_kl"
+    """Estimator of the token KL: k1, |k1|, k2, k3, or the exact sum over the vocabulary. In the reward k1 (kl) is the
+    unbiased one, k3 (low_var_kl) and the others are biased. In the loss k1 has no expected gradient, and is refused."""
+    coef: NonNegative | PerBucket = 1e-2
+    """Initial coefficient, one or per bucket (token_adaptive)."""
+    target: NonNegative | PerBucket = Field(
+        0.1, json_schema_extra=only_with("algorithm.kl.kind=adaptive|token_adaptive|bucket_beta")
+    )
+    """KL that adaptive controllers steer to (nats a token), one or per bucket."""
+    horizon: float = Field(10000.0, gt=0, json_schema_extra=only_with("algorithm.kl.kind=adaptive"))
+    """Samples over which the adaptive coefficient may change by its full range."""
+    mode: KLMode = Field("anchored", json_schema_extra=only_with("algorithm.kl.kind=token_adaptive"))
+    """token_adaptive: coefficient λ·coef₀, or the published λ·coef, which explodes or locks at zero."""
+    beta_interval: int = Field(100, ge=1, le=MOST, json_schema_extra=only_with("algorithm.kl.kind=bucket_beta"))
+    """bucket_beta: optimiser steps between two changes of β."""
+    relax_hwe: float = Field(0.5, ge=0, le=1, json_schema_extra=IN_LOSS)
+    """In the loss: factor on the coefficient at HWE tokens (1: none)."""
+    relax_scope: RelaxScope = Field("token", json_schema_extra=IN_LOSS)
+    """At the HWE token itself, or at the window that follows it."""
+    reference_sync: int | None = Field(None, ge=1, le=MOST_STEPS)
+    """Steps after which the reference becomes a copy of the policy, again and again. None: it stays where it was."""
+    relax_wrong_easy: float = Field(1.0, ge=0, le=1, json_schema_extra=IN_LOSS)
+    """Second chance, in the loss: factor on the coefficient of wrong answers to easy problems (1: off)."""
+
+
+class AdvantageSettings(Strict):
+    """How rewards become advantages."""
+
+    estimator: str = "grpo"
+    """grpo, rloo (compare within a prompt's group), remax (with its greedy answer), gae (with a critic),
+    reinforce_plus_plus, or path/to/file.py:Name (docs/extending.md)."""
+    settings: dict[str, Any] = Field({})
+    """Settings of an estimator in a file of yours."""
+    norm_by_std: bool = Field(True, json_schema_extra=only_with("algorithm.advantage.estimator=grpo"))
+    """grpo: divide by the group's standard deviation. False is Dr.GRPO."""
+    gamma: float = Field(
+        1.0, gt=0, le=1, json_schema_extra=only_with("algorithm.advantage.estimator=reinforce_plus_plus|gae")
+    )
+    """Discount (reinforce_plus_plus, gae)."""
+    lam: float = Field(1.0, ge=0, le=1, json_schema_extra=only_with("algorithm.advantage.estimator=gae"))
+    """λ of GAE."""
+
+
+class PolicySettings(Strict):
+    """The surrogate."""
+
+    loss: str = "ppo"
+    """ppo (ratio and the clips below are its settings), or path/to/file.py:Name (docs/extending.md)."""
+    settings: dict[str, Any] = Field({})
+    """Settings of a loss in a file of yours."""
+    ratio: Literal["token", "sequence"] = "token"
+    """Importance ratio per token (PPO) or per sequence (GSPO)."""
+    clip_low: float = Field(0.2, gt=0, lt=1)
+    """The ratio is clipped below at 1 − clip_low."""
+    clip_high: float = Field(0.3, gt=0)
+    """The ratio is clipped above at 1 + clip_high (DAPO: 0.28)."""
+    clip_dual: float = Field(3.0, gt=1)
+    """Bound on the loss of a negative advantage, in units of it (dual clip)."""
+    aggregation: LossAvgMode = "token"
+    """Mean over tokens, mean of sequence means, or division by the constant maximal length (Dr.GRPO)."""
+    epochs: int = Field(1, ge=1, le=MOST_STEPS)
+    """Passes over a batch."""
+    importance_cap: float | None = Field(2.0, gt=0)
+    """Bound of the importance weights ρ = π_learner/π_engine that correct for stale samples (rollout.max_staleness) and
+    for the engine's own rounding; None: ρ is only measured."""
+    importance_weights: ImportanceWeights = "truncated"
+    """truncated: min(ρ, cap). masked: ρ where 1/cap ≤ ρ ≤ cap; other tokens do not count (needs a cap above 1)."""
+    old_log_probs: Literal["learner", "engine"] = "learner"
+    """What the ratio is taken against: the learner's own log-probs before the update, or those that the engine sampled
+    with. engine: no pass before the update, which is a sixth of a step; entropies are then estimated by −log p of the
+    sampled tokens, so it is for algorithms without AEPO, KL and critic."""

@@ -1,0 +1,234 @@
+"""Which settings contradict each other, and which have no effect beside others.
+
+Contradictions are refused when a profile is loaded or overridden, not when a run's own settings are read back: a run
+that began under other rules can still be looked at, exported and evaluated.
+Not covered: bounds of one setting, which stand beside it; what only data or weights tell (ares/runs/run.py).
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from typing import Any
+
+from ares.config.extensions import ENGINES, REFERENCE, REWARD_DESIGNS
+from ares.config.reward import RewardConfig, is_function, part_name
+from ares.config.run import Config
+from ares.config.strict import section_of
+
+VLLM_TEMPERATURES = (0.01, 2.0)
+"""Below the first vLLM samples at the first; above the second it refuses."""
+
+
+def contradictions(config: Config) -> list[str]:
+    """What does not go together, one sentence each, with what to set. Extensions must have been opened."""
+    topics = (_ranges, _kl, _learner, _sampling, _second_turns, _families, _code)
+    return [*_functions(config.reward), *(told for topic in topics for told in topic(config))]
+
+
+def _ranges(config: Config) -> Iterator[str]:
+    difficulty, choice, data = config.algorithm.difficulty, config.algorithm.filter, config.data
+    if difficulty.alpha_min > difficulty.alpha_max:
+        yield f"algorithm.difficulty: alpha_min ({difficulty.alpha_min}) is above alpha_max ({difficulty.alpha_max})"
+    if choice.low >= choice.high:
+        yield f"algorithm.filter: low ({choice.low}) must be below high ({choice.high}), or no group is ever kept"
+    if data.min_pixels is not None and data.max_pixels is not None and data.min_pixels > data.max_pixels:
+        yield f"data: min_pixels ({data.min_pixels}) is above max_pixels ({data.max_pixels})"
+    cache, limit = config.algorithm.overlong.soft_punish_cache, config.rollout.max_response_length
+    if cache > limit:
+        yield f"algorithm.overlong.soft_punish_cache ({cache}) is longer than rollout.max_response_length ({limit})"
+
+
+def _kl(config: Config) -> Iterator[str]:
+    kl, is_own = config.algorithm.kl, REFERENCE.fullmatch(config.algorithm.kl.kind)
+    if kl.in_loss and kl.placement == "reward":
+        yield f"algorithm.kl: kind={kl.kind} adapts β inside the loss: set placement=loss"
+    if kl.in_loss and isinstance(kl.coef, dict):
+        yield f"algorithm.kl: kind={kl.kind} adapts β inside the loss, beside one coef for all buckets"
+    elif isinstance(kl.coef, dict) and kl.kind != "token_adaptive" and not is_own:
+        yield f"algorithm.kl: kind={kl.kind} has one coef; one per bucket needs kind=token_adaptive"
+    if isinstance(kl.target, dict) and kl.kind == "adaptive":
+        yield "algorithm.kl: kind=adaptive has one target; one per bucket needs kind=token_adaptive or bucket_beta"
+    targets = kl.target.values() if isinstance(kl.target, dict) else [kl.target]
+    if kl.kind in ("adaptive", "bucket_beta") and not all(targets):
+        yield f"algorithm.kl: kind={kl.kind} divides by the target: it must be above 0 (got {kl.target})"
+    if kl.penalty == "full" and kl.placement == "reward":
+        yield (
+            "algorithm.kl: penalty=full needs the whole distribution of both policies, which the reward does not hold: "
+            "set placement=loss"
+        )
+    if kl.penalty == "kl" and kl.placement == "loss":
+        yield (
+            "algorithm.kl: penalty=kl in the loss has an expected gradient of zero (that of Σ_v π), so that nothing "
+            "holds the policy and controllers push the coefficient up: set penalty=low_var_kl (k3), mse (k2) or full, "
+            "or placement=reward, where k1 is unbiased"
+        )
+
+
+def _learner(config: Config) -> Iterator[str]:
+    learner, policy, lora = config.learner, config.algorithm.policy, config.model.lora
+    if config.rollout.prompts % learner.global_batch_prompts:
+        yield (
+            f"learner.global_batch_prompts ({learner.global_batch_prompts}) must divide "
+            f"rollout.prompts ({config.rollout.prompts})"
+        )
+    if learner.sharded and learner.offload_optimizer:
+        yield "learner: offload_optimizer is for whole weights: with sharded=true more ranks hold less each"
+    if lora is not None and (not lora.targets or {"lm_head", "embed_tokens"} & set(lora.targets)):
+        yield ("model.lora: targets are linear layers of the decoder, at least one; lm_head and embed_tokens are not")
+    if policy.importance_weights == "masked" and (policy.importance_cap is None or policy.importance_cap <= 1):
+        yield (
+            "algorithm.policy: importance_weights=masked keeps weights from 1/importance_cap to importance_cap, above 1"
+        )
+    if policy.old_log_probs == "engine" and (
+        config.algorithm.aepo.enabled
+        or config.algorithm.kl.placement != "none"
+        or config.algorithm.advantage.needs_values
+        or config.model.family == "masked_diffusion"
+        or config.rollout.max_staleness
+    ):
+        yield (
+            "algorithm.policy.old_log_probs=engine leaves out the learner's pass before the update, which exact "
+            "entropies (algorithm.aepo.enabled), KL (algorithm.kl.placement), values (estimator=gae), masked "
+            "diffusion and rollout.max_staleness need"
+        )
+
+
+def _sampling(config: Config) -> Iterator[str]:
+    rollout, (least, most) = config.rollout, VLLM_TEMPERATURES
+    if rollout.max_staleness and config.algorithm.policy.importance_cap is None:
+        yield "rollout.max_staleness needs algorithm.policy.importance_cap: it corrects for it"
+    if rollout.engine == "vllm":
+        for section, asked in (("rollout", rollout.temperature), ("validation", config.validation.temperature)):
+            if not least <= asked <= most:
+                yield f"{section}.temperature={asked:g}: rollout.engine=vllm samples at {least:g} to {most:g}"
+        if rollout.top_p < 1:
+            yield (
+                "rollout: engine vllm needs top_p=1: its log-probs are those after top-p, and the learner's are before "
+                "it"
+            )
+        if rollout.vllm.tensor_parallel > 1 and rollout.placement == "colocate":
+            yield "rollout: vllm.tensor_parallel above 1 needs placement=split: an engine shares one GPU at most"
+    if rollout.parts == 1:
+        return
+    if rollout.parts > rollout.max_staleness + 1 or rollout.max_response_length % rollout.parts:
+        yield (
+            f"rollout.parts ({rollout.parts}) must be at most rollout.max_staleness ({rollout.max_staleness}) + 1, "
+            f"since every part has a policy, and divide rollout.max_response_length ({rollout.max_response_length})"
+        )
+    continues = ENGINES.fact(rollout.engine, "continues")
+    if config.model.family != "causal" or rollout.second_turn.enabled or not continues:
+        yield (
+            "rollout.parts above 1 is for causal models without rollout.second_turn, and engines that go on with "
+            "a response: transformers, vllm, or one with continues = True"
+        )
+
+
+def _second_turns(config: Config) -> Iterator[str]:
+    in_training = config.rollout.second_turn.enabled
+    if config.has_second_turns and not config.reward.judges_programs:
+        setting = "rollout.second_turn.enabled" if in_training else "validation.turns=2"
+        yield f"{setting} tells a program its verdict: it needs reward.kind=code"
+    if in_training and not config.algorithm.advantage.within_group:
+        yield (
+            "rollout.second_turn.enabled needs an algorithm.advantage.estimator that compares within a group: "
+            "grpo, rloo, or one with within_group = True"
+        )
+
+
+def _families(config: Config) -> Iterator[str]:
+    family, algorithm = config.model.family, config.algorithm
+    masked, exact_kl = family == "masked_diffusion", algorithm.kl.penalty == "full"
+    if config.model.lora is not None and (masked or algorithm.kl.reference_sync is not None):
+        yield "model.lora is for causal models, and their reference cannot move (kl.reference_sync)"
+    if config.learner.sharded and (masked or exact_kl):
+        yield "learner.sharded is for causal models, without the exact KL (algorithm.kl.penalty=full)"
+    families = ENGINES.fact(config.rollout.engine, "families")
+    if family not in families:
+        yield (
+            f"model.family={family} and rollout.engine={config.rollout.engine} do not go together: "
+            f"it samples from {' and '.join(families)} models, and masked_diffusion models need engine diffusion"
+        )
+    if masked:
+        if algorithm.policy.importance_cap is not None or config.rollout.max_mismatch is not None:
+            yield (
+                "a masked-diffusion model's log-probs under coupled masks are not those it was sampled with: "
+                "set algorithm.policy.importance_cap=null and rollout.max_mismatch=null"
+            )
+        if algorithm.advantage.needs_values or exact_kl:
+            yield "masked-diffusion models have no critic (estimator=gae) and no exact KL (penalty=full)"
+    elif config.validation.few_steps is not None:
+        yield "validation.few_steps is for masked-diffusion models: others take a pass a token"
+    if family != "vision_language":
+        if config.model.train_vision:
+            yield "model.train_vision needs model.family=vision_language"
+    elif algorithm.advantage.needs_values or config.has_second_turns or config.learner.sharded:
+        # A rank whose rows show nothing makes no pass through the tower, which sharded weights would wait for.
+        yield (
+            "vision-language models have no critic (estimator=gae), no second turns (rollout.second_turn, "
+            "validation.turns) and no learner.sharded"
+        )
+
+
+def _code(config: Config) -> Iterator[str]:
+    code = config.reward.code
+    if (code.design == "verpo") != (code.verpo is not None):
+        yield (
+            "reward.code: the section verpo (alpha, sigma, delta, gamma, beta) belongs to design=verpo, which needs it"
+        )
+    if code.design in ("outcome_anchor", "pass_ratio") and code.efficiency > 0.2:
+        yield f"reward.code: efficiency ({code.efficiency}) is at most 0.2 with design={code.design}"
+    if code.efficiency and code.design not in REWARD_DESIGNS.builtin:
+        yield f"reward.code: efficiency is for the built-in designs: {code.design} must charge for length itself"
+    if wrong := [name for name in code.packages if not name.isidentifier()]:
+        yield f"reward.code: packages are named as they are imported (numpy), not {', '.join(map(repr, wrong))}"
+
+
+def _functions(reward: RewardConfig) -> Iterator[str]:
+    """Of several functions whose scores are added; without an error in these, of what counts as accuracy."""
+    alone = [name for name in reward.kinds if not is_function(name)]
+    if len(reward.kinds) > 1 and alone:
+        yield f"reward.kind: {alone[0]} stands alone; math and functions of yours (path.py:function) are added"
+    elif len(set(map(part_name, reward.kinds))) < len(reward.kinds):
+        yield f"reward.kind: two of {', '.join(reward.kinds)} have the same name, and their parts need two"
+    elif reward.accuracy is None and len(reward.kinds) > 1:
+        yield (
+            "reward: difficulty buckets, the accuracy filter and pass@k need a number in [0, 1], and the sum of "
+            f"{', '.join(map(part_name, reward.kinds))} may be any: set reward.accuracy to one of these names, to the "
+            "reward from which a response counts as right (0.5), or to a function (path.py:function)"
+        )
+    elif reward.accuracy_function is not None and not is_function(reward.accuracy_function):
+        yield f"reward.accuracy: {reward.accuracy} is not a function"
+    for field in ("weights", "timeout"):
+        values = getattr(reward, field)
+        if isinstance(values, tuple) and len(values) != len(reward.kinds):
+            yield f"reward.{field}: {len(values)} values for the {len(reward.kinds)} of kind"
+    if not reward.adds_functions and (reward.weights is not None or reward.accuracy is not None):
+        yield f"reward: weights and accuracy are for functions of yours; {reward.kind} itself says what is right"
+
+
+def without_effect(config: Config, overrides: Iterable[str]) -> dict[str, str]:
+    """The overridden settings that do nothing under this configuration, each with the setting that is why."""
+    idle: dict[str, str] = {}
+    for name in (override.partition("=")[0] for override in overrides):
+        for condition in _conditions(name):
+            switch, _, values = condition.partition("=")
+            value = reduce(getattr, switch.split("."), config)
+            if switch != name and not (_is_one_of(value, values.split("|")) if values else value):
+                idle.setdefault(name, f"{switch}={value if isinstance(value, str) else json.dumps(value)}")
+    return idle
+
+
+def _is_one_of(value: Any, values: list[str]) -> bool:
+    return value in values or not isinstance(value, str) or REFERENCE.fullmatch(value) is not None
+
+
+def _conditions(name: str) -> Iterator[str]:
+    """The conditions of a setting (algorithms/settings.py: `only_with`), those of its section first."""
+    section: Any = Config
+    for part in name.split("."):
+        field = getattr(section, "model_fields", {}).get(part)
+        if field is None:
+            return
+        extra = field.json_schema_extra
+        yield from extra.get("only_with", ()) if isinstance(extra, dict) else ()
+        section = section_of(field.annotation)
