@@ -14,7 +14,7 @@ from pathlib import Path
 from ares.config import ConfigError
 from ares.reports import mlflow_page
 from ares.runs import TRASH_DAYS, Policy, known_run, prune, to_delete
-from ares.store import RunHeld, RunStore, StoreError, run_store, runs_directory, runs_in, tracking_uri
+from ares.store import RunHeld, RunStore, StoreError, database_of, run_store, runs_directory, runs_in, tracking_uri
 
 logger = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -94,10 +94,11 @@ def _prune(stores: list[RunStore], names: list[str] | None, dry_run: bool, say: 
 
 def _clean_mlflow(policy: Policy, runs: Path, dry_run: bool, say: Say) -> None:
     uri = tracking_uri(None, runs)
-    if not uri.startswith("sqlite:"):
+    database = database_of(uri)
+    if database is None:
         say(f"MLflow's database is elsewhere, and is cleaned there: mlflow gc --older-than {TRASH_DAYS}d")
         return
-    if not Path(uri.removeprefix("sqlite:///")).exists():
+    if not database.exists():
         return
     from ares.reports import abandoned, purge, trash  # these need MLflow
 

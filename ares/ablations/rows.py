@@ -19,6 +19,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from ares.ablations.definition import Ablation
 from ares.ablations.tracking import DEFINITION, TrackingError
 from ares.reports import AWAY, PROBLEMS
+from ares.store import database_of
 
 TOKENS = "perf/total_num_tokens"
 """Sampled tokens of a step."""
@@ -80,8 +81,8 @@ class AblationRows:
 
 def read_rows(experiment: str, uri: str) -> AblationRows:
     """Read the newest ablation of an MLflow experiment with all its rows. Raises TrackingError."""
-    database = uri.removeprefix("sqlite:///")
-    if database != uri and not Path(database).exists():  # reading would create it
+    database = database_of(uri)
+    if database is not None and not database.exists():  # reading would create it
         raise TrackingError(f"There are no metrics yet: no {database}")
     try:
         client = MlflowClient(tracking_uri=uri)

@@ -14,8 +14,9 @@ from ares.reports.tracker import Tracker, load_tracker
 
 if TYPE_CHECKING:
     from ares.reports.entries import abandoned, purge, trash
+    from ares.reports.entry import AWAY, open_experiment
     from ares.reports.evaluation_entry import log_evaluation
-    from ares.reports.mlflow import AWAY, PROBLEMS, Tracking, open_experiment
+    from ares.reports.mlflow import PROBLEMS, Tracking
 
 __all__ = [
     "AWAY",
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 _WITH_MLFLOW = {
-    "AWAY": "mlflow", "PROBLEMS": "mlflow", "Tracking": "mlflow", "open_experiment": "mlflow",
+    "AWAY": "entry", "PROBLEMS": "mlflow", "Tracking": "mlflow", "open_experiment": "entry",
     "log_evaluation": "evaluation_entry", "abandoned": "entries", "purge": "entries", "trash": "entries",
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ from mlflow.entities import Run as MlflowRun
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.errors import UserError
-from ares.reports.mlflow import AWAY
+from ares.reports.entry import AWAY, reason
 from ares.runs import TRASH_DAYS
 from ares.store import RunStore, runs_in
 
@@ -64,7 +64,7 @@ def purge(uri: str, page: str | None) -> int:
         if _trash_is_empty(uri):
             return 0  # `mlflow gc` needs seconds to find nothing
     except AWAY as error:
-        raise EntriesError(f"MLflow's database cannot be read: {str(error).splitlines()[0]}") from error
+        raise EntriesError(f"MLflow's database cannot be read: {reason(error)}") from error
     command = [sys.executable, "-m", "mlflow", "gc", "--older-than", f"{TRASH_DAYS}d", "--backend-store-uri", uri,
                "--tracking-uri", page or uri]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True)

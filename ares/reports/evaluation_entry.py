@@ -12,12 +12,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mlflow import MlflowClient
-from mlflow.entities import Metric
+from mlflow.entities import Metric, RunTag
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.evaluation import Evaluation
-from ares.reports.mlflow import AWAY, data_set, is_gone, log_settings, open_experiment, origin
+from ares.reports.entry import AWAY, Entry, find_or_create, origin, reason
 from ares.runs import code_version
 from ares.store import RunStore, runs_directory, tracking_uri
 
@@ -39,23 +38,18 @@ def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
         return
     uri = tracking_uri(tracking.uri, runs_directory())
     digest = hashlib.sha256(json.dumps(summary, sort_keys=True).encode()).hexdigest()[:16]
-    entry = _entry_of(store)
+    described = _read_entry(store)
+    tags = origin("ares eval", evaluation.config, code_version(), store) | _parent(evaluation)
     try:
-        client = MlflowClient(tracking_uri=uri)
-        if "run_id" not in entry or is_gone(client, entry["run_id"]):
-            entry = {"run_id": _created(client, evaluation)}
-            store.write_json(ENTRY, entry)  # at once: what fails after it finds the entry when it is tried again
-        if entry.get("logged") == digest:
-            return
-        client.set_terminated(entry["run_id"], "RUNNING")
-        _log(client, entry["run_id"], evaluation, summary)
-        client.set_terminated(entry["run_id"])
-        store.write_json(ENTRY, entry | {"logged": digest})
+        entry, _ = find_or_create(uri, evaluation.config, store, described.get("run_id"), tags)
+        if described != {"run_id": entry.run_id, "logged": digest}:
+            store.write_json(ENTRY, {"run_id": entry.run_id})  # at once: what fails after it is tried again
+            _log(entry, evaluation, summary)
+            store.write_json(ENTRY, {"run_id": entry.run_id, "logged": digest})
+        entry.client.set_terminated(entry.run_id)
     except AWAY as error:
         logger.warning(
-            "MLflow at %s is away, the evaluation is not there (the same command logs it): %s",
-            uri,
-            str(error).splitlines()[0],
+            "MLflow at %s is away, the evaluation is not there (the same command logs it): %s", uri, reason(error)
         )
 
 
@@ -81,34 +75,29 @@ def _figures(prefix: str, estimates: Mapping[str, Mapping[str, Any]]) -> Iterato
             yield f"{called}_high", estimate["high"]
 
 
-def _entry_of(store: RunStore) -> dict[str, str]:
+def _read_entry(store: RunStore) -> dict[str, str]:
     try:
         return dict(json.loads(store.here(ENTRY).read_bytes()))
     except (OSError, ValueError, TypeError):  # none yet, or half of one
         return {}
 
 
-def _created(client: MlflowClient, evaluation: Evaluation) -> str:
-    config, store = evaluation.config, evaluation.run.store
-    experiment = open_experiment(client, config.tracking.experiment, runs_directory())
-    tags = config.tracking.tags | origin("ares eval", config, code_version(), store)
-    if evaluation.description["step"] is not None:
-        evaluated = RunStore(runs_directory() / evaluation.request.target).read_run()
-        if evaluated.get("mlflow_run_id"):
-            tags[MLFLOW_PARENT_RUN_ID] = evaluated["mlflow_run_id"]
-    return str(client.create_run(experiment, run_name=store.directory.name, tags=tags).info.run_id)
+def _parent(evaluation: Evaluation) -> dict[str, str]:
+    """The tag that names the entry of the run that was evaluated."""
+    if evaluation.description["step"] is None:
+        return {}
+    known = RunStore(runs_directory() / evaluation.request.target).read_run().get("mlflow_run_id")
+    return {MLFLOW_PARENT_RUN_ID: known} if known else {}
 
 
-def _log(client: MlflowClient, run_id: str, evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
+def _log(entry: Entry, evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
+    entry.log([RunTag(key, value) for key, value in evaluation.config.tracking.tags.items()])
     asked = {f"eval.{name}": summary[name] for name in DECIDED_BY if name in summary}
-    log_settings(client, run_id, evaluation.config, asked)
-    used = data_set(str(summary["source"]), str(summary["data"]), "evaluation")
-    client.log_inputs(run_id, datasets=[used])
+    entry.log_settings(evaluation.config, asked)
+    entry.log_data(str(summary["source"]), str(summary["data"]), "evaluation")
     now = int(time.time() * 1000)
-    values = metrics_of(summary)
-    client.log_batch(
-        run_id, metrics=[Metric(name, value, now, evaluation.number) for name, value in sorted(values.items())]
-    )
+    values = sorted(metrics_of(summary).items())
+    entry.log([Metric(name, value, now, evaluation.number) for name, value in values])
     directory = evaluation.run.store.directory
     for path in (path for pattern in FILES for path in sorted(directory.glob(pattern))):
-        client.log_artifact(run_id, str(path))
+        entry.client.log_artifact(entry.run_id, str(path))

@@ -1,31 +1,37 @@
 """A run's weights as a model directory that transformers, vLLM and lm-eval read.
 
-Covered: weights, tokenizer and image processor of a checkpoint, adapters on their own (peft's format) or
-merged. Not covered: upload.
+Covered: weights, tokenizer, generation settings, a model's own code and image processor of a checkpoint; adapters on
+their own (peft's format) or merged. The folder appears at its place once everything in it has been loaded again.
+Not covered: upload.
 """
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer
+from transformers import AutoConfig, AutoImageProcessor, GenerationConfig
 from transformers.utils.logging import disable_progress_bar
 
-from ares.config import Config
+from ares.config import Config, ConfigError, ModelConfig
+from ares.data import load_tokenizer
 from ares.learner import checkpoints
-from ares.models import PUBLISHED_AS
+from ares.models import PUBLISHED_AS, ModelError, check_weight_files
 from ares.runs.digests import check_model
 from ares.runs.run import read_config
 from ares.store import Ref, RunStore, StoreError, run_store
+
+SAMPLE = "def f(x):\n    return x + 12.5  # A naïve “test”, 3 < 4.\n"
+"""What both tokenizers must turn into the same tokens."""
 
 
 def export(run: str, out: Path, step: int | None = None, merge: bool = False) -> int:
     """Write the newest checkpoint (at or before `step`) of a run to `out`; returns the step it was made after.
 
     Full weights are written in the dtype of the original model. With model.lora the adapters are written, or with
-    `merge` the merged model. Raises StoreError.
+    `merge` the merged model. Raises StoreError, and then leaves nothing behind.
     """
     _check_new(out)
     disable_progress_bar()  # one for reading the weights, one for writing them
@@ -33,23 +39,17 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     config = read_config(store)
     check_model(store, config)
     version, checkpoint = _checkpoint(store, step)
-    folder = store.folder(checkpoint)
-    model = _model(config)
-    if config.model.lora is not None and not merge:
-        model = _with_adapters(model, config, checkpoints.read(folder, checkpoints.ADAPTERS))
-    else:
-        with torch.no_grad():
-            weights = checkpoints.read(folder, checkpoints.POLICY)
-            for name, parameter in model.named_parameters():
-                parameter.copy_(weights[name])
+    adapters_only = config.model.lora is not None and not merge
+    partial = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.partial")
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        model.save_pretrained(out)
-        AutoTokenizer.from_pretrained(config.model.location).save_pretrained(out)
-        if config.model.family == "vision_language":
-            AutoImageProcessor.from_pretrained(config.model.location, backend="pil").save_pretrained(out)
+        partial.mkdir(parents=True)
+        _write(config, store.folder(checkpoint), adapters_only, partial)
+        _check_written(config.model, partial, adapters_only)
+        os.rename(partial, out)
     except (OSError, SafetensorError) as error:
         raise StoreError(f"{out} cannot be written: {getattr(error, 'strerror', None) or error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     return version
 
 
@@ -57,7 +57,7 @@ def _check_new(out: Path) -> None:
     """Raise StoreError unless `out` is a folder that can be made, or an empty one."""
     there = next(place for place in (out, *out.absolute().parents) if place.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
-        raise StoreError(f"{out} cannot be written: {there} is {'read-only' if there.is_dir() else 'no folder'}")
+        raise StoreError(f"{out} cannot be written: {there} is {'read-only' if there.is_dir() else 'not a folder'}")
     if there == out and any(out.iterdir()):
         raise StoreError(f"{out} is not empty: name a new folder")
 
@@ -71,11 +71,57 @@ def _checkpoint(store: RunStore, step: int | None) -> tuple[int, Ref]:
     raise StoreError(f"Run {store.name!r} has no checkpoint{before} (train.checkpoint_every, train.keep_checkpoints)")
 
 
-def _model(config: Config) -> Any:
-    kind = PUBLISHED_AS[config.model.family]
-    remote = {"trust_remote_code": config.model.trust_remote_code}
-    settings = AutoConfig.from_pretrained(config.model.location, **remote)
-    return kind.from_pretrained(config.model.location, dtype=settings.dtype or torch.float32, **remote)
+def _write(config: Config, checkpoint: Path, adapters_only: bool, folder: Path) -> None:
+    model = _load(config.model, config.model.location)
+    if adapters_only:
+        model = _with_adapters(model, config, checkpoints.read(checkpoint, checkpoints.ADAPTERS))
+    else:
+        with torch.no_grad():
+            weights = checkpoints.read(checkpoint, checkpoints.POLICY)
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[name])
+    # transformers refuses to save settings that it reads without complaint (sampling flags beside do_sample=false).
+    generation = getattr(model, "generation_config", None)
+    if generation is not None:
+        model.generation_config = GenerationConfig()
+    model.save_pretrained(folder)
+    if generation is not None and not adapters_only:
+        (folder / "generation_config.json").write_text(generation.to_json_string(), encoding="utf-8")
+    load_tokenizer(config.model.path, config.model.trust_remote_code).save_pretrained(folder)
+    if config.model.family == "vision_language":
+        AutoImageProcessor.from_pretrained(config.model.location, backend="pil").save_pretrained(folder)
+    common = folder.stat().st_mode & 0o666  # a folder's permissions obey the umask; safetensors writes for the owner
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(common)
+
+
+def _check_written(model: ModelConfig, folder: Path, adapters_only: bool) -> None:
+    """Load what was written. Raises StoreError if that fails."""
+    try:
+        if adapters_only:
+            from peft import PeftConfig, load_peft_weights
+
+            PeftConfig.from_pretrained(str(folder))
+            load_peft_weights(str(folder), device="cpu")
+        else:
+            check_weight_files(model.model_copy(update={"path": str(folder)}))
+            _load(model, str(folder))
+            if (folder / "generation_config.json").exists():
+                GenerationConfig.from_pretrained(folder)
+        before, after = (load_tokenizer(path, model.trust_remote_code) for path in (model.path, str(folder)))
+        if type(before).__name__ != type(after).__name__:
+            raise ValueError(f"the tokenizer is a {type(after).__name__}, and was a {type(before).__name__}")
+        if before.encode(SAMPLE) != after.encode(SAMPLE) or before.chat_template != after.chat_template:
+            raise ValueError("the tokenizer is not the one that the model was trained with")
+    except (OSError, ValueError, RuntimeError, ImportError, ConfigError, ModelError) as error:
+        raise StoreError(f"What was exported cannot be loaded, so it was deleted again: {error}") from error
+
+
+def _load(model: ModelConfig, place: str) -> Any:
+    remote = {"trust_remote_code": model.trust_remote_code}
+    settings = AutoConfig.from_pretrained(place, **remote)
+    return PUBLISHED_AS[model.family].from_pretrained(place, dtype=settings.dtype or torch.float32, **remote)
 
 
 def _with_adapters(model: Any, config: Config, adapters: dict[str, torch.Tensor]) -> Any:

@@ -6,7 +6,7 @@ Covered: artifacts with hashes, commits, locks, upload and download. Not covered
 from ares.store.commits import Commit, Fork, Ref, sealed_text, unsealed_text
 from ares.store.errors import DamagedArtifact, RunHeld, StoreError
 from ares.store.journal import Journal
-from ares.store.locations import run_store, runs_directory, runs_in, tracking_uri
+from ares.store.locations import database_of, run_store, runs_directory, runs_in, tracking_uri
 from ares.store.memo import Kept, Memo
 from ares.store.mirror import path_of
 from ares.store.names import RULE, checked_name, is_name, name_after
@@ -25,6 +25,7 @@ __all__ = [
     "RunStore",
     "StoreError",
     "checked_name",
+    "database_of",
     "is_name",
     "name_after",
     "path_of",

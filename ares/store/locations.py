@@ -2,10 +2,13 @@
 
 import os
 from pathlib import Path
+from urllib.parse import unquote
 
 from ares.store.mirror import path_of
 from ares.store.names import checked_name
 from ares.store.store import RunStore
+
+SQLITE = "sqlite:///"
 
 
 def runs_directory() -> Path:
@@ -27,4 +30,10 @@ def runs_in(directory: Path) -> list[RunStore]:
 
 def tracking_uri(configured: str | None, runs: Path) -> str:
     """Where metrics go: the profile's server, MLFLOW_TRACKING_URI, else a database beside the runs."""
-    return configured or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute() / 'mlflow.db'}"
+    beside = str(runs.absolute() / "mlflow.db").replace("%", "%25").replace("?", "%3F")  # as SQLAlchemy reads it
+    return configured or os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{beside}"
+
+
+def database_of(uri: str) -> Path | None:
+    """The file of a tracking URI; None for a server."""
+    return Path(unquote(uri.removeprefix(SQLITE).partition("?")[0])) if uri.startswith(SQLITE) else None

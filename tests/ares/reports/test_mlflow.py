@@ -12,8 +12,11 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Metric
+from mlflow.entities import Run as Entry
 
-from ares.reports.mlflow import Tracking, origin
+from ares.reports.entry import origin
+from ares.reports.mlflow import Tracking
+from ares.store import tracking_uri
 from ares.store.store import RunStore
 from tests import mlflow_database
 from tests.ares.builders import config
@@ -56,8 +59,7 @@ def test_a_database_that_is_locked_before_it_has_tables_is_a_warning(
     assert [row.step for row in history] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("lost", ["deleted", "unknown"])
+@pytest.mark.parametrize(("lost", "restarted"), [("deleted", False), ("deleted", True), ("unknown", True)])
 def test_a_lost_entry_is_rebuilt_from_the_commits(
     lost: str, restarted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -148,6 +150,95 @@ def test_a_lost_table_is_left_out(lost: str, tmp_path: Path, caplog: pytest.LogC
     assert entry.data.tags["ares.logged_step"] == "0"
     logged = {folder.path for folder in client.list_artifacts(entry.info.run_id)} - {"profile.yaml"}
     assert logged == ({"samples"} if lost == "evaluation" else {"evaluation", "problems"})
+
+
+def tracked(runs: Path, *settings: str, metrics: dict[str, float] | None = None) -> tuple[Tracking, MlflowClient]:
+    """The tracking of a run of two steps with MLflow's database beside it, which has caught up."""
+    uri = tracking_uri(None, runs)
+    mlflow_database.beside(runs)
+    given = config("tracking.experiment=tracked", "tracking.samples=0", *settings)
+    store = RunStore(runs / "run")
+    store.write_run({"code_version": "1", "mlflow_run_id": None})
+    last = None
+    for step in range(2):
+        last = commit(step, last, metrics={"m": 1.0, **(metrics or {})})
+        store.write_commit(last)
+    tracking = Tracking(given.tracking, given, store)
+    tracking.catch_up()
+    return tracking, MlflowClient(tracking_uri=uri)
+
+
+def entry_of(tracking: Tracking, client: MlflowClient) -> Entry:
+    return client.get_run(tracking.store.read_run()["mlflow_run_id"])
+
+
+def test_a_name_that_mlflow_refuses_is_changed_or_left_out_and_the_others_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing of the whole run was logged: a refusal was taken for an MLflow that is away."""
+    refused = {"rewards/f/mean@1": 0.5, "rewards/f/": 0.1, "rewards/f/50% (é)": 0.2, "": 0.3, "rewards/f/50": 0.7}
+    tags = 'tracking.tags={"a@b": "x", team: y}'
+    tracking, client = tracked(tmp_path, tags, metrics=refused)
+    logged = entry_of(tracking, client).data
+    assert logged.metrics["m"] == 1.0
+    assert logged.metrics["rewards/f/mean_at_1"] == 0.5
+    assert logged.metrics["rewards/f/50"] == 0.7
+    assert logged.tags["ares.logged_step"] == "1"
+    assert logged.tags["team"] == "y"
+    assert "a_at_b" in logged.tags or "a@b" in logged.tags
+    assert caplog.text.count("MLflow refuses 'rewards/f/mean@1': it is called 'rewards/f/mean_at_1' there") == 1
+    assert caplog.text.count("MLflow refuses ''") == 1
+    assert "away" not in caplog.text
+
+
+def test_an_mlflow_that_is_away_is_told_once_and_the_end_says_how_the_record_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning of 400 characters after each step, and none at the end."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    tracking, _ = tracked(tmp_path, "tracking.uri=http://127.0.0.1:9")
+    tracking.catch_up()
+    assert [len(record.getMessage()) < 200 for record in caplog.records] == [True]
+    caplog.clear()
+    tracking.finish()
+    assert [record.getMessage() for record in caplog.records] == [
+        "MLflow lacks a part of this run; when it is back: ares resume run"
+    ]
+
+
+def test_after_a_move_of_the_runs_folder_artifacts_lie_in_the_folder_where_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later ones went to a new folder in the old place."""
+
+    def log_text(self: MlflowClient, run_id: str, text: str, file: str) -> None:
+        folder = (
+            tmp_path / "before" / "mlartifacts" / run_id / "artifacts"
+        )  # MLflow's would remember it in this process
+        folder.mkdir(parents=True)
+        (folder / file).write_text(text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_text", log_text)
+        tracked(tmp_path / "before")
+    (tmp_path / "before").rename(tmp_path / "now")
+    moved = RunStore(tmp_path / "now" / "run")
+    given = config("tracking.experiment=tracked", "tracking.samples=0")
+    tracking = Tracking(given.tracking, given, moved)
+    tracking.finish()
+    client = MlflowClient(tracking_uri=tracking_uri(None, tmp_path / "now"))
+    entry = entry_of(tracking, client)
+    assert {file.path for file in client.list_artifacts(entry.info.run_id)} == {"profile.yaml", "progress.png"}
+    assert (tmp_path / "now" / "mlartifacts" / entry.info.run_id / "artifacts" / "progress.png").exists()
+    assert not (tmp_path / "before").exists()
+    assert client.get_experiment_by_name("tracked").artifact_location == (tmp_path / "now" / "mlartifacts").as_uri()
+
+
+@pytest.mark.parametrize("name", ["runs?", "100%", "a%41b", "run s#"])
+def test_the_database_lies_beside_the_runs_whatever_their_folder_is_called(name: str, tmp_path: Path) -> None:
+    tracking, client = tracked(tmp_path / name)
+    assert entry_of(tracking, client).data.tags["ares.logged_step"] == "1"
+    assert {path.parent.name for path in tmp_path.rglob("mlflow.db")} == {name}
 
 
 def test_a_user_without_a_name_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

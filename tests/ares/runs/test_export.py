@@ -1,25 +1,31 @@
+import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+from ares.config import Config
 from ares.learner.learner import Learner
 from ares.runs.export import export
 from ares.runs.run import Run
 from ares.store.store import Commit, RunStore, StoreError
-from tests.ares.builders import MODEL, config, rows, shaped
+from tests.ares import masked_builders
+from tests.ares.builders import MODEL, config, rows, shaped, tokenizer
 
 IDS = torch.arange(3, 40)[None]
 
 
-def trained(runs: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Learner:
+def trained(runs: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str, settings: Config | None = None) -> Learner:
     """A run `r` whose only step ended in a checkpoint, and the learner that wrote it."""
     monkeypatch.setenv("ARES_RUNS", str(runs))
-    run = Run.open(config("learner.lr=1e-2", *overrides), "r", runs)
+    run = Run.open(settings or config("learner.lr=1e-2", *overrides), "r", runs)
     learner = Learner(run.config)
-    learner.update(shaped(learner, rows([[1, 0, 1, 0], [0, 0, 1, 0]])))
+    if settings is None:
+        learner.update(shaped(learner, rows([[1, 0, 1, 0], [0, 0, 1, 0]])))
     common = {"state": {}, "metrics": {}, "timings": {}, "timestamp": 0}
     first = Commit(step=0, parent=None, artifacts={}, **common)
     run.store.write_commit(first)
@@ -83,3 +89,78 @@ def test_a_fork_is_exported_with_the_weights_it_was_forked_with(
     store.write_commit(last.model_copy(update={"artifacts": {}}))
     assert store.committed_steps() == [first.step, last.step]
     assert export("r", tmp_path / "out") == 1
+
+
+TOKENIZER = """from transformers import PreTrainedTokenizerFast
+
+class OwnTokenizer(PreTrainedTokenizerFast):
+    pass
+"""
+
+
+def test_a_model_with_code_of_its_own_is_exported_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tokenizer was another class, and the exported folder named code that was not in it."""
+    source = tmp_path / "source"
+    shutil.copytree(masked_builders.remote_directory(), source)
+    (source / "tokenization_own.py").write_text(TOKENIZER)
+    described = json.loads((source / "tokenizer_config.json").read_text())
+    named = {"tokenizer_class": "OwnTokenizer", "auto_map": {"AutoTokenizer": [None, "tokenization_own.OwnTokenizer"]}}
+    (source / "tokenizer_config.json").write_text(json.dumps(described | named))
+    settings = masked_builders.config("model.trust_remote_code=true", model=source)
+    learner = trained(tmp_path / "runs", monkeypatch, settings=settings)
+    export("r", tmp_path / "out")
+    shutil.rmtree(source)
+    loaded = AutoModel.from_pretrained(tmp_path / "out", trust_remote_code=True)
+    assert type(loaded).__name__ == "RemoteModel"
+    weights = dict(learner.policy.model.named_parameters())
+    assert all(torch.equal(weights[name], parameter) for name, parameter in loaded.named_parameters())
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out", trust_remote_code=True)
+    assert type(tokenizer).__name__ == "OwnTokenizer"
+
+
+def test_generation_settings_are_exported_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling flags beside do_sample=false, as many models have, were a traceback and half a folder."""
+    source = tmp_path / "model"
+    shutil.copytree(MODEL, source)
+    given = {"do_sample": False, "temperature": 0.6, "top_p": 0.9, "eos_token_id": 1}
+    (source / "generation_config.json").write_text(json.dumps(given))
+    trained(tmp_path / "runs", monkeypatch, f"model.path={source}")
+    export("r", tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    assert {name: written.get(name, False) for name in given} == given
+    assert GenerationConfig.from_pretrained(tmp_path / "out").temperature == 0.6
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_files_have_the_permissions_that_the_umask_leaves(
+    umask: int, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights could be read by their owner alone."""
+    trained(tmp_path / "runs", monkeypatch)
+    before = os.umask(umask)
+    try:
+        export("r", tmp_path / "out")
+    finally:
+        os.umask(before)
+    assert {file.name: oct(file.stat().st_mode & 0o777) for file in (tmp_path / "out").iterdir()} == {
+        file.name: oct(mode) for file in (tmp_path / "out").iterdir()
+    }
+
+
+def test_an_export_that_fails_or_cannot_be_loaded_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second try was refused, since the folder was not empty."""
+    trained(tmp_path / "runs", monkeypatch)
+    save = type(tokenizer()).save_pretrained
+
+    def save_another(self: object, folder: Path) -> None:
+        save(self, folder)
+        (folder / "chat_template.jinja").write_text("another")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(tokenizer()), "save_pretrained", save_another)
+        with pytest.raises(StoreError, match="cannot be loaded, so it was deleted again: the tokenizer is not the one"):
+            export("r", tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]
+    export("r", tmp_path / "out")
