@@ -129,7 +129,7 @@ async def ablate(plan: Plan) -> dict[str, Any]:
     """
     tag = f"ablation:{plan.ablation.name}"
     with RunStore(plan.folder).lock(), tags(tag):
-        await ownership.claim(tag)
+        await asyncio.to_thread(ownership.claim, tag)
         parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
         status, files = "KILLED", []
         try:

@@ -5,7 +5,6 @@ Covered: a warning in the run's log, and an event `ares.alarm` at Prefect's serv
 (its heartbeats end, and it is marked as crashed), graders and engines that fail (they end the run).
 """
 
-import asyncio
 import logging
 import os
 import time
@@ -28,7 +27,6 @@ KL_FACTOR, KL_LEAST = 10.0, 0.1
 KEPT_LEAST = 0.1
 STILL_FACTOR, STILL_LEAST = 10.0, 600.0
 """Of the recent median; seconds."""
-LOOK_SECONDS = 10.0
 
 
 def kl_runs_away(commit: Commit, recent: list[Commit]) -> str | None:
@@ -52,7 +50,7 @@ KINDS: dict[str, Callable[[Commit, list[Commit]], str | None]] = {"kl": kl_runs_
 
 
 class Alarms:
-    """The alarms of one execution of a run. Create it inside the event loop."""
+    """The alarms of one execution of a run."""
 
     def __init__(self, run: str) -> None:
         self.run = run
@@ -60,7 +58,6 @@ class Alarms:
         self.raised: set[str] = set()
         self._since = time.monotonic()
         self._took: deque[float] = deque(maxlen=RECENT)
-        self._watching = asyncio.create_task(self._watch())
 
     def committed(self, commit: Commit) -> None:
         """Check the step that was just committed."""
@@ -72,9 +69,11 @@ class Alarms:
             self._tell(kind, check(commit, list(self.recent)))
         self.recent.append(commit)
 
-    def end(self) -> None:
-        """Stop watching."""
-        self._watching.cancel()
+    def look(self) -> None:
+        """Check that the run does not stand still. Called every second or so, from another thread."""
+        silent, took = time.monotonic() - self._since, list(self._took)
+        if len(took) >= FEWEST and silent > max(STILL_LEAST, STILL_FACTOR * median(took)):
+            self._tell("standstill", f"no step for {silent:.0f} s, where one took {median(took):.0f} s")
 
     def _tell(self, kind: str, text: str | None) -> None:
         if text is None:
@@ -85,11 +84,3 @@ class Alarms:
             if "PREFECT_API_URL" in os.environ:
                 resource = {"prefect.resource.id": f"{RESOURCE}.{self.run}", "prefect.resource.name": self.run}
                 emit_event(EVENT, resource=resource, payload={"kind": kind, "text": text})
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            silent = time.monotonic() - self._since
-            if len(self._took) >= FEWEST and silent > max(STILL_LEAST, STILL_FACTOR * median(self._took)):
-                usual = median(self._took)
-                self._tell("standstill", f"no step for {silent:.0f} s, where one took {usual:.0f} s")

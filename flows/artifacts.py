@@ -4,26 +4,20 @@ Covered: a deployed run's artifacts, created once per execution and updated ever
 covered: curves and comparisons (MLflow); the terminal (ares/reports/terminal.py).
 """
 
-import asyncio
 import json
 import logging
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import httpx
-from prefect.artifacts import (
-    acreate_link_artifact,
-    acreate_markdown_artifact,
-    acreate_progress_artifact,
-    acreate_table_artifact,
-    aupdate_progress_artifact,
-)
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import ArtifactUpdate
+from prefect.artifacts import acreate_markdown_artifact
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.exceptions import PrefectHTTPStatusError
 
 from algorithms.buckets import BUCKETS
@@ -32,6 +26,7 @@ from ares.runs import Run
 from ares.store import Commit, tracking_uri
 
 logger = logging.getLogger(__name__)
+Request = Callable[[SyncPrefectClient], object]
 EVERY_SECONDS = 10.0
 ROWS = 20
 COLUMNS = {
@@ -49,59 +44,58 @@ SHOWN = ("count", "acc", "hwe", "target", "alpha", "kl")
 
 
 class RunArtifacts:
-    """The artifacts of one execution of a run; none without a server that has a UI."""
+    """The artifacts of one execution of a run; none without a server that has a UI.
 
-    def __init__(self, run: Run) -> None:
+    send: queues a request to Prefect's server, with what it is about.
+    """
+
+    def __init__(self, run: Run, flow_run: UUID, send: Callable[[str, Request], None]) -> None:
         self.run = run
+        self.flow_run = flow_run
         self.shown: dict[str, UUID] = {}
         self.updated = 0.0
         self.recent: list[Commit] = []
-        self._updating: asyncio.Task[None] | None = None
+        self._send = send
         self._key = _key(run.store.name)
 
-    def committed(self) -> None:
-        """Add the step that was just committed; the UI is updated during the next one."""
-        if "PREFECT_API_URL" not in os.environ:
-            return
-        assert self.run.commit is not None
-        self.recent = [*self.recent, self.run.commit][-ROWS:]
-        busy = self._updating is not None and not self._updating.done()
-        if not busy and time.monotonic() - self.updated > EVERY_SECONDS:
+    def committed(self, commit: Commit) -> None:
+        """Add the step that was just committed."""
+        self.recent = [*self.recent, commit][-ROWS:]
+        if time.monotonic() - self.updated > EVERY_SECONDS:
+            self.update()
+
+    def update(self) -> None:
+        """Show how the run stands."""
+        if self.recent and "PREFECT_API_URL" in os.environ:
             self.updated = time.monotonic()
-            self._updating = asyncio.create_task(self._update())
+            contents = self._contents()
+            self._send("of artifacts", lambda client: self._show(client, contents))
 
-    async def finish(self) -> None:
-        """Show how the run ended."""
-        if self._updating is not None:
-            await self._updating
-        if self.recent:
-            await self._update()
-
-    async def _update(self) -> None:
-        try:
-            if not self.shown:
-                await self._create()
-            page = run_page(self.run)
-            if page is not None and "mlflow" not in self.shown:
-                self.shown["mlflow"] = await acreate_link_artifact(page, "curves in MLflow", f"{self._key}-mlflow")
-                beside = f"{page.partition('/runs/')[0]}?viewStateShareKey={VIEW}"
-                await acreate_link_artifact(beside, "beside the others in MLflow", f"{self._key}-mlflow-all")
-            config, step = self.run.config, self.run.state.step
-            await aupdate_progress_artifact(self.shown["progress"], 100.0 * max(step, 0) / config.train.steps)
-            async with get_client() as client:
-                table = json.dumps([_row(commit) for commit in reversed(self.recent)])
-                await client.update_artifact(self.shown["steps"], ArtifactUpdate(data=table))
-                await client.update_artifact(self.shown["summary"], ArtifactUpdate(data=summary(self.run)))
-        except (httpx.TransportError, PrefectHTTPStatusError) as error:
-            logger.warning("Prefect's artifacts were not updated: %s", error)
-
-    async def _create(self) -> None:
-        name = self._key
-        self.shown = {
-            "progress": await acreate_progress_artifact(0.0, f"{name}-progress", f"steps of {self.run.store.name}"),
-            "steps": await acreate_table_artifact([], f"{name}-steps", f"The last {ROWS} steps"),
-            "summary": await acreate_markdown_artifact(summary(self.run), f"{name}-summary"),
+    def _contents(self) -> dict[str, tuple[str, str, Any]]:
+        """Type, description and content of each artifact."""
+        run, page = self.run, run_page(self.run)
+        done = 100.0 * max(run.state.step, 0) / run.config.train.steps
+        table = json.dumps([_row(commit) for commit in reversed(self.recent)])
+        contents: dict[str, tuple[str, str, Any]] = {
+            "progress": ("progress", f"steps of {run.store.name}", done),
+            "steps": ("table", f"The last {ROWS} steps", table),
+            "summary": ("markdown", "", summary(run)),
         }
+        if page is not None:
+            beside = f"{page.partition('/runs/')[0]}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
+            contents["mlflow"] = ("markdown", "", f"[curves in MLflow]({page})")
+            contents["mlflow-all"] = ("markdown", "", f"[beside the others in MLflow]({beside})")
+        return contents
+
+    def _show(self, client: SyncPrefectClient, contents: dict[str, tuple[str, str, Any]]) -> None:
+        for name, (kind, description, data) in contents.items():
+            if name in self.shown:
+                client.update_artifact(self.shown[name], ArtifactUpdate(data=data))
+                continue
+            artifact = ArtifactCreate(
+                key=f"{self._key}-{name}", type=kind, description=description, data=data, flow_run_id=self.flow_run
+            )
+            self.shown[name] = client.create_artifact(artifact).id
 
 
 def summary(run: Run) -> str:

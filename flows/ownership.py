@@ -26,7 +26,7 @@ KNOWN_SECONDS = 10.0
 LOST = "Its process ended without reporting; noticed when it was started again."
 
 
-async def claim(tag: str) -> None:
+def claim(tag: str) -> None:
     """Tag this flow run, and mark as crashed whatever else has the tag and is shown as running or pending.
 
     Only the holder of the run or ablation may call it: whoever ran it before is then dead.
@@ -37,17 +37,16 @@ async def claim(tag: str) -> None:
     tagged: dict[str, Any] = {"tags": {"all_": [tag]}}
     running: dict[str, Any] = {"state": {"type": {"any_": [StateType.RUNNING, StateType.PENDING]}, "name": None}}
     try:
-        async with get_client() as client:
-            for task in await client.read_task_runs(
+        with get_client(sync_client=True) as client:
+            for task in client.read_task_runs(
                 flow_run_filter=FlowRunFilter.model_validate(tagged),
                 task_run_filter=TaskRunFilter.model_validate(running),
             ):
-                await client.set_task_run_state(task.id, Crashed(message=LOST), force=True)
-            for flow in await client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(tagged | running)):
+                client.set_task_run_state(task.id, Crashed(message=LOST), force=True)
+            for flow in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(tagged | running)):
                 if flow.id != own:
-                    await client.set_flow_run_state(flow.id, Crashed(message=LOST), force=True)
-            tags = {*(await client.read_flow_run(own)).tags, tag}
-            await client.update_flow_run(own, tags=tags)
+                    client.set_flow_run_state(flow.id, Crashed(message=LOST), force=True)
+            client.update_flow_run(own, tags={*client.read_flow_run(own).tags, tag})
     except (httpx.TransportError, PrefectHTTPStatusError) as error:
         logger.warning("Prefect was not told of %s: %s", tag, error)
 

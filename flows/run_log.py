@@ -1,6 +1,6 @@
 """The run's own log in Prefect's Logs tab, and as JSON lines for log shippers.
 
-Covered: records of ares at INFO and above, on the run and on the step or phase that logs them. Not covered: logs of
+Covered: records of ares at INFO and above. Not covered: the Logs tabs of steps (flows/prefect_conductor.py), logs of
 libraries, the terminal and `log.txt` (flows/cli/logs.py).
 """
 
@@ -42,13 +42,13 @@ class JsonLines(logging.Handler):
 
 @contextmanager
 def run_log() -> Iterator[None]:
-    """Inside a flow: records of ares go to its flow run and to the child that logs them.
+    """Inside a flow: records of ares go to its flow run.
 
     Without PREFECT_API_URL there is no UI to show them: the server that a command starts for itself has none.
     """
     handlers: list[logging.Handler] = []
     if "PREFECT_API_URL" in os.environ:
-        handlers.append(_LogsTab())
+        handlers.append(_LogsTab(logging.INFO))
     if is_json() and not any(isinstance(handler, JsonLines) for handler in logging.getLogger().handlers):
         handlers.append(JsonLines(logging.INFO))  # in a process of a worker, not of the command line
     loggers = [logging.getLogger(room) for room in OURS]
@@ -69,19 +69,14 @@ def run_log() -> Iterator[None]:
 class _LogsTab(logging.Handler):
     """Sends records to Prefect's API, in batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int) -> None:
         from prefect import runtime
         from prefect.logging.handlers import APILogHandler
 
-        super().__init__(logging.INFO)
+        super().__init__(level)
         self._run = str(runtime.flow_run.id)
         self._api = APILogHandler()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record to the run, and to the child that logs it."""
-        from prefect import runtime
-
-        of_run = logging.makeLogRecord(record.__dict__ | {"flow_run_id": self._run})
-        self._api.emit(of_run)
-        if runtime.flow_run.id not in (self._run, None):
-            self._api.emit(record)
+        """Send a record to the run, whichever thread logs it."""
+        self._api.emit(logging.makeLogRecord(record.__dict__ | {"flow_run_id": self._run}))

@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prefect import flow, runtime, tags
@@ -20,11 +21,9 @@ from ares.step import finished_state, with_evaluation
 from ares.store import Ref
 from flows import ownership
 from flows.ahead import Ahead
-from flows.alarms import Alarms
-from flows.artifacts import RunArtifacts
-from flows.child_run import ChildRuns
 from flows.loading import loading
 from flows.opening import prepare, taken
+from flows.prefect_conductor import PrefectConductor
 from flows.refill import begin_sampling, begun, sample, training_samples
 from flows.run_log import run_log
 from tasks.mismatch import check_draw, check_mismatch
@@ -88,7 +87,6 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
     name, tag = run.store.name, f"run:{run.store.name}"
     with run.store.lock(), run.store.synced_behind(), tags(tag):
         run.restore()
-        await ownership.claim(tag)
         begins = "begins" if run.commit is None else f"resumed after step {run.state.step} of {run.config.train.steps}"
         logger.info("%s %s", name, begins, extra=_about(run))
         ahead = Ahead(run, last)
@@ -98,18 +96,16 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
         RUN.set(run)
         AHEAD.set(ahead)
         display = Display(run)
-        artifacts = RunArtifacts(run)
-        alarms = Alarms(name)
-        children = ChildRuns()
+        conductor = PrefectConductor(run)
         try:
             await asyncio.to_thread(run.cluster.warm_up)
             tracking = asyncio.create_task(_loaded_tracker(run))
             reporting, reported = asyncio.create_task(_catch_up(tracking)), time.monotonic()
-            with display:
+            with display, conductor:
                 if run.commit is None:
-                    await children.conducted(bootstrap, f"{name} bootstrap")
+                    await conductor.step(f"{name} bootstrap", 0, bootstrap)
                     display.committed()
-                    artifacts.committed()
+                    conductor.committed(run)
                 while run.state.step < last and not run.config.train.ends(run.state.step, run.state.counters.tokens):
                     # No step waits for a slow or absent MLflow, and several short steps share a call.
                     if reporting.done() and time.monotonic() - reported > REPORT_SECONDS:
@@ -117,23 +113,16 @@ async def train(run: Run, last: int | None = None) -> dict[str, Any]:
                         reporting, reported = asyncio.create_task(_catch_up(tracking)), time.monotonic()
                     ahead.begin()
                     number = run.state.step + 1
-                    for each in range(number, min(number + 1, last) + 1):
-                        children.expect(train_step, f"{name} step-{each:06d}", each)
-                    await children.conducted(train_step, f"{name} step-{number:06d}", number)
-                    assert run.commit is not None
+                    await conductor.step(f"{name} step-{number:06d}", number, partial(train_step, number))
                     display.committed()
-                    artifacts.committed()
-                    alarms.committed(run.commit)
+                    conductor.committed(run)
                 run.cluster.answered.set()  # a finished run has sampled nothing
                 await reporting
                 await asyncio.to_thread((await tracking).finish)
-                await artifacts.finish()
         finally:
-            alarms.end()
             ahead.end()
             run.close()
             run.cluster.disconnect()  # before Prefect shows the run as ended: Retry needs the process gone
-            children.end()
     logger.info("%s ended after step %d of %d", name, run.state.step, run.config.train.steps, extra=_about(run))
     return display.summary()
 

@@ -1,7 +1,6 @@
 """The alarms of a run whose KL runs away, whose filter keeps nothing, or whose steps stall."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+import time
 from typing import Any
 
 import pytest
@@ -32,17 +31,6 @@ def step(number: int, **metrics: float) -> Commit:
     return commit(number, None, metrics=CALM | {name.replace("__", "/"): value for name, value in metrics.items()})
 
 
-def within(body: Callable[[Alarms], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        of_run = Alarms("first")
-        try:
-            await body(of_run)
-        finally:
-            of_run.end()
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize(
     ("metrics", "text"),
     [
@@ -53,43 +41,36 @@ def within(body: Callable[[Alarms], Coroutine[Any, Any, None]]) -> None:
 def test_an_alarm_is_sent_once_until_it_clears(
     metrics: dict[str, float], text: str, told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run(of_run: Alarms) -> None:
-        for number in range(1, FEWEST + 1):
-            of_run.committed(step(number))
-        for number in (6, 7):
-            of_run.committed(step(number, **metrics))
-        of_run.committed(step(8))
-        of_run.committed(step(9, **metrics))
-
-    within(run)
+    of_run = Alarms("first")
+    for number in range(1, FEWEST + 1):
+        of_run.committed(step(number))
+    for number in (6, 7):
+        of_run.committed(step(number, **metrics))
+    of_run.committed(step(8))
+    of_run.committed(step(9, **metrics))
     assert told == [text, text.replace("step 6", "step 9")]
     assert [record.getMessage() for record in caplog.records] == [f"first: {each}" for each in told]
 
 
 def test_a_calm_run_says_nothing(told: list[str]) -> None:
-    async def run(of_run: Alarms) -> None:
-        for number in range(1, 40):
-            of_run.committed(step(number, critic__kl=0.002 * number))
-        of_run.committed(commit(40, None, metrics={}))  # an algorithm without KL or filter
-
-    within(run)
+    of_run = Alarms("first")
+    for number in range(1, 40):
+        of_run.committed(step(number, critic__kl=0.002 * number))
+    of_run.committed(commit(40, None, metrics={}))  # an algorithm without KL or filter
+    of_run.look()
     assert told == []
 
 
 def test_a_stall_is_reported_once(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alarms, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(alarms, "STILL_LEAST", 0.1)
-
-    async def run(of_run: Alarms) -> None:
-        for number in range(1, FEWEST + 1):
-            of_run.committed(step(number))
-        while not told:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
-        of_run.committed(step(6))
-        assert "standstill" not in of_run.raised
-
-    within(run)
+    of_run = Alarms("first")
+    for number in range(1, FEWEST + 1):
+        of_run.committed(step(number))
+    time.sleep(0.2)
+    for _ in range(3):
+        of_run.look()
+    of_run.committed(step(6))
+    assert "standstill" not in of_run.raised
     (text,) = told
     assert text.startswith("no step for 0 s, where one took 0 s")
 
@@ -99,8 +80,5 @@ def test_a_run_without_a_server_says_it_in_its_log(
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL")
 
-    async def run(of_run: Alarms) -> None:
-        of_run.committed(step(1, filter__kept_share=0.0))
-
-    within(run)
+    Alarms("first").committed(step(1, filter__kept_share=0.0))
     assert (told, caplog.messages) == ([], ["first: step 1: the filter kept 0% of the groups drawn"])

@@ -22,7 +22,7 @@ def named_server(prefect: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @flow
 async def a_run(run: str = "first") -> str:
-    await ownership.claim(f"run:{run}")
+    await asyncio.to_thread(ownership.claim, f"run:{run}")
     return str(runtime.flow_run.id)
 
 

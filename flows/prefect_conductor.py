@@ -1,0 +1,266 @@
+"""A run in Prefect's UI: its steps as child flow runs, their phases as task runs, its log, artifacts and alarms.
+
+    flow run "first" (ares-train)
+    └─ flow run "first step-000012"          one a step: tags, parameters, log
+       ├─ task run "rollout 0"               one a phase
+       ├─ task run "score 0"
+       └─ task run "update"
+
+Steps and phases are plain awaits. A thread sends their records to the server, in order, with Prefect's client: one of
+Prefect's own subflows waits 1 to 2.5 s for the server, and these wait for nothing. While the server is away the run
+continues, with a warning. Suspend ends the run at its next step or phase.
+Not covered: what a step does (flows/train.py), the run's flow (flows/deployed.py), retries (ares/runs/conductor.py).
+"""
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import cache
+from queue import Empty, SimpleQueue
+from threading import Thread
+from types import FrameType
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from prefect import Flow, Task, runtime
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import State
+from prefect.events import emit_event
+from prefect.exceptions import Pause
+from prefect.logging.handlers import APILogHandler
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running, Suspended
+
+from ares.runs import PlainConductor, Run
+from flows.alarms import Alarms
+from flows.artifacts import RunArtifacts
+from flows.ownership import claim
+from flows.run_log import OURS
+
+logger = logging.getLogger(__name__)
+R = TypeVar("R")
+Request = Callable[[SyncPrefectClient], object]
+ANSWER_SECONDS = 10.0
+END_SECONDS = 20.0
+"""How long the end of a run waits for its last records to be sent."""
+LOOK_SECONDS = 1.0
+"""Between looks at whether the run was suspended."""
+HEARTBEAT_SECONDS = 30.0
+"""A step without heartbeats is marked as crashed (flows/servers/deployment.py)."""
+
+
+@dataclass
+class Record:
+    """A flow run or task run at Prefect's server. `id` is None until it is there, and if the server was away."""
+
+    title: str
+    id: UUID | None = None
+
+
+class PrefectConductor(PlainConductor):
+    """Shows a run in Prefect's UI. Use it as a context manager, inside the run's flow and in its main thread."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._run_id = UUID(str(runtime.flow_run.id))
+        self._step: Record | None = None
+        self._suspended: State[Any] | None = None
+        self._claimed = False
+        self._requests: SimpleQueue[tuple[str, Request] | None] = SimpleQueue()
+        self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
+        self._alarms = Alarms(run.store.name)
+        self._artifacts = RunArtifacts(run, self._run_id, self._send)
+        self._log = _StepLog(self)
+        self._beat = 0.0
+
+    def __enter__(self) -> "PrefectConductor":
+        self._thread.start()
+        if "PREFECT_API_URL" in os.environ:
+            for room in OURS:
+                logging.getLogger(room).addHandler(self._log)
+        self._on_sigterm = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, self._terminate)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if signal.getsignal(signal.SIGTERM) == self._terminate:  # none has come
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+        for room in OURS:
+            logging.getLogger(room).removeHandler(self._log)
+        self._artifacts.update()
+        self._requests.put(None)
+        self._thread.join(END_SECONDS)
+        if self._thread.is_alive():
+            logger.warning("Prefect was not told how the last step of %s ended: no answer", self.run.store.name)
+
+    async def step(self, title: str, number: int, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a step as a child flow run. Raises Pause if the run was suspended."""
+        if not self._claimed:
+            self._claimed = True  # whoever runs a step holds the run
+            self._send("whose run this is", lambda _: claim(f"run:{self.run.store.name}"))
+        step = Record(title)
+        with self._shown(step, lambda client: self._create_step(client, step, number), _set_flow_run_state):
+            self._step = step
+            try:
+                await work()
+            finally:
+                self._step = None
+
+    async def phase(self, title: str, work: Callable[[], Awaitable[R]], retries: int) -> R:
+        """Run a phase as a task run of the step, or of the run itself. Raises Pause if the run was suspended."""
+        phase, parent = Record(title), self._step or Record(self.run.store.name, self._run_id)
+        with self._shown(phase, lambda client: self._create_phase(client, phase, parent), _set_task_run_state):
+            return await super().phase(title, work, retries)
+
+    def committed(self, run: Run) -> None:
+        """Show the step that was just committed, and check it for alarms."""
+        assert run.commit is not None
+        self._alarms.committed(run.commit)
+        self._artifacts.committed(run.commit)
+
+    @contextmanager
+    def _shown(
+        self, record: Record, create: Request, set_state: Callable[[SyncPrefectClient, UUID, State[Any]], object]
+    ) -> Iterator[None]:
+        """Have a record created, and told how what is inside ended."""
+
+        def end(state: Callable[[SyncPrefectClient], State[Any]]) -> None:
+            def request(client: SyncPrefectClient) -> None:
+                if record.id is not None:
+                    set_state(client, record.id, state(client))
+
+            self._send(f"how {record.title} ended", request)
+
+        if self._suspended is not None:
+            raise Pause(state=self._suspended)
+        self._send(f"of {record.title}", create)
+        try:
+            yield
+        except BaseException as error:
+            ended = error  # the name is gone when the request is made
+            end(lambda client: self._state_after(client, ended))
+            raise
+        end(lambda _: Completed())
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        """Let Prefect end the flow on the first SIGTERM; another one would interrupt the clean-up."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if callable(self._on_sigterm):
+            self._on_sigterm(number, frame)
+
+    def _send(self, about: str, request: Request) -> None:
+        """Queue a request. about: what Prefect does not know if it fails."""
+        self._requests.put((about, request))
+
+    # ---- in the thread ---------------------------------------------------------------------------------------------
+
+    def _send_all(self) -> None:
+        looked = time.monotonic()
+        few = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 2})  # by default it would try for a minute
+        with few, get_client(httpx_settings={"timeout": ANSWER_SECONDS}, sync_client=True) as client:
+            while True:
+                try:
+                    asked = self._requests.get(timeout=LOOK_SECONDS)
+                except Empty:
+                    asked = ("", lambda _: None)
+                if asked is None:
+                    return
+                self._try(client, *asked)
+                if time.monotonic() - looked > LOOK_SECONDS:
+                    looked = time.monotonic()
+                    self._try(client, "whether the run was suspended", self._look)
+
+    def _try(self, client: SyncPrefectClient, about: str, request: Request) -> None:
+        try:
+            request(client)
+        except Exception as error:  # noqa: BLE001 - it is logged; the run directory is the truth
+            reason = str(error) or type(error).__name__  # a timeout has no text
+            logger.warning("Prefect's server is away, and not told %s: %s; the run continues", about, reason)
+
+    def _create_step(self, client: SyncPrefectClient, step: Record, number: int) -> None:
+        """Create a flow run, below a task run that stands for it in the run. The key is unique: Prefect's own ones
+        count calls, and a Retry begins at another step."""
+        place = client.create_task_run(
+            _task("step"), self._run_id, dynamic_key=uuid4().hex, name=step.title, state=Pending()
+        )
+        step.id = client.create_flow_run(
+            _STEP, name=step.title, parameters={"number": number}, parent_task_run_id=place.id, state=Running(),
+            tags=[f"run:{self.run.store.name}"],
+        ).id  # fmt: skip
+
+    def _create_phase(self, client: SyncPrefectClient, phase: Record, parent: Record) -> None:
+        if parent.id is not None:
+            task = _task(phase.title.partition(" ")[0])
+            phase.id = client.create_task_run(
+                task, parent.id, dynamic_key=uuid4().hex, name=phase.title, state=Running()
+            ).id
+
+    def _state_after(self, client: SyncPrefectClient, error: BaseException) -> State[Any]:
+        """The state of a part that raised: it failed, or its run or process ended."""
+        if isinstance(error, Exception):
+            return Failed(message=f"{type(error).__name__}: {error}")
+        if isinstance(error, Pause):
+            return Cancelled(message="The run was suspended. Resumed, it makes another flow run of this part.")
+        state = client.read_flow_run(self._run_id).state
+        if state is not None and (state.is_cancelling() or state.is_cancelled()):
+            return Cancelled(message="The run was cancelled.")
+        return Crashed(message=f"The run was interrupted: {type(error).__name__}")
+
+    def _look(self, client: SyncPrefectClient) -> None:
+        """Notice a Suspend, and show that the step is alive."""
+        state = client.read_flow_run(self._run_id).state
+        if state is not None and state.is_paused() and self._suspended is None:
+            # The UI's button allows 300 s for Resume, and then fails the run.
+            client.set_flow_run_state(self._run_id, Suspended(message=state.message), force=True)
+            self._suspended = state
+        self._alarms.look()
+        step = self._step
+        if step is not None and step.id is not None and time.monotonic() - self._beat > HEARTBEAT_SECONDS:
+            self._beat = time.monotonic()
+            resource = {"prefect.resource.id": f"prefect.flow-run.{step.id}", "prefect.resource.name": step.title}
+            emit_event("prefect.flow-run.heartbeat", resource=resource)
+
+
+class _StepLog(logging.Handler):
+    """Sends records to the Logs tab of the step during which they are logged."""
+
+    def __init__(self, conductor: PrefectConductor) -> None:
+        super().__init__(logging.INFO)
+        self._conductor = conductor
+        self._api = APILogHandler()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue a record: the step's flow run may not be there yet."""
+        step = self._conductor._step
+
+        def send(client: SyncPrefectClient) -> None:
+            if step is not None and step.id is not None:
+                self._api.emit(logging.makeLogRecord(record.__dict__ | {"flow_run_id": str(step.id)}))
+
+        if step is not None:
+            self._conductor._send("of a line of the log", send)
+
+
+def _set_flow_run_state(client: SyncPrefectClient, id: UUID, state: State[Any]) -> None:
+    client.set_flow_run_state(id, state, force=True)
+
+
+def _set_task_run_state(client: SyncPrefectClient, id: UUID, state: State[Any]) -> None:
+    client.set_task_run_state(id, state, force=True)
+
+
+def _train_step(number: int) -> None:
+    """Named in records only."""
+
+
+_STEP = Flow(_train_step, name="ares-train-step", persist_result=False)
+
+
+@cache
+def _task(name: str) -> Task[..., Any]:
+    return Task(_train_step, name=name, persist_result=False)
