@@ -1,7 +1,5 @@
-"""Environment defaults for Prefect, Ray, MLflow and transformers, and a quick exit. Import it before any of them."""
+"""Environment defaults for Prefect, Ray, MLflow and transformers. Import it before any of them."""
 
-import atexit
-import gc
 import os
 
 DEFAULTS = {
@@ -13,11 +11,6 @@ DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "HF_HUB_DISABLE_TELEMETRY": "1",
-    # Written one by one, task-run records lock Prefect's SQLite while a step's flow run is being created; the client
-    # then sleeps two seconds before it tries again. In batches they do not meet. The interval is cut to whole seconds
-    # where it is used: below 1 the server would spin.
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     # A run that died with its worker is marked crashed when its heartbeats stop; 30 s is the shortest Prefect has.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     # Events would be three quarters of Prefect's database. States of runs and automations do not need them kept.
@@ -26,6 +19,8 @@ DEFAULTS = {
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "flow_runs",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(30 * 24 * 3600),
     "PREFECT_LOGGING_LEVEL": "WARNING",
+    # What it could not tell a server that is lost; ours says so in a line.
+    "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     # Its logs go where all logs go (flows/cli/logs.py).
     "MLFLOW_CONFIGURE_LOGGING": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -38,15 +33,13 @@ DEFAULTS = {
 for _name, _value in DEFAULTS.items():
     os.environ.setdefault(_name, _value)
 
+LOOPBACK = ("127.0.0.1", "localhost")
+"""A run's own servers. A proxy of the user's does not reach them."""
+for _name in ("no_proxy", "NO_PROXY"):
+    _hosts = [host for host in os.environ.get(_name, "").split(",") if host]
+    os.environ[_name] = ",".join([*_hosts, *(host for host in LOOPBACK if host not in _hosts)])
 
-def end_quickly() -> None:
-    """Leave the objects of torch, Ray and MLflow to the kernel.
-
-    Python's last garbage collection would take up to twenty seconds on a busy machine, in which a completed run still
-    holds its place. stderr is closed, since libraries complain there about objects that were not released.
-    """
-    gc.freeze()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-
-
-atexit.register(end_quickly)  # registered first, called last
+LONGEST_TMPDIR = 40
+"""Ray's sockets lie in TMPDIR, about 60 characters deeper, and the kernel allows 107."""
+if len(os.environ.get("TMPDIR", "")) > LONGEST_TMPDIR:
+    os.environ.setdefault("RAY_TMPDIR", "/tmp")

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from queue import Empty, SimpleQueue
 from threading import Thread
 from types import FrameType
@@ -28,24 +28,23 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from prefect import Flow, Task, runtime
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import State
 from prefect.events import emit_event
 from prefect.exceptions import Pause
 from prefect.logging.handlers import APILogHandler
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running, Suspended
 
 from ares.runs import PlainConductor, Run
 from flows.alarms import Alarms
 from flows.artifacts import RunArtifacts
 from flows.ownership import claim
+from flows.prefect_client import impatient_client
 from flows.run_log import OURS
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
 Request = Callable[[SyncPrefectClient], object]
-ANSWER_SECONDS = 10.0
 END_SECONDS = 20.0
 """How long the end of a run waits for its last records to be sent."""
 LOOK_SECONDS = 1.0
@@ -104,7 +103,8 @@ class PrefectConductor(PlainConductor):
             self._claimed = True  # whoever runs a step holds the run
             self._send("whose run this is", lambda _: claim(f"run:{self.run.store.name}"))
         step = Record(title)
-        with self._shown(step, lambda client: self._create_step(client, step, number), _set_flow_run_state):
+        create = partial(self._create_step, step, number)
+        with self._shown(step, create, SyncPrefectClient.set_flow_run_state):
             self._step = step
             try:
                 await work()
@@ -114,7 +114,8 @@ class PrefectConductor(PlainConductor):
     async def phase(self, title: str, work: Callable[[], Awaitable[R]], retries: int) -> R:
         """Run a phase as a task run of the step, or of the run itself. Raises Pause if the run was suspended."""
         phase, parent = Record(title), self._step or Record(self.run.store.name, self._run_id)
-        with self._shown(phase, lambda client: self._create_phase(client, phase, parent), _set_task_run_state):
+        create = partial(self._create_phase, phase, parent)
+        with self._shown(phase, create, SyncPrefectClient.set_task_run_state):
             return await super().phase(title, work, retries)
 
     def committed(self, run: Run) -> None:
@@ -124,15 +125,13 @@ class PrefectConductor(PlainConductor):
         self._artifacts.committed(run.commit)
 
     @contextmanager
-    def _shown(
-        self, record: Record, create: Request, set_state: Callable[[SyncPrefectClient, UUID, State[Any]], object]
-    ) -> Iterator[None]:
+    def _shown(self, record: Record, create: Request, set_state: Callable[..., object]) -> Iterator[None]:
         """Have a record created, and told how what is inside ended."""
 
         def end(state: Callable[[SyncPrefectClient], State[Any]]) -> None:
             def request(client: SyncPrefectClient) -> None:
                 if record.id is not None:
-                    set_state(client, record.id, state(client))
+                    set_state(client, record.id, state(client), force=True)
 
             self._send(f"how {record.title} ended", request)
 
@@ -142,8 +141,7 @@ class PrefectConductor(PlainConductor):
         try:
             yield
         except BaseException as error:
-            ended = error  # the name is gone when the request is made
-            end(lambda client: self._state_after(client, ended))
+            end(partial(self._state_after, error))
             raise
         end(lambda _: Completed())
 
@@ -161,8 +159,7 @@ class PrefectConductor(PlainConductor):
 
     def _send_all(self) -> None:
         looked = time.monotonic()
-        few = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 2})  # by default it would try for a minute
-        with few, get_client(httpx_settings={"timeout": ANSWER_SECONDS}, sync_client=True) as client:
+        with impatient_client(retries=2) as client:
             while True:
                 try:
                     asked = self._requests.get(timeout=LOOK_SECONDS)
@@ -182,7 +179,7 @@ class PrefectConductor(PlainConductor):
             reason = str(error) or type(error).__name__  # a timeout has no text
             logger.warning("Prefect's server is away, and not told %s: %s; the run continues", about, reason)
 
-    def _create_step(self, client: SyncPrefectClient, step: Record, number: int) -> None:
+    def _create_step(self, step: Record, number: int, client: SyncPrefectClient) -> None:
         """Create a flow run, below a task run that stands for it in the run. The key is unique: Prefect's own ones
         count calls, and a Retry begins at another step."""
         place = client.create_task_run(
@@ -193,14 +190,14 @@ class PrefectConductor(PlainConductor):
             tags=[f"run:{self.run.store.name}"],
         ).id  # fmt: skip
 
-    def _create_phase(self, client: SyncPrefectClient, phase: Record, parent: Record) -> None:
+    def _create_phase(self, phase: Record, parent: Record, client: SyncPrefectClient) -> None:
         if parent.id is not None:
             task = _task(phase.title.partition(" ")[0])
             phase.id = client.create_task_run(
                 task, parent.id, dynamic_key=uuid4().hex, name=phase.title, state=Running()
             ).id
 
-    def _state_after(self, client: SyncPrefectClient, error: BaseException) -> State[Any]:
+    def _state_after(self, error: BaseException, client: SyncPrefectClient) -> State[Any]:
         """The state of a part that raised: it failed, or its run or process ended."""
         if isinstance(error, Exception):
             return Failed(message=f"{type(error).__name__}: {error}")
@@ -244,14 +241,6 @@ class _StepLog(logging.Handler):
 
         if step is not None:
             self._conductor._send("of a line of the log", send)
-
-
-def _set_flow_run_state(client: SyncPrefectClient, id: UUID, state: State[Any]) -> None:
-    client.set_flow_run_state(id, state, force=True)
-
-
-def _set_task_run_state(client: SyncPrefectClient, id: UUID, state: State[Any]) -> None:
-    client.set_task_run_state(id, state, force=True)
 
 
 def _train_step(number: int) -> None:

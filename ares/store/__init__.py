@@ -7,6 +7,7 @@ from ares.store.commits import Commit, Fork, Ref, sealed_text, unsealed_text
 from ares.store.errors import DamagedArtifact, RunHeld, StoreError
 from ares.store.journal import Journal
 from ares.store.locations import database_of, run_store, runs_directory, runs_in, tracking_uri
+from ares.store.lock import held, is_held
 from ares.store.memo import Kept, Memo
 from ares.store.mirror import path_of
 from ares.store.names import RULE, checked_name, is_name, name_after
@@ -26,6 +27,8 @@ __all__ = [
     "StoreError",
     "checked_name",
     "database_of",
+    "held",
+    "is_held",
     "is_name",
     "name_after",
     "path_of",

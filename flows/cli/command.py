@@ -16,7 +16,6 @@ from ares.errors import UserError
 from ares.forks import forked_workers, load
 from flows.cli.completion import run_names, settings
 from flows.loading import loading
-from flows.servers.local_server import local_api
 
 if TYPE_CHECKING:
     from ares.config import Config
@@ -64,6 +63,8 @@ def starting() -> Iterator["LocalServer | None"]:
 
     The server starts while libraries load and input is read; Ray's workers do not load the libraries again.
     """
+    from flows.servers.local_server import local_api
+
     with local_api() as server:
         with loading():
             load()
@@ -89,11 +90,9 @@ def completed(server: "LocalServer | None", flow: Callable[[], Coroutine[Any, An
     from prefect.exceptions import TerminationSignal
 
     with server.connected() if server else nullcontext():
-        # The command reports an error once; Prefect's own records of it go where all logs go, and not to a server
-        # that may be what is lost.
-        for name in ("prefect.flow_runs", "prefect.task_runs", "prefect._internal"):
+        # The command reports an error once; Prefect's own records of it go where all logs go.
+        for name in ("prefect.flow_runs", "prefect.task_runs"):
             logging.getLogger(name).handlers.clear()
-            logging.getLogger(name).propagate = True
         try:
             return asyncio.run(flow())
         except (KeyboardInterrupt, TerminationSignal, SystemExit):  # Prefect turns SIGTERM into one of the last two

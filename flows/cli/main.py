@@ -1,9 +1,9 @@
 """The command `ares`.
 
-Covered: train, resume, status, inspect, doctor, up, down, profiles. Added from the modules beside this one:
-settings and new, ablate and report, eval, fork, diff and gc, export, data, sandbox. What only one command needs is
-imported by it, so that `ares --help` and completion answer at once. A known error meets the user here, once, without a
-trace.
+Covered: train, resume, status, inspect, doctor, profiles. Added from the modules beside this one:
+settings and new, ablate and report, eval, fork, diff and gc, export, data, sandbox, up and down. What only one command
+needs is imported by it, so that `ares --help` and completion answer at once. A known error meets the user here, once,
+without a trace.
 """
 
 import json
@@ -38,6 +38,7 @@ from flows.cli.evaluate import evaluate
 from flows.cli.export import export
 from flows.cli.logs import keep_in, set_up
 from flows.cli.sandbox import app as sandbox_app
+from flows.cli.services import down, up
 from flows.loading import loading
 from flows.run_log import FORMAT, is_json
 
@@ -56,6 +57,8 @@ app.command("eval")(evaluate)
 for command in (runs_cli.fork, runs_cli.diff, runs_cli.verify, runs_cli.gc):
     app.command()(command)
 app.command()(export)
+app.command()(up)
+app.command()(down)
 
 
 @app.callback()
@@ -171,66 +174,6 @@ def doctor(
         problems += not finding.good
         console.print(f"{mark} {finding.subject:14s} {finding.text}")
     raise typer.Exit(1 if problems else 0)
-
-
-@app.command()
-def up(
-    prefect_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Prefect's UI.")] = 4200,
-    mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of MLflow's UI.")] = 5000,
-    data: Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
-    concurrent_runs: Annotated[int, typer.Option(min=1, help="Runs the worker trains at the same time.")] = 1,
-    notify: Annotated[
-        str | None, typer.Option(help="An address (Slack's, Mattermost's) that is told of runs that failed or crashed.")
-    ] = None,
-    metrics_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Serve /metrics (Prometheus) and /health at this port.")
-    ] = None,
-) -> None:
-    """Prefect, MLflow, a worker and the deployments on this machine, until interrupted or `ares down`."""
-    from ares.config import ConfigError
-    from ares.store import runs_directory
-    from flows.servers.services import Ports, Services
-
-    if data is not None:
-        os.environ["ARES_RUNS"] = data
-    if len({prefect_port, mlflow_port, metrics_port}) < 3:
-        raise ConfigError("Prefect and MLflow need a port each, and so do the metrics")
-    if notify is not None and not notify.startswith(("http://", "https://")):
-        raise ConfigError(f"--notify {notify}: an address begins with http:// or https://")
-    try:
-        runs_directory().mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{runs_directory()}: no folder can be made there: {error.strerror}") from error
-    ports = Ports(prefect_port, mlflow_port)
-    try:
-        with Services(ports, concurrent_runs, console.print, notify) as services:
-            console.print(f"Prefect  http://127.0.0.1:{prefect_port}")
-            console.print(f"MLflow   http://127.0.0.1:{mlflow_port}")
-            given = os.environ.get("ARES_RUNS", "")
-            console.print(f"runs     {services.runs}{f', the copy of {given}' if '://' in given else ''}")
-            if metrics_port is not None:
-                from flows.servers.metrics import RunCollector, serve
-
-                serve(RunCollector(services.runs, ports.api, services.health_pages), "127.0.0.1", metrics_port)
-                console.print(f"metrics  http://127.0.0.1:{metrics_port}/metrics, and /health")
-            console.print(f"\nexport PREFECT_API_URL={ports.api}")
-            console.print("prefect deployment run ares-train/ares-train --param profile=tiny-math --param run=first")
-            console.print("Ctrl-C or `ares down` ends all of it.", style="dim")
-            services.watch()
-    except KeyboardInterrupt:
-        console.print("stopped", style="dim")
-
-
-@app.command()
-def down(
-    data: Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")] = None,
-) -> None:
-    """End the `ares up` of a directory of runs. A run that is being trained ends, resumable."""
-    from flows.servers.services import end_services
-
-    if data is not None:
-        os.environ["ARES_RUNS"] = data
-    end_services()
 
 
 @app.command()

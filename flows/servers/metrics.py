@@ -13,14 +13,16 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import httpx
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.exceptions import PrefectHTTPStatusError
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily
 
 from ares.errors import UserError
 from ares.store import Commit, RunStore
-from flows.prefect_http import as_client
+from flows.prefect_client import impatient_client
+from flows.servers.local_server import answers
 
-ANSWER_SECONDS = 5.0
 OF_RUN: dict[str, tuple[str, Callable[[Commit, float], float | None]]] = {
     "ares_step": ("Steps finished.", lambda commit, now: float(commit.step)),
     "ares_last_step_age_seconds": ("Since the last commit.", lambda commit, now: now - commit.timestamp / 1000),
@@ -94,22 +96,14 @@ class RunCollector:
     def _queued(self) -> float | None:
         if self.api is None:
             return None
-        now = datetime.now(UTC).isoformat()  # the next days of a schedule are in the queue already
-        states, due = {"type": {"any_": ["SCHEDULED", "PENDING"]}}, {"before_": now}
-        waiting = {"flow_runs": {"state": states, "expected_start_time": due}}
+        now = datetime.now(UTC)  # the next days of a schedule are in the queue already
+        states, due = {"type": {"any_": ["SCHEDULED", "PENDING"]}, "name": None}, {"before_": now}
+        waiting = FlowRunFilter.model_validate({"state": states, "expected_start_time": due})
         try:
-            url = f"{self.api}/flow_runs/count"
-            return float(httpx.post(url, json=waiting, timeout=ANSWER_SECONDS, **as_client(url)).json())
-        except (httpx.HTTPError, ValueError, TypeError):
+            with impatient_client(self.api) as client:
+                return float(client.count_flow_runs(flow_run_filter=waiting))
+        except (httpx.HTTPError, PrefectHTTPStatusError):
             return None
-
-
-def answers(address: str) -> bool:
-    """Whether a server is well."""
-    try:
-        return httpx.get(address, timeout=ANSWER_SECONDS).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def serve(collector: RunCollector, host: str, port: int) -> WSGIServer:

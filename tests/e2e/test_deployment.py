@@ -3,8 +3,6 @@
 Every run ends bit-identical to the undisturbed run: weights, controllers, chain of commits, MLflow history.
 """
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -197,15 +195,3 @@ def held(deployed: Deployment, name: str) -> str:
     flow_run = deployed.run(name)
     deployed.wait_until_held()
     return flow_run
-
-
-def test_a_process_that_is_gone_is_not_a_running_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flows.servers.services import ServiceError, end_services
-
-    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    (tmp_path / ".services").mkdir()
-    (tmp_path / ".services" / "services.json").write_text(f'{{"pid": {gone.pid}}}')
-    with pytest.raises(ServiceError, match="No `ares up` is running"):
-        end_services()

@@ -45,7 +45,7 @@ def test_nobody_else_on_the_network_reaches_a_run(tmp_path: Path) -> None:
         time.sleep(0.2)
     assert run.returncode == 0, log.read_text()
     assert any("raylet" in who for _, who in seen)
-    assert any("local_server" in who for _, who in seen)
+    assert any("flows.servers.service" in who for _, who in seen)
     assert not {(address, who) for address, who in seen if not is_loopback(address)}
 
 

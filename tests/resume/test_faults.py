@@ -251,7 +251,7 @@ def test_a_run_goes_on_when_its_prefect_server_dies(tmp_path: Path) -> None:
         (server,) = [
             child
             for child in psutil.Process(process.pid).children()
-            if "flows.servers.local_server" in " ".join(child.cmdline())
+            if "flows.servers.service" in " ".join(child.cmdline())
         ]
         server.kill()
         hold.unlink()

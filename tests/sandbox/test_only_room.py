@@ -28,8 +28,8 @@ ALLOWED = {
     ("ares/models/weights.py", "import pickle"): "names its error, that of a damaged file of weights",
     ("ares/runs/run.py", "import subprocess"): "asks git for the version of the code",
     ("flows/servers/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",
-    ("flows/servers/local_server.py", "import subprocess"): "starts the servers, with fixed arguments",
-    ("flows/servers/services.py", "import subprocess"): "starts the long-lived servers, with arguments of its own",
+    ("flows/servers/service.py", "import subprocess"): "starts the servers, with arguments of our own",
+    ("flows/servers/service.py", "import runpy"): "becomes a server, as `python -m` would",
     ("rewards/math.py", "import subprocess"): "starts its own file as a worker, so that parsing can be timed out",
 }
 

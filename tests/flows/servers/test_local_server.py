@@ -12,6 +12,7 @@ import psutil
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from flows.prefect_client import impatient_client
 from flows.servers.local_server import LocalServer, ServerError, local_api
 from tests.short_runs import REPOSITORY
 
@@ -38,18 +39,9 @@ def test_it_serves_loopback_while_it_is_needed_and_is_gone_afterwards() -> None:
 def test_a_server_that_is_named_is_used_and_none_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as slow:  # it takes the connection, and its time
         url = f"http://127.0.0.1:{slow.getsockname()[1]}/api"
-        monkeypatch.setattr("flows.servers.local_server.ANSWER_SECONDS", 0.2)
+        monkeypatch.setattr("flows.prefect_client.ANSWER_SECONDS", 0.2)
         with temporary_settings({PREFECT_API_URL: url}), local_api() as server:
             assert server is None
-
-
-def test_a_server_that_only_a_profile_of_prefects_names_is_used_when_prefect_is_loaded(prefect: None) -> None:
-    """The run's own server was started before the profile could be read."""
-    named = PREFECT_API_URL.value()
-    server = LocalServer()
-    with server.connected():
-        assert PREFECT_API_URL.value() == named
-        assert server.process.poll() is not None
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/api", "http://no-such-host.invalid/api", "no url"])
@@ -77,14 +69,33 @@ def test_it_ends_when_its_parent_is_killed() -> None:
     assert psutil.wait_procs([server], timeout=120)[1] == []
 
 
-def test_a_failed_start_names_the_database_and_logs_the_servers_output(
+def test_a_failed_start_says_why_and_logs_the_servers_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("PREFECT_HOME", os.fspath(tmp_path / "file"))
     server = LocalServer()
-    with pytest.raises(ServerError, match="PREFECT_HOME"), server.connected():
+    failed = pytest.raises(ServerError, match=r"did not start .*: .*\. Its database lies in PREFECT_HOME")
+    with failed, server.connected():
         pass
     server.stop()
     assert "unable to open database file" in caplog.text
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_a_proxy_and_files_of_the_users_do_not_keep_it_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """math.py beside the user was imported by the server; its address was asked for at the proxy, for 120 s."""
+    for name in ("math", "flows", "rewards", "logging"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    server = LocalServer()
+    try:
+        with server.connected(), impatient_client() as client:
+            assert client.api_version()
+    finally:
+        server.stop()

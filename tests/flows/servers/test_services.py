@@ -12,13 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from flows.servers import services
+from ares.store import held
+from flows.servers import service
 from flows.servers.services import RESTARTS, Ports, ServiceError, Services, end_services
+from tests.short_runs import REPOSITORY
 
 LISTENS_IN_A_CHILD = """
 import os, socket, sys, time
 if os.fork() == 0:
     listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+time.sleep(600)
+"""
+STARTS_A_SERVICE = """
+import sys, time
+from flows.servers import service
+print(service.start("stand_in", sys.argv[1], settings={"PYTHONPATH": sys.argv[2]}).pid, flush=True)
 time.sleep(600)
 """
 
@@ -45,16 +53,24 @@ class StandIns(Services):
     """Services of a test: MLflow alone."""
 
     def _command(self, name: str) -> list[str]:
-        return [sys.executable, "-c", LISTENS_IN_A_CHILD, str(self.ports.mlflow)]
+        return ["stand_in", str(self.ports.mlflow)]
 
 
 @pytest.fixture
-def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StandIns, list[str]]]:
+def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of modules that services find; it holds one, `stand_in`."""
+    (tmp_path / "stand_in.py").write_text(LISTENS_IN_A_CHILD)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def up(importable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StandIns, list[str]]]:
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
     said: list[str] = []
     services = StandIns(Ports(free_port(), free_port()), 1, said.append)
     (services.directory / "logs").mkdir(parents=True)
-    services._start("MLflow")
+    services.start("MLflow")
     until(lambda: listens(services.ports.mlflow))
     yield services, said
     services.stop()
@@ -74,7 +90,6 @@ def test_what_a_killed_service_leaves_behind_gives_its_port_back(up: tuple[Stand
     assert "exit code -9" in said[0]
     assert running.processes["MLflow"].pid != killed.pid
     until(lambda: listens(running.ports.mlflow))
-    assert services._groups_marked(running.directory) == {running.processes["MLflow"].pid}
 
 
 def test_one_that_dies_again_and_again_waits_and_ends_nothing_else(up: tuple[StandIns, list[str]]) -> None:
@@ -90,13 +105,13 @@ def test_one_that_dies_again_and_again_waits_and_ends_nothing_else(up: tuple[Sta
     assert running.processes["MLflow"].poll() is None
 
 
-def test_services_whose_ares_up_was_killed_are_ended_by_the_next_down(up: tuple[StandIns, list[str]]) -> None:
-    running, _ = up
-    end_services()
-    assert not listens(running.ports.mlflow)
-    with pytest.raises(ServiceError, match="No `ares up` is running"):
-        end_services()
-    assert services._groups_marked(running.directory) == set()
+def test_a_service_and_what_it_started_end_with_an_ares_up_that_is_killed(importable: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-c", STARTS_A_SERVICE, str(port), str(importable)]
+    parent = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE)
+    until(lambda: listens(port))
+    kill(parent)
+    until(lambda: not listens(port))
 
 
 WAITS_FOR_THE_OTHER = """
@@ -114,44 +129,45 @@ time.sleep(600)
 """
 
 
-def test_servers_are_asked_to_end_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_are_asked_to_end_at_the_same_time(
+    importable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each ends only once both were asked: asked one after the other, they would have to be killed."""
 
     class Waiting(Services):
         def _command(self, name: str) -> list[str]:
-            return [sys.executable, "-c", WAITS_FOR_THE_OTHER, str(tmp_path / "told")]
+            return ["waits", str(tmp_path / "told")]
 
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    (importable / "waits.py").write_text(WAITS_FOR_THE_OTHER)
     running = Waiting(Ports(free_port(), free_port()), 1, print)
     (running.directory / "logs").mkdir(parents=True)
     for name in ("MLflow", "Prefect"):
-        running._start(name)
+        running.start(name)
         until(lambda name=name: (running.directory / "logs" / f"{name.lower()}.log").read_text() == "up\n")  # type: ignore[misc]
     processes = list(running.processes.values())
     running.stop()
     assert [process.returncode for process in processes] == [0, 0]
 
 
-def test_a_process_that_has_the_number_of_an_ended_ares_up_is_not_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ares_up_is_running_while_it_holds_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a reboot `ares up` refused to start because another process had its pid, and `ares down` ended that one."""
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
     (tmp_path / ".services").mkdir()
-    record, own = tmp_path / ".services" / "services.json", services._start_of(os.getpid())
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        started = services._start_of(other.pid)
-        assert own is not None
-        assert started is not None
-        record.write_text(json.dumps({"pid": other.pid, "started": started - 1}))
-        assert services.running_services() is None
+        (tmp_path / ".services" / "services.json").write_text(json.dumps({"pid": other.pid}))
         with pytest.raises(ServiceError, match="No `ares up` is running"):
             end_services()
         assert other.poll() is None
-        record.write_text(json.dumps({"pid": other.pid, "started": started}))
-        assert services.running_services() == {"pid": other.pid, "started": started}
+        with held(tmp_path / ".services"):
+            refused = pytest.raises(ServiceError, match=rf"running already \(pid {other.pid}\)")
+            with refused, Services(Ports(1, 2), 1, print):
+                pass
+            monkeypatch.setattr(service, "STOP_SECONDS", 0.01)
+            with pytest.raises(ServiceError, match="does not end"):
+                end_services()
+        assert other.wait(timeout=60) == -signal.SIGTERM
     finally:
         other.kill()
         other.wait()
-    assert services.running_services() is None

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from prefect.settings import (
@@ -16,13 +17,14 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from flows.servers.local_server import ServerError, _check_answers
+from flows.prefect_client import impatient_client
+from flows.servers.local_server import ServerError, check_answers
 from flows.servers.metrics import RunCollector
 from flows.servers.services import name_queued
 from tests.tls_proxy import tls_proxy, write_certificate
 
 PASSWORD = "someone:a word"
-QUEUED = {"id": "1", "name": "careful-otter", "parameters": {"run": "first"}}
+QUEUED = {"id": str(uuid4()), "flow_id": str(uuid4()), "name": "careful-otter", "parameters": {"run": "first"}}
 
 
 class GuardedApi(http.server.BaseHTTPRequestHandler):
@@ -92,13 +94,15 @@ def test_queued_runs_are_named_and_counted_where_there_is_a_password(
         assert (named, collector._queued()) == (["first"], 1.0)
 
 
-def test_a_run_finds_a_server_whose_certificate_only_prefects_settings_name(guarded: tuple[str, Path]) -> None:
+def test_a_server_whose_certificate_only_prefects_settings_name_is_found(guarded: tuple[str, Path]) -> None:
     url, certificate = guarded
     with temporary_settings({PREFECT_API_URL: url}), pytest.raises(ServerError, match="certificate"):
-        _check_answers(url)
+        check_answers()
     for trusting in ({PREFECT_API_SSL_CERT_FILE: str(certificate)}, {PREFECT_API_TLS_INSECURE_SKIP_VERIFY: True}):
-        with temporary_settings({PREFECT_API_URL: url, **trusting}):
-            with pytest.raises(ServerError, match="PREFECT_API_AUTH_STRING=user:password"):
-                _check_answers(url)
+        refused = pytest.raises(ServerError, match="PREFECT_API_AUTH_STRING=user:password")
+        with temporary_settings({PREFECT_API_URL: url, **trusting}), refused:
+            check_answers()
         with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: PASSWORD, **trusting}):
-            _check_answers(url)
+            check_answers()
+            with impatient_client() as client:
+                assert client.count_flow_runs() == 1

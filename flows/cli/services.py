@@ -1,0 +1,68 @@
+"""`ares up` and `ares down`: Prefect, MLflow and a worker on this machine."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from flows.cli.command import console
+
+Data = Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")]
+
+
+def up(
+    prefect_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Prefect's UI.")] = 4200,
+    mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of MLflow's UI.")] = 5000,
+    data: Data = None,
+    concurrent_runs: Annotated[int, typer.Option(min=1, help="Runs the worker trains at the same time.")] = 1,
+    notify: Annotated[
+        str | None, typer.Option(help="An address (Slack's, Mattermost's) that is told of runs that failed or crashed.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Serve /metrics (Prometheus) and /health at this port.")
+    ] = None,
+) -> None:
+    """Prefect, MLflow, a worker and the deployments on this machine, until interrupted or `ares down`."""
+    from ares.config import ConfigError
+    from ares.store import runs_directory
+    from flows.servers.metrics import RunCollector, serve
+    from flows.servers.services import Ports, Services
+
+    _use(data)
+    if len({prefect_port, mlflow_port, metrics_port}) < 3:
+        raise ConfigError("Prefect and MLflow need a port each, and so do the metrics")
+    if notify is not None and not notify.startswith(("http://", "https://")):
+        raise ConfigError(f"--notify {notify}: an address begins with http:// or https://")
+    try:
+        runs_directory().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{runs_directory()}: no folder can be made there: {error.strerror}") from error
+    ports = Ports(prefect_port, mlflow_port)
+    try:
+        with Services(ports, concurrent_runs, console.print, notify) as services:
+            console.print(f"Prefect  http://127.0.0.1:{prefect_port}")
+            console.print(f"MLflow   {ports.mlflow_page}")
+            given = os.environ.get("ARES_RUNS", "")
+            console.print(f"runs     {services.runs}{f', the copy of {given}' if '://' in given else ''}")
+            if metrics_port is not None:
+                serve(RunCollector(services.runs, ports.api, ports.health_pages), "127.0.0.1", metrics_port)
+                console.print(f"metrics  http://127.0.0.1:{metrics_port}/metrics, and /health")
+            console.print(f"\nexport PREFECT_API_URL={ports.api}")
+            console.print("prefect deployment run ares-train/ares-train --param profile=tiny-math --param run=first")
+            console.print("Ctrl-C or `ares down` ends all of it.", style="dim")
+            services.watch()
+    except KeyboardInterrupt:
+        console.print("stopped", style="dim")
+
+
+def down(data: Data = None) -> None:
+    """End the `ares up` of a directory of runs. A run that is being trained ends, resumable."""
+    from flows.servers.services import end_services
+
+    _use(data)
+    end_services()
+
+
+def _use(data: str | None) -> None:
+    if data is not None:
+        os.environ["ARES_RUNS"] = data
