@@ -18,14 +18,15 @@ class Answers(http.server.BaseHTTPRequestHandler):
     """A server that is well, with two runs in its queue."""
 
     def do_GET(self) -> None:
-        self._answer(b"true")
+        without_protection = "/csrf-token" in self.path
+        self._answer(b"{}" if without_protection else b"true", 404 if without_protection else 200)
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         self._answer(b"2")
 
-    def _answer(self, content: bytes) -> None:
-        self.send_response(200)
+    def _answer(self, content: bytes, status: int = 200) -> None:
+        self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
