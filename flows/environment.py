@@ -1,5 +1,6 @@
 """Environment defaults for Prefect, Ray, MLflow and transformers. Import it before any of them."""
 
+import atexit
 import os
 
 DEFAULTS = {
@@ -43,3 +44,11 @@ LONGEST_TMPDIR = 40
 """Ray's sockets lie in TMPDIR, about 60 characters deeper, and the kernel allows 107."""
 if len(os.environ.get("TMPDIR", "")) > LONGEST_TMPDIR:
     os.environ.setdefault("RAY_TMPDIR", "/tmp")
+
+
+def close_stderr() -> None:
+    """Triton would list every object that is not released when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+atexit.register(close_stderr)  # registered first, called last

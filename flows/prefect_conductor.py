@@ -12,6 +12,7 @@ continues, with a warning. Suspend ends the run at its next step or phase.
 Not covered: what a step does (flows/train.py), the run's flow (flows/deployed.py), retries (ares/runs/conductor.py).
 """
 
+import asyncio
 import logging
 import os
 import signal
@@ -23,7 +24,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from queue import Empty, SimpleQueue
 from threading import Thread
-from types import FrameType
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -31,7 +31,7 @@ from prefect import Flow, Task, runtime
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import State
 from prefect.events import emit_event
-from prefect.exceptions import Pause
+from prefect.exceptions import Pause, TerminationSignal
 from prefect.logging.handlers import APILogHandler
 from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running, Suspended
 
@@ -82,13 +82,9 @@ class PrefectConductor(PlainConductor):
         if "PREFECT_API_URL" in os.environ:
             for room in OURS:
                 logging.getLogger(room).addHandler(self._log)
-        self._on_sigterm = signal.getsignal(signal.SIGTERM)
-        signal.signal(signal.SIGTERM, self._terminate)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if signal.getsignal(signal.SIGTERM) == self._terminate:  # none has come
-            signal.signal(signal.SIGTERM, self._on_sigterm)
         for room in OURS:
             logging.getLogger(room).removeHandler(self._log)
         self._artifacts.update()
@@ -108,6 +104,9 @@ class PrefectConductor(PlainConductor):
             self._step = step
             try:
                 await work()
+            except (asyncio.CancelledError, TerminationSignal):  # another SIGTERM would interrupt the clean-up
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                raise
             finally:
                 self._step = None
 
@@ -144,12 +143,6 @@ class PrefectConductor(PlainConductor):
             end(partial(self._state_after, error))
             raise
         end(lambda _: Completed())
-
-    def _terminate(self, number: int, frame: FrameType | None) -> None:
-        """Let Prefect end the flow on the first SIGTERM; another one would interrupt the clean-up."""
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if callable(self._on_sigterm):
-            self._on_sigterm(number, frame)
 
     def _send(self, about: str, request: Request) -> None:
         """Queue a request. about: what Prefect does not know if it fails."""

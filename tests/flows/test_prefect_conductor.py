@@ -174,7 +174,7 @@ def test_a_suspended_run_leaves_at_its_next_step_or_phase_and_may_be_resumed_for
 @pytest.mark.parametrize("state", ["Crashed", "Cancelled"])
 def test_what_the_runs_end_interrupts_is_not_left_running(state: str) -> None:
     async def body(conductor: PrefectConductor) -> None:
-        begun = asyncio.Event()
+        begun, before = asyncio.Event(), signal.getsignal(signal.SIGTERM)
 
         async def endless() -> None:
             begun.set()
@@ -186,6 +186,7 @@ def test_what_the_runs_end_interrupts_is_not_left_running(state: str) -> None:
             set_state(UUID(str(runtime.flow_run.id)), Cancelling())
         step.cancel()
         await asyncio.wait([step])
+        signal.signal(signal.SIGTERM, before)
 
     (step,) = steps_of(within_a_flow(body))
     assert names_and_states([step, *phases_of(step.id)]) == [("step-000001", state), ("update", state)]
@@ -259,10 +260,13 @@ def test_a_second_sigterm_does_not_interrupt_the_clean_up() -> None:
     cleaned: list[str] = []
     before = signal.signal(signal.SIGTERM, lambda *_: cleaned.append("afterwards"))
 
+    async def work() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(60)
+
     async def body(conductor: PrefectConductor) -> None:
         try:
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.sleep(60)
+            await conductor.step("step-000001", 1, lambda: conductor.phase("update", work, 0))
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.sleep(0.1)
