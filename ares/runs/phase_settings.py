@@ -1,9 +1,15 @@
 """Which settings each phase of a step depends on, and so what a fork that shares the phase cannot change.
 
-Covered: every setting that changes results, under the first phase that it affects; settings whose effect depends on
-others; what a checkpoint must hold. A setting that no table names fails a test (tests/ares/runs/test_phase_settings.py,
-which also records what the phases read). Not covered: data and weights, which are compared by content
-(ares/runs/digests.py).
+Covered: the first phase that each setting affects; settings whose effect depends on others; what a checkpoint must
+hold. A phase that reads a setting which the table has later fails a test (tests/flows/test_settings_read.py). Not
+covered: data and weights, which are compared by content (ares/runs/digests.py).
+
+    ares fork first --at 3 --phase score algorithm.kl.penalty=full      the fork shares …
+
+    the bootstrap   the checkpoint    rollout   score   experience   shape   update
+    (step 0)        (after step 2)    └──── of step 3 ─────────────────────────────┘
+    ╰── shared: computed with the parent's ──╯  │
+        settings, which cannot change           algorithm.kl.penalty=full is first read here: it may change
 """
 
 from collections.abc import Callable
@@ -24,69 +30,26 @@ UPDATE = "update"
 ALIKE = "alike"
 """These change only the last bits of what phases compute (threads, ranks, rows in a pass)."""
 
-FIRST_USE: dict[str, tuple[str, ...]] = {
-    BOOTSTRAP: ("bootstrap.n", "bootstrap.max_prompts", "model.family", "algorithm.difficulty.alpha_init"),
-    "rollout": (
-        "model.dtype", "model.trust_remote_code", "train.seed",
-        "data.train_split", "data.prompt_key", "data.answer_key", "data.tests_key", "data.id_key", "data.format_prompt",
-        "data.limit", "data.system_prompt", "data.chat_template_kwargs",
-        "data.drop_shared", "data.max_prompt_length", "data.images_key", "data.videos_key", "data.image_dir",
-        "data.min_pixels", "data.max_pixels", "data.video_fps",
-        "rollout.engine", "rollout.settings", "rollout.diffusion.steps", "rollout.diffusion.alg",
-        "rollout.diffusion.alg_temp", "rollout.n", "rollout.prompts", "rollout.max_response_length",
-        "rollout.temperature", "rollout.top_p", "rollout.shard_prompts", "rollout.max_staleness", "rollout.parts",
-        "rollout.second_turn.enabled", "rollout.second_turn.children", "rollout.second_turn.max_feedback_length",
-        "rollout.second_turn.shuffled",
-    ),
-    "score": (
-        "reward.kind", "reward.weights", "reward.accuracy", "reward.settings", "reward.timeout", "reward.max_unscored",
-        "reward.code.accuracy", "reward.code.cpu_seconds", "reward.code.memory_mb", "reward.code.packages",
-        "reward.code.untrusted",
-    ),
-    "experience": ("algorithm.policy.old_log_probs", "model.mask_estimate"),
-    "shape": (
-        "rollout.second_turn.credit", "rollout.second_turn.credit_share",
-        "reward.code.design", "reward.code.settings", "reward.code.error_policy", "reward.code.weight",
-        "reward.code.format_weight", "reward.code.efficiency", "reward.code.efficiency_start", "reward.code.test_alpha",
-        "reward.code.test_ema", "reward.code.verpo",
-        "algorithm.difficulty.alpha_lr", "algorithm.difficulty.alpha_min", "algorithm.difficulty.alpha_max",
-        "algorithm.difficulty.target_mode", "algorithm.difficulty.target_ema", "algorithm.difficulty.shuffled",
-        "algorithm.difficulty.drop_allpass_entropy_threshold",
-        "algorithm.entropy.window", "algorithm.entropy.percentile", "algorithm.entropy.threshold_ema",
-        "algorithm.entropy.trigger_tokens",
-        "algorithm.aepo.enabled", "algorithm.aepo.zero_baseline", "algorithm.aepo.guard_inversion",
-        "algorithm.overlong.mask_truncated", "algorithm.overlong.include_truncated_in_baseline",
-        "algorithm.overlong.soft_punish_cache", "algorithm.overlong.soft_punish_weight",
-        "algorithm.filter.enabled", "algorithm.filter.key", "algorithm.filter.low", "algorithm.filter.high",
-        "algorithm.filter.max_tries",
-        "algorithm.kl.placement", "algorithm.kl.kind", "algorithm.kl.settings", "algorithm.kl.penalty",
-        "algorithm.kl.coef", "algorithm.kl.target", "algorithm.kl.horizon", "algorithm.kl.mode",
-        "algorithm.kl.beta_interval", "algorithm.kl.relax_hwe", "algorithm.kl.relax_scope",
-        "algorithm.kl.relax_wrong_easy",
-        "algorithm.advantage.estimator", "algorithm.advantage.settings", "algorithm.advantage.norm_by_std",
-        "algorithm.advantage.gamma", "algorithm.advantage.lam",
-        "algorithm.policy.importance_cap", "algorithm.policy.importance_weights",
-    ),
-    UPDATE: (
-        "model.lora", "model.train_vision", "model.gradient_checkpointing",
-        "algorithm.kl.reference_sync",
-        "algorithm.policy.loss", "algorithm.policy.settings", "algorithm.policy.ratio", "algorithm.policy.clip_low",
-        "algorithm.policy.clip_high", "algorithm.policy.clip_dual", "algorithm.policy.aggregation",
-        "algorithm.policy.epochs",
-        "learner.lr", "learner.warmup_steps", "learner.betas", "learner.weight_decay", "learner.max_grad_norm",
-        "learner.global_batch_prompts", "learner.critic_lr", "learner.critic_clip",
-        "data.validation", "data.validation_split",
-        "validation.every", "validation.n", "validation.temperature", "validation.max_prompts", "validation.turns",
-        "validation.few_steps",
-    ),
-    ALIKE: (
-        "model.path", "data.train",  # what lies there is compared
-        "learner.micro_batch_tokens", "learner.device", "learner.threads", "learner.ranks", "learner.sharded",
-        "rollout.threads", "rollout.engines", "rollout.vllm.max_sequences", "rollout.vllm.images",
-        "rollout.vllm.tensor_parallel", "rollout.diffusion.batch",
-    ),
+FIRST_USE = {
+    "bootstrap": BOOTSTRAP, "model.family": BOOTSTRAP, "algorithm.difficulty.alpha_init": BOOTSTRAP,
+    "data": "rollout", "rollout": "rollout", "train.seed": "rollout",
+    "model": "rollout",
+    "reward": "score",
+    "model.mask_estimate": "experience", "algorithm.policy.old_log_probs": "experience",
+    "algorithm": "shape", "rollout.second_turn.credit": "shape", "rollout.second_turn.credit_share": "shape",
+    "reward.code": "shape", "reward.code.accuracy": "score", "reward.code.cpu_seconds": "score",
+    "reward.code.memory_mb": "score", "reward.code.packages": "score", "reward.code.untrusted": "score",
+    "model.lora": UPDATE, "model.train_vision": UPDATE, "model.gradient_checkpointing": UPDATE, "learner": UPDATE,
+    "algorithm.policy": UPDATE, "algorithm.kl.reference_sync": UPDATE,
+    "algorithm.policy.importance_cap": "shape", "algorithm.policy.importance_weights": "shape",
+    "validation": UPDATE, "data.validation": UPDATE, "data.validation_split": UPDATE,
+    "model.path": ALIKE, "data.train": ALIKE,  # what lies there is compared
+    "learner.micro_batch_tokens": ALIKE, "learner.device": ALIKE, "learner.threads": ALIKE, "learner.ranks": ALIKE,
+    "learner.sharded": ALIKE, "rollout.threads": ALIKE, "rollout.engines": ALIKE, "rollout.diffusion.batch": ALIKE,
+    "rollout.vllm.max_sequences": ALIKE, "rollout.vllm.images": ALIKE, "rollout.vllm.tensor_parallel": ALIKE,
 }  # fmt: skip
-"""Every setting that changes results, under the first phase that it affects; it affects all later ones, too."""
+"""The first phase that a setting affects, or every setting of a section but those named besides; it affects all later
+phases, too."""
 
 Rule = Callable[[Config, Config], bool]
 """(before, after) → whether what is shared was computed differently, or lacks something."""
@@ -102,15 +65,19 @@ EARLIER: dict[str, dict[str, Rule]] = {
     WEIGHTS: {
         "model.lora": lambda *_: True,
         "model.train_vision": lambda _, after: after.model.lora is not None,
-        "algorithm.advantage.estimator": lambda before, after: _needs_values(after) and not _needs_values(before),
-        "algorithm.kl.reference_sync": lambda before, after: _other_reference(before, after),
-        "algorithm.kl.placement": lambda before, after: _other_reference(before, after),
+        "algorithm.advantage.estimator": lambda before, after: _lacks_values(before, after),
+        **dict.fromkeys(
+            ("algorithm.kl.reference_sync", "algorithm.kl.placement"),
+            lambda before, after: _other_reference(before, after),
+        ),
     },
     "rollout": {
-        "algorithm.advantage.estimator": lambda before, after: _needs_greedy(before) != _needs_greedy(after),
+        "algorithm.advantage.estimator": lambda before, after: (
+            before.algorithm.advantage.needs_greedy != after.algorithm.advantage.needs_greedy
+        ),
     },
     "experience": {
-        "algorithm.advantage.estimator": lambda before, after: _needs_values(after) and not _needs_values(before),
+        "algorithm.advantage.estimator": lambda before, after: _lacks_values(before, after),
         "algorithm.kl.placement": lambda before, after: before.algorithm.kl.placement == "none",
         "algorithm.kl.penalty": lambda _, after: after.algorithm.kl.penalty == "full",
         "algorithm.policy.epochs": lambda _, after: after.model.family == "masked_diffusion",  # masks of each epoch
@@ -126,6 +93,13 @@ OF_STEPS = {
 however a run is trained."""
 
 
+def first_use(name: str) -> str:
+    """The first phase that a setting affects."""
+    while name not in FIRST_USE:
+        name = name.rpartition(".")[0]
+    return FIRST_USE[name]
+
+
 def bootstrap_settings(config: Config) -> dict[str, Any]:
     """The settings that the bootstrap's responses, grades and log-probs depend on, and a few more.
 
@@ -133,9 +107,16 @@ def bootstrap_settings(config: Config) -> dict[str, Any]:
     sequence.
     """
     named = {name for part in ("rollout", "experience", WEIGHTS) for name in EARLIER[part]} - set(CHOSEN_GROUPS)
-    later = {*FIRST_USE["shape"], *FIRST_USE[UPDATE]} - named
-    of_them = {name for name in later if not name.startswith(("model.", "data.", "validation."))} | OF_STEPS
-    settings = {name: value for name, value in result_settings(config).items() if _whole(name) not in of_them}
+    settings = {
+        name: value
+        for name, value in result_settings(config).items()
+        if (whole := _whole(name)) not in OF_STEPS
+        and (
+            whole in named
+            or first_use(whole) not in ("shape", UPDATE)
+            or whole.startswith(("model.", "data.", "validation."))
+        )
+    }
     return settings | {"longest_sequence": config.longest_sequence}
 
 
@@ -172,13 +153,13 @@ def in_the_way(before: Config, after: Config, files: set[str], parts: tuple[str,
     for part in parts:
         rules = EARLIER.get(part, {})
         named = {name for name in changed & rules.keys() if rules[name](before, after)}
-        for name in sorted(named | changed & set(FIRST_USE.get(part, ()))):
+        for name in sorted(named | {name for name in changed if first_use(name) == part}):
             conflicts.setdefault(name, part)
     return conflicts
 
 
 def changed_settings(before: Config, after: Config) -> set[str]:
-    """Result-changing settings that differ, by their names in FIRST_USE (an optional section counts as one)."""
+    """Result-changing settings that differ; an optional section counts as one."""
     old, new = result_settings(before), result_settings(after)
     names = {name for name in old | new if old.get(name) != new.get(name)}
     return {_whole(name) for name in names}
@@ -199,12 +180,8 @@ def _shown(config: Config, name: str) -> str:
     return repr(value.model_dump(mode="json") if isinstance(value, BaseModel) else value)
 
 
-def _needs_values(config: Config) -> bool:
-    return config.algorithm.advantage.needs_values
-
-
-def _needs_greedy(config: Config) -> bool:
-    return config.algorithm.advantage.needs_greedy
+def _lacks_values(before: Config, after: Config) -> bool:
+    return after.algorithm.advantage.needs_values and not before.algorithm.advantage.needs_values
 
 
 def _only_starts_there(config: Config) -> bool:

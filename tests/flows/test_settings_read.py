@@ -13,10 +13,10 @@ import pytest
 from pydantic import BaseModel
 
 import flows.refill
-from ares.config import Strict
+from ares.config import Strict, result_settings
 from ares.config.profiles import load
 from ares.config.run import Config
-from ares.runs.phase_settings import ALIKE, EARLIER, FIRST_USE, PHASES, UPDATE, WEIGHTS
+from ares.runs.phase_settings import EARLIER, PHASES, UPDATE, WEIGHTS, first_use
 from ares.runs.run import Run
 from tasks.phase import Phase
 from tasks.training import choose, shape_batch
@@ -115,13 +115,13 @@ def recorded(config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> d
 def test_no_phase_reads_a_setting_that_a_fork_sharing_it_may_change(
     profile: str, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads = recorded(load(profile, [*SMALL, *settings]), tmp_path, monkeypatch)
+    run_config = load(profile, [*SMALL, *settings])
+    reads = recorded(run_config, tmp_path, monkeypatch)
     assert set(reads) == set(PHASES)
     assert "rollout.temperature" in reads["rollout"]
     assert "algorithm.advantage.estimator" in reads["shape"]
-    late = {name: part for part in (*PHASES, UPDATE) for name in FIRST_USE[part]}
     for number, phase in enumerate(PHASES):
         earlier = {name for part in (WEIGHTS, *PHASES[: number + 1]) for name in EARLIER.get(part, {})}
-        later = {name for name in reads[phase] - earlier if late.get(name) in (*PHASES[number + 1 :], UPDATE)}
+        mine = reads[phase] & set(result_settings(run_config)) - earlier
+        later = {name for name in mine if first_use(name) in (*PHASES[number + 1 :], UPDATE)}
         assert not later, f"{phase} reads {later}: FIRST_USE has them later"
-    assert not set(FIRST_USE[ALIKE]) & set(late)
