@@ -36,6 +36,7 @@ from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, check_answers, load_grader, try_on
 from ares.models import AdaptedLayers, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_same, completed, digests_of
+from ares.runs.machine import describe_machine, with_this_machine
 from ares.runs.phase_settings import bootstrap_settings
 from ares.runs.progress import Progress
 from ares.step import RunState
@@ -117,6 +118,7 @@ class Run:
                 now = {
                     "config": self.config.model_dump(mode="json"),
                     "digests": completed(self.store.name, known["digests"], digests),
+                    "machines": with_this_machine(self.store.name, known.get("machines", [])),
                 }
                 if self.store.format() == 1:
                     self.store.seal()
@@ -411,6 +413,7 @@ def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[s
         "fingerprint": fingerprint(config),
         "digests": digests,
         "code_version": code_version(),
+        "machines": [describe_machine()],
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "mlflow_run_id": None,
     }
