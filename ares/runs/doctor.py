@@ -1,7 +1,12 @@
-"""What this machine can do: versions, engines, isolation, GPU, disk. Changes nothing."""
+"""What this machine is and can do: processor, versions, engines, isolation, GPU, disk.
+
+Covered: the findings of `ares doctor`; the record of a run's processor and torch, since on others kernels sum in another
+order and last bits differ. Not covered: other machines of a cluster; GPUs, which may sum in any order.
+"""
 
 import importlib.metadata
 import importlib.util
+import logging
 import platform
 import shutil
 import sys
@@ -9,11 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from ares.config import Config, ConfigError
 from ares.models import ModelError, check_architecture, check_weight_files
 from ares.store import runs_directory
 from ares.workers import check_engine, check_gpus, demand, uses_gpus
 
+logger = logging.getLogger(__name__)
 PACKAGES = ("torch", "transformers", "prefect", "ray", "mlflow", "datasets", "accelerate", "peft")
 MIN_FREE_GB = 2
 
@@ -34,6 +42,7 @@ def findings(config: Config | None = None) -> Iterator[Finding]:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES if name not in missing)
     yield Finding("packages", versions + (f"; missing: {', '.join(missing)}" if missing else ""), not missing)
+    yield Finding("processor", "{processor}, {instructions}".format_map(describe_machine()))
     yield _models()
     yield _gpu()
     yield _engine(config)
@@ -55,8 +64,6 @@ def _models() -> Finding:
 
 
 def _gpu() -> Finding:
-    import torch
-
     if not torch.cuda.is_available():
         return Finding("gpu", "none; learner and engine run on the CPU")
     names = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
@@ -66,8 +73,6 @@ def _gpu() -> Finding:
 def _engine(config: Config | None) -> Finding:
     """Which engine a profile gets here and why; without a profile, which engines are installed."""
     if config is not None:
-        import torch
-
         gpus = torch.cuda.device_count()
         try:
             chosen = check_engine(config)
@@ -128,3 +133,37 @@ def _disk() -> Finding:
         place = place.parent
     free = shutil.disk_usage(Path(place)).free / 2**30
     return Finding("disk", f"{free:.1f} GiB free for runs in {runs_directory()}", free >= MIN_FREE_GB)
+
+
+def describe_machine() -> dict[str, str]:
+    """What decides the last bits of a run besides its inputs: processor, torch, the instructions that it uses there."""
+    return {
+        "processor": _processor(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "torch": str(torch.__version__),
+    }
+
+
+def with_this_machine(run: str, machines: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The machines that a run was on so far, and this one if it differs from the last; a warning then says so."""
+    here = describe_machine()
+    if machines[-1:] == [here]:
+        return machines
+    if machines:
+        changed = [f"{name} {machines[-1].get(name)} → {value}" for name, value in here.items()
+                   if machines[-1].get(name) != value]  # fmt: skip
+        logger.warning(
+            "%s continues on another machine: %s. Last bits of what it computes from here on may differ from those of "
+            "a run that stayed on one", run, ", ".join(changed),
+        )  # fmt: skip
+    return [*machines, here]
+
+
+def _processor() -> str:
+    """The processor's name, as Linux tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())

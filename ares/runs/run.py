@@ -36,7 +36,7 @@ from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, check_answers, load_grader, try_on
 from ares.models import AdaptedLayers, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.digests import check_same, completed, digests_of
-from ares.runs.machine import describe_machine, with_this_machine
+from ares.runs.doctor import describe_machine, with_this_machine
 from ares.runs.phase_settings import bootstrap_settings
 from ares.runs.progress import Progress
 from ares.step import RunState

@@ -1,12 +1,16 @@
-"""`ares doctor`: what it reports about packages that programs may import."""
+"""`ares doctor`: packages that programs may import; the record of the machine that a run is on."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from ares.config.profiles import load
+from ares.runs import doctor
 from ares.runs.doctor import _packages
+from ares.runs.run import Run
 from sandbox import packages
+from tests.ares.builders import config
 
 
 def test_packages_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,3 +22,38 @@ def test_packages_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     missing = _packages(load("tiny-code", ['reward.code.packages=["numpy"]']))
     assert not missing.good
     assert missing.text.endswith("ares sandbox packages add numpy")
+
+
+def test_a_run_that_continues_on_another_machine_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another processor takes other kernels, whose last bits differ: nothing told."""
+    here = doctor.describe_machine()
+    assert all(here.values())
+    there = here | {"processor": "Another Processor 9000", "torch": "1.13.0"}
+
+    def resumed() -> list[str]:
+        caplog.clear()
+        Run.open(config(), "run", tmp_path).close()
+        return [record.getMessage() for record in caplog.records if "another machine" in record.getMessage()]
+
+    with caplog.at_level(logging.WARNING):
+        assert resumed() == resumed() == []
+        monkeypatch.setattr(doctor, "describe_machine", lambda: there)
+        (told,) = resumed()
+        assert f"processor {here['processor']} → Another Processor 9000, torch {here['torch']} → 1.13.0" in told
+        assert resumed() == []
+    run, _ = Run.check(config(), "run", tmp_path)
+    assert run.store.read_run()["machines"] == [here, there]
+
+
+def test_a_run_from_before_machines_were_recorded_gets_this_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Run.open(config(), "run", tmp_path).store
+    description = store.read_run()
+    del description["machines"]
+    store.write_run(description)
+    Run.open(config(), "run", tmp_path).close()
+    assert store.read_run()["machines"] == [doctor.describe_machine()]
+    assert "another machine" not in caplog.text
