@@ -1,7 +1,7 @@
 """What this machine is and can do: processor, versions, engines, isolation, GPU, disk.
 
-Covered: the findings of `ares doctor`; the record of a run's processor and torch, since on others kernels sum in another
-order and last bits differ. Not covered: other machines of a cluster; GPUs, which may sum in any order.
+Covered: the findings of `ares doctor`; the record of a run's processor and torch: on others kernels sum in another
+order, and last bits differ. Not covered: other machines of a cluster; GPUs, which may sum in any order.
 """
 
 import importlib.metadata
