@@ -3,51 +3,53 @@
 `batch` holds tensors (a TensorDict, rows first), `non_tensor_batch` one object array per column, `meta_info` facts
 about the whole batch. The rows of a group share a `uid`. With n samples of every prompt, group i is rows
 [i·n, (i+1)·n); second turns and dropped rows make groups of other sizes. Every operation returns a new DataProto and
-leaves its input unchanged. On disk: safetensors, parquet and JSON; nothing is pickled.
+leaves its input unchanged. On disk: a safetensors file; nothing is pickled.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tensordict import TensorDict
 from torch import Tensor
 
 # Dimensions: B rows, P prompt and L response tokens, T = P + L, V vocabulary; each has one size per batch.
 TENSOR_FIELDS: dict[str, tuple[str, ...]] = {
+    # From rollouts:
     "prompts": ("B", "P"),
     "responses": ("B", "L"),
     "attention_mask": ("B", "T"),
-    "position_ids": ("B", "T"),
     "response_mask": ("B", "L"),
-    "token_level_scores": ("B", "L"),
-    "token_level_rewards": ("B", "L"),
+    "engine_log_probs": ("B", "L"),
+    # From the learner's experience:
     "old_log_probs": ("B", "L"),
     "ref_log_probs": ("B", "L"),
-    "engine_log_probs": ("B", "L"),
-    "old_vocab_log_probs": ("B", "L", "V"),
-    "ref_vocab_log_probs": ("B", "L", "V"),
+    "exact_kl": ("B", "L"),
+    "entropies": ("B", "L"),
     "values": ("B", "L"),
+    # From shaping:
+    "hwe_mask": ("B", "L"),
+    "token_level_scores": ("B", "L"),
+    "token_level_rewards": ("B", "L"),
+    "kl_coefs": ("B", "L"),
     "advantages": ("B", "L"),
     "returns": ("B", "L"),
-    "entropies": ("B", "L"),
-    "hwe_mask": ("B", "L"),
+    "importance_weights": ("B", "L"),
+    # Of the published signatures (algorithms/published):
+    "old_vocab_log_probs": ("B", "L", "V"),
+    "ref_vocab_log_probs": ("B", "L", "V"),
 }
 # meta_info entries with one value per row, which are indexed with the rows.
 ROW_META = ("global_token_num",)
-
-TENSOR_FILE, ROW_FILE, META_FILE = "tensors.safetensors", "rows.parquet", "meta.json"
-SCALARS = (str, bool, int, float)
 
 
 @dataclass
@@ -185,44 +187,42 @@ class DataProto:
                 raise ValueError(f"meta_info {key!r} differs between batches: {values}")
         return DataProto(TensorDict(tensors, batch_size=[sum(map(len, parts))]), columns, meta)
 
-    def save(self, directory: str | Path) -> None:
-        """Write tensors.safetensors, rows.parquet and meta.json into `directory` (created if absent).
+    def save(self, path: str | Path, columns: Sequence[str] | None = None) -> None:
+        """Write one safetensors file, with `columns` (all by default) and meta_info as JSON in its header.
 
         Numpy values become Python values, tuples become lists. Raises TypeError naming a column or meta_info entry that
         is not JSON-serialisable.
         """
-        path = Path(directory)
-        path.mkdir(parents=True, exist_ok=True)
+        kept = self.non_tensor_batch if columns is None else {key: self.non_tensor_batch[key] for key in columns}
+        header = {
+            "rows": str(len(self)),
+            "columns": json.dumps({key: json.loads(_json(list(kept[key]), f"row field {key!r}")) for key in kept}),
+            "meta_info": _json(self.meta_info, "meta_info"),
+        }
         tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in self.batch.items()}
-        arrays, encoded = {}, []
-        for key, column in self.non_tensor_batch.items():
-            values = [_plain(value) for value in column]
-            kinds = {type(value) for value in values if value is not None}
-            # Parquet cannot hold every str and int: not a lone surrogate, nor an integer beyond 64 bits.
-            with contextlib.suppress(UnicodeEncodeError, OverflowError):
-                if len(kinds) <= 1 and kinds <= set(SCALARS):
-                    arrays[key] = pa.array(values, from_pandas=False)
-            if key not in arrays:
-                arrays[key] = pa.array([_json(value, f"row field {key!r}") for value in values])
-                encoded.append(key)
-        meta = _json({"meta_info": self.meta_info, "rows": len(self), "encoded": encoded}, "meta_info")
-        save_file(tensors, path / TENSOR_FILE)
-        pq.write_table(pa.table(arrays), path / ROW_FILE)
-        (path / META_FILE).write_text(meta, encoding="utf-8")
+        save_file(tensors, path, metadata={"batch": json.dumps(header, sort_keys=True)})
 
     @classmethod
-    def load(cls, directory: str | Path) -> DataProto:
-        """Read what `save` wrote."""
-        path = Path(directory)
-        meta = json.loads((path / META_FILE).read_text(encoding="utf-8"))
-        table = pq.read_table(path / ROW_FILE)
+    def load(cls, path: str | Path) -> DataProto:
+        """Read what `save` wrote, or a folder of an earlier version."""
+        if Path(path).is_dir():
+            return cls._load_folder(Path(path))
+        with safe_open(path, framework="pt") as file:
+            header = json.loads(file.metadata()["batch"])
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+        columns = {key: object_column(values) for key, values in json.loads(header["columns"]).items()}
+        return cls(TensorDict(tensors, batch_size=[int(header["rows"])]), columns, json.loads(header["meta_info"]))
+
+    @classmethod
+    def _load_folder(cls, path: Path) -> DataProto:
+        """Read tensors.safetensors, rows.parquet and meta.json, as versions before December 2026 wrote a batch."""
+        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+        table = pq.read_table(path / "rows.parquet")
         columns = {}
         for key in table.column_names:
             values = table[key].to_pylist()
-            if key in meta["encoded"]:
-                values = [json.loads(value) for value in values]
-            columns[key] = object_column(values)
-        tensors = load_file(path / TENSOR_FILE)
+            columns[key] = object_column(map(json.loads, values) if key in meta["encoded"] else values)
+        tensors = load_file(path / "tensors.safetensors")
         return cls(TensorDict(tensors, batch_size=[meta["rows"]]), columns, meta["meta_info"])
 
     def _take(self, index: np.ndarray) -> DataProto:
@@ -231,11 +231,12 @@ class DataProto:
         return DataProto(self.batch[torch.from_numpy(index.astype(np.int64))], columns, meta)
 
 
-def object_column(values: Sequence[Any] | np.ndarray) -> np.ndarray:
+def object_column(values: Iterable[Any]) -> np.ndarray:
     """An object array with one object per row; lists of equal length stay lists."""
     if isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
         return values
-    return np.fromiter(iter(values), dtype=object, count=len(values))
+    rows = list(values)
+    return np.fromiter(rows, dtype=object, count=len(rows))
 
 
 def _plain(value: Any) -> Any:

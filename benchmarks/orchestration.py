@@ -29,6 +29,7 @@ from safetensors.torch import load_file
 
 import tasks.sampling
 from algorithms.protocol import DataProto
+from ares.cluster.actors import EngineActor, LearnerActor
 from ares.config.profiles import load
 from ares.engines.engine import Request, SamplingSettings
 from ares.learner.learner import UpdateResult
@@ -37,7 +38,6 @@ from ares.step import graded, keep_groups, rewarded, token_batch
 from ares.step.shape import shape
 from ares.step.state import RunState
 from ares.store.store import RunStore
-from ares.workers.actors import EngineActor, LearnerActor
 from flows.servers.local_server import local_api
 from flows.train import ares_train, prepare
 
@@ -75,7 +75,7 @@ def conducted(steps: int) -> tuple[list[float], dict[str, torch.Tensor], float]:
     store = RunStore(Path(HOME) / name)
     commits = [store.read_commit(step) for step in store.committed_steps()]
     stamps = [commit.timestamp / 1000 for commit in commits]
-    weights = load_file(store.folder(commits[-1].artifacts["checkpoint"]) / "policy.safetensors")
+    weights = load_file(store.path(commits[-1].artifacts["checkpoint"]) / "policy.safetensors")
     return list(np.diff(stamps)), weights, grown / steps
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from prefect import tags, task
 from prefect.cache_policies import NO_CACHE
+from prefect.context import TagsContext
 from prefect.settings import PREFECT_API_URL
 
 from ares.ablations import (
@@ -43,7 +44,6 @@ from ares.workers import runs_that_fit
 from flows import ownership
 from flows.artifacts import show_report
 from flows.run_log import run_log
-from tasks.phase import untagged
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ async def _train_children(plan: Plan, parent: ParentRun) -> dict[str, str]:
         display.started(child)
         logger.info("%s started", child.name)
         try:
-            with untagged():
+            with TagsContext(current_tags=set()):  # for each tag Prefect would ask the server for a slot
                 await train_child.with_options(task_run_name=child.name)(child, parent.id, plan.folder)
             display.finished(child)
             logger.info("%s finished", child.name)

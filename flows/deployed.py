@@ -10,8 +10,7 @@ from typing import Any
 from prefect import flow
 
 from ares.evaluation import EvaluationRequest
-from flows.loading import loading
-from flows.parameters import RUNS_OWN, Profile, Settings, flow_run_title
+from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run_title
 from flows.run_log import run_log
 
 
@@ -30,9 +29,10 @@ async def ares_train(
         settings: What differs from the profile, as a form.
         overrides: What differs from the profile, dotted: train.steps=40
     """
-    with loading():
-        from flows.train import as_asked
-    return await as_asked(profile, run, settings, overrides)
+    from flows.start import train_deployed
+
+    own = "" if profile == RUNS_OWN else str(profile)
+    return await train_deployed(own, run or flow_run_title(), [*as_overrides(settings), *overrides])
 
 
 @flow(name="ares-bootstrap", persist_result=False, flow_run_name=flow_run_title)
@@ -50,17 +50,18 @@ async def ares_bootstrap(
         settings: What differs from the profile, as a form.
         overrides: What differs from the profile, dotted: bootstrap.n=8
     """
-    with loading():
-        from flows.train import as_asked
-    return await as_asked(profile, run, settings, overrides, last=0)
+    from flows.start import train_deployed
+
+    own = "" if profile == RUNS_OWN else str(profile)
+    return await train_deployed(own, run or flow_run_title(), [*as_overrides(settings), *overrides], last=0)
 
 
 @flow(name="ares-eval", persist_result=False, flow_run_name="evaluation of {request.target}")
 async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
     """pass@k of a run or a model on problems; the same request resumes an interrupted one."""
-    with loading():
-        from flows.evaluate import as_asked
-    return await as_asked(request)
+    from flows.evaluate import evaluate_deployed
+
+    return await evaluate_deployed(request)
 
 
 @flow(name="ares-ablate", persist_result=False, flow_run_name="{ablation}")
@@ -75,8 +76,8 @@ async def ares_ablate(
         name: Another name for it, as other settings need.
         parallel: Children at a time; left open, as many as cores or the GPU allow.
     """
-    with loading():
-        from flows.ablate import as_asked
+    from flows.ablate import as_asked
+
     return await as_asked(ablation, overrides, name, parallel)
 
 
@@ -97,7 +98,7 @@ def ares_gc(
         entries: MLflow entries of so many days ago whose run is gone; its page restores them for thirty days.
         working_files: What no run needs to resume; no fork starts before the oldest kept checkpoint then.
     """
-    with loading():
-        from flows.retention import collect, policy
+    from flows.retention import collect, policy
+
     with run_log():
         return collect(policy(older_than, max_size, keep_best, entries, working_files))

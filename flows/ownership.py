@@ -69,7 +69,7 @@ async def link_to_task() -> dict[str, str]:
         return {}
 
 
-async def started(flow: Flow[..., Any], name: str, **parameters: Any) -> Any:
+async def run_flow(flow: Flow[..., Any], name: str, **parameters: Any) -> Any:
     """Run a flow under a name, below another process's task if the environment names one."""
     named, parent = flow.with_options(flow_run_name=name), os.environ.get(PARENT)
     if parent is None:

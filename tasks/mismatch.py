@@ -38,7 +38,7 @@ async def compare(step: Step, rollouts: list[Ref], purpose: str, temperature: fl
     shards = [step.run.store.read_rows(rollouts[shard]) for shard in _spread(len(rollouts), SHARDS)]
     some = [_some(rows[rows["sample"] != GREEDY], COMPARED // len(shards)) for rows in shards]
     batch = token_batch(sampled_rows(some, step.run.problems(purpose)), step.run.pad_id)
-    return Mismatch(mean=(await step.run.cluster.mismatch(step.number, batch, temperature))[MEAN])
+    return Mismatch(mean=(await step.run.workers.mismatch(step.number, batch, temperature))[MEAN])
 
 
 def _some(rows: pd.DataFrame, count: int) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Phases that sample and grade: rollout and score, one shard at a time.
 
-Not covered: what an engine is asked (ares/step/requests.py), which shards (flows/refill.py).
+Not covered: what an engine is asked (ares/step/requests.py), which shards (flows/draw.py).
 """
 
 import asyncio
@@ -11,17 +11,8 @@ from pydantic import BaseModel
 
 from ares.engines import Request, SamplingSettings
 from ares.grading import ID_COLUMNS, Grader, RewardError, answered, check_grades, check_scored
-from ares.runs import Step, exec_times_name, read_exec_times
-from ares.step import (
-    PROMPT,
-    Refill,
-    asked_rows,
-    begun_rows,
-    drawn_on,
-    engine_calls,
-    requested_rows,
-    second_turn_rows,
-)
+from ares.runs import Step
+from ares.step import PROMPT, asked_rows, begun_rows, continue_rows, engine_calls, requested_rows, second_turn_rows
 from ares.store import Journal, Ref
 from tasks.phase import phase
 
@@ -52,18 +43,30 @@ class Draw(BaseModel):
         """How many responses a shard of first turns asks for."""
         return len(self.ids) * (self.n + self.greedy)
 
+    @property
+    def label(self) -> str:
+        """What a phase's title calls it."""
+        return f"{self.purpose} {self.shard}"
+
 
 class Rows(BaseModel):
     """A table of samples."""
 
     rows: Ref
-    tokens: int = 0
+
+
+class Scores(BaseModel):
+    """A table of grades."""
+
+    rows: Ref
+    cpu_seconds: list[float] = []
+    """Of each row's program. They differ between executions, so no hash covers them."""
 
 
 class Part(BaseModel):
     """The result of sampling one part (rollout.parts): finished responses, and those of coming steps."""
 
-    whole: Rows | None
+    finished: Rows | None
     """None: no step's responses are finished yet."""
     under_way: Ref
 
@@ -71,7 +74,7 @@ class Part(BaseModel):
 @phase("rollout")
 async def rollout(step: Step, draw: Draw) -> Rows:
     """Sample `draw.n` responses to each problem; rows are sorted by slot and sample."""
-    rows = requested(step, draw)
+    rows = request_rows(step, draw)
     journal, parts = _journal(step, draw), []
     for part, requests, how in engine_calls(rows, draw.temperature, step.config.rollout, draw.denoising_steps):
         answers = await _answers(step, draw, part.reset_index(drop=True), requests, how, journal)
@@ -83,7 +86,7 @@ async def rollout(step: Step, draw: Draw) -> Rows:
     ref = step.run.store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), sampled_rows)
     if journal is not None:
         journal.end()
-    return Rows(rows=ref, tokens=int(sampled_rows["token_ids"].map(len).sum()))
+    return Rows(rows=ref)
 
 
 @phase("rollout")
@@ -93,27 +96,27 @@ async def rollout_part(step: Step, draw: Draw, under_way: Ref | None) -> Part:
     What is sampled together does not depend on timing, so neither do its bits.
     """
     store, settings, problems = step.run.store, step.config.rollout, step.run.problems(draw.purpose)
-    rows = begun_rows(requested(step, draw), step.number)
+    rows = begun_rows(request_rows(step, draw), step.number)
     if under_way is not None:
         rows = pd.concat([store.read_rows(under_way), rows]).sort_values(["slot", "step", "sample"], ignore_index=True)
     asked = asked_rows(rows, problems.rows(rows["id"].tolist()))
     for part, requests, how in engine_calls(asked, draw.temperature, settings):
-        rows = drawn_on(rows, part.index, await step.run.cluster.generate(draw.version, requests, how))
+        rows = continue_rows(rows, part.index, await step.run.workers.sample(draw.version, requests, how))
     ready = step.number + 1 - settings.parts
     is_ready = rows["step"] == ready
     left = store.write_rows(step.path(f"under-way-{draw.shard:04d}.parquet"), rows[~is_ready].reset_index(drop=True))
     if ready < 1:
-        return Part(whole=None, under_way=left)
-    whole = rows[is_ready].reset_index(drop=True)
-    texts = step.run.tokenizer.batch_decode([ids.tolist() for ids in whole["token_ids"]], skip_special_tokens=True)
+        return Part(finished=None, under_way=left)
+    finished = rows[is_ready].reset_index(drop=True)
+    texts = step.run.tokenizer.batch_decode([ids.tolist() for ids in finished["token_ids"]], skip_special_tokens=True)
     path = step.run.step(ready).path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet")
-    ref = store.write_rows(path, whole.assign(response=texts)[[*ID_COLUMNS, *ANSWER]])
-    return Part(whole=Rows(rows=ref, tokens=int(whole["token_ids"].map(len).sum())), under_way=left)
+    ref = store.write_rows(path, finished.assign(response=texts)[[*ID_COLUMNS, *ANSWER]])
+    return Part(finished=Rows(rows=ref), under_way=left)
 
 
 def _journal(step: Step, draw: Draw) -> Journal | None:
     """Where a shard's responses are kept as they finish; None where a shard is resampled whole to get the same bits."""
-    if not step.run.cluster.answers_parts:
+    if not step.run.workers.answers_parts:
         return None
     path = step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.journal")
     return Journal(step.run.store.directory / path, step.key("rollout", draw.model_dump_json()))
@@ -123,9 +126,9 @@ async def _answers(
     step: Step, draw: Draw, asked: pd.DataFrame, requests: list[Request], how: SamplingSettings, journal: Journal | None
 ) -> pd.DataFrame:
     """One row per request, indexed by its place; responses that a killed process kept are not sampled again."""
-    finished, generate = partial(_anticipate, step, draw.purpose, asked), step.run.cluster.generate
+    finished, sample = partial(_anticipate, step, draw.purpose, asked), step.run.workers.sample
     if journal is None:
-        return await generate(draw.version, requests, how, finished)
+        return await sample(draw.version, requests, how, finished)
     known = _known(journal, asked)
     if len(known):
         finished(known)
@@ -138,7 +141,7 @@ async def _answers(
 
     if missing.empty:
         return known
-    new = await generate(draw.version, [requests[place] for place in missing], how, keep)
+    new = await sample(draw.version, [requests[place] for place in missing], how, keep)
     return pd.concat([known, new.set_axis(missing)]).sort_index()
 
 
@@ -153,22 +156,6 @@ def _known(journal: Journal, asked: pd.DataFrame) -> pd.DataFrame:
     return latest.loc[places[is_known]].set_axis(asked.index[is_known])
 
 
-def begin(step: Step, draw: Draw) -> None:
-    """Have the engine start on its next draw before the phase asks for it."""
-    step.run.cluster.begin(*_first_call(step, draw))
-
-
-def expect(step: Step, following: Draw | None) -> None:
-    """Have the engine start on `following` right after its next draw, while that is still being written."""
-    step.run.cluster.expect(None if following is None else partial(_first_call, step, following))
-
-
-def _first_call(step: Step, draw: Draw) -> tuple[int, list[Request], SamplingSettings]:
-    rows, rollout_settings = requested(step, draw), step.config.rollout
-    _, requests, how = next(engine_calls(rows, draw.temperature, rollout_settings, draw.denoising_steps))
-    return draw.version, requests, how
-
-
 def _anticipate(step: Step, purpose: str, asked: pd.DataFrame, answers: pd.DataFrame) -> None:
     """Let the grader start on finished responses, and count them for the progress bar."""
     step.run.progress.add(purpose, len(answers))
@@ -178,7 +165,7 @@ def _anticipate(step: Step, purpose: str, asked: pd.DataFrame, answers: pd.DataF
     step.run.grader.anticipate(problems.assign(response=answers["response"].tolist()))
 
 
-def requested(step: Step, draw: Draw) -> pd.DataFrame:
+def request_rows(step: Step, draw: Draw) -> pd.DataFrame:
     """One row per response to sample, second turns too: id, slot, sample, prompt_token_ids, the seed of its draws."""
     # Validation draws the same noise every time, so that two evaluations differ by the policy alone.
     moment = "held-out" if draw.purpose == "validation" else step.number
@@ -195,19 +182,16 @@ def requested(step: Step, draw: Draw) -> pd.DataFrame:
 
 
 @phase("score", retries=2)
-async def score(step: Step, draw: Draw, sampled: Rows) -> Rows:
+async def score(step: Step, draw: Draw, sampled: Rows) -> Scores:
     """Grade a shard's responses."""
     rows = step.run.store.read_rows(sampled.rows)
     problems = step.run.problems(draw.purpose).rows(rows["id"].tolist())
     done = step.number if draw.purpose == "validation" else max(step.number - 1, 0)
     scored = await asyncio.to_thread(step.run.grader.grade, answered(rows, problems, done))
     check_grades(scored, len(rows))
-    writing = [(f"score-{draw.purpose}-{draw.shard:04d}.parquet", scored.drop(columns="exec_time", errors="ignore"))]
-    if "exec_time" in scored:
-        writing.append((exec_times_name(draw.purpose, draw.shard), scored[[*ID_COLUMNS, "exec_time"]]))
-    write = step.run.store.write_rows
-    ref, *_ = await asyncio.gather(*(asyncio.to_thread(write, step.path(name), rows) for name, rows in writing))
-    return Rows(rows=ref)
+    seconds = scored.pop("exec_time").tolist() if "exec_time" in scored else []
+    ref = step.run.store.write_rows(step.path(f"score-{draw.purpose}-{draw.shard:04d}.parquet"), scored)
+    return Scores(rows=ref, cpu_seconds=seconds)
 
 
 def check_graded(step: Step, scores: list[Ref]) -> None:
@@ -224,20 +208,3 @@ def check_graded(step: Step, scores: list[Ref]) -> None:
             if table["accuracy"].isna().any():
                 step.run.store.discard(ref)
         raise
-
-
-def exec_times(step: Step, shards: int) -> pd.DataFrame | None:
-    """CPU seconds of the programs in a step's first rollout shards, second turns too: slot, sample, exec_time.
-
-    None if a file is gone or damaged.
-    """
-    purposes = ("rollout", "second-turn") if step.config.rollout.second_turn.enabled else ("rollout",)
-    paths = [step.path(exec_times_name(purpose, shard)) for purpose in purposes for shard in range(shards)]
-    tables = [times for path in paths if (times := read_exec_times(step.run.store, path)) is not None]
-    return pd.concat(tables, ignore_index=True) if len(tables) == len(paths) else None
-
-
-def program_seconds(step: Step, refill: Refill) -> dict[str, float]:
-    """`perf/seconds_per_solved` of all programs that a step's refill has drawn; empty if a file of them is gone."""
-    times = exec_times(step, refill.shards)
-    return {} if times is None else refill.seconds_per_solved(times)

@@ -20,7 +20,6 @@ from ares.step import (
     bootstrapped,
     evaluation_metrics,
     evaluation_table,
-    gathered,
     graded,
     in_training_order,
     joined_rows,
@@ -28,11 +27,15 @@ from ares.step import (
     readable_rows,
     rewarded,
     sampled_rows,
+    select_rows,
     shape,
     token_batch,
 )
 from ares.store import Ref
 from tasks.phase import phase
+
+OF_UPDATES = ("uid", "sample", "difficulty", "media_references")
+"""Columns of a batch that the learner reads; the rest is in the table of samples."""
 
 
 class Samples(BaseModel):
@@ -40,14 +43,17 @@ class Samples(BaseModel):
 
     rollouts: list[Ref]
     scores: list[Ref]
-    slots: list[int]
+    slots: list[int] = []
     """Empty: every group."""
 
 
-class Batch(BaseModel):
-    """A folder with a DataProto."""
+class Experience(BaseModel):
+    """What the learner has measured of the samples of some shards."""
 
-    batch: Ref
+    rollouts: list[Ref]
+    slots: list[int]
+    """Groups that were measured; empty: every one."""
+    measured: Ref
 
 
 class ShapedBatch(BaseModel):
@@ -55,7 +61,15 @@ class ShapedBatch(BaseModel):
 
     batch: Ref
     samples: Ref
-    state: Ref
+    state: dict[str, Any]
+    metrics: dict[str, float]
+
+
+class Bootstrap(BaseModel):
+    """Result of the bootstrap: a readable table of its samples, the state, the metrics."""
+
+    samples: Ref
+    state: dict[str, Any]
     metrics: dict[str, float]
 
 
@@ -82,38 +96,40 @@ class Checkpoint(BaseModel):
 
 
 @phase("experience")
-async def experience(step: Step, rollouts: list[Ref], slots: list[int], folder: str) -> Batch:
-    """Have the learner add log-probs and exact entropies to samples; with `slots`, of these groups only.
+async def experience(step: Step, rollouts: list[Ref], slots: list[int], name: str) -> Experience:
+    """Have the learner measure log-probs and exact entropies of samples; with `slots`, of these groups only.
 
     With algorithm.policy.old_log_probs=engine, the engine's values are used instead.
     """
-    rows = sampled_rows([step.run.store.read_rows(ref) for ref in rollouts], step.run.train_set)
-    rows = rows[(rows["sample"] != GREEDY) & (rows["slot"].isin(slots) if slots else True)]
-    batch = token_batch(rows, step.run.pad_id)
+    store, batch = step.run.store, _sampled(step, rollouts, slots)
     if step.config.algorithm.policy.old_log_probs == "engine":
-        return Batch(batch=step.run.store.write_folder(step.path(folder), as_sampled(batch).save))
-    # Not through Ray's object store: if its node has died, putting a large object there ends this process.
-    inputs = step.run.store.write_folder(step.path(f"inputs-{folder}"), batch.save)
-    version = max(step.number - 1, 0)
-    whole = await step.run.cluster.experience(version, inputs, step.path(folder))
-    step.run.store.discard(inputs)  # the learner's folder includes them
-    return Batch(batch=whole)
+        measured = store.write_file(step.path(f"{name}.safetensors"), as_sampled(batch).save)
+    else:
+        # Not through Ray's object store: if its node has died, putting a large object there ends this process.
+        inputs = store.write_file(step.path(f"inputs-{name}.safetensors"), batch.save)
+        version = max(step.number - 1, 0)
+        measured = await step.run.workers.experience(version, inputs, step.path(f"{name}.safetensors"))
+        store.discard(inputs)
+    return Experience(rollouts=rollouts, slots=slots, measured=measured)
 
 
 @phase("shape")
-async def shape_batch(step: Step, samples: Samples, found: list[Batch], state: dict[str, Any]) -> ShapedBatch:
+async def shape_batch(step: Step, samples: Samples, found: list[Experience]) -> ShapedBatch:
     """HWE tokens, difficulty, targets, alpha, rewards, KL and advantages of the chosen groups; the next state."""
-    run = step.run
-    after = run.restored(state)
-    rows = in_training_order(_rewarded(step, samples))
-    batch = graded(gathered([DataProto.load(run.store.folder(part.batch)) for part in found], rows, run.pad_id), rows)
-    metrics, table = await asyncio.to_thread(shape, batch, after, step.config, run.is_trigger), readable_rows(batch)
+    run, rows = step.run, pd.concat(step.drawn, ignore_index=True)
+    rows = in_training_order(rows[rows["slot"].isin(samples.slots)])
+    batch = graded(select_rows([_measured(step, each) for each in found], rows, run.pad_id), rows)
+    metrics, table = (
+        await asyncio.to_thread(shape, batch, step.state, step.config, run.is_trigger),
+        readable_rows(batch),
+    )
     if step.config.rollout.parts > 1:
         metrics |= lag_metrics(table, step.number, step.config.rollout)
+    columns = [name for name in OF_UPDATES if name in batch.non_tensor_batch]
     return ShapedBatch(
-        batch=run.store.write_folder(step.path("batch"), batch.save),
+        batch=run.store.write_file(step.path("batch.safetensors"), lambda path: batch.save(path, columns)),
         samples=run.store.write_rows(step.path("samples.parquet"), table),
-        state=run.store.write_json(step.path("state.json"), after.state_dict()),
+        state=step.state.state_dict(),
         metrics=metrics,
     )
 
@@ -123,7 +139,7 @@ async def update(step: Step, batch: Ref) -> PolicyUpdate:
     """Train the policy on the batch."""
     progress = step.run.progress
     progress.begin("update", step.config.optimizer_steps)
-    result = await step.run.cluster.update(step.number, lambda done: progress.reach("update", done))
+    result = await step.run.workers.update(step.number, lambda done: progress.reach("update", done))
     return PolicyUpdate(metrics=result.metrics, beta=result.beta)
 
 
@@ -143,31 +159,46 @@ async def evaluate(step: Step, samples: Samples) -> EvaluationResult:
 @phase("checkpoint")
 async def checkpoint(step: Step) -> Checkpoint:
     """Write weights and optimiser as they are after the step."""
-    return Checkpoint(checkpoint=await step.run.cluster.save(step.number, f"checkpoints/{step.number:06d}"))
+    return Checkpoint(checkpoint=await step.run.workers.save(step.number, f"checkpoints/{step.number:06d}"))
 
 
 @phase("bootstrap")
-async def summarise_bootstrap(step: Step, samples: Samples, found: list[Batch]) -> ShapedBatch:
+async def summarise_bootstrap(step: Step, samples: Samples, found: list[Experience]) -> Bootstrap:
     """First difficulty of every problem, first targets, τ and alpha, from one pass over the train set.
 
-    found: the learner's measures of each shard of the samples (the name is part of the phase's key).
+    found: the learner's measures of each shard of the samples.
     """
     run = step.run
     state = RunState.initial(step.config, len(run.train_set))
-    sampled = (DataProto.load(run.store.folder(shard.batch)) for shard in found)
+    sampled = (_measured(step, shard) for shard in found)
     shards = zip(samples.rollouts, samples.scores, found, strict=True)
     with_grades = (_graded_shard(step, *shard) for shard in shards)
     table, metrics = await asyncio.to_thread(bootstrapped, state, step.config, sampled, with_grades, run.is_trigger)
-    ref = run.store.write_rows(step.path("samples.parquet"), table)
-    return ShapedBatch(
-        batch=ref, samples=ref, state=run.store.write_json(step.path("state.json"), state.state_dict()), metrics=metrics
-    )
+    written = run.store.write_rows(step.path("samples.parquet"), table)
+    return Bootstrap(samples=written, state=state.state_dict(), metrics=metrics)
 
 
-def choose(step: Step, samples: Samples, refill: Refill, state: RunState) -> None:
-    """Let the refill choose among a draw's groups, and the state count and learn from all of them."""
-    rows = _rewarded(step, samples)
-    state.absorb_sampled(rows, refill.take(rows))
+def choose(step: Step, samples: Samples, refill: Refill) -> None:
+    """Let the refill choose among a draw's groups, and the state count and learn from all of them.
+
+    Rewards come before the choice, by the test weights before the step: second turns that are not trained on count for
+    their first turns.
+    """
+    rows = rewarded(_joined(step, samples, "rollout"), step.config, step.run.state.tests)
+    step.drawn.append(rows)
+    step.state.absorb_sampled(rows, refill.take(rows))
+
+
+def _sampled(step: Step, rollouts: list[Ref], slots: list[int]) -> DataProto:
+    """Samples as the learner is given them, without greedy answers; with `slots`, of these groups only."""
+    rows = sampled_rows([step.run.store.read_rows(ref) for ref in rollouts], step.run.train_set)
+    rows = rows[(rows["sample"] != GREEDY) & (rows["slot"].isin(slots) if slots else True)]
+    return token_batch(rows, step.run.pad_id)
+
+
+def _measured(step: Step, found: Experience) -> DataProto:
+    """Samples with what the learner has measured of them."""
+    return _sampled(step, found.rollouts, found.slots).union(DataProto.load(step.run.store.path(found.measured)))
 
 
 def _joined(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
@@ -176,20 +207,7 @@ def _joined(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
     return joined_rows(rollouts, scores, step.run.problems(purpose))
 
 
-def _rewarded(step: Step, samples: Samples) -> pd.DataFrame:
-    """Samples with their rewards, by the test weights before the step; with `slots`, of these groups only.
-
-    Rewards come before the choice of groups: second turns that are not trained on count for their first turns.
-    """
-    tables = [*samples.rollouts, *samples.scores]
-    if step.rewarded is None or step.rewarded[0] != tables:
-        step.rewarded = tables, rewarded(_joined(step, samples, "rollout"), step.config, step.run.state.tests)
-    rows = step.rewarded[1]
-    return rows[rows["slot"].isin(samples.slots)] if samples.slots else rows
-
-
-def _graded_shard(step: Step, rollout: Ref, scores: Ref, measured: Batch) -> DataProto:
+def _graded_shard(step: Step, rollout: Ref, scores: Ref, found: Experience) -> DataProto:
     """A shard of the bootstrap with the learner's measures and the grades."""
-    rows = in_training_order(_joined(step, Samples(rollouts=[rollout], scores=[scores], slots=[]), "bootstrap"))
-    batch = DataProto.load(step.run.store.folder(measured.batch))
-    return graded(gathered([batch], rows, step.run.pad_id), rows)
+    rows = in_training_order(_joined(step, Samples(rollouts=[rollout], scores=[scores]), "bootstrap"))
+    return graded(select_rows([_measured(step, found)], rows, step.run.pad_id), rows)

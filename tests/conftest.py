@@ -84,18 +84,6 @@ def runs() -> Path:
     return shared_run.directory()
 
 
-@pytest.fixture(scope="module")
-def forked_workers() -> Iterator[None]:
-    """The workers of a Ray in this process are forked; not those of programs that tests of later modules start."""
-    from ares.forks import SERVER
-    from ares.workers.local_ray import as_node
-    from tests.fork_server import workers
-
-    with pytest.MonkeyPatch.context() as patch, as_node(log_monitor=False):
-        patch.setenv(SERVER, workers())
-        yield
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _ray_ends_with_the_file() -> Iterator[None]:
     """Otherwise tests of later files would join the Ray that a file left behind, or fail to connect to their own."""

@@ -1,7 +1,7 @@
-"""A process that has imported what tests import: the workers of pytest-xdist, the tests' `ares` commands and their Ray
-workers are forked from it.
+"""A process that has imported what tests import: the workers of pytest-xdist and the tests' `ares` commands are forked
+from it.
 
-A fresh worker of pytest-xdist costs twenty CPU seconds of imports, a fresh `ares train` ten, each of its workers eight.
+A fresh worker of pytest-xdist costs twenty CPU seconds of imports, a fresh `ares train` ten.
 A forked one is a process of its own all the same: it can be killed, and leaves nothing behind in the tests' process.
 One server serves all processes of a test session. Not for a run with `own_server` (short_runs.py) and not in a
 deployment: these start as a user's do.
@@ -9,11 +9,13 @@ deployment: these start as a user's do.
 Run as a module it is the server: `python -m tests.fork_server PARENT`.
 """
 
+import array
 import atexit
 import contextlib
 import functools
 import gc
 import importlib
+import json
 import os
 import runpy
 import select
@@ -30,12 +32,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ares import forks
 from tests.forked_python import FORK_SERVER, asked, wait_until_open
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-LOADED_FOR_RUNS = ("flows.train",)
-LOADED_FOR_COMMANDS = ("mlflow.store.tracking.sqlalchemy_store", "flows.ablate", "flows.cli.main", "flows.evaluate")
+LOADED_FOR_COMMANDS = (
+    "mlflow.store.tracking.sqlalchemy_store",
+    "flows.ablate",
+    "flows.cli.main",
+    "flows.evaluate",
+    "flows.start",
+)
 LOADED_FOR_TESTS = ("datasets", "hypothesis.strategies", "peft", "pytest", "scipy.stats", "sklearn.metrics")
 
 
@@ -50,12 +56,6 @@ def start() -> None:
     )  # fmt: skip
 
 
-def modules_of_a_run() -> set[str]:
-    """What the process of a run has imported when it begins."""
-    wait_for_server()
-    return set((Path(os.environ[FORK_SERVER]) / "modules").read_text().split())
-
-
 def python() -> str:
     """A command that works as `python -c` does, in a forked process: what pytest-xdist starts its workers with."""
     return shlex.join([sys.executable, "-S", "-E", str(Path(__file__).with_name("forked_python.py"))])
@@ -66,12 +66,6 @@ def wait_for_server() -> None:
     if FORK_SERVER not in os.environ:
         start()
     wait_until_open("commands")
-
-
-def workers() -> str:
-    """Where Ray's workers are forked: the value of `ares.forks.SERVER`."""
-    wait_for_server()
-    return (Path(os.environ[FORK_SERVER]) / "workers").read_text()
 
 
 def run_forked(arguments: list[str], environment: dict[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
@@ -150,13 +144,13 @@ def _ended() -> Iterator[None]:
 
 def _waited_for(run: Callable[[list[str]], None], connection: socket.socket) -> None:
     """A process for a client that waits for it; reports its pid and its exit status. It ends when nobody waits."""
-    asked_for = forks.received(connection)
+    asked_for = _received(connection)
     process = os.fork()
     if process == 0:
         with _ended():
             connection.close()
             arguments, *of_the_process = asked_for
-            forks.take_over(*of_the_process)
+            _take_over(*of_the_process)
             _read_settings()
             try:
                 run(arguments)
@@ -174,17 +168,35 @@ def _waited_for(run: Callable[[list[str]], None], connection: socket.socket) -> 
 
 
 def _read_settings() -> None:
-    """Ray and Prefect read theirs from the environment when they were imported."""
+    """Prefect read its settings from the environment when it was imported."""
     import prefect.context
-    from ray._raylet import Config  # type: ignore[attr-defined]
 
-    Config.initialize("")
     prefect.context.refresh_global_settings_context()
+
+
+def _received(connection: socket.socket) -> tuple[list[str], dict[str, str], str, list[int]]:
+    """Receive arguments, environment, directory and standard streams."""
+    streams = array.array("i")
+    _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(3 * streams.itemsize))
+    for _, _, data in ancillary:
+        streams.frombytes(data)
+    with connection.makefile() as lines:
+        arguments, environment, directory = json.loads(lines.readline())
+    return arguments, environment, directory, streams.tolist()
+
+
+def _take_over(environment: dict[str, str], directory: str, streams: list[int]) -> None:
+    """Take on another process's environment, directory and standard streams."""
+    for standard, stream in enumerate(streams):
+        os.dup2(stream, standard)
+        os.close(stream)
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
 
 
 def _command(arguments: list[str]) -> None:
     """An `ares` command."""
-    os.environ[forks.SERVER] = workers()
     sys.argv = ["ares", *arguments]
     runpy.run_module("tests.killed_cli", run_name="__main__")
 
@@ -196,19 +208,8 @@ def _test_worker(arguments: list[str]) -> None:
     exec(code, vars(sys.modules["__main__"]))
 
 
-def _main(parent: int) -> None:
-    """Ray's workers are forked from a process without Ray, which reads its settings when it is imported."""
-    forks.load()
-    with forks.forked_workers():
-        (Path(os.environ[FORK_SERVER]) / "workers").write_text(os.environ[forks.SERVER])
-        _load_and_serve(parent)
-
-
 def _load_and_serve(parent: int) -> None:
     server = os.getpid()
-    for name in LOADED_FOR_RUNS:
-        importlib.import_module(name)
-    (Path(os.environ[FORK_SERVER]) / "modules").write_text("\n".join(sys.modules))
     for name in LOADED_FOR_COMMANDS:
         importlib.import_module(name)
     if os.fork() == 0:
@@ -221,4 +222,4 @@ def _load_and_serve(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    _main(int(sys.argv[1]))
+    _load_and_serve(int(sys.argv[1]))

@@ -11,7 +11,7 @@ import sys
 import time
 
 FORK_SERVER = "ARES_TEST_FORK_SERVER"
-"""Environment variable: the folder of the fork server's sockets: `workers`, `commands` and `tests`."""
+"""Environment variable: the folder of the fork server's sockets: `commands` and `tests`."""
 
 
 def wait_until_open(which: str, seconds: float = 300) -> None:

@@ -5,7 +5,6 @@ number of seconds after its work began (whatever it is doing), and for phase `co
 or after (`after`) the commit file gets its name. CLOCK_JUMP=step:seconds moves the clock when that step begins.
 """
 
-import functools
 import os
 import signal
 import threading
@@ -63,9 +62,8 @@ def killed_replace(source: Any, target: Any) -> None:
 
 
 def killed_inside(phase: Any) -> None:
-    function = phase.task.fn
+    function = phase.function
 
-    @functools.wraps(function)  # with another signature Prefect would find no key for the result, and not keep it
     async def work(step: Any, *inputs: Any, **named: Any) -> Any:
         if seconds is not None and is_here(step, phase.name, moment):
             threading.Timer(seconds, die).start()
@@ -74,7 +72,7 @@ def killed_inside(phase: Any) -> None:
             die()
         return result
 
-    phase.task.fn = work
+    phase.function = work
 
 
 tasks.phase.Phase.__call__ = killed_call  # type: ignore[method-assign]

@@ -16,6 +16,7 @@ that a folder belongs to this evaluation. Not covered: suites (ares/evaluation/s
 
 import hashlib
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ from ares.evaluation.suite_problems import EvaluationProblems, load_suite
 from ares.grading import check_answers, check_references, load_grader, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs import Run, Step, check_model, file_digest, identity_of, model_digest, read_config, run_files
-from ares.store import RunStore, StoreError, is_name, name_after, runs_directory
-from ares.workers import Cluster, check_engine, check_weights, newest_checkpoint
+from ares.store import Memo, RunStore, StoreError, is_name, name_after, runs_directory
+from ares.workers import PlainWorkers, Workers, check_engine, check_weights, newest_checkpoint
 
 OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch")  # fmt: skip
@@ -53,7 +54,7 @@ class Evaluation(Step):
         """The evaluation that this one is compared with."""
 
     @classmethod
-    def open(cls, request: EvaluationRequest) -> "Evaluation":
+    def open(cls, request: EvaluationRequest, made_by: type[Workers] = PlainWorkers) -> "Evaluation":
         """Check everything before sampling. Raises ConfigError, DataError or StoreError."""
         config, weights_of, version, weights = _policy(request)
         if request.sanity and not config.reward.judges_programs:
@@ -98,9 +99,9 @@ class Evaluation(Step):
         identity = identity_of(config, {"train": problems.digest(), "model": weights, "graded_with": graded_with})
         run = Run(config, store, tokenizer, problems, problems, identity, grader)
         # A run's weights are rebuilt with its own settings from its own folder; engines get the settings here.
-        run.cluster = Cluster(read_config(weights_of) if is_run else config, weights_of if is_run else store, config)
+        run.workers = made_by(read_config(weights_of) if is_run else config, weights_of if is_run else store, config)
         if is_run:
-            check_weights(run.cluster.store, version)
+            check_weights(weights_of, version)
         facts: dict[str, Any] = {
             "source": problems.source,
             "overlong": problems.overlong,
@@ -114,6 +115,11 @@ class Evaluation(Step):
     def path(self, name: str) -> str:
         """Path of an artifact, relative to the evaluation's folder."""
         return name
+
+    @cached_property
+    def memo(self) -> Memo:
+        """What its phases have found."""
+        return Memo(self.run.store.directory / self.path("phases.jsonl"))
 
 
 def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[Config, EvaluationProblems]:
@@ -142,7 +148,8 @@ def _with_second_turns(config: Config, tokenizer: Any) -> Config:
     check_template(tokenizer, config.data.chat_template_kwargs)
     # Training needs an estimator that compares within a group; here nothing is trained.
     group = [] if config.algorithm.advantage.within_group else ["algorithm.advantage.estimator=grpo"]
-    return override(config, [*group, "rollout.second_turn.enabled=true", "rollout.second_turn.children=1"])
+    turns = ["rollout.second_turn.enabled=true", "rollout.second_turn.children=1", "validation.turns=2"]
+    return override(config, [*group, *turns])
 
 
 def _tried(request: EvaluationRequest, run: Run, posed: EvaluationProblems) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ares.workers import ATTEMPTS, DEATHS, WorkerError, connect
+from ares.cluster import ATTEMPTS, DEATHS, WorkerError, connect
 from sandbox import Program, SandboxPool, SandboxUnavailable, Verdict, packages
 
 logger = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ares.reports.pages import VIEW, mlflow_page
+from ares.reports.reporting import Reporting
 from ares.reports.sample_page import write_samples
 from ares.reports.samples import sample_report, samples_table
 from ares.reports.terminal import Display, Parts, bars, console, held_out_line, step_line
@@ -24,6 +25,7 @@ __all__ = [
     "VIEW",
     "Display",
     "Parts",
+    "Reporting",
     "Tracker",
     "Tracking",
     "abandoned",

@@ -12,7 +12,7 @@ from rich.text import Text
 from ares.data import is_video, load_tokenizer, load_train, path_of
 from ares.grading import SCORE
 from ares.printable import printable
-from ares.runs import exec_times_name, read_config, read_exec_times
+from ares.runs import read_config
 from ares.store import RunStore, StoreError, run_store
 
 PART = "reward_"
@@ -124,16 +124,13 @@ def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
 
 
 def _seconds(store: RunStore, step: int, row: pd.Series) -> list[float]:
-    """CPU seconds of a sample's program; empty if their file is gone.
-
-    An evaluation in the step has other samples of the same slots and numbers.
-    """
+    """CPU seconds of a sample's program, as its grading noted them; an evaluation in the step has other samples of the
+    same slots and numbers."""
     seconds = []
-    for path in sorted(store.children(store.step_path(step))):
-        if not path.match(exec_times_name("*")) or path.match(exec_times_name("validation")):
-            continue
-        times = read_exec_times(store, f"{store.step_path(step)}/{path.name}")
-        if times is not None:
-            mine = times[(times["slot"] == row["slot"]) & (times["sample"] == row["sample"])]
-            seconds += mine["exec_time"].tolist()
+    for kept in store.memo(step).of_phases(["score"]):
+        (ref,) = kept.refs()
+        if kept.result["cpu_seconds"] and "-validation-" not in ref.path:
+            table = store.read_rows(ref)
+            mine = (table["slot"] == row["slot"]) & (table["sample"] == row["sample"])
+            seconds += [each for each, is_mine in zip(kept.result["cpu_seconds"], mine, strict=True) if is_mine]
     return seconds

@@ -7,17 +7,18 @@ from ares.runs.conductor import Conductor, PlainConductor, may_be_retried
 from ares.runs.difference import first_difference, settings_difference
 from ares.runs.digests import check_model, file_digest, model_digest, run_files
 from ares.runs.doctor import findings
-from ares.runs.exec_times import exec_times_name, read_exec_times
 from ares.runs.export import export
 from ares.runs.lineage import fork, prune, share_bootstrap
 from ares.runs.retention import TRASH_DAYS, Policy, known_run, to_delete
-from ares.runs.run import Run, Step, code_version, drawn_identity, identity_of, read_config, under_way
+from ares.runs.run import MakeWorkers, Run, code_version, drawn_identity, identity_of, read_config, under_way
 from ares.runs.status import run_status
+from ares.runs.step import Step
 from ares.runs.verification import verify
 
 __all__ = [
     "TRASH_DAYS",
     "Conductor",
+    "MakeWorkers",
     "PlainConductor",
     "Policy",
     "Run",
@@ -25,7 +26,6 @@ __all__ = [
     "check_model",
     "code_version",
     "drawn_identity",
-    "exec_times_name",
     "export",
     "file_digest",
     "findings",
@@ -37,7 +37,6 @@ __all__ = [
     "model_digest",
     "prune",
     "read_config",
-    "read_exec_times",
     "run_files",
     "run_status",
     "settings_difference",

@@ -43,7 +43,7 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     partial = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.partial")
     try:
         partial.mkdir(parents=True)
-        _write(config, store.folder(checkpoint), adapters_only, partial)
+        _write(config, store.path(checkpoint), adapters_only, partial)
         _check_written(config.model, partial, adapters_only)
         os.rename(partial, out)
     except (OSError, SafetensorError) as error:

@@ -10,7 +10,6 @@ up to P: they keep the identity they had, so its step K finds them. Without P it
 """
 
 import asyncio
-import json
 import os
 import shutil
 import stat
@@ -22,15 +21,12 @@ from typing import Any
 
 from ares.config import Config, ConfigError, differences, override
 from ares.runs.digests import changed_files, check_model
-from ares.runs.exec_times import exec_times_name
 from ares.runs.phase_settings import PHASES, check_fork
-from ares.runs.run import DRAWN, Run, description_of, identity_of, phase_identity, read_config
+from ares.runs.run import Run, description_of, identity_of, read_config
+from ares.runs.step import DRAWN, phase_identity
 from ares.step import RunState
-from ares.store import Fork, Ref, RunStore, StoreError, run_store
-from ares.workers import Cluster, check_weights
-
-BESIDE = {"score": [exec_times_name(purpose) for purpose in ("rollout", "second-turn")]}
-"""Files that a phase writes and its results do not name."""
+from ares.store import Fork, Kept, Ref, RunStore, StoreError, run_store
+from ares.workers import PlainWorkers, check_weights
 
 
 def fork(source: str, at: int, phase: str | None, overrides: list[str], name: str, runs: Path) -> list[str]:
@@ -59,16 +55,10 @@ def share_bootstrap(source: str, target: str, runs: Path) -> None:
     them itself. Raises StoreError.
     """
     donor, taker = run_store(source, runs), run_store(target, runs)
-    results = _whole_results(donor, 0, DRAWN)
-    paths = {path for result in results for path in _paths_in(json.loads(result.read_text()))}
-    beside = donor.here(donor.step_path(0)).glob(exec_times_name("*"))
-    for whole in [*(donor.here(path) for path in sorted(paths)), *beside]:
-        for file in whole.rglob("*") if whole.is_dir() else [whole]:
-            if file.is_file():
-                _link(file, taker.directory / file.relative_to(donor.directory))
-    taker.results.mkdir(parents=True, exist_ok=True)
-    for result in results:
-        shutil.copy2(result, taker.results / result.name)  # Prefect rewrites a result in place
+    for kept in donor.memo(0).of_phases(DRAWN):
+        for path in _files_of(donor, kept):
+            _link(donor.directory / path, taker.directory / path)
+        taker.memo(0).keep(kept)
 
 
 def _forked_version(parent: RunStore, before: Config, config: Config, at: int, phase: str | None, target: Path) -> int:
@@ -84,7 +74,7 @@ def _forked_version(parent: RunStore, before: Config, config: Config, at: int, p
         raise StoreError(
             f"Run {parent.name!r} has not got there: its last commit is {len(parent.committed_steps()) - 1}"
         )
-    if phase and not parent.results_of(at):
+    if phase and not parent.memo(at).of_phases(PHASES):
         raise StoreError(
             f"Run {parent.name!r} keeps no results of the phases of step {at}: it has not begun it here, was forked "
             f"after it, or `ares gc` has deleted them. Share less: --at {at - 1} without --phase"
@@ -124,9 +114,8 @@ def _write_fork(
             _link(parent.directory / path, target.directory / path)
         if parent.format() == 1:
             target.seal()
-        for result in _shared_results(parent, at, shared):
-            target.results.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(result, target.results / result.name)  # Prefect rewrites a result in place
+        for kept in _shared_results(parent, at, shared):
+            target.memo(at).keep(kept)
         described = Fork(
             run=parent.name,
             at=at,
@@ -149,16 +138,10 @@ def _write_fork(
         shutil.rmtree(target.directory, ignore_errors=True)
 
 
-def _shared_results(parent: RunStore, forked: int, phases: tuple[str, ...]) -> list[Path]:
+def _shared_results(parent: RunStore, forked: int, phases: tuple[str, ...]) -> list[Kept]:
     """Kept results of the forked step up to the phase. The evaluation after its update is not shared."""
-    kept = _whole_results(parent, forked, phases)
-    return [result for result in kept if "-validation-" not in result.read_text()]
-
-
-def _whole_results(store: RunStore, step: int, phases: tuple[str, ...]) -> list[Path]:
-    """Kept results of phases of a step; of a run in training one may be half written."""
-    of_phases = [result for result in store.results_of(step) if result.name.split("-")[1] in phases]
-    return [result for result in of_phases if store.is_whole_result(result)]
+    kept = parent.memo(forked).of_phases(phases)
+    return [each for each in kept if not any("-validation-" in ref.path for ref in each.refs())]
 
 
 def _shared_paths(parent: RunStore, version: int, forked: int, phases: tuple[str, ...]) -> Iterator[str]:
@@ -170,14 +153,16 @@ def _shared_paths(parent: RunStore, version: int, forked: int, phases: tuple[str
         if checkpoint is not None:
             parts = parent.here(checkpoint.path).rglob("*")
             yield from (str(file.relative_to(parent.directory)) for file in parts if file.is_file())
-    for result in _shared_results(parent, forked, phases):
-        for path in _paths_in(json.loads(result.read_text())):
-            whole = parent.here(path)
-            files = [file for file in whole.rglob("*") if file.is_file()] if whole.is_dir() else [whole]
-            yield from (str(file.relative_to(parent.directory)) for file in files if file.exists())
-    beside = [pattern for phase in phases for pattern in BESIDE.get(phase, [])]
-    folder = parent.here(parent.step_path(forked)) if beside else parent.directory
-    yield from (str(file.relative_to(parent.directory)) for pattern in beside for file in folder.glob(pattern))
+    for kept in _shared_results(parent, forked, phases):
+        yield from _files_of(parent, kept)
+
+
+def _files_of(store: RunStore, kept: Kept) -> Iterator[str]:
+    """The files that a kept result names, and that are there."""
+    for ref in kept.refs():
+        whole = store.here(ref.path)
+        files = [file for file in whole.rglob("*") if file.is_file()] if whole.is_dir() else [whole]
+        yield from (str(file.relative_to(store.directory)) for file in files if file.exists())
 
 
 def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int) -> Ref | None:
@@ -191,19 +176,19 @@ def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int
     if own is not None and target.intact([own]):
         return own
     check_weights(parent, version)
-    cluster = Cluster(config, parent)
+    workers = PlainWorkers(config, parent)
 
     async def save() -> Ref:
-        made = await cluster.save(version, f".fork-{target.name.strip('.')}/checkpoint")
+        made = await workers.save(version, f".fork-{target.name.strip('.')}/checkpoint")
         (target.directory / "checkpoints").mkdir(parents=True, exist_ok=True)
-        os.rename(parent.folder(made), target.directory / f"checkpoints/{version:06d}")
+        os.rename(parent.path(made), target.directory / f"checkpoints/{version:06d}")
         parent.remove((parent.directory / made.path).parent)
         return made.model_copy(update={"path": f"checkpoints/{version:06d}"})
 
     try:
         return asyncio.run(save())
     finally:
-        cluster.disconnect()
+        workers.close()
 
 
 @dataclass(frozen=True)
@@ -242,7 +227,6 @@ def _prunable(store: RunStore) -> set[Path]:
         folder = store.step_path(step)
         stay = {store.directory / path for path in (*named, f"{folder}/COMMIT.json")}
         leftovers |= store.children(folder) - stay
-        leftovers |= set(store.results_of(step))
     return leftovers
 
 
@@ -279,17 +263,3 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError as error:
         raise StoreError(f"{target}: cannot be linked to {source}: {error.strerror}; runs share one disk") from error
-
-
-def _paths_in(value: Any) -> Iterator[str]:
-    """Paths of the artifacts that a kept result names (its body is JSON within JSON)."""
-    if isinstance(value, str) and value.startswith(("{", "[")):
-        yield from _paths_in(json.loads(value))
-    elif isinstance(value, dict):
-        if {"path", "sha256", "bytes"} <= value.keys():
-            yield str(value["path"])
-        for inner in value.values():
-            yield from _paths_in(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _paths_in(inner)

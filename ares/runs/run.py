@@ -1,21 +1,21 @@
-"""An open run: its configuration, directory, problems, actors and state.
+"""An open run: its configuration, directory, problems, workers and state.
 
-Covered: creating a run or resuming one (checked: same settings, data, weights and files), the artifacts, keys and
-commit of a step. Not covered: the order of work (flows/) and the work (tasks/).
+Covered: creating a run or resuming one (checked: same settings, data, weights and files). Not covered: a step's keys
+and commit (ares/runs/step.py), the order of work (flows/) and the work (tasks/).
 """
 
 import hashlib
 import json
 import logging
-import math
 import os
 import subprocess
 import time
+from collections.abc import Callable
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -35,19 +35,21 @@ from ares.data import (
 from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, check_answers, load_grader, try_on
 from ares.models import AdaptedLayers, adapted_layers, check_architecture, check_vocabulary, check_weight_files
+from ares.runs.conductor import Conductor, PlainConductor
 from ares.runs.digests import check_same, completed, digests_of
 from ares.runs.doctor import describe_machine, with_this_machine
 from ares.runs.phase_settings import bootstrap_settings
 from ares.runs.progress import Progress
+from ares.runs.step import Step, sampled_version
 from ares.step import RunState
-from ares.store import Commit, DamagedArtifact, Fork, Ref, RunStore, StoreError, run_store
-from ares.workers import Cluster, check_cluster, check_engine, check_gpus, first_unreplayable
+from ares.store import Commit, DamagedArtifact, Ref, RunStore, StoreError, run_store
+from ares.workers import PlainWorkers, Workers, check_engine, check_gpus, first_unreplayable
 
 logger = logging.getLogger(__name__)
 _SHOWN = 10
 """Rows left out that a warning names; `ares data check` names more."""
-DRAWN = ("rollout", "score", "experience", "compare")
-"""Phases of the bootstrap that do not depend on settings of rewards and of the algorithm."""
+MakeWorkers = Callable[[Config, RunStore], Workers]
+"""PlainWorkers, or Ray's Cluster."""
 
 
 class Run:
@@ -55,13 +57,14 @@ class Run:
 
     def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train_set: Problems,
                  validation_set: Problems | None, identity: str, grader: Grader,
-                 drawn: str | None = None) -> None:  # fmt: skip
+                 drawn: str | None = None, made_by: MakeWorkers = PlainWorkers) -> None:  # fmt: skip
         self.config = config
         self.store = store
         self.tokenizer = tokenizer
         self.train_set = train_set
         self.validation_set = validation_set
-        self.cluster = Cluster(config, store)
+        self._made_by = made_by
+        self.conductor: Conductor = PlainConductor()
         self.state = RunState.initial(config, len(train_set))
         self.commit: Commit | None = None
         self.identity = identity
@@ -76,14 +79,13 @@ class Run:
         self.is_trigger = _triggers(config.algorithm.entropy.trigger_tokens, tokenizer)
 
     @classmethod
-    def open(cls, config: Config, name: str, runs: Path) -> "Run":
+    def open(cls, config: Config, name: str, runs: Path, made_by: MakeWorkers = PlainWorkers) -> "Run":
         """Check everything that can be checked, start the grader, then create the run or resume the existing one.
 
         Raises what `check` raises; and, still before anything is written, SandboxUnavailable, or RewardError if the
         first call of a user's grader fails.
         """
-        check_cluster()
-        run, digests = cls.check(config, name, runs)
+        run, digests = cls.check(config, name, runs, made_by)
         run.grader.start()
         try:
             if config.reward.is_the_users and not run.store.has_commits():
@@ -127,7 +129,9 @@ class Run:
                 self.store.write_run(description_of(self.config, self.store.name, digests))
 
     @classmethod
-    def check(cls, config: Config, name: str, runs: Path) -> tuple["Run", dict[str, Any]]:
+    def check(
+        cls, config: Config, name: str, runs: Path, made_by: MakeWorkers = PlainWorkers
+    ) -> tuple["Run", dict[str, Any]]:
         """Check everything that can be checked; the run, and the digests of data, weights and files.
 
         Writes nothing and starts nothing. Raises ConfigError, DataError or StoreError.
@@ -166,7 +170,7 @@ class Run:
         graded_with = grader.expect(train.frame, validation.frame if validation is not None else None)
         digests = digests_of(config, train, validation, graded_with)
         run = cls(config, store, tokenizer, train, validation, identity_of(config, digests), grader,
-                  drawn_identity(config, digests))  # fmt: skip
+                  drawn_identity(config, digests), made_by)  # fmt: skip
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
         if store.exists() or store.has_commits():  # commits without a run.json are refused
             _check_same(store, config, digests)
@@ -178,7 +182,7 @@ class Run:
         A step whose batch is missing or damaged is done again, and so are those after it. Raises DamagedArtifact if a
         fork shares that step.
         """
-        newest, resumed = self.store.last_commit(), resumed_commit(self.cluster)
+        newest, resumed = self.store.last_commit(), resumed_commit(self.config, self.store)
         done = -1 if resumed is None else resumed.step
         if self.fork is not None and done < self.fork.version:  # done with its settings, the step would differ
             folder = self.store.directory / self.store.step_path(done + 1)
@@ -213,22 +217,29 @@ class Run:
         rows = state.cursor.take(count, lambda row: names.iat[row] in skipped)
         return names.iloc[rows].tolist()
 
-    def with_plan(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The state after a step, with the prompts of the first draws up to the one from this step's policy.
+    def plan(self, state: RunState) -> None:
+        """Choose the prompts of the first draws up to the one from this step's policy, into the state after it.
 
         Without rollout.max_staleness there are none: each step chooses its prompts when it begins.
         """
         stale = self.config.rollout.max_staleness
-        if not stale:
-            return state
-        after = self.restored(state)
-        while len(after.planned) <= stale:
-            after.planned.append(self.next_prompts(after, self.config.rollout.prompts))
-        return after.state_dict()
+        while stale and len(state.planned) <= stale:
+            state.planned.append(self.next_prompts(state, self.config.rollout.prompts))
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a JSON log line holds besides its message."""
+        return {"about": {"run": self.store.name, "step": max(self.state.step, 0)}}
+
+    @cached_property
+    def workers(self) -> Workers:
+        """Learner and engine."""
+        return self._made_by(self.config, self.store)
 
     def close(self) -> None:
-        """Release actors and sandbox."""
-        self.cluster.shut_down()
+        """End learner, engine and sandbox."""
+        if "workers" in self.__dict__:
+            self.workers.close()
         self.grader.close()
 
     def problems(self, purpose: str) -> Problems:
@@ -239,113 +250,27 @@ class Run:
         return self.validation_set
 
     def step(self, number: int, ahead: bool = False) -> "Step":
-        """The step of this number; 0 is the bootstrap. ahead: to draw its first responses early (flows/ahead.py)."""
+        """The step of this number; 0 is the bootstrap. ahead: to draw its first responses early."""
         return Step(self, number, ahead)
 
 
-class Step:
-    """One step of a run: its paths, the keys of its phases, its commit."""
-
-    def __init__(self, run: Run, number: int, ahead: bool = False) -> None:
-        self.run = run
-        self.number = number
-        self._after = self.sampled_version if ahead else number - 1
-        """The step whose policy its phases start from."""
-        self.batch: Ref | None = None
-        """The batch of its update, once that is done: later phases see the weights it made."""
-        self.timings: dict[str, float] = {}
-        """Seconds per phase of this execution."""
-        self.rewarded: tuple[list[Ref], pd.DataFrame] | None = None
-        """The rewarded rows of the last draw and the tables they came from: most batches are that one draw."""
-        self.started = time.perf_counter()
-
-    @property
-    def config(self) -> Config:
-        """The run's configuration."""
-        return self.run.config
-
-    def path(self, name: str) -> str:
-        """Path of an artifact of this step, relative to the run directory."""
-        return f"{self.run.store.step_path(self.number)}/{name}"
-
-    @property
-    def sampled_version(self) -> int:
-        """Version of the policy that this step's first responses are drawn from."""
-        return _sampled_version(self.config, self.number)
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether that policy is older than the one being trained."""
-        return self.sampled_version < self.number - 1
-
-    def identity(self, phase: str) -> str:
-        """What determines a phase's result besides its inputs; phases that a fork shares keep the parent's."""
-        own = self.run.drawn if self.number == 0 and phase in DRAWN else self.run.identity
-        return phase_identity(own, self.run.fork, self.number, phase)
-
-    def key(self, phase: str, inputs: str) -> str:
-        """Identity of a phase's result: the same run, settings, data, past, step and inputs give the same key."""
-        parts = (self.identity(phase), str(self.number), phase, inputs, *self._past())
-        return f"{self.number:06d}-{phase}-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24]}"
-
-    def _past(self) -> list[str]:
-        """Hashes of what made the weights. A step that is done again may end differently (on a GPU, or if a program
-        hits its time limit): results that later steps have kept are then another policy's."""
-        commit = self.run.store.digest(self._after) if self.number else None
-        return [*([commit] if commit else []), *([self.batch.sha256] if self.batch else [])]
-
-    def commit(self, artifacts: dict[str, Ref], state: dict[str, Any], metrics: dict[str, float]) -> None:
-        """Finish the step: it is never done again, and the run's state becomes the one after it."""
-        run = self.run
-        if unknown := sorted(name for name, value in metrics.items() if not math.isfinite(value)):
-            logger.warning("step %d: metrics that are not finite are left out: %s", self.number, ", ".join(unknown))
-        total = time.perf_counter() - self.started
-        counters = run.restored(state).counters
-        before = run.state.counters
-        timings = self.timings | {
-            "timing_s/step": total,
-            "perf/throughput": (counters.tokens - before.tokens) / max(total, 1e-9),
-            "perf/total_num_tokens": float(counters.tokens - before.tokens),
-        }
-        if "timing_s/scoring_wait" in timings:
-            timings["perf/scoring_wait_share"] = timings["timing_s/scoring_wait"] / max(total, 1e-9)
-        run.grader.forget()
-        commit = Commit(
-            step=self.number,
-            parent=run.commit.digest() if run.commit else None,
-            artifacts=artifacts,
-            state=state,
-            metrics={name: value for name, value in metrics.items() if name not in unknown},
-            timings=timings,
-            timestamp=time.time_ns() // 1_000_000,
-        )
-        run.store.write_commit(commit)
-        run.advance(commit)
-        needed = run.step(self.number + 1).sampled_version
-        run.store.prune_checkpoints(commit, run.config.train.keep_checkpoints, needed)
-
-
-def _sampled_version(config: Config, step: int) -> int:
-    return max(step - 1 - config.rollout.max_staleness, 0)
-
-
-def resumed_commit(cluster: Cluster) -> Commit | None:
+def resumed_commit(config: Config, store: RunStore) -> Commit | None:
     """The newest commit whose partial responses are intact and whose weights, and older ones still needed, can be
     rebuilt; None: no step is finished."""
-    commit = cluster.store.last_commit()
-    while commit is not None and (damaged := _first_damaged(cluster, commit)) is not None:
-        commit = cluster.store.read_commit(damaged - 1)
+    commit = store.last_commit()
+    while commit is not None and (damaged := _first_damaged(config, store, commit)) is not None:
+        commit = store.read_commit(damaged - 1)
     return commit
 
 
-def _first_damaged(cluster: Cluster, last: Commit) -> int | None:
+def _first_damaged(config: Config, store: RunStore, last: Commit) -> int | None:
     """The first step whose batch is damaged or missing and needed to rebuild a policy; the last step if its partial
     responses are damaged; None if nothing is."""
-    oldest = _sampled_version(cluster.config, last.step + 1)
-    found = (first_unreplayable(cluster.store, version) for version in range(oldest, last.step + 1))
+    oldest = sampled_version(config, last.step + 1)
+    found = (first_unreplayable(store, version) for version in range(oldest, last.step + 1))
     if (damaged := next((step for step in found if step is not None), None)) is not None:
         return damaged
-    return None if cluster.store.intact(under_way(last)) else last.step
+    return None if store.intact(under_way(last)) else last.step
 
 
 def under_way(commit: Commit) -> list[Ref]:
@@ -364,12 +289,6 @@ def drawn_identity(config: Config, digests: dict[str, Any]) -> str:
     share them (ares/runs/lineage.py)."""
     known = {"settings": bootstrap_settings(config), "digests": digests}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def phase_identity(own: str, fork: Fork | None, step: int, phase: str) -> str:
-    """Identity of a phase: the run's own, or for phases that a fork shares the parent's."""
-    shared = fork.identities if fork is not None and fork.at == step else {}
-    return shared.get(phase, own)
 
 
 def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | None:

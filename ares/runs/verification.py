@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ares.runs.run import read_config, resumed_commit
 from ares.store import Commit, DamagedArtifact, RunStore
-from ares.workers import Cluster
 
 CONSEQUENCES = {
     "batch": "a resume or fork from before it does the step again",
@@ -54,7 +53,7 @@ def verify(store: RunStore) -> Verification:
         if not whole[commit.step, name] and not _deleted(store, commit, name, whole)
     ]
     damages += [*_commits_after(store, len(steps)), *_results(store, len(steps))]
-    resumed = resumed_commit(Cluster(config, store))
+    resumed = resumed_commit(config, store)
     known = [commit.artifacts[name].bytes for commit, name in refs if whole[commit.step, name]]
     return Verification(damages, len(steps), len(known), sum(known), None if resumed is None else resumed.step)
 
@@ -94,9 +93,9 @@ def _commits_after(store: RunStore, first: int) -> Iterator[Damage]:
 
 def _results(store: RunStore, first: int) -> Iterator[Damage]:
     for step in (first, first + 1):
-        for result in store.results_of(step):
-            if not store.is_whole_result(result):
-                yield Damage(_relative(store, result), "is damaged", "a resume does the phase again")
+        memo = store.memo(step)
+        if not memo.is_intact:
+            yield Damage(_relative(store, memo.path), "is damaged", "a resume does the phases after that line again")
 
 
 def _relative(store: RunStore, path: Path) -> str:

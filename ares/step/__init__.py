@@ -5,14 +5,14 @@ state. Not covered: the order of work (flows/), what is stored where (tasks/).
 """
 
 from ares.step.bootstrap import bootstrapped
-from ares.step.collate import as_sampled, gathered, graded, readable_rows, token_batch
+from ares.step.collate import as_sampled, graded, readable_rows, select_rows, token_batch
 from ares.step.metrics import evaluation_metrics, evaluation_table, lag_metrics
 from ares.step.refill import FilterExhausted, Refill, keep_groups
 from ares.step.requests import (
     PROMPT,
     asked_rows,
     begun_rows,
-    drawn_on,
+    continue_rows,
     engine_calls,
     requested_rows,
     second_turn_rows,
@@ -21,7 +21,7 @@ from ares.step.rewards import PART, rewarded
 from ares.step.rows import in_training_order, joined_rows, sampled_rows, with_scores
 from ares.step.shape import shape
 from ares.step.slots import FEW_STEPS_SLOT, GREEDY, is_second_turn
-from ares.step.state import RunState, finished_state, with_evaluation
+from ares.step.state import RunState
 
 __all__ = [
     "FEW_STEPS_SLOT",
@@ -35,12 +35,10 @@ __all__ = [
     "asked_rows",
     "begun_rows",
     "bootstrapped",
-    "drawn_on",
+    "continue_rows",
     "engine_calls",
     "evaluation_metrics",
     "evaluation_table",
-    "finished_state",
-    "gathered",
     "graded",
     "in_training_order",
     "is_second_turn",
@@ -52,8 +50,8 @@ __all__ = [
     "rewarded",
     "sampled_rows",
     "second_turn_rows",
+    "select_rows",
     "shape",
     "token_batch",
-    "with_evaluation",
     "with_scores",
 ]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from algorithms.buckets import BUCKETS
 from algorithms.difficulty import difficulty_codes
+from ares.step.slots import SECOND_TURN_SLOT
 from sandbox.program import ERROR_TYPES
 
 ENDINGS = tuple(ending for ending in ERROR_TYPES if ending != "internal_error")
@@ -45,10 +46,10 @@ def code_metrics(rows: pd.DataFrame, kept_slots: list[int]) -> dict[str, float]:
     return metrics
 
 
-def seconds_per_solved(rows: pd.DataFrame, exec_times: pd.DataFrame) -> dict[str, float]:
-    """CPU seconds of programs per problem that at least one sample solved; nothing if none did."""
+def seconds_per_solved(rows: pd.DataFrame, seconds: float) -> dict[str, float]:
+    """CPU seconds of programs per problem that at least one sample solved, in either turn; nothing if none did."""
     solved = _solved(rows)
-    return {"perf/seconds_per_solved": float(exec_times["exec_time"].sum()) / solved} if solved else {}
+    return {"perf/seconds_per_solved": seconds / solved} if solved else {}
 
 
 def _figures(rows: pd.DataFrame) -> dict[str, float]:
@@ -66,4 +67,5 @@ def _figures(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _solved(rows: pd.DataFrame) -> int:
-    return int(rows.loc[rows["pass_ratio"] == 1.0, "slot"].nunique())
+    solved = rows.loc[rows["pass_ratio"] == 1.0, "slot"]
+    return int((solved % SECOND_TURN_SLOT).nunique())

@@ -44,13 +44,12 @@ def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
 
 
 def as_sampled(batch: DataProto) -> DataProto:
-    """A token batch with the engine's log-probs in place of the learner's, and −log p as each token's entropy (nats).
+    """The engine's log-probs in place of the learner's, and −log p as each token's entropy (nats): new fields only.
 
     The mean of −log p over samples is the entropy; for a single token it is a noisy estimate.
     """
-    batch.batch["old_log_probs"] = batch.tensor("engine_log_probs")
-    batch.batch["entropies"] = -batch.tensor("engine_log_probs")
-    return batch
+    log_probs = batch.tensor("engine_log_probs")
+    return DataProto.from_dict({"old_log_probs": log_probs, "entropies": -log_probs})
 
 
 def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
@@ -74,7 +73,7 @@ def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
     return batch
 
 
-def gathered(parts: list[DataProto], rows: pd.DataFrame, pad_id: int) -> DataProto:
+def select_rows(parts: list[DataProto], rows: pd.DataFrame, pad_id: int) -> DataProto:
     """The rows (slot, sample) that `rows` names, in its order, from several batches. Raises KeyError for others."""
     whole = parts[0]
     if len(parts) > 1:

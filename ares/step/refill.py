@@ -105,9 +105,9 @@ class Refill:
                 metrics |= second_turn_metrics(rows, self.config.rollout.second_turn.children)
         return metrics
 
-    def seconds_per_solved(self, exec_times: pd.DataFrame) -> dict[str, float]:
-        """`perf/seconds_per_solved` of everything drawn, by the CPU seconds of its programs."""
-        return seconds_per_solved(self._drawn_rows(), exec_times)
+    def seconds_per_solved(self, seconds: float) -> dict[str, float]:
+        """`perf/seconds_per_solved` of everything drawn, by the CPU seconds of all its programs."""
+        return seconds_per_solved(self._drawn_rows(), seconds)
 
     def _drawn_rows(self) -> pd.DataFrame:
         return pd.concat(self._rows, ignore_index=True)

@@ -82,7 +82,7 @@ def asked_rows(under_way: pd.DataFrame, problems: pd.DataFrame) -> pd.DataFrame:
     return asked[asked["finish_reason"] != "stop"]
 
 
-def drawn_on(under_way: pd.DataFrame, places: pd.Index, answers: pd.DataFrame) -> pd.DataFrame:
+def continue_rows(under_way: pd.DataFrame, places: pd.Index, answers: pd.DataFrame) -> pd.DataFrame:
     """The table with answers (token_ids, log_probs, finish_reason) appended to the rows at `places`."""
     columns = {name: under_way[name].tolist() for name in ("token_ids", "log_probs", "finish_reason")}
     for place, answer in zip(places, answers.to_dict("records"), strict=True):

@@ -153,20 +153,18 @@ class RunState:
             if accuracy == 1.0 and entropy < self.difficulty.drop_allpass_entropy_threshold:
                 self.difficulty.skip(name)
 
+    def take_update(self, beta: dict[str, Any] | None, skipped: int) -> None:
+        """Take over from an update the state of the β controller, and count the optimiser steps that it left out."""
+        if self.beta is not None and beta is not None:
+            self.beta.load_state_dict(beta)
+        self.counters.skipped_updates += skipped
+
+    def add_evaluation(self, step: int, accuracy: float, mean_length: float) -> None:
+        """Note an evaluation of the policy after a step."""
+        self.evaluations.append(Evaluation(step, accuracy, mean_length))
+
     def metrics(self) -> dict[str, float]:
         """Metrics of the controllers."""
         said = self.difficulty.metrics() | self.threshold.metrics() | self.kl.metrics()
         said |= self.beta.metrics() if self.beta is not None else {}
         return said | (self.tests.metrics() if self.tests is not None else {})
-
-
-def finished_state(shaped: dict[str, Any], step: int, beta: dict[str, Any] | None, skipped: int) -> dict[str, Any]:
-    """The state to commit after a step: the one after shaping, with the update's β and skipped optimiser steps."""
-    counters = shaped["counters"] | {"skipped_updates": shaped["counters"]["skipped_updates"] + skipped}
-    return shaped | {"step": step, "beta": beta, "counters": counters}
-
-
-def with_evaluation(state: dict[str, Any], accuracy: float, mean_length: float) -> dict[str, Any]:
-    """The state with the evaluation after its step."""
-    evaluation = Evaluation(state["step"], accuracy, mean_length)
-    return state | {"evaluations": [*state["evaluations"], vars(evaluation).copy()]}

@@ -9,31 +9,32 @@ from pathlib import Path
 
 import pandas as pd
 
-from ares.store.sealed_lines import append_lines, read_lines
+from ares.store.sealed_lines import SealedLines
 
 
 class Journal:
     """The rows of one piece of work. key: identifies it; a file left under another key is deleted."""
 
     def __init__(self, path: Path, key: str) -> None:
-        self.path = path
         self.key = key
-        self._kept = read_lines(path)
-        if self._kept[:1] != [key]:
-            self._kept = []
+        self._lines = SealedLines(path)
+        if self._lines.texts[:1] != [key]:
             self.end()
+            self._lines = SealedLines(path)
+        self._earlier = self._lines.texts[1:]
 
     def rows(self) -> pd.DataFrame | None:
         """What an earlier process added, in order; None: nothing."""
-        tables = [pd.read_parquet(io.BytesIO(base64.b64decode(line))) for line in self._kept[1:]]
+        tables = [pd.read_parquet(io.BytesIO(base64.b64decode(line))) for line in self._earlier]
         return pd.concat(tables, ignore_index=True) if tables else None
 
     def add(self, rows: pd.DataFrame) -> None:
         """Append rows, which survive a kill from here on. Raises StoreError."""
-        line = base64.b64encode(rows.to_parquet(index=False)).decode()
-        append_lines(self.path, [line] if self.path.exists() else [self.key, line])
+        if not self._lines.texts:
+            self._lines.append(self.key)
+        self._lines.append(base64.b64encode(rows.to_parquet(index=False)).decode())
 
     def end(self) -> None:
         """Delete the file: the artifact is written."""
-        if self.path.exists():  # a path that cannot be is an error of the first row, not of this
-            self.path.unlink()
+        if self._lines.path.exists():
+            self._lines.path.unlink()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ares.store.commits import Ref
-from ares.store.sealed_lines import append_lines, read_lines
+from ares.store.sealed_lines import SealedLines
 
 FILE = "phases.jsonl"
 
@@ -36,7 +36,13 @@ class Memo:
     def __init__(self, path: Path, written: Callable[[Path], None] = lambda path: None) -> None:
         self.path = path
         self._written = written
-        self._kept = {kept.key: kept for kept in map(_parse, read_lines(path))}
+        self._lines = SealedLines(path)
+        self._kept = {kept.key: kept for kept in map(_parse, self._lines.texts)}
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether every line is what was written; a killed process may have left half of one."""
+        return self._lines.is_intact
 
     def find(self, key: str) -> dict[str, Any] | None:
         """The result that was kept last under a key."""
@@ -45,7 +51,7 @@ class Memo:
 
     def keep(self, kept: Kept) -> None:
         """Add a result. Raises StoreError."""
-        append_lines(self.path, [json.dumps(kept._asdict(), sort_keys=True)])
+        self._lines.append(json.dumps(kept._asdict(), sort_keys=True))
         self._kept[kept.key] = kept
         self._written(self.path)
 

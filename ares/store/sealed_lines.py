@@ -12,30 +12,41 @@ from ares.store.errors import DamagedArtifact, StoreError
 from ares.store.files import remedy_for
 
 
-def read_lines(path: Path) -> list[str]:
-    """The texts of a file's intact lines, none if it is absent; the file is cut off at the first damaged line."""
-    if not path.exists():
-        return []
-    texts, intact = [], 0
-    for line in path.read_bytes().splitlines(keepends=True):
+class SealedLines:
+    """The lines of a file as they are; `append` adds some. Only one process at a time may append."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.texts: list[str] = []
+        """Of the intact lines, up to the first damaged one."""
+        self._intact = 0
+        """Bytes of these lines; what follows them is cut off before something is appended."""
+        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+            try:
+                text = unsealed_text(line.decode())
+            except (DamagedArtifact, UnicodeDecodeError):
+                break
+            if not line.endswith(b"\n"):
+                break
+            self.texts.append(text)
+            self._intact += len(line)
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether nothing follows the intact lines."""
+        return not self.path.exists() or self.path.stat().st_size == self._intact
+
+    def append(self, text: str) -> None:
+        """Append a text, which survives a kill from here on; makes the folder. Raises StoreError."""
+        line = f"{sealed_text(text)}\n".encode()
         try:
-            text = unsealed_text(line.decode())
-        except (DamagedArtifact, UnicodeDecodeError):
-            break
-        if not line.endswith(b"\n"):
-            break
-        texts.append(text)
-        intact += len(line)
-    os.truncate(path, intact)
-    return texts
-
-
-def append_lines(path: Path, texts: list[str]) -> None:
-    """Append texts, one line each, which survive a kill from here on; makes the folder. Raises StoreError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write("".join(f"{sealed_text(text)}\n" for text in texts).encode())
-    except OSError as error:
-        remedy = remedy_for(error, path.parent)
-        raise StoreError(f"{path}: cannot be written: {error}. {remedy}") from error
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as file:
+                if file.tell() > self._intact:
+                    os.truncate(self.path, self._intact)
+                file.write(line)
+        except OSError as error:
+            remedy = remedy_for(error, self.path.parent)
+            raise StoreError(f"{self.path}: cannot be written: {error}. {remedy}") from error
+        self.texts.append(text)
+        self._intact += len(line)

@@ -3,11 +3,12 @@
 Covered: atomic writes (temporary name, fsync, rename), content hashes, rows as parquet, folders that a caller fills,
 `run.json`, `COMMIT.json`, background syncing, the lock that keeps a second process out; for the copy of a run at a URL,
 the upload before every local write. Not covered: how to upload (ares/store/mirror.py), what artifacts mean (tasks/),
-and whether a phase has to run (Prefect's keyed results decide; `kept` tells whether their files can be trusted).
+results of phases (ares/store/memo.py).
 
     runs/<run>/run.json                    resolved configuration, fingerprint, code version, MLflow run
     runs/<run>/bootstrap/…                 the pass over the train set
     runs/<run>/steps/000012/…              artifacts of step 12
+    runs/<run>/steps/000012/phases.jsonl   what its phases have found
     runs/<run>/steps/000012/COMMIT.json    hashes of them, metrics, and the whole run state after the step
     runs/<run>/checkpoints/000020/…        weights and optimiser after step 20
 """
@@ -21,14 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
-from ares.store.commits import Commit, Fork, Ref, sealed, unsealed, unsealed_text
+from ares.store.commits import Commit, Fork, Ref, sealed, unsealed
 from ares.store.errors import DamagedArtifact, StoreError
 from ares.store.files import Syncing, files_in, folders_in, fsync, remedy_for, remove_tree, tree_hash
 from ares.store.lease import new_writer
 from ares.store.lock import held, is_held
+from ares.store.memo import FILE as MEMO_FILE
+from ares.store.memo import Memo
 from ares.store.mirror import mirror_of
 
 logger = logging.getLogger(__name__)
@@ -48,6 +53,9 @@ class RunStore:
         self._whole: set[Ref] = set()
         """Checkpoints whose content was found to be what was written."""
         self._syncing: Syncing | None = None
+        self._tables: dict[Ref, pa.Table] = {}
+        """Tables of the steps under way."""
+        self._memos: dict[int, Memo] = {}
 
     @property
     def address(self) -> str:
@@ -72,8 +80,15 @@ class RunStore:
         return self._write(path, lambda target: _write_bytes(target, text.encode()), at_once)
 
     def write_rows(self, path: str, rows: pd.DataFrame) -> Ref:
-        """Write a table as parquet."""
-        return self._write(path, lambda target: rows.to_parquet(target, index=False, compression="zstd"))
+        """Write a table as parquet; of a step under way, it stays in memory for `read_rows`, until `forget`."""
+        table = pa.Table.from_pandas(rows, preserve_index=False)
+        ref = self._write(path, lambda target: pq.write_table(table, target, compression="zstd"))
+        self._keep(ref, table)
+        return ref
+
+    def write_file(self, path: str, fill: Callable[[Path], None]) -> Ref:
+        """Write a file: `fill` writes it under the temporary name it is given."""
+        return self._write(path, fill)
 
     def write_folder(self, path: str, fill: Callable[[Path], None]) -> Ref:
         """Write a folder: `fill` puts the files into the temporary folder it is given."""
@@ -89,11 +104,26 @@ class RunStore:
         return json.loads(self._checked(ref).read_bytes())
 
     def read_rows(self, ref: Ref) -> pd.DataFrame:
-        """Read a table artifact. Raises DamagedArtifact."""
-        return pd.read_parquet(self._checked(ref))
+        """Read a table artifact; of a step under way, once. Raises DamagedArtifact."""
+        table = self._tables.get(ref)
+        if table is None:
+            table = pq.read_table(self._checked(ref))
+            self._keep(ref, table)
+        return table.to_pandas()
 
-    def folder(self, ref: Ref) -> Path:
-        """The path of a folder artifact, its content checked. Raises DamagedArtifact."""
+    def _keep(self, ref: Ref, table: pa.Table) -> None:
+        """Keep a table in memory if its step is under way."""
+        if any(ref.path.startswith(f"{self.step_path(step)}/") for step in self._memos):
+            self._tables[ref] = table
+
+    def forget(self, step: int) -> None:
+        """Drop the tables of a step, and what its phases have found, from memory."""
+        folder = f"{self.step_path(step)}/"
+        self._tables = {ref: table for ref, table in self._tables.items() if not ref.path.startswith(folder)}
+        self._memos.pop(step, None)
+
+    def path(self, ref: Ref) -> Path:
+        """Where an artifact is, its content checked. Raises DamagedArtifact."""
         return self._checked(ref)
 
     def intact(self, refs: list[Ref]) -> bool:
@@ -152,10 +182,9 @@ class RunStore:
             self.remove(self.directory)
 
     def publish(self) -> None:
-        """Sync the name of a run that was put together here, and upload it, run.json last; kept results stay."""
+        """Sync the name of a run that was put together here, and upload it, run.json last."""
         fsync(self.directory.parent)
-        whole = [file for file in files_in(self.directory) if not file.is_relative_to(self.results)]
-        for file in sorted(whole, key=lambda file: file.name == "run.json"):
+        for file in sorted(files_in(self.directory), key=lambda file: file.name == "run.json"):
             self._upload(file.relative_to(self.directory).as_posix(), file)
 
     def _hash(self, ref: Ref) -> str | None:
@@ -276,25 +305,12 @@ class RunStore:
         described = self.read_run().get("fork") if self.exists() else None
         return None if described is None else Fork.model_validate(described)
 
-    def results_of(self, step: int) -> list[Path]:
-        """The files of the kept results of a step's phases."""
-        return sorted(self.results.glob(f"{step:06d}-*"))
-
-    def discard_unreadable_results(self, step: int) -> None:
-        """Delete a step's kept results that are half written (Prefect writes in place) or have changed."""
-        for result in self.results_of(step):
-            if not self.is_whole_result(result):
-                result.unlink()
-
-    def is_whole_result(self, result: Path) -> bool:
-        """Whether a kept result is what was written; one from before 2026-11-23 has no hash and need only be JSON."""
-        try:
-            text = json.loads(result.read_bytes())["result"]
-            if "checksum" in json.loads(text):
-                unsealed_text(text)
-        except (ValueError, KeyError, TypeError, DamagedArtifact):
-            return False
-        return True
+    def memo(self, step: int) -> Memo:
+        """What the phases of a step have found."""
+        if step not in self._memos:
+            file = f"{self.step_path(step)}/{MEMO_FILE}"
+            self._memos[step] = Memo(self.here(file), lambda path: self._upload(file, path))
+        return self._memos[step]
 
     def step_path(self, step: int) -> str:
         """Folder of a step's artifacts; the bootstrap is step 0."""
@@ -402,11 +418,6 @@ class RunStore:
             self.mirror.refresh(self.is_held)
             self._is_fresh = True
         return self.directory
-
-    @property
-    def results(self) -> Path:
-        """Where Prefect keeps the results of the run's phases."""
-        return self.directory / "results"
 
     def is_held(self) -> bool:
         """Whether a process of this machine holds the run directory. Takes no lock, which could make a start fail."""

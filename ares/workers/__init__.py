@@ -1,24 +1,25 @@
-"""Ray actors for learner and engines: their placement, and their restart after a death.
+"""Learner and engine of a run: one interface, brought to the policy version that a phase asks for.
 
-Not covered: what they compute (ares/learner, ares/engines).
+Covered: versions and replay; the plain implementation in this process; GPUs that a run needs. Not covered: what learner
+and engine compute (ares/learner, ares/engines); Ray's actors, the other implementation (ares/cluster).
 """
 
-from ares.workers.cluster import ATTEMPTS, Cluster
-from ares.workers.connection import check_cluster, connect
-from ares.workers.failures import DEATHS, WorkerError
 from ares.workers.placement import check_engine, check_gpus, demand, runs_that_fit, uses_gpus
+from ares.workers.plain import PlainWorkers
 from ares.workers.replay import check_weights, first_unreplayable, newest_checkpoint
+from ares.workers.services import EngineService, LearnerService
+from ares.workers.workers import Finished, UpdateInputs, Workers
 
 __all__ = [
-    "ATTEMPTS",
-    "DEATHS",
-    "Cluster",
-    "WorkerError",
-    "check_cluster",
+    "EngineService",
+    "Finished",
+    "LearnerService",
+    "PlainWorkers",
+    "UpdateInputs",
+    "Workers",
     "check_engine",
     "check_gpus",
     "check_weights",
-    "connect",
     "demand",
     "first_unreplayable",
     "newest_checkpoint",

@@ -1,7 +1,7 @@
-"""Which engine runs, which actor gets which GPUs and threads, and whether there are enough of them.
+"""Which engine runs, how many GPUs a run needs, and whether there are enough of them.
 
 Colocated, learner rank i and engine i are on GPU i together and take turns; split, each has GPUs of its own. Without
-GPUs only threads are counted. Nothing here has run on a GPU.
+GPUs only threads are counted. Nothing here has run on a GPU. Not covered: Ray's placement (ares/cluster/placement.py).
 """
 
 import importlib.metadata
@@ -9,7 +9,6 @@ import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import AutoConfig
@@ -92,45 +91,6 @@ def _version(package: str) -> str | None:
 def uses_gpus(config: Config, available: float) -> bool:
     """Whether the actors are placed on GPUs."""
     return config.learner.device != "cpu" and available > 0
-
-
-def bundles(config: Config) -> list[dict[str, float]]:
-    """Resources of a placement group: a bundle for each GPU that is shared, or each actor with GPUs of its own."""
-    learner, rollout = config.learner, config.rollout
-    if rollout.placement == "colocate":
-        return [
-            {"CPU": learner.threads * (gpu < learner.ranks) + rollout.threads * (gpu < rollout.engines), "GPU": 1}
-            for gpu in range(max(learner.ranks, rollout.engines))
-        ]
-    each = rollout.vllm.tensor_parallel if rollout.engine == "vllm" else 1
-    of_rank: dict[str, float] = {"CPU": learner.threads, "GPU": 1}
-    of_engine: dict[str, float] = {"CPU": rollout.threads, "GPU": each}
-    return [of_rank] * learner.ranks + [of_engine] * rollout.engines
-
-
-def actor_options(config: Config, role: str, number: int, group: Any) -> dict[str, Any]:
-    """Ray options of learner rank or engine `number`; `group`: the placement group, None without GPUs."""
-    threads = config.learner.threads if role == "learner" else config.rollout.threads
-    if group is None:
-        return {"num_cpus": threads, "num_gpus": 0}
-    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-    colocated = config.rollout.placement == "colocate"
-    bundle = number if role == "learner" or colocated else config.learner.ranks + number
-    gpus = 0.5 if colocated else bundles(config)[bundle]["GPU"]
-    place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
-    return {"num_cpus": threads, "num_gpus": gpus, "scheduling_strategy": place}
-
-
-def transport(config: Config, placed: bool) -> str | None:
-    """Ray's transport by which an engine reads the weights of the rank on its GPU; None: through main memory.
-
-    There is none where weights are sharded or an engine has no rank on its GPU. NCCL would need learner and engine in
-    one call at the same time, but on GPUs of their own neither waits for the other.
-    """
-    ranks, engines = config.learner.ranks, config.rollout.engines
-    colocated = placed and config.rollout.placement == "colocate"
-    return "CUDA_IPC" if colocated and not config.learner.sharded and engines <= ranks else None
 
 
 def runs_that_fit(configs: list[Config]) -> int:

@@ -13,9 +13,7 @@ import typer
 from rich.console import Console
 
 from ares.errors import UserError
-from ares.forks import forked_workers, load
 from flows.cli.completion import run_names, settings
-from flows.loading import loading
 
 if TYPE_CHECKING:
     from ares.config import Config
@@ -61,15 +59,12 @@ def warn_of_idle(*given: tuple["Config", Sequence[str] | None]) -> None:
 def starting() -> Iterator["LocalServer | None"]:
     """Wraps a command that runs flows, from its first import; yields its server, or None if another one is named.
 
-    The server starts while libraries load and input is read; Ray's workers do not load the libraries again.
+    The server starts while libraries load and input is read.
     """
     from flows.servers.local_server import local_api
 
     with local_api() as server:
-        with loading():
-            load()
-        with forked_workers():
-            yield server
+        yield server
 
 
 class ServerLost(UserError, RuntimeError):

@@ -60,11 +60,11 @@ def evaluate(
     with starting() as server:
         from pydantic import ValidationError
 
+        from ares.cluster import Cluster, check_cluster
         from ares.config import ConfigError
-        from ares.evaluation import EvaluationRequest
+        from ares.evaluation import Evaluation, EvaluationRequest
         from ares.reports import Parts, bars
-        from flows.deployed import ares_eval
-        from flows.evaluate import prepare
+        from flows.evaluate import evaluate_in_flow
 
         try:
             request = EvaluationRequest(
@@ -74,12 +74,13 @@ def evaluate(
             )  # fmt: skip
         except ValidationError as error:
             raise ConfigError("; ".join(_explained(each) for each in error.errors())) from error
-        evaluation = prepare(request)
+        check_cluster()
+        evaluation = Evaluation.open(request, Cluster)
         folder = evaluation.run.store.directory
         keep_in(folder)
         with bars(errors) as progress:
             evaluation.run.progress.watch = Parts(progress)
-            flow = partial(ares_eval.with_options(flow_run_name=folder.name), request)
+            flow = partial(evaluate_in_flow, evaluation)
             summary = completed(server, flow, "the same command resumes from the last shard")
     if as_json:
         sys.stdout.write(json.dumps(summary | {"folder": str(folder)}) + "\n")

@@ -39,13 +39,15 @@ from flows.cli.export import export
 from flows.cli.logs import keep_in, set_up
 from flows.cli.sandbox import app as sandbox_app
 from flows.cli.services import down, up
-from flows.loading import loading
 from flows.run_log import FORMAT, is_json
 
 if TYPE_CHECKING:
     from ares.config import Config
 
 logger = logging.getLogger(__name__)
+Plain = Annotated[
+    bool, typer.Option("--plain", help="In this process alone, without Prefect, Ray and MLflow; the same results.")
+]
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(data_app, name="data")
@@ -83,6 +85,7 @@ def train(
     run: Annotated[
         str | None, typer.Option(help="Name of the run. An existing run is resumed.", autocompletion=run_names)
     ] = None,
+    plain: Plain = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved profile and stop.")] = False,
 ) -> None:
     """Train a profile, or resume a run that was started with it."""
@@ -93,16 +96,17 @@ def train(
     if dry_run:
         console.print(_resolved(config), markup=False, end="")
         return
-    _train(profile, overrides or [], run)
+    _train(profile, overrides or [], run, plain)
 
 
 @app.command()
 def resume(
     run: RunName,
     overrides: Overrides = None,
+    plain: Plain = False,
 ) -> None:
     """Resume a run with the settings it was started with (train.steps=… makes it longer)."""
-    _train(None, overrides or [], run)
+    _train(None, overrides or [], run, plain)
 
 
 @app.command()
@@ -198,20 +202,29 @@ def _resolved(config: "Config") -> str:
     return f"# fingerprint {fingerprint(config)}\n{text}"
 
 
-def _train(profile: str | None, overrides: list[str], run: str | None) -> None:
-    with starting() as server:
-        with loading():
-            from ares.store import runs_directory
-            from flows.opening import prepare
+def _train(profile: str | None, overrides: list[str], run: str | None, plain: bool) -> None:
+    resumes = "the same command resumes from the last commit"
+    if plain:
+        from flows.start import open_run, train_plainly
 
-        # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
-        name = prepare(profile, overrides, run)
-        keep_in(runs_directory() / name)
-        with loading():
-            from flows.train import started
+        opened = open_run(profile, overrides, run)
+        keep_in(opened.store.directory)
+        try:
+            train_plainly(opened)
+        except KeyboardInterrupt:
+            errors.print(f"stopped; {resumes}")
+            raise typer.Exit(130) from None
+    else:
+        with starting() as server:
+            from ares.cluster import Cluster, check_cluster
+            from flows.start import open_run, train_in_flow
 
-        completed(server, partial(started, name), "the same command resumes from the last commit")
-    next_step(f"ares eval {name}, or ares inspect {name} --step 1")
+            # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
+            check_cluster()
+            opened = open_run(profile, overrides, run, Cluster)
+            keep_in(opened.store.directory)
+            completed(server, partial(train_in_flow, opened), resumes)
+    next_step(f"ares eval {opened.store.name}, or ares inspect {opened.store.name} --step 1")
 
 
 def main() -> None:

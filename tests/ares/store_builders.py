@@ -25,7 +25,7 @@ WRITERS: dict[str, Callable[[RunStore, str], Ref]] = {
 READERS: dict[str, Callable[[RunStore, Ref], Any]] = {
     "json": RunStore.read_json,
     "rows": RunStore.read_rows,
-    "folder": RunStore.folder,
+    "folder": RunStore.path,
 }
 KINDS = list(WRITERS)
 

@@ -1,6 +1,5 @@
 """The command line as users see it: a run, its own reports, and every refusal."""
 
-import asyncio
 import json
 import shutil
 import subprocess
@@ -11,11 +10,10 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-import flows.train
 from ares.runs.status import run_status
 from ares.store.store import RunStore
 from flows.cli.main import main
-from tests.in_process import run_in_this_process
+from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 from tests.short_runs import ares, metric_history, told, train
 
@@ -122,7 +120,6 @@ def test_wrong_input_is_one_clear_error_before_anything_is_spent(
     assert not (tmp_path / "wrong").exists()
 
 
-@pytest.mark.usefixtures("prefect")
 def test_own_rows_with_an_own_reward(
     tmp_path: Path, rows: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,8 +136,7 @@ def test_own_rows_with_an_own_reward(
         "data.validation=null", f"model.path={tmp_path / 'model'}", "data.max_prompt_length=32",
         f"reward.kind={tmp_path / 'reward.py'}:reward", "train.steps=1", "algorithm.filter.enabled=false",
     ]  # fmt: skip
-    flows.train.prepare("tiny-math", [*SMALL, *settings], "own")
-    asyncio.run(flows.train.ares_train(run="own"))
+    train_here("tiny-math", [*SMALL, *settings], "own")
     commit = RunStore(tmp_path / "own").read_commit(1)
     samples = pd.read_parquet(tmp_path / "own" / commit.artifacts["samples"].path)
     assert set(samples["id"]) <= {str(row) for row in range(20)}

@@ -4,21 +4,19 @@ The runs are real but for Ray: learner and engine work in this process. Not cove
 by what message (tests/ares/runs/test_phase_settings.py).
 """
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import flows.train
 from ares.config.profiles import load, override
 from ares.config.strict import ConfigError
 from ares.runs.lineage import PHASES, fork
 from ares.runs.phase_settings import check_fork
 from ares.runs.run import read_config
 from ares.step.state import RunState
-from ares.store import RunStore, runs_directory
-from tests.in_process import run_in_this_process
+from ares.store import RunStore
+from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 
 NO_LEARNER_PASS = ["algorithm.aepo.enabled=false", "algorithm.kl.placement=none",
@@ -85,13 +83,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def trained(name: str, profile: str | None, *settings: str) -> RunStore:
-    flows.train.prepare(profile, list(settings), name)
-    asyncio.run(flows.train.ares_train(run=name))
-    return RunStore(runs_directory() / name)
+    return train_here(profile, settings, name)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect")
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_fork_is_refused_at_once_or_ends(profile: str, folder: Path) -> None:
     """A fork takes as many of the changes that are not refused as fit together; the next one takes the rest."""

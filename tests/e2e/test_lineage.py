@@ -135,7 +135,7 @@ def test_weights_that_gc_made_unreachable_are_reported_before_anything_starts(
     from ares.runs.lineage import prune
 
     monkeypatch.setenv("ARES_RUNS", str(copy.directory.parent))
-    monkeypatch.setattr("ares.workers.cluster.connect", lambda *_: pytest.fail("Ray was started"))
+    monkeypatch.setattr("ares.cluster.cluster.connect", lambda *_: pytest.fail("Ray was started"))
     prune(copy, dry_run=False)
     message = r"weights after step 2 .*the batch of step 1 is gone or damaged. Weights are kept after steps 3, 4"
     with pytest.raises(StoreError, match=message):
@@ -155,7 +155,7 @@ def test_a_fork_is_not_forked_where_its_own_settings_would_have_made_other_weigh
     runs = copy.directory.parent
     monkeypatch.setenv("ARES_RUNS", str(runs))
     fork("copy", 3, None, ["learner.lr=0.001"], "fork", runs)
-    monkeypatch.setattr("ares.workers.cluster.connect", lambda *_: pytest.fail("Ray was started"))
+    monkeypatch.setattr("ares.cluster.cluster.connect", lambda *_: pytest.fail("Ray was started"))
     with pytest.raises(
         StoreError, match=r"'fork' was forked from 'copy' after step 3, .* use 'copy' instead"
     ) as refused:
@@ -171,12 +171,16 @@ def test_a_fork_is_not_forked_where_its_own_settings_would_have_made_other_weigh
 
 
 def test_a_kept_result_that_is_being_written_is_not_shared(copy: RunStore) -> None:
-    """`ares fork` of a run in training ended in a traceback: Prefect writes results in place."""
-    first, *others = (path for path in copy.results_of(4) if path.name.startswith("000004-rollout-"))
-    whole = [path.name for path in others if "-validation-" not in path.read_text()]
-    first.write_text(first.read_text()[:99])
+    """Of a run in training, which goes on writing its file: it is read, and left as it is."""
+    memo = copy.memo(4)
+    shared = [kept.key for kept in memo.of_phases(["rollout"]) if "-validation-" not in kept.refs()[0].path]
+    with memo.path.open("ab") as file:
+        file.write(b'{"checksum": "half a li')
+    content = memo.path.read_bytes()
     fork("copy", 4, "rollout", [], "fork", copy.directory.parent)
-    assert sorted(path.name for path in RunStore(copy.directory.parent / "fork").results_of(4)) == sorted(whole)
+    forked = RunStore(copy.directory.parent / "fork").memo(4).of_phases(["rollout", "score"])
+    assert [kept.key for kept in forked] == shared
+    assert memo.path.read_bytes() == content
 
 
 @pytest.mark.slow

@@ -14,14 +14,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import flows.train
 from algorithms.keys import derive_seed
 from ares.config import ConfigError, load
 from ares.runs import fork, prune, read_config, verify
 from ares.runs.run import Run
 from ares.store import RunStore
+from ares.workers.plain import PlainEngine, PlainLearner, PlainWorkers
 from tasks.phase import Phase
-from tests.in_process import InProcessCluster, InProcessEngine, InProcessLearner, run_in_this_process
+from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 
 STEPS = 5
@@ -45,8 +45,8 @@ class Watched:
         """By the seed of a response: where each call for it began, and the version it was sampled from."""
         self.kill_at: tuple[int, str, str] | None = None
         self.is_dead = False
-        call, load, update = Phase.__call__, InProcessEngine.load_weights, InProcessLearner.update
-        generate = InProcessEngine.generate
+        call, load, update = Phase.__call__, PlainEngine.load_weights, PlainLearner.update
+        generate = PlainEngine.generate
 
         async def watched_call(phase: Phase[Any, Any], step: Any, *inputs: Any, label: str = "") -> Any:
             if phase.name == "rollout":
@@ -56,27 +56,27 @@ class Watched:
             self._die(step.number, phase.name, "after")
             return result
 
-        async def watched_load(engine: InProcessEngine, version: int, weights: Any) -> None:
+        async def watched_load(engine: PlainEngine, version: int, weights: Any) -> None:
             self._met(version, weights)
             await load(engine, version, weights)
 
-        async def watched_update(learner: InProcessLearner, *what: Any) -> Any:
+        async def watched_update(learner: PlainLearner, *what: Any) -> Any:
             result = await update(learner, *what)
-            self._met(learner.actor.version(), learner.weights())
+            self._met(learner.service.version(), learner.weights())
             return result
 
-        async def watched_generate(engine: InProcessEngine, requests: Any, *more: Any) -> Any:
+        async def watched_generate(engine: PlainEngine, requests: Any, *more: Any) -> Any:
             for request in requests:
-                self.drawn[request.seed].append((request.begun, engine.actor.engine.version))
+                self.drawn[request.seed].append((request.begun, engine.service.engine.version))
             return await generate(engine, requests, *more)
 
         monkeypatch.setattr(Phase, "__call__", watched_call)
-        monkeypatch.setattr(InProcessEngine, "generate", watched_generate)
-        monkeypatch.setattr(InProcessEngine, "load_weights", watched_load)
-        monkeypatch.setattr(InProcessLearner, "update", watched_update)
+        monkeypatch.setattr(PlainEngine, "generate", watched_generate)
+        monkeypatch.setattr(PlainEngine, "load_weights", watched_load)
+        monkeypatch.setattr(PlainLearner, "update", watched_update)
 
     def _met(self, version: int, weights: dict[str, Any]) -> None:
-        whole = hashlib.sha256(b"".join(weights[name].tobytes() for name in sorted(weights)))
+        whole = hashlib.sha256(b"".join(np.asarray(weights[name]).tobytes() for name in sorted(weights)))
         self.weights[version].add(whole.hexdigest())
 
     def _die(self, *where: Any) -> None:
@@ -86,9 +86,7 @@ class Watched:
 
 
 def trained(runs: Path, name: str, *settings: str) -> RunStore:
-    flows.train.prepare("tiny-math", [*FEW, *settings], name)
-    asyncio.run(flows.train.ares_train(run=name))
-    return RunStore(runs / name)
+    return train_here("tiny-math", [*FEW, *settings], name)
 
 
 def killed(runs: Path, name: str, watched: Watched, moments: list[tuple[int, str, str]], *settings: str) -> RunStore:
@@ -223,7 +221,7 @@ def test_verify_and_a_resume_agree_where_the_policies_of_stale_samples_cannot_be
 ) -> None:
     """Step 4 samples from the policy after step 1; the checkpoint of step 2 is of a later one."""
     store = trained(tmp_path, "run", "rollout.max_staleness=2", "train.steps=3", "train.keep_checkpoints=9")
-    (store.directory / store.read_commit(1).artifacts["batch"].path / "tensors.safetensors").write_bytes(b"")
+    (store.directory / store.read_commit(1).artifacts["batch"].path).write_bytes(b"")
     assert verify(store).resumes_after == 0
     run = Run.open(read_config(store), "run", tmp_path)
     assert run.state.step == 0
@@ -266,21 +264,21 @@ def test_an_engine_that_lags_is_given_old_weights_at_once_and_none_amid_a_call(
     tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The learner is a step ahead when step 4 samples; rewound, it would have to replay that step."""
-    generate, has_changed = InProcessEngine.generate, list[bool]()
-    rewind, rewound = InProcessCluster._rewind, list[int]()
+    generate, has_changed = PlainEngine.generate, list[bool]()
+    rewind, rewound = PlainWorkers._rewind, list[int]()
 
-    async def slow(engine: InProcessEngine, *asked: Any) -> Any:
-        version = engine.actor.engine.version
+    async def slow(engine: PlainEngine, *asked: Any) -> Any:
+        version = engine.service.engine.version
         await asyncio.sleep(0.1)
-        has_changed.append(engine.actor.engine.version != version)
+        has_changed.append(engine.service.engine.version != version)
         return await generate(engine, *asked)
 
-    async def counted(cluster: InProcessCluster, learner: Any, version: int, held: int | None) -> None:
+    async def counted(cluster: PlainWorkers, learner: Any, version: int, held: int | None) -> None:
         rewound.append(version)
         await rewind(cluster, learner, version, held)
 
-    monkeypatch.setattr(InProcessEngine, "generate", slow)
-    monkeypatch.setattr(InProcessCluster, "_rewind", counted)
+    monkeypatch.setattr(PlainEngine, "generate", slow)
+    monkeypatch.setattr(PlainWorkers, "_rewind", counted)
     trained(tmp_path, "run", "rollout.max_staleness=2", "algorithm.filter.enabled=false")
     assert len(has_changed) > 2 * STEPS
     assert not any(has_changed)
@@ -324,14 +322,13 @@ def test_damaged_files_of_an_old_policy_are_rebuilt(tmp_path: Path, watched: Wat
     settings = "rollout.max_staleness=2"
     store = trained(tmp_path, "run", settings, "train.steps=4")
     batch = store.directory / store.read_commit(3).artifacts["batch"].path
-    whole = {file: file.read_bytes() for file in batch.iterdir()}
-    for file in whole:
-        file.write_bytes(b"")
+    whole = batch.read_bytes()
+    batch.write_bytes(b"")
     run = Run.open(read_config(store), "run", tmp_path)
     assert run.state.step == 2
     run.close()
     assert trained(tmp_path, "run", settings).committed_steps() == list(range(STEPS + 1))
-    assert {file: file.read_bytes() for file in whole} == whole
+    assert batch.read_bytes() == whole
 
 
 @pytest.mark.slow
@@ -345,7 +342,7 @@ def test_what_an_old_policy_is_rebuilt_from_is_kept(tmp_path: Path, watched: Wat
     gone.rename(store.directory / "away")
     assert prune(store, dry_run=True) == []
     (store.directory / "away").rename(gone)
-    assert {deleted.path.parent.name for deleted in prune(store, dry_run=False)} == {"000001", "results"}
+    assert {deleted.path.parent.name for deleted in prune(store, dry_run=False)} == {"000001"}
     trained(tmp_path, "run", settings)
     last = [each.read_commit(STEPS).artifacts["checkpoint"].sha256 for each in (whole, store)]
     assert last[0] == last[1]

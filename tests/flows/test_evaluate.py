@@ -12,15 +12,13 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from algorithms.protocol import DataProto
+from ares.cluster.actors import EngineActor
 from ares.engines.engine import Request, SamplingSettings
-from ares.evaluation import EvaluationRequest
-from ares.workers.actors import EngineActor
-from flows.deployed import ares_eval
-from flows.evaluate import prepare
-from tests import mlflow_database, prefect_server
+from ares.evaluation import Evaluation, EvaluationRequest
+from flows.evaluate import evaluate
+from tests import mlflow_database
 from tests.ares.builders import MODEL, config
 
-pytestmark = pytest.mark.usefixtures("prefect")
 FEEDBACK = MODEL.parent / "code-feedback"
 FILES = ("samples.parquet", "problems.parquet", "summary.json")
 
@@ -53,7 +51,7 @@ class Here:
         self.left = calls
         self.actor = engine(model)
 
-    async def generate(
+    async def sample(
         self, version: int, requests: list[Request], settings: SamplingSettings, finished: Any
     ) -> pd.DataFrame:
         if self.left == 0:
@@ -64,7 +62,7 @@ class Here:
     async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
         return {"mismatch/logprob_diff_mean": 0.0}
 
-    def shut_down(self) -> None:
+    def close(self) -> None:
         pass
 
 
@@ -74,16 +72,20 @@ def evaluated(out: Path, calls: int, **settings: Any) -> dict[str, Any]:
         target=str(MODEL), profile="tiny-math", max_problems=7, out=str(out), overrides=["rollout.shard_prompts=3"],
         **settings,
     )  # fmt: skip
-    prepare(request).run.cluster = Here(calls)  # type: ignore[assignment]
-    return dict(asyncio.run(ares_eval(request)))
+    return evaluated_by(Here(calls), request)
+
+
+def evaluated_by(workers: "Here", request: EvaluationRequest) -> dict[str, Any]:
+    evaluation = Evaluation.open(request)
+    evaluation.run.workers = workers  # type: ignore[assignment]
+    return asyncio.run(evaluate(evaluation))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The folder of a finished evaluation, which must not change, and the summary."""
     folder = tmp_path_factory.mktemp("evaluated") / "whole"
-    with prefect_server.connected():
-        return folder, evaluated(folder, calls=3, n=2)
+    return folder, evaluated(folder, calls=3, n=2)
 
 
 def test_an_interrupted_evaluation_samples_only_what_is_missing_and_ends_the_same(
@@ -110,8 +112,8 @@ def test_a_damaged_shard_is_sampled_again(whole: tuple[Path, dict[str, Any]], tm
 def test_a_half_written_result_is_made_again(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     folder, expected = whole
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    for result in (tmp_path / "results").iterdir():
-        result.write_bytes(result.read_bytes()[:-20])
+    kept = tmp_path / "phases.jsonl"
+    kept.write_bytes(kept.read_bytes()[:-20])
     assert evaluated(tmp_path, calls=3, n=2) == expected
 
 
@@ -129,8 +131,7 @@ def second_attempts(out: Path, calls: int, **settings: Any) -> dict[str, Any]:
         target=str(FEEDBACK), profile="tiny-code-feedback", max_problems=8, out=str(out), turns=2,
         overrides=["rollout.shard_prompts=4", "rollout.second_turn.enabled=false"], **settings,
     )  # fmt: skip
-    prepare(request).run.cluster = Here(calls, FEEDBACK)  # type: ignore[assignment]
-    return dict(asyncio.run(ares_eval(request)))
+    return evaluated_by(Here(calls, FEEDBACK), request)
 
 
 @pytest.mark.parametrize("how", [{"n": 4, "temperature": 1.5}, {"greedy": True}])
@@ -164,7 +165,6 @@ def test_first_attempts_are_those_of_an_evaluation_without_second_ones(tmp_path:
         target=str(FEEDBACK), profile="tiny-code-feedback", max_problems=8, out=str(tmp_path / "one"), n=2,
         overrides=["rollout.shard_prompts=4", "rollout.second_turn.enabled=false"],
     )  # fmt: skip
-    prepare(request).run.cluster = Here(2, FEEDBACK)  # type: ignore[assignment]
-    alone = asyncio.run(ares_eval(request))
+    alone = evaluated_by(Here(2, FEEDBACK), request)
     assert alone["estimates"].items() <= summary["estimates"].items()
     assert alone["error_types"] == summary["error_types"]

@@ -9,19 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-import flows.deployed
 import flows.evaluate
-import flows.train
-from ares.evaluation import EvaluationRequest
+from ares.evaluation import Evaluation, EvaluationRequest
 from ares.store.store import RunStore
+from ares.workers.plain import PlainEngine
 from tasks.mismatch import EngineMismatch
 from tests.ares.builders import MODEL
-from tests.in_process import InProcessEngine, run_in_this_process
+from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
-
-pytestmark = pytest.mark.usefixtures("prefect")
-
 
 NO_LEARNER_PASS = ["algorithm.policy.old_log_probs=engine", "algorithm.aepo.enabled=false",
                    "algorithm.kl.placement=none"]  # fmt: skip
@@ -29,14 +26,15 @@ NO_LEARNER_PASS = ["algorithm.policy.old_log_probs=engine", "algorithm.aepo.enab
 
 def load_wrong_weights(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on engines that are given this version hold a different one."""
-    load_weights = InProcessEngine.load_weights
+    load_weights = PlainEngine.load_weights
 
-    async def wrong(self: InProcessEngine, number: int, weights: dict[str, Any]) -> None:
+    async def wrong(self: PlainEngine, number: int, weights: dict[str, Any]) -> None:
         noise = np.random.default_rng(0)
-        off = {name: array + noise.normal(0, 0.05, array.shape).astype(array.dtype) for name, array in weights.items()}
+        off = {name: tensor + torch.tensor(noise.normal(0, 0.05, tensor.shape), dtype=tensor.dtype)
+               for name, tensor in weights.items()}  # fmt: skip
         await load_weights(self, number, off if number == version else weights)
 
-    monkeypatch.setattr(InProcessEngine, "load_weights", wrong)
+    monkeypatch.setattr(PlainEngine, "load_weights", wrong)
 
 
 @pytest.mark.parametrize(
@@ -52,17 +50,15 @@ def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_fro
     run_in_this_process(tmp_path, monkeypatch)
     small = [*SMALL, "train.steps=1", "rollout.prompts=2", "bootstrap.max_prompts=4", "validation.max_prompts=4",
              "algorithm.filter.enabled=false", *settings]  # fmt: skip
-    load_weights = InProcessEngine.load_weights
+    load_weights = PlainEngine.load_weights
     load_wrong_weights(version, monkeypatch)
-    flows.train.prepare("tiny-math", small, "run")
     with pytest.raises(EngineMismatch, match=rf"^{where}: .*nats a token"):
-        asyncio.run(flows.train.ares_train(run="run"))
+        train_here("tiny-math", small, "run")
     store = RunStore(tmp_path / "run")
     assert store.committed_steps() == committed
 
-    monkeypatch.setattr(InProcessEngine, "load_weights", load_weights)
-    flows.train.prepare("tiny-math", small, "run")
-    asyncio.run(flows.train.ares_train(run="run"))
+    monkeypatch.setattr(PlainEngine, "load_weights", load_weights)
+    train_here("tiny-math", small, "run")
     assert store.committed_steps() == [0, 1]
     logged = [store.read_commit(step).metrics for step in (0, 1)]
     assert 0 <= logged[0]["mismatch/bootstrap"] < 1e-4
@@ -74,20 +70,19 @@ def evaluated(out: Path, **settings: Any) -> dict[str, Any]:
         target=str(MODEL), profile="tiny-math", max_problems=7, n=2, out=str(out),
         overrides=["rollout.shard_prompts=3"], **settings,
     )  # fmt: skip
-    flows.evaluate.prepare(request)
-    return dict(asyncio.run(flows.deployed.ares_eval(request)))
+    return asyncio.run(flows.evaluate.evaluate(Evaluation.open(request)))
 
 
 def test_wrong_weights_in_the_engine_stop_an_evaluation_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_in_this_process(tmp_path, monkeypatch)
-    load_weights = InProcessEngine.load_weights
+    load_weights = PlainEngine.load_weights
     load_wrong_weights(0, monkeypatch)
     with pytest.raises(EngineMismatch, match=r"^step 0, validation: .*nats a token"):
         evaluated(tmp_path / "out", temperature=0.7)
     assert not (tmp_path / "out" / "summary.json").exists()
 
-    monkeypatch.setattr(InProcessEngine, "load_weights", load_weights)
+    monkeypatch.setattr(PlainEngine, "load_weights", load_weights)
     assert 0 <= evaluated(tmp_path / "out", temperature=0.7)["mismatch/validation"] < 1e-4
     assert "mismatch/validation" not in evaluated(tmp_path / "greedy", greedy=True)

@@ -70,7 +70,7 @@ def test_the_flow_run_of_another_process_is_a_child_of_the_task_that_started_it(
     assert environment.keys() == {ownership.PARENT}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    made = asyncio.run(ownership.started(a_run, "a-child", run="second"))
+    made = asyncio.run(ownership.run_flow(a_run, "a-child", run="second"))
     flow_run = read(made)
     assert (flow_run.name, str(flow_run.parent_task_run_id)) == ("a-child", environment[ownership.PARENT])
 

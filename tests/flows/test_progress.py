@@ -1,20 +1,16 @@
 """How the progress of bootstrap, sampling and update is reported and shown."""
 
-import asyncio
 import io
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
-import flows.train
 from ares.reports import terminal
-from tests.in_process import InProcessEngine, NoTracking, run_in_this_process
+from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 
 
-@pytest.mark.usefixtures("prefect")
 def test_every_part_reports_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_in_this_process(tmp_path, monkeypatch)
     told: dict[str, list[tuple[int, int]]] = {}
@@ -23,8 +19,7 @@ def test_every_part_reports_its_progress(tmp_path: Path, monkeypatch: pytest.Mon
         told.setdefault(part, []).append((done, total))
 
     monkeypatch.setattr(terminal.Parts, "__call__", watch)
-    flows.train.prepare("tiny-math", [*SMALL, "train.steps=1", "algorithm.filter.enabled=false"], "run")
-    asyncio.run(flows.train.ares_train(run="run"))
+    train_here("tiny-math", [*SMALL, "train.steps=1", "algorithm.filter.enabled=false"], "run")
     # 12 prompts × 2, in four shards; 4 prompts × 4 in two; 8 problems × 2 in three, before and after the step.
     assert {part: counts[-1] for part, counts in told.items()} == {
         "bootstrap": (24, 24), "experience": (4, 4), "rollout": (16, 16), "validation": (16, 16), "update": (2, 2),
@@ -36,29 +31,6 @@ def test_every_part_reports_its_progress(tmp_path: Path, monkeypatch: pytest.Mon
         assert counts == sorted(counts)
         assert counts[0] == 0
         assert len(set(counts)) > len(told[part][0:1]) + 1  # in between, too
-
-
-@pytest.mark.usefixtures("prefect")
-def test_mlflow_is_loaded_when_the_engines_have_their_work_and_for_a_run_that_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Loaded at once, it would keep this process from giving them work for two seconds."""
-    run_in_this_process(tmp_path, monkeypatch)
-    order: list[str] = []
-    generate = InProcessEngine.generate
-
-    async def generating(*how: Any) -> Any:
-        order.append("engine")
-        return await generate(*how)
-
-    monkeypatch.setattr(InProcessEngine, "generate", generating)
-    monkeypatch.setattr(flows.train, "load_tracker", lambda *_: order.append("tracker") or NoTracking())
-    for expected in ("engine", "tracker"):
-        order.clear()
-        flows.train.prepare("tiny-math", [*SMALL, "train.steps=1", "algorithm.filter.enabled=false"], "run")
-        asyncio.run(flows.train.ares_train(run="run"))
-        assert order[0] == expected
-        assert order.count("tracker") == 1
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[str]:

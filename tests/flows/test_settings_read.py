@@ -12,15 +12,14 @@ import pandas as pd
 import pytest
 from pydantic import BaseModel
 
-import flows.refill
+import flows.draw
 from ares.config import Strict, result_settings
 from ares.config.profiles import load
 from ares.config.run import Config
 from ares.runs.phase_settings import EARLIER, PHASES, UPDATE, WEIGHTS, first_use
 from ares.runs.run import Run
 from tasks.phase import Phase
-from tasks.training import choose, shape_batch
-from tests.in_process import InProcessCluster
+from tasks.training import choose, experience, shape_batch
 
 SMALL = ["rollout.n=4", "rollout.prompts=4", "learner.global_batch_prompts=4", "algorithm.filter.enabled=false"]
 
@@ -59,16 +58,17 @@ class Recorder:
 
 async def first_step(run: Run) -> None:
     step = run.step(1)
-    samples, measured, state, _ = await flows.refill.training_samples(step)
-    await shape_batch(step, samples, measured, state)
+    chosen = await flows.draw.draw(step, flows.draw.Ahead(run, 1))
+    samples = chosen.samples
+    measured = chosen.measured or [await experience(step, samples.rollouts, samples.slots, "experience")]
+    await shape_batch(step, samples, measured)
 
 
 def recorded(config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     """Settings that each phase of a step reads."""
-    recorder, draws = Recorder(), flows.refill._draws
+    recorder, draws = Recorder(), flows.draw.shards_of
     run, _ = Run.check(config, "run", folder)
-    run.cluster = InProcessCluster(run.config, run.store)
-    run.cluster.warm_up()  # making a model reads how it is made: it is the phases' reading that counts
+    run.workers.warm_up()  # making a model reads how it is made: it is the phases' reading that counts
     run.grader.start()
     recorder.watch(run.config)
     anticipate = run.grader.anticipate
@@ -90,9 +90,9 @@ def recorded(config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> d
             choose(*arguments)
 
     monkeypatch.setattr(Phase, "__call__", phase)
-    monkeypatch.setattr(flows.refill, "_draws", drawn)
+    monkeypatch.setattr(flows.draw, "shards_of", drawn)
     monkeypatch.setattr(run.grader, "anticipate", anticipated)
-    monkeypatch.setattr(flows.refill, "choose", chosen)
+    monkeypatch.setattr(flows.draw, "choose", chosen)
     monkeypatch.setattr(Strict, "__getattribute__", lambda self, name: recorder.read(self, name), raising=False)
     try:
         asyncio.run(first_step(run))

@@ -17,7 +17,7 @@ def test_weights_reach_the_engine_after_an_update_and_not_by_main_memory(
     device: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("ray")
-    from ares.workers import Cluster
+    from ares.cluster import Cluster
 
     cluster = Cluster(config(learns_on(device), "model.dtype=bfloat16"), RunStore(tmp_path / "run"))
     batch = cluster.store.write_folder("batch", shaped(on("cpu"), sampled()).save)
@@ -27,7 +27,7 @@ def test_weights_reach_the_engine_after_an_update_and_not_by_main_memory(
         """Mean difference of engine's and learner's log-probs, in nats."""
         rows = sampled().head(len(asked)).reset_index(drop=True)
         rows["prompt_token_ids"] = [request.prompt_token_ids for request in asked]
-        found = await cluster.generate(version, asked, SamplingSettings(1.0, 1.0, 8))
+        found = await cluster.sample(version, asked, SamplingSettings(1.0, 1.0, 8))
         rows[list(found)] = found
         return (await cluster.mismatch(version, to_batch(rows, PAD), 1.0))["mismatch/logprob_diff_mean"]
 
@@ -41,4 +41,4 @@ def test_weights_reach_the_engine_after_an_update_and_not_by_main_memory(
         asyncio.run(around_an_update())
         assert (cluster._transport is not None) == (device == "cuda"), caplog.text
     finally:
-        cluster.disconnect()
+        cluster.close()

@@ -6,7 +6,6 @@ prints a table. Learner and engine are in this process (tests/in_process.py). No
 (test_kill_anywhere.py), several damages at a time.
 """
 
-import asyncio
 import random
 import re
 import shutil
@@ -19,12 +18,11 @@ from pathlib import Path
 
 import pytest
 
-import flows.train
 from ares.errors import UserError
 from ares.runs import fork
 from ares.store.store import RunStore
 from tests import prefect_server
-from tests.in_process import run_in_this_process
+from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 from tests.short_runs import told
 
@@ -57,8 +55,7 @@ DAMAGES: list[Callable[[Path, random.Random], None]] = [flipped, flipped, flippe
 
 def trained(runs: Path, name: str, settings: list[str] = SETTINGS) -> None:
     """Train or resume the run, in this process."""
-    flows.train.prepare("tiny-math", settings, name)
-    asyncio.run(flows.train.ares_train(run=name))
+    train_here("tiny-math", settings, name)
 
 
 def digests(runs: Path, name: str) -> list[str]:
@@ -76,8 +73,6 @@ def interrupt(runs: Path) -> Path:
 
 def kind(file: Path) -> str:
     """What a file of the run directory belongs to, for the table: `COMMIT`, `rollout`, `results of this step`, …"""
-    if file.parts[0] == "results":
-        return "results of the step" if file.name.startswith(f"{LAST:06d}") else "results of earlier steps"
     if file.parts[0] in ("steps", "bootstrap"):
         return file.parts[2 if file.parts[0] == "steps" else 1].partition(".")[0].partition("-")[0]
     return file.parts[0].partition(".")[0]

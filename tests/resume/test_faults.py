@@ -62,8 +62,8 @@ def copied(runs: Path, source: str, name: str) -> RunStore:
 def test_a_lost_checkpoint_a_damaged_batch_and_a_half_written_result_are_made_again(runs: Path) -> None:
     store = copied(runs, "uninterrupted", "damaged")
     delete(store.directory / "checkpoints/000004")
-    flip(one(store.directory, "steps/000004/batch/*.safetensors"))
-    truncate(one(store.results, "000004-score*"))
+    flip(one(store.directory, "steps/000004/batch.safetensors"))
+    truncate(store.directory / "steps/000004/phases.jsonl")
     assert train(runs, "damaged") == 0
     same_commits(runs, "uninterrupted", "damaged")
     assert store.intact(list(store.read_commit(4).artifacts.values()))
@@ -79,14 +79,13 @@ def before_the_last_commit(runs: Path) -> Path:
 KINDS = {
     "rollout": "steps/000004/rollout-rollout-0000.parquet",
     "score": "steps/000004/score-rollout-0000.parquet",
-    "experience": "steps/000004/experience/*.safetensors",
-    "batch": "steps/000004/batch/*.safetensors",
+    "experience": "steps/000004/experience.safetensors",
+    "batch": "steps/000004/batch.safetensors",
     "samples": "steps/000004/samples.parquet",
-    "state": "steps/000004/state.json",
     "evaluation": "steps/000004/evaluation.parquet",
     "checkpoint": "checkpoints/000004/policy.safetensors",
     "older checkpoint": "checkpoints/000003/policy.safetensors",
-    "result": "results/000004-shape*",
+    "result": "steps/000004/phases.jsonl",
     "commit": "steps/000003/COMMIT.json",
 }
 

@@ -30,7 +30,7 @@ class Cluster:
         self.ended: list[int] = []
         """Seeds."""
 
-    async def generate(
+    async def sample(
         self, version: int, requests: list[Request], settings: SamplingSettings,
         finished: Callable[[pd.DataFrame], None],
     ) -> pd.DataFrame:  # fmt: skip
@@ -65,7 +65,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 def sampled(run: Run, cluster: Cluster, greedy: bool = False, **changed: Any) -> Rows | None:
     """The rollout of two problems with three samples each; None: killed."""
-    run.cluster = cluster  # type: ignore[assignment]
+    run.workers = cluster  # type: ignore[assignment]
     ids = run.train_set.frame["id"].tolist()[:2]
     draw = Draw(version=0, purpose="rollout", shard=0, first_slot=0, ids=ids, n=3, temperature=1.0, greedy=greedy)
     try:

@@ -8,12 +8,11 @@ import pytest
 
 from ares.config.profiles import load
 from ares.grading import RewardError
-from ares.runs.exec_times import exec_times_name
 from ares.runs.run import Run
 from ares.step.slots import GREEDY
 from ares.store.store import Ref
-from flows.refill import _draws
-from tasks.sampling import Draw, Rows, _first_call, check_graded, exec_times, requested, score
+from flows.draw import held_out_shards, shards_of
+from tasks.sampling import Draw, Rows, check_graded, request_rows, score
 from tests.ares import masked_builders
 from tests.ares.builders import config
 
@@ -31,7 +30,7 @@ def draw(ids: list[str], first_slot: int = 0, purpose: str = "rollout", greedy: 
 
 def test_a_draw_asks_for_n_samples_of_each_problem_in_slots_of_their_own(run: Run) -> None:
     names = run.train_set.frame["id"].tolist()[:2]
-    asked = requested(run.step(1), draw([names[1], names[0], names[1]], first_slot=5))
+    asked = request_rows(run.step(1), draw([names[1], names[0], names[1]], first_slot=5))
     assert asked["id"].tolist() == [names[1]] * 3 + [names[0]] * 3 + [names[1]] * 3
     assert asked["slot"].tolist() == [5] * 3 + [6] * 3 + [7] * 3
     assert asked["sample"].tolist() == [0, 1, 2] * 3
@@ -41,28 +40,23 @@ def test_a_draw_asks_for_n_samples_of_each_problem_in_slots_of_their_own(run: Ru
 
 
 def test_a_greedy_draw_asks_for_one_answer_more(run: Run) -> None:
-    asked = requested(run.step(1), draw(run.train_set.frame["id"].tolist()[:2], greedy=True))
+    asked = request_rows(run.step(1), draw(run.train_set.frame["id"].tolist()[:2], greedy=True))
     assert asked["sample"].tolist() == [GREEDY, 0, 1, 2] * 2
-
-
-def test_what_the_engine_begins_ahead_is_drawn_in_the_passes_that_will_be_asked_for(run: Run) -> None:
-    few = draw(run.train_set.frame["id"].tolist()[:1]).model_copy(update={"denoising_steps": 3})
-    assert _first_call(run.step(1), few)[2].denoising_steps == 3
 
 
 def test_seeds_do_not_depend_on_how_prompts_are_cut_into_shards(run: Run) -> None:
     names = run.train_set.frame["id"].tolist()[:4]
-    whole = requested(run.step(1), draw(names))
-    parts = [requested(run.step(1), draw(names[:1])), requested(run.step(1), draw(names[1:], first_slot=1))]
+    whole = request_rows(run.step(1), draw(names))
+    parts = [request_rows(run.step(1), draw(names[:1])), request_rows(run.step(1), draw(names[1:], first_slot=1))]
     pd.testing.assert_frame_equal(whole, pd.concat(parts, ignore_index=True))
 
 
 def test_training_draws_new_noise_every_step_and_validation_the_same(run: Run) -> None:
     assert run.validation_set is not None
     names, held_out = run.train_set.frame["id"].tolist()[:2], run.validation_set.frame["id"].tolist()[:2]
-    first, second = (set(requested(run.step(number), draw(names))["seed"]) for number in (1, 2))
+    first, second = (set(request_rows(run.step(number), draw(names))["seed"]) for number in (1, 2))
     assert not first & second
-    one, other = (requested(run.step(number), draw(held_out, purpose="validation")) for number in (1, 2))
+    one, other = (request_rows(run.step(number), draw(held_out, purpose="validation")) for number in (1, 2))
     pd.testing.assert_frame_equal(one, other)
 
 
@@ -70,7 +64,7 @@ def test_seeds_follow_the_runs_seed_and_the_purpose(run: Run, tmp_path: Path) ->
     names = run.train_set.frame["id"].tolist()[:2]
     other = Run.open(config("train.seed=1"), "other", tmp_path)
     seeds = [
-        set(requested(step, draw(names, purpose=purpose))["seed"])
+        set(request_rows(step, draw(names, purpose=purpose))["seed"])
         for step in (run.step(1), other.step(1))
         for purpose in ("rollout", "bootstrap")
     ]
@@ -94,7 +88,7 @@ def test_on_held_out_programs_the_verdict_is_their_own_and_told_once(tmp_path: P
         refs = [run.store.write_rows(f"{purpose}-{name}.parquet", table) for name, table in
                 (("rollout", rows), ("score", scores))]  # fmt: skip
         continued = draw([], purpose=purpose).model_copy(update={"continues": tuple(refs)})
-        prompts = requested(run.step(1), continued).groupby("id")["prompt"].agg(list)
+        prompts = request_rows(run.step(1), continued).groupby("id")["prompt"].agg(list)
         asked[purpose] = [
             [tests[0] in prompt for prompt in prompts[name]]
             for name, tests in zip(frame["id"], frame["test_cases"], strict=True)
@@ -103,18 +97,18 @@ def test_on_held_out_programs_the_verdict_is_their_own_and_told_once(tmp_path: P
 
 
 def test_held_out_problems_are_asked_once_more_in_few_passes_in_slots_of_their_own(tmp_path: Path) -> None:
-    settings = ["validation.few_steps=2", "rollout.shard_prompts=4"]
+    settings = ["validation.few_steps=2", "validation.n=2", "rollout.shard_prompts=4"]
     run, _ = Run.check(masked_builders.config(*settings), "r", tmp_path)
     assert run.validation_set is not None
     names = run.validation_set.frame["id"].tolist()[:6]
-    draws = _draws(run.step(0), "validation", names, 0, 2)
+    draws = held_out_shards(run.step(0), names)
     assert [each.shard for each in draws] == [0, 1, 2, 3]
     assert [each.denoising_steps for each in draws] == [None, None, 2, 2]
     assert [each.ids for each in draws] == [names[:4], names[4:]] * 2
-    asked = pd.concat([requested(run.step(0), each) for each in draws])
+    asked = pd.concat([request_rows(run.step(0), each) for each in draws])
     assert len(asked) == 2 * 2 * 6
     assert not asked.duplicated(["slot", "sample"]).any()
-    assert [each.denoising_steps for each in _draws(run.step(1), "rollout", names, 0, 2)] == [None, None]
+    assert [each.denoising_steps for each in shards_of(run.step(1), "rollout", names, 0, 2)] == [None, None]
 
 
 def sampled(run: Run, problems: pd.DataFrame, responses: list[str]) -> Rows:
@@ -158,6 +152,17 @@ def test_a_shard_that_nobody_can_grade_stays_and_a_grader_that_is_down_is_asked_
     run.close()
 
 
+def test_the_seconds_of_programs_are_beside_their_scores_and_not_among_what_is_hashed(tmp_path: Path) -> None:
+    run, _ = Run.check(load("tiny-code", ["reward.code.workers=1"]), "r", tmp_path)
+    run.grader.start()
+    problems = run.train_set.frame.head(2)
+    rows = sampled(run, problems, ["```python\nx = 1\n```"] * 2)
+    scored = asyncio.run(score.function(run.step(1), draw(problems["id"].tolist()), rows))
+    run.close()
+    assert len(scored.cpu_seconds) == 2
+    assert "exec_time" not in run.store.read_rows(scored.rows)
+
+
 def test_columns_of_the_data_may_have_the_names_of_ours(tmp_path: Path) -> None:
     """A reference response, or a column called sample or slot, must not stand in for the policy's."""
     data = tmp_path / "data.jsonl"
@@ -171,20 +176,3 @@ def test_columns_of_the_data_may_have_the_names_of_ours(tmp_path: Path) -> None:
     assert table["accuracy"].tolist() == [0.0, 1.0]
     assert table["sample"].tolist() == [0, 0]
     assert table["slot"].tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("kept", [None, 0, 100, -1, -200])
-def test_seconds_that_are_lost_or_damaged_are_left_out(kept: int | None, run: Run) -> None:
-    step = run.step(3)
-    paths = [run.store.directory / step.path(exec_times_name("rollout", shard)) for shard in range(2)]
-    for shard, path in enumerate(paths):
-        rows = pd.DataFrame({"id": ["a"], "slot": [shard], "sample": [0], "exec_time": [0.5]})
-        run.store.write_rows(step.path(path.name), rows)
-    times = exec_times(step, 2)
-    assert times is not None
-    assert times.to_dict("list") == {"slot": [0, 1], "sample": [0, 0], "exec_time": [0.5, 0.5]}
-    content = paths[1].read_bytes()
-    paths[1].unlink()
-    if kept is not None:
-        paths[1].write_bytes(content[:kept])
-    assert exec_times(step, 2) is None

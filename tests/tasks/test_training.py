@@ -1,7 +1,6 @@
 """What lies between samples and commit, on a real run directory; no actor is started."""
 
 import asyncio
-import json
 import math
 from pathlib import Path
 
@@ -14,15 +13,17 @@ from ares.config.profiles import load
 from ares.grading.grader import RewardError
 from ares.learner.learner import Learner
 from ares.runs.run import Run
+from ares.runs.step import Step
 from ares.step.collate import token_batch
 from ares.step.metrics import evaluation_metrics
+from ares.step.refill import Refill
 from ares.step.slots import GREEDY, SECOND_TURN_SLOT
-from ares.step.state import RunState
 from tasks.mismatch import EngineMismatch, check_draw, check_mismatch, compare
 from tasks.training import (
-    Batch,
+    Experience,
     Samples,
-    _rewarded,
+    ShapedBatch,
+    choose,
     evaluate,
     shape_batch,
     summarise_bootstrap,
@@ -64,7 +65,7 @@ def written(run: Run, purpose: str, groups: list[dict[int, float | None]], shard
 ACCURACIES: list[list[float | None]] = [[1, 1, 1, 0], [1, 0, None, 0], [0, 0, 0, 1]]
 
 
-def stored(run: Run, accuracies: list[list[float | None]], parts: int = 1) -> tuple[Samples, list[Batch]]:
+def stored(run: Run, accuracies: list[list[float | None]], parts: int = 1) -> tuple[Samples, list[Experience]]:
     """Samples of the run's first problems, and what the learner found of each part of them, in the run's store."""
     table = rows(accuracies)
     table = table.assign(id=table["slot"].map(run.train_set.frame["id"]), response="…")
@@ -78,18 +79,26 @@ def stored(run: Run, accuracies: list[list[float | None]], parts: int = 1) -> tu
         samples.scores.append(run.store.write_rows(f"score-{name}.parquet", scored))
         prompts = mine["id"].map(run.train_set.frame.set_index("id")["prompt_token_ids"])
         batch = token_batch(mine.assign(prompt_token_ids=prompts), run.pad_id)
-        folder = run.store.write_folder(name, batch.union(learner.experience(batch)).save)
-        batches.append(Batch(batch=folder))
+        measured = run.store.write_file(f"{name}.safetensors", learner.experience(batch).save)
+        batches.append(Experience(rollouts=samples.rollouts[-1:], slots=[], measured=measured))
     return samples, batches
+
+
+def shaped_by(step: Step, samples: Samples, measured: list[Experience]) -> ShapedBatch:
+    """The step's batch of the groups of `samples`."""
+    refill = Refill(step.number, step.config)
+    refill.ask()
+    choose(step, samples, refill)
+    slots = samples.slots or step.drawn[0]["slot"].unique().tolist()
+    return asyncio.run(shape_batch.function(step, samples.model_copy(update={"slots": slots}), measured))
 
 
 def test_shape_stores_a_batch_a_table_and_the_state_and_gives_the_same_twice(run: Run) -> None:
     samples, batches = stored(run, ACCURACIES)
-    before = RunState.initial(run.config, len(run.train_set)).state_dict()
-    first = asyncio.run(shape_batch.function(run.step(1), samples, batches, json.loads(json.dumps(before))))
-    again = asyncio.run(shape_batch.function(run.step(1), samples, batches, json.loads(json.dumps(before))))
+    first = shaped_by(run.step(1), samples, batches)
+    again = shaped_by(run.step(1), samples, batches)
     assert first == again
-    assert run.store.intact([first.batch, first.samples, first.state])
+    assert run.store.intact([first.batch, first.samples])
     table = run.store.read_rows(first.samples)
     assert table["slot"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert table["sample"].tolist() == [0, 1, 2, 3] * 3
@@ -97,12 +106,12 @@ def test_shape_stores_a_batch_a_table_and_the_state_and_gives_the_same_twice(run
     assert unscored.tolist() == [accuracy is None for group in ACCURACIES for accuracy in group]
     assert table["reward"].isna().equals(unscored)
     np.testing.assert_allclose(table["reward"], table["accuracy"] + table["reward_entropy_score"])
-    batch = DataProto.load(run.store.folder(first.batch))
+    batch = DataProto.load(run.store.path(first.batch))
     assert (
         table["tokens"].tolist()
         == batch.tensor("attention_mask")[:, -batch.tensor("responses").shape[1] :].sum(1).tolist()
     )
-    after = run.store.read_json(first.state)
+    after, before = first.state, run.state.state_dict()
     easy, medium, hard = run.train_set.frame["id"][:3]
     assert after["difficulty"]["difficulty"] == {"easy": [easy], "medium": [medium], "hard": [hard]}
     assert before["difficulty"]["difficulty"] == {"easy": [], "medium": [], "hard": []}
@@ -110,15 +119,14 @@ def test_shape_stores_a_batch_a_table_and_the_state_and_gives_the_same_twice(run
 
 def test_a_batch_of_several_rollouts_is_that_of_one_but_for_its_padding(run: Run) -> None:
     """Refilled groups were looked at by the learner apart; shaping sees them side by side, the chosen ones alone."""
-    before = RunState.initial(run.config, len(run.train_set)).state_dict()
     metrics, tables, batches = [], [], []
     for parts in (1, 3):
         samples, measured = stored(run, ACCURACIES, parts)
         chosen = samples.model_copy(update={"slots": [0, 2]})
-        shaped = asyncio.run(shape_batch.function(run.step(parts), chosen, measured, json.loads(json.dumps(before))))
+        shaped = shaped_by(run.step(parts), chosen, measured)
         metrics.append(shaped.metrics)
         tables.append(run.store.read_rows(shaped.samples))
-        batches.append(DataProto.load(run.store.folder(shaped.batch)))
+        batches.append(DataProto.load(run.store.path(shaped.batch)))
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-5)
     assert tables[0]["slot"].tolist() == [0] * 4 + [2] * 4
     pd.testing.assert_frame_equal(*tables, rtol=1e-5)
@@ -133,7 +141,7 @@ def test_the_bootstrap_sees_every_shard_before_it_counts(run: Run) -> None:
         asyncio.run(summarise_bootstrap.function(run.step(0), *stored(run, ACCURACIES, parts))) for parts in (1, 3)
     )
     assert one.metrics == pytest.approx(other.metrics, rel=1e-5)
-    state = run.store.read_json(other.state)
+    state = other.state
     assert state["step"] == 0
     easy, medium, hard = run.train_set.frame["id"][:3]
     assert state["difficulty"]["difficulty"] == {"easy": [easy], "medium": [medium], "hard": [hard]}
@@ -166,8 +174,11 @@ def test_a_first_turn_is_credited_with_second_turns_that_are_not_trained_on(tmp_
     judged = ["accuracy", "format", "pass_ratio", "error_type", "test_outcomes"]
     rollout = run.store.write_rows("rollout.parquet", table.drop(columns=judged))
     scores = run.store.write_rows("score.parquet", table[["id", "slot", "sample", *judged]])
-    credited = _rewarded(run.step(1), Samples(rollouts=[rollout], scores=[scores], slots=[0]))
-    assert credited["slot"].tolist() == [0, 0]
+    step, refill = run.step(1), Refill(1, run.config)
+    refill.ask()
+    choose(step, Samples(rollouts=[rollout], scores=[scores]), refill)
+    credited = step.drawn[0][step.drawn[0]["slot"] == 0]
+    assert refill.slots == [0]
     assert credited["reward_second_turn"].iloc[0] > 0.0
 
 
@@ -242,7 +253,7 @@ class Observer:
 
 def test_of_a_bootstrap_or_an_evaluation_responses_from_all_over_it_are_compared(run: Run) -> None:
     samples = written(run, "validation", [{GREEDY: 1.0, 0: 1.0, 1: 0.0, 2: 0.0, 3: 0.0} for _ in range(40)], shards=10)
-    run.cluster = looking = Observer(0.01)  # type: ignore[assignment]
+    run.workers = looking = Observer(0.01)  # type: ignore[assignment]
     asyncio.run(compare.function(run.step(4), samples.rollouts, "validation", 0.7))
     ((version, rows, temperature),) = looking.seen
     assert (version, temperature, len(rows)) == (4, 0.7, 64)
@@ -255,6 +266,6 @@ def test_of_a_bootstrap_or_an_evaluation_responses_from_all_over_it_are_compared
 
 def test_without_a_limit_nothing_is_compared_for_it(run: Run) -> None:
     run.config = config("rollout.max_mismatch=null")
-    run.cluster = looking = Observer(1.0)  # type: ignore[assignment]
+    run.workers = looking = Observer(1.0)  # type: ignore[assignment]
     assert asyncio.run(check_draw(run.step(0), [], "bootstrap", 1.0)) == {}
     assert not looking.seen

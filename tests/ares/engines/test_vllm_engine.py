@@ -18,18 +18,18 @@ import pytest
 import ray
 import torch
 
-import flows.train
+from ares.cluster.actors import EngineActor
+from ares.cluster.cluster import Cluster
+from ares.cluster.connection import connect
 from ares.config import Config, ConfigError, load
 from ares.engines.engine import Request, SamplingSettings
 from ares.learner.learner import Learner
 from ares.runs.run import Run
 from ares.store.store import RunStore
-from ares.workers.actors import EngineActor
-from ares.workers.cluster import Cluster
-from ares.workers.connection import connect
+from ares.workers import PlainWorkers
 from tests.ares.builders import END, config, requests, tokenizer
-from tests.ares.workers.test_cluster import assert_same_samples
-from tests.in_process import InProcessCluster, run_in_this_process
+from tests.ares.cluster.test_cluster import assert_same_samples
+from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 from tests.short_runs import ares, train
 
@@ -71,7 +71,7 @@ class Sampler:
     def __init__(self, directory: Path, settings: Config = CONFIG) -> None:
         connect(cpus=3)  # one for this engine, two for the run of a test
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ares.workers.cluster.EngineActor", careless())
+            patch.setattr("ares.cluster.cluster.EngineActor", careless())
             self.engine = Cluster(settings, RunStore(directory))._start_engine()
         (self.actor,) = self.engine.actors
         self.learner = Learner(settings)
@@ -112,7 +112,7 @@ class Sampler:
 
 
 @pytest.fixture(scope="module")
-def vllm(forked_workers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sampler]:
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sampler]:
     sampler = Sampler(tmp_path_factory.mktemp("vllm"))
     yield sampler
     ray.kill(sampler.actor)
@@ -286,17 +286,14 @@ def test_top_p_is_refused_where_its_log_probs_would_be_incomparable() -> None:
         config("rollout.engine=vllm", "rollout.top_p=0.9")
 
 
-@pytest.mark.usefixtures("prefect")
 def test_a_profile_trains_with_vllm(vllm: Sampler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On this module's engine; with one of its own, by the command line: the slow test below."""
     run_in_this_process(tmp_path, monkeypatch)
-    monkeypatch.setattr(InProcessCluster, "_start_engine", lambda cluster: vllm.engine)
-    monkeypatch.setattr(InProcessCluster, "disconnect", InProcessCluster.shut_down)  # and leave Ray
+    monkeypatch.setattr(PlainWorkers, "_start_engine", lambda cluster: vllm.engine)
     monkeypatch.setattr(vllm.engine, "kill", lambda: None)
     settings = [*SMALL, "rollout.engine=vllm", "data.max_prompt_length=300", "rollout.max_response_length=24",
                 "train.steps=2", "validation.every=4", "validation.max_prompts=2", "learner.lr=1e-3"]  # fmt: skip
-    flows.train.prepare("tiny-math", settings, "run")
-    asyncio.run(flows.train.ares_train(run="run"))
+    train_here("tiny-math", settings, "run")
     vllm.hand_over()
     store = RunStore(tmp_path / "run")
     assert store.committed_steps() == [0, 1, 2]
@@ -337,20 +334,20 @@ def test_second_turns_answer_at_full_length_after_the_longest_prompt_try_and_ver
 
 @pytest.mark.slow
 def test_an_engine_killed_between_two_responses_is_rebuilt_with_the_weights_it_had(tmp_path: Path) -> None:
-    run = Run.open(CONFIG, "killed", tmp_path)
+    run = Run.open(CONFIG, "killed", tmp_path, Cluster)
     seen: list[Any] = []
 
     def kill_once(part: pd.DataFrame) -> None:
         seen.append(part)
         if len(seen) == 2:
-            assert run.cluster._engine is not None
-            run.cluster._engine.kill()
+            assert run.workers._engine is not None
+            run.workers._engine.kill()
 
     async def sample() -> tuple[pd.DataFrame, pd.DataFrame]:
-        interrupted = await run.cluster.generate(0, requests(24), SETTINGS, kill_once)
-        return interrupted, await run.cluster.generate(0, requests(24), SETTINGS)
+        interrupted = await run.workers.sample(0, requests(24), SETTINGS, kill_once)
+        return interrupted, await run.workers.sample(0, requests(24), SETTINGS)
 
     interrupted, whole = asyncio.run(sample())
-    run.cluster.shut_down()
+    run.workers.shut_down()
     assert sum(map(len, seen)) > 24
     assert_same_samples(interrupted, whole)

@@ -10,11 +10,11 @@ import pytest
 import ray
 import torch
 
+from ares.cluster.actors import EngineActor
 from ares.config.profiles import load
 from ares.engines.engine import Request, SamplingSettings
 from ares.learner.learner import Learner
 from ares.step.collate import token_batch
-from ares.workers.actors import EngineActor
 from tests.ares.builders import PAD
 from tests.ares.vision_builders import CHART, DOTS, MODEL, image, problems
 

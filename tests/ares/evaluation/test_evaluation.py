@@ -61,7 +61,7 @@ def test_the_same_evaluation_finds_its_folder_and_another_gets_another(directory
     first = opened()
     assert first.run.store.directory == opened().run.store.directory
     assert first.run.store.directory.parent == directory / "evals"
-    assert first.run.cluster.store.directory == first.run.store.directory  # not the model's
+    assert first.run.workers.store.directory == first.run.store.directory  # not the model's
     others = [opened(n=4), opened(greedy=True), opened(temperature=0.5), opened(max_problems=3)]
     assert len({each.run.store.directory for each in [first, *others]}) == 5
 
@@ -87,7 +87,7 @@ def test_responses_of_a_run_in_parts_are_whole_whatever_their_length(directory: 
     run_with(directory, 1, "rollout.max_staleness=1", "rollout.parts=2")
     longer = opened("run", step=0, overrides=["rollout.max_response_length=9"])
     assert longer.config.rollout.max_response_length == 9
-    assert longer.run.cluster.config.rollout.parts == 2  # with which its weights are replayed
+    assert longer.run.workers.config.rollout.parts == 2  # with which its weights are replayed
 
 
 @pytest.mark.parametrize("temperature", [0.005, 2.5])
@@ -123,7 +123,7 @@ def test_a_runs_weights_are_those_after_a_committed_step(directory: Path) -> Non
     assert "no committed step 3 (steps 0 to 2)" in refusal(target="run", step=3)
     first, last = opened("run", step=0), opened("run", step=2)
     assert (first.number, last.number) == (0, 2)
-    assert first.run.cluster.store.directory == last.run.cluster.store.directory == directory / "run"
+    assert first.run.workers.store.directory == last.run.workers.store.directory == directory / "run"
     assert first.run.store.directory != last.run.store.directory
     assert first.description["weights"] != last.description["weights"]
 
@@ -134,7 +134,7 @@ def test_what_decides_a_runs_weights_cannot_be_overridden_and_the_rest_can(direc
     assert "--profile" in refusal(target="run", step=0, profile="tiny-math")
     evaluation = opened("run", step=0, overrides=["rollout.max_response_length=5"])
     assert evaluation.config.rollout.max_response_length == 5
-    assert evaluation.run.cluster.config == config()
+    assert evaluation.run.workers.config == config()
 
 
 def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_the_runs(
@@ -153,9 +153,9 @@ def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_t
             started.append(Config.model_validate(settings))
             return SimpleNamespace(_actor_id=b"", __ray_ready__=SimpleNamespace(remote=lambda: None))
 
-    monkeypatch.setattr("ares.workers.cluster.ray.remote", lambda actor: Started())
+    monkeypatch.setattr("ares.cluster.cluster.ray.remote", lambda actor: Started())
     changes = ["rollout.max_response_length=40", "data.max_prompt_length=60"]
-    cluster = opened("run", step=0, overrides=changes).run.cluster
+    cluster = opened("run", step=0, overrides=changes).run.workers
     cluster._start_engine()
     cluster._start_learner()
     engine, learner = started

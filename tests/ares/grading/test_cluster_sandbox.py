@@ -12,8 +12,8 @@ import ray
 from ray.cluster_utils import Cluster
 from ray.exceptions import OutOfMemoryError
 
+from ares.cluster.failures import WorkerError
 from ares.grading.cluster_sandbox import ClusterSandbox, SandboxActor
-from ares.workers.failures import WorkerError
 from sandbox import Program, Verdict
 
 RIGHT = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])

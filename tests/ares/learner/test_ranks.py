@@ -12,13 +12,13 @@ import torch
 from ray.exceptions import RayActorError
 
 from algorithms.protocol import DataProto
+from ares.cluster.actors import LearnerActor
+from ares.cluster.connection import connect
+from ares.cluster.groups import LearnerGroup
+from ares.cluster.patience import Patience
 from ares.learner import UpdateResult, checkpoints
 from ares.learner.learner import Learner
 from ares.store.store import Ref, RunStore
-from ares.workers.actors import LearnerActor
-from ares.workers.connection import connect
-from ares.workers.groups import LearnerGroup
-from ares.workers.patience import Patience
 from tests.ares.builders import PAD, config, rows, shaped, to_batch
 
 ROUNDING = 1e-4
@@ -55,7 +55,7 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def one_ray(forked_workers: None) -> Iterator[None]:
+def one_ray() -> Iterator[None]:
     connect(cpus=2)
     yield
     ray.shutdown()
@@ -79,7 +79,7 @@ def test_the_same_weights_make_the_same_checkpoint(pair: Pair) -> None:
 
 
 def test_two_ranks_see_what_one_sees(pair: Pair) -> None:
-    whole = DataProto.load(pair.store.folder(pair.call("experience", pair.written(pair.sampled, "in"), "out")))
+    whole = DataProto.load(pair.store.path(pair.call("experience", pair.written(pair.sampled, "in"), "out")))
     for name in ("old_log_probs", "entropies", "ref_log_probs"):
         torch.testing.assert_close(whole.tensor(name), pair.batch.tensor(name), atol=1e-5, rtol=1e-5)
 
@@ -89,7 +89,7 @@ def test_one_rank_and_two_give_the_same_update(pair: Pair, count: int) -> None:
     """Two optimiser steps of unequal rows; with a single row one of the ranks has nothing to do."""
     part = pair.batch[:count]
     pair.call("load", pair.start)
-    pair.alone.load(pair.store.folder(pair.start))
+    pair.alone.load(pair.store.path(pair.start))
     expected = pair.alone.update(part)
     result = pair.update(pair.written(part, f"part-{count}"))
     assert result.metrics == pytest.approx(expected.metrics, rel=1e-4, abs=1e-6)
@@ -110,7 +110,7 @@ def test_two_ranks_repeat_themselves_bit_for_bit_from_a_checkpoint(pair: Pair) -
 
 
 def test_a_checkpoint_of_one_rank_goes_on_with_two(pair: Pair) -> None:
-    pair.alone.load(pair.store.folder(pair.start))
+    pair.alone.load(pair.store.path(pair.start))
     pair.alone.update(pair.batch)
     pair.call("load", pair.store.write_folder("of-one", pair.alone.save))
     pair.alone.update(pair.batch)
@@ -123,7 +123,7 @@ def test_a_checkpoint_of_two_ranks_goes_on_with_one(pair: Pair) -> None:
     given = pair.written(pair.batch, "again")
     pair.call("load", pair.start)
     pair.update(given)
-    folder = pair.store.folder(pair.call("save", "second"))
+    folder = pair.store.path(pair.call("save", "second"))
     read = checkpoints.read(folder, "policy")  # as `ares export` reads it
     assert all(np.array_equal(read[name].numpy(), weight) for name, weight in pair.weights()[0].items())
     pair.alone.load(folder)

@@ -8,19 +8,17 @@ import pytest
 from rich.console import Console
 
 from ares.reports.samples import _seconds, samples_table
-from ares.runs.exec_times import COLUMNS, exec_times_name
-from ares.store import RunStore
+from ares.store import Kept, RunStore
 
 
 def test_the_seconds_of_a_sample_are_none_of_an_evaluations(tmp_path: Path) -> None:
     """An evaluation in the same step has samples with the same slots and numbers."""
     store = RunStore(tmp_path / "run")
-    step = tmp_path / "run" / store.step_path(2)
-    step.mkdir(parents=True)
     for purpose, seconds in [("rollout", 0.25), ("second-turn", 0.75), ("validation", 0.5)]:
         slot = 1_000_000_000 if purpose == "second-turn" else 0
-        times = pd.DataFrame([(slot, 1, seconds)], columns=COLUMNS)
-        times.to_parquet(step / exec_times_name(purpose, 0))
+        rows = pd.DataFrame({"slot": [slot, slot], "sample": [0, 1]})
+        scores = store.write_rows(f"{store.step_path(2)}/score-{purpose}-0000.parquet", rows)
+        store.memo(2).keep(Kept(purpose, "score", {"rows": scores.model_dump(), "cpu_seconds": [9.0, seconds]}))
     assert _seconds(store, 2, pd.Series({"slot": 0, "sample": 1})) == [0.25]
     assert _seconds(store, 2, pd.Series({"slot": 1_000_000_000, "sample": 1})) == [0.75]
 

@@ -124,19 +124,24 @@ def test_an_evaluation_has_one_sandbox(
 
 def test_a_plan_is_made_by_the_state_that_later_steps_sample_with_and_changes_nothing_else(tmp_path: Path) -> None:
     fresh, _ = Run.check(builders.config(), "fresh", tmp_path)
-    assert "planned" not in fresh.with_plan(fresh.state.state_dict())
+    fresh.plan(fresh.state)
+    assert fresh.state.planned == []
     run, _ = Run.check(builders.config("rollout.max_staleness=2"), "stale", tmp_path)
-    state = run.state.state_dict()
-    planned = run.with_plan(state)
-    asked = run.next_prompts(run.restored(state), 6)
+    before = run.state.state_dict()
+    asked = run.next_prompts(run.restored(before), 6)
+    run.plan(run.state)
+    planned = run.state.state_dict()
     assert planned["planned"] == [asked[:2], asked[2:4], asked[4:]]
     assert planned["cursor"] == {"epoch": 0, "position": 6}
-    assert {name: planned[name] for name in state if name != "cursor"} == {
-        name: value for name, value in state.items() if name != "cursor"
+    assert {name: planned[name] for name in before if name != "cursor"} == {
+        name: value for name, value in before.items() if name != "cursor"
     }
-    assert run.with_plan(planned) == planned
-    planned["planned"].pop(0)
-    assert run.with_plan(planned)["planned"] == [asked[2:4], asked[4:], run.next_prompts(run.restored(planned), 2)]
+    run.plan(run.state)
+    assert run.state.state_dict() == planned
+    run.state.planned.pop(0)
+    following = run.next_prompts(run.restored(run.state.state_dict()), 2)
+    run.plan(run.state)
+    assert run.state.planned == [asked[2:4], asked[4:], following]
 
 
 def test_a_metric_that_is_not_finite_is_left_out_of_the_commit(
@@ -145,7 +150,7 @@ def test_a_metric_that_is_not_finite_is_left_out_of_the_commit(
     """A commit holds none: one from a reward function or controller ended the run, and every resume of it."""
     run = Run.open(builders.config(), "run", tmp_path)
     metrics = {"a": 1.0, "nan": float("nan"), "inf": float("inf")}
-    run.step(0).commit({}, run.state.state_dict() | {"step": 0}, metrics)
+    run.step(0).commit({}, metrics)
     assert run.store.read_commit(0).metrics == {"a": 1.0}
     assert run.store.committed_steps() == [0]
     assert "step 0: metrics that are not finite are left out: inf, nan" in caplog.text

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ares.step.requests import asked_rows, begun_rows, drawn_on, engine_calls, requested_rows
+from ares.step.requests import asked_rows, begun_rows, continue_rows, engine_calls, requested_rows
 from ares.step.slots import GREEDY
 from tests.ares.builders import config
 
@@ -55,7 +55,7 @@ def test_an_unfinished_response_is_continued_with_its_seed(tmp_path: Path) -> No
                 assert request.stops == (("\n\n",) if row.id == "a" else ())
             drawn = answers(*([10 * part + place] * 4 for place in asked.index), reason="length")
             drawn.loc[asked["sample"].to_numpy() == 1, "finish_reason"] = reason
-            rows = drawn_on(rows, asked.index, drawn)
+            rows = continue_rows(rows, asked.index, drawn)
         assert set(rows.loc[rows["finish_reason"] == "stop", "sample"]) == {1}
         rows.to_parquet(tmp_path / "rows.parquet")
         rows = pd.read_parquet(tmp_path / "rows.parquet")

@@ -10,6 +10,7 @@ from ares.config import Config, ConfigError
 from ares.step.code_metrics import code_metrics, ending_shares, seconds_per_solved
 from ares.step.rewards import observe_tests, reward_parts, rewarded, running_pass_rates, total_reward
 from ares.step.shape import shape
+from ares.step.slots import SECOND_TURN_SLOT
 from ares.step.state import RunState
 from rewards.pass_rates import RunningPassRates
 from tests.ares.builders import config, handmade
@@ -140,6 +141,11 @@ def test_cost_counts_every_token_and_second_over_the_problems_that_were_solved()
     assert metrics["bucket/medium/code/kept_share"] == 1.0
     assert metrics["bucket/easy/code/kept_share"] == 0.0
     assert "bucket/hard/code/cost/tokens_per_solved" not in metrics  # nothing was solved there
-    times = pd.DataFrame({"exec_time": [0.5, 0.5, 1.0]})
-    assert seconds_per_solved(rows, times) == {"perf/seconds_per_solved": 1.0}
-    assert seconds_per_solved(judged("wrong_answer"), times) == {}
+    assert seconds_per_solved(rows, 2.0) == {"perf/seconds_per_solved": 1.0}
+    assert seconds_per_solved(judged("wrong_answer"), 2.0) == {}
+
+
+def test_a_problem_that_both_turns_solve_counts_once() -> None:
+    """23 seconds of programs for two problems, one of them solved in both turns, were 7.67 a problem."""
+    rows = judged("accepted", "accepted", "accepted").assign(slot=[0, SECOND_TURN_SLOT, 1])
+    assert seconds_per_solved(rows, 23.0) == {"perf/seconds_per_solved": 11.5}

@@ -7,7 +7,7 @@ import pytest
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import AdaptiveKL, DualAscentKL, FixedKL
 from ares.learner import loss_controller
-from ares.step.state import Counters, Evaluation, RunState, finished_state, with_evaluation
+from ares.step.state import Counters, Evaluation, RunState
 from tests.ares.builders import config
 
 KINDS = ("fixed", "adaptive", "token_adaptive", "bucket_beta")
@@ -182,13 +182,14 @@ def test_an_always_solved_group_of_low_entropy_joins_the_skip_set() -> None:
 
 
 def test_the_committed_state_has_the_updates_beta_the_skipped_updates_and_the_evaluations() -> None:
-    settings = config()
-    shaped = RunState.initial(settings, 10).state_dict()
-    before = json.dumps(shaped)
-    beta = {"betas": {}, "kl_ema": {}, "error_ema": {}, "updates": 3}
-    state = with_evaluation(finished_state(finished_state(shaped, 1, beta, 2), 2, beta, 2), 0.5, 7.0)
-    assert json.dumps(shaped) == before
-    assert (state["step"], state["beta"], state["counters"]["skipped_updates"]) == (2, beta, 4)
-    assert state["evaluations"] == [{"step": 2, "accuracy": 0.5, "mean_length": 7.0}]
-    restored = RunState.restored(settings, 10, with_evaluation(finished_state(state, 3, None, 0), 0.6, 7.0))
-    assert [evaluation.step for evaluation in restored.evaluations] == [2, 3]
+    found = state("bucket_beta")
+    beta = through_json(found.state_dict()["beta"]) | {"updates": 3}
+    for step in (1, 2):
+        found.take_update(beta, skipped=2)
+        found.add_evaluation(step, 0.5, 7.0)
+    kept = through_json(found.state_dict())
+    assert (kept["beta"], kept["counters"]["skipped_updates"]) == (beta, 4)
+    assert kept["evaluations"] == [{"step": step, "accuracy": 0.5, "mean_length": 7.0} for step in (1, 2)]
+    without = state()
+    without.take_update(None, skipped=0)
+    assert without.state_dict()["beta"] is None

@@ -30,7 +30,7 @@ def test_what_was_written_is_read_back(store: RunStore) -> None:
     pd.testing.assert_frame_equal(
         store.read_rows(store.write_rows("r.parquet", ROWS)), ROWS, check_dtype=False, check_column_type=False
     )
-    assert (store.folder(store.write_folder("f", fill)) / "inner" / "a.txt").read_text() == "a"
+    assert (store.path(store.write_folder("f", fill)) / "inner" / "a.txt").read_text() == "a"
 
 
 @pytest.mark.parametrize("kind", KINDS)

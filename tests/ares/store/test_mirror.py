@@ -130,7 +130,7 @@ def test_a_folder_written_again_leaves_nothing_of_the_one_before(world: World) -
     store.write_folder("x", lambda folder: (folder / "old").write_text("1") and None)
     ref = store.write_folder("x", lambda folder: (folder / "new").write_text("2") and None)
     assert world.there() == ["x/new"]
-    assert [file.name for file in world.store("second").folder(ref).iterdir()] == ["new"]
+    assert [file.name for file in world.store("second").path(ref).iterdir()] == ["new"]
 
 
 def test_what_is_discarded_is_gone_at_the_url(world: World) -> None:
@@ -271,8 +271,6 @@ def test_a_run_that_was_put_together_here_is_published_whole(world: World) -> No
     made = RunStore(path_of(world.url) / ".other.1.partial")
     chain(made, 2)
     made.write_run({"config": {}})
-    made.results.mkdir()
-    (made.results / "000002-score").write_text("{}")
     assert sorted(path.name for path in world.place.iterdir()) == ["run"]
     made.directory.rename(path_of(world.url) / "other")
     world.store(name="other").publish()

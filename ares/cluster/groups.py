@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import ray
 
+from ares.cluster.failures import DEATHS
+from ares.cluster.patience import Patience
 from ares.engines import Request, SamplingSettings
 from ares.learner import UpdateResult
 from ares.store import Ref
-from ares.workers.failures import DEATHS
-from ares.workers.patience import Patience
 
 GRACE = 10.0
 """Seconds to wait for a rank's death to be reported after another rank has lost its connection."""

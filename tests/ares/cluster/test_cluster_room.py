@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from ray.cluster_utils import Cluster as Machines
 
+from ares.cluster.cluster import Cluster
 from ares.store.store import RunStore
-from ares.workers.cluster import Cluster
 from tests.ares.builders import config
 
 
@@ -20,7 +20,7 @@ def test_a_cluster_without_room_is_named_with_the_numbers(
         cluster = Cluster(config("learner.ranks=2"), RunStore(tmp_path / "run"))
         cluster.warm_up()
         cluster.warm_up()
-        cluster.disconnect()
+        cluster.close()
     finally:
         machines.shutdown()
     assert [record.getMessage() for record in caplog.records if record.name == "ares.workers.cluster"] == [

@@ -9,48 +9,42 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import psutil
 import pytest
 import ray
-import ray._private.state
 
+from ares.cluster.cluster import Cluster
+from ares.cluster.connection import connect
+from ares.cluster.failures import WorkerError, raised
 from ares.engines.engine import Request, SamplingSettings
 from ares.runs.run import Run, read_config
 from ares.store.store import RunStore
-from ares.workers import absent_agent
-from ares.workers.cluster import Cluster
-from ares.workers.connection import connect
-from ares.workers.failures import WorkerError, raised
-from ares.workers.groups import EngineGroup
-from flows.refill import begin_sampling
-from tasks.sampling import Draw, requested
+from tasks.sampling import Draw, request_rows
 
 
 @pytest.fixture(scope="module")
-def one_ray(forked_workers: None) -> Iterator[int]:
-    """One local Ray with room for the actors of two runs, without which each run would start its own; how many workers
-    it began with."""
+def one_ray() -> Iterator[None]:
+    """One local Ray with room for the actors of two runs, without which each run would start its own."""
     connect(cpus=4)
-    yield len(ray._private.state.workers())
+    yield
     ray.shutdown()
 
 
 @contextmanager
 def opened(runs: Path) -> Iterator[Run]:
-    run = Run.open(read_config(RunStore(runs / "uninterrupted")), "uninterrupted", runs)
+    run = Run.open(read_config(RunStore(runs / "uninterrupted")), "uninterrupted", runs, Cluster)
     yield run
-    run.cluster.shut_down()
+    run.workers.shut_down()
 
 
 @pytest.fixture
-def run(runs: Path, one_ray: int) -> Iterator[Run]:
+def run(runs: Path, one_ray: None) -> Iterator[Run]:
     """The run as a new process finds it."""
     with opened(runs) as run:
         yield run
 
 
 @pytest.fixture(scope="module")
-def run_at_2(runs: Path, one_ray: int) -> Iterator[Run]:
+def run_at_2(runs: Path, one_ray: None) -> Iterator[Run]:
     """The run for the tests that all sample from the policy after step 2: its actors, once started, serve them all."""
     with opened(runs) as run:
         yield run
@@ -61,7 +55,7 @@ def first_shard(run: Run, step: int) -> tuple[list[Request], pd.DataFrame]:
     answered = pd.read_parquet(run.store.directory / run.store.step_path(step) / "rollout-rollout-0000.parquet")
     draw = Draw(version=step - 1, purpose="rollout", shard=0, first_slot=0, ids=list(answered["id"].unique()),
                 n=run.config.rollout.n, temperature=run.config.rollout.temperature)  # fmt: skip
-    rows = requested(run.step(step), draw)
+    rows = request_rows(run.step(step), draw)
     return [Request(*pair) for pair in zip(rows["prompt_token_ids"], rows["seed"], strict=True)], answered
 
 
@@ -74,31 +68,19 @@ def assert_same_samples(found: pd.DataFrame, expected: pd.DataFrame) -> None:
         assert all((one == other).all() for one, other in zip(found[column], expected[column], strict=True))
 
 
-def test_a_ray_of_its_own_has_no_agents(one_ray: int) -> None:
-    raylet = next(child for child in psutil.Process().children() if child.name() == "raylet")
-    agents = [child for child in raylet.children() if "agent" in " ".join(child.cmdline())]
-    assert len(agents) == 2
-    assert all(absent_agent.__file__ in agent.cmdline() for agent in agents)
-
-
-def test_a_ray_of_its_own_begins_without_workers_that_nobody_asked_for(one_ray: int) -> None:
-    """Prestarted workers would be there before `ray.init` returns."""
-    assert one_ray == 0
-
-
 def test_dead_actors_are_rebuilt_and_give_the_same_bits(run_at_2: Run) -> None:
     """No checkpoint of step 2 is left: the learner starts from the initial weights and replays two batches."""
     requests, answered = first_shard(run_at_2, 3)
 
     async def sample() -> pd.DataFrame:
-        return await run_at_2.cluster.generate(2, requests, settings(run_at_2))
+        return await run_at_2.workers.sample(2, requests, settings(run_at_2))
 
     async def killed() -> tuple[pd.DataFrame, pd.DataFrame]:
         before = await sample()
-        assert run_at_2.cluster._engine is not None
-        assert run_at_2.cluster._learner is not None
-        run_at_2.cluster._engine.kill()
-        run_at_2.cluster._learner.kill()
+        assert run_at_2.workers._engine is not None
+        assert run_at_2.workers._learner is not None
+        run_at_2.workers._engine.kill()
+        run_at_2.workers._learner.kill()
         return before, await sample()
 
     before, after = asyncio.run(killed())
@@ -111,7 +93,7 @@ def test_the_policy_after_a_step_is_reached_by_replay_and_by_checkpoint_alike(ru
     """Sampling for step 4 from the checkpoint of step 3 gives what the run sampled, which never loaded one."""
     requests, answered = first_shard(run, 4)
     assert "checkpoint" in run.store.read_commit(3).artifacts
-    assert_same_samples(asyncio.run(run.cluster.generate(3, requests, settings(run))), answered)
+    assert_same_samples(asyncio.run(run.workers.sample(3, requests, settings(run))), answered)
 
 
 @pytest.mark.parametrize(("role", "version"), [("engine", 2), pytest.param("learner", 3, marks=pytest.mark.slow)])
@@ -121,92 +103,16 @@ def test_an_actor_that_neither_answers_nor_dies_is_replaced(
     requests, answered = first_shard(run, version + 1)
 
     async def stopped() -> pd.DataFrame:
-        await run.cluster.generate(2, first_shard(run, 3)[0], settings(run))
-        group = {"engine": run.cluster._engine, "learner": run.cluster._learner}[role]
+        await run.workers.sample(2, first_shard(run, 3)[0], settings(run))
+        group = {"engine": run.workers._engine, "learner": run.workers._learner}[role]
         process = await group.actors[0].__ray_call__.remote(lambda actor: os.getpid())
-        monkeypatch.setattr("ares.workers.patience.FIRST", 6.0)
-        monkeypatch.setattr("ares.workers.patience.LEAST", 3.0)
+        monkeypatch.setattr("ares.cluster.patience.FIRST", 6.0)
+        monkeypatch.setattr("ares.cluster.patience.LEAST", 3.0)
         os.kill(process, signal.SIGSTOP)
-        return await run.cluster.generate(version, requests, settings(run))
+        return await run.workers.sample(version, requests, settings(run))
 
     assert_same_samples(asyncio.run(stopped()), answered)
     assert f"{role} hung (attempt 1 of 3): no answer to" in caplog.text
-
-
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many responses each call asks the engines for."""
-    calls: list[int] = []
-    generate = EngineGroup.generate
-
-    async def counting(group: EngineGroup, requests: list[Request], *how: Any) -> pd.DataFrame:
-        calls.append(len(requests))
-        return await generate(group, requests, *how)
-
-    monkeypatch.setattr(EngineGroup, "generate", counting)
-    return calls
-
-
-def test_sampling_that_was_begun_is_handed_out_and_not_done_again(
-    run_at_2: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    requests, answered = first_shard(run_at_2, 3)
-    calls, finished = counted(monkeypatch), list[pd.DataFrame]()
-
-    async def asked_later() -> pd.DataFrame:
-        run_at_2.cluster.begin(2, requests, settings(run_at_2))
-        assert run_at_2.cluster._prefetch is not None
-        while not run_at_2.cluster._prefetch.early:  # some have finished before anybody asks
-            await asyncio.sleep(0.01)
-        return await run_at_2.cluster.generate(2, requests, settings(run_at_2), finished.append)
-
-    assert_same_samples(asyncio.run(asked_later()), answered)
-    assert calls == [len(requests)]
-    assert sorted(pd.concat(finished).index) == list(range(len(requests)))
-
-
-def test_the_engines_go_on_with_what_is_expected_before_anybody_asks(
-    run_at_2: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    requests, answered = first_shard(run_at_2, 3)
-    calls = counted(monkeypatch)
-    # One that was waited for belongs to this test's event loop.
-    monkeypatch.setattr(run_at_2.cluster, "_sampling", asyncio.Lock())
-
-    async def expected() -> pd.DataFrame:
-        run_at_2.cluster.expect(lambda: (2, requests, settings(run_at_2)))
-        await run_at_2.cluster.generate(2, requests[:2], settings(run_at_2))
-        assert run_at_2.cluster._prefetch is not None
-        while not run_at_2.cluster._prefetch.early:
-            await asyncio.sleep(0.01)
-        return await run_at_2.cluster.generate(2, requests, settings(run_at_2))
-
-    assert_same_samples(asyncio.run(expected()), answered)
-    assert calls == [2, len(requests)]
-
-
-def test_sampling_that_was_begun_in_vain_changes_nothing(run_at_2: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    requests, answered = first_shard(run_at_2, 3)
-    calls = counted(monkeypatch)
-
-    async def asked_for_more() -> pd.DataFrame:
-        run_at_2.cluster.begin(2, requests[:2], settings(run_at_2))
-        await asyncio.sleep(0)
-        return await run_at_2.cluster.generate(2, requests, settings(run_at_2))
-
-    assert_same_samples(asyncio.run(asked_for_more()), answered)
-    assert calls[-1] == len(requests)
-
-
-def test_what_is_begun_after_a_step_is_what_the_next_one_asks_for_first(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, _ = first_shard(run, 3)
-    for step in range(3):
-        run.advance(run.store.read_commit(step))
-    begun: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(run.cluster, "begin", lambda *what: begun.append(what))
-    begin_sampling(run.step(3))
-    assert begun == [(2, asked, settings(run))]
 
 
 def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
@@ -221,11 +127,11 @@ def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
             yield from ()  # a generator, as the engine's own
             os._exit(1)
 
-    monkeypatch.setattr("ares.workers.cluster.EngineActor", Mortal)
+    monkeypatch.setattr("ares.cluster.cluster.EngineActor", Mortal)
     cluster = Cluster(run.config, run.store)
     requests, _ = first_shard(run, 4)
     with pytest.raises(WorkerError, match="engine died 3 times"):
-        asyncio.run(cluster.generate(3, requests, settings(run)))
+        asyncio.run(cluster.sample(3, requests, settings(run)))
     cluster.shut_down()
 
 
@@ -250,10 +156,10 @@ def test_an_actor_that_does_not_come_up_is_replaced(
 
     config = run.config.model_copy(update={"learner": run.config.learner.model_copy(update={"ranks": 2})})
     monkeypatch.setattr(
-        "ares.workers.cluster.LearnerActor", type("LearnerActor", (), dict(vars(Stuck)) | {method: stuck})
+        "ares.cluster.cluster.LearnerActor", type("LearnerActor", (), dict(vars(Stuck)) | {method: stuck})
     )
-    monkeypatch.setattr("ares.workers.cluster.ATTEMPTS", 1)
-    monkeypatch.setattr("ares.workers.patience.FIRST", 5.0)
+    monkeypatch.setattr("ares.cluster.cluster.ATTEMPTS", 1)
+    monkeypatch.setattr("ares.cluster.patience.FIRST", 5.0)
     cluster = Cluster(config, run.store)
     call = {"__init__": "start", "join": "join"}[method]
     with pytest.raises(WorkerError, match=f"learner hung 1 times .*no answer to `{call}` within 5 s"):
@@ -286,12 +192,12 @@ def test_what_an_actor_raises_is_told_once_with_its_name_and_the_file_of_its_tra
 ) -> None:
     """The engine is called, but the learner fails, whose weights it needs. Nothing is tried again."""
     shipped = type("LearnerActor", (), dict(vars(actor)))
-    monkeypatch.setattr("ares.workers.cluster.LearnerActor", shipped)
-    monkeypatch.setattr("ares.workers.cluster.EngineActor", type("EngineActor", (), dict(vars(Raising))))
+    monkeypatch.setattr("ares.cluster.cluster.LearnerActor", shipped)
+    monkeypatch.setattr("ares.cluster.cluster.EngineActor", type("EngineActor", (), dict(vars(Raising))))
     cluster = Cluster(run.config, run.store)
     requests, _ = first_shard(run, 4)
     with pytest.raises(WorkerError, match=f"^The learner failed: {cause}") as caught:
-        asyncio.run(cluster.generate(3, requests, settings(run)))
+        asyncio.run(cluster.sample(3, requests, settings(run)))
     cluster.shut_down()
     assert "\n" not in str(caught.value)
     file = run.store.directory / "errors" / "learner.txt"

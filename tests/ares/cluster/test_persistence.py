@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, RayTaskError
 
+from ares.cluster.cluster import ATTEMPTS, Cluster
+from ares.cluster.failures import WorkerError
+from ares.cluster.groups import EngineGroup, _all
+from ares.cluster.patience import FACTOR, FIRST, LEAST, ActorHung, Patience
 from ares.store import Ref
 from ares.store.store import RunStore
-from ares.workers.cluster import ATTEMPTS, Cluster
-from ares.workers.failures import WorkerError
-from ares.workers.groups import EngineGroup, _all
-from ares.workers.patience import FACTOR, FIRST, LEAST, ActorHung, Patience
 from tests.ares.builders import config
 
 WEIGHTS_LOST = ObjectLostError("00", None, "")
@@ -256,7 +256,7 @@ def test_the_learners_turn_does_not_come_between_an_engines_weights_and_its_samp
     cluster._through_memory = through_memory
 
     async def both() -> None:
-        sampling = asyncio.create_task(cluster._generate(asked, lambda rows: None))
+        sampling = asyncio.create_task(cluster.sample(*asked))
         await asyncio.sleep(0.01)
         await asyncio.gather(sampling, turn_of_the_learner(cluster))
 
@@ -275,7 +275,7 @@ def test_an_engine_that_is_being_put_to_sleep_is_given_its_weights_again(cancell
         await asyncio.sleep(0.01)
         if cancelled:
             learning.cancel()
-        await cluster._generate(asked, lambda rows: None)
+        await cluster.sample(*asked)
 
     asyncio.run(both())
     assert called == ["sleep", "load", "generate"]
@@ -446,8 +446,8 @@ def test_a_batch_is_waited_for_in_proportion_to_its_size(cluster: Cluster) -> No
 def test_parts_of_an_answer_are_waited_for_one_by_one_and_a_limit_that_ended_a_wait_doubles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ares.workers.patience.FIRST", 0.4)
-    monkeypatch.setattr("ares.workers.patience.LEAST", 0.4)
+    monkeypatch.setattr("ares.cluster.patience.FIRST", 0.4)
+    monkeypatch.setattr("ares.cluster.patience.LEAST", 0.4)
     patience = Patience()
 
     async def answered(parts: int, then: float) -> None:

@@ -24,7 +24,7 @@ requests = [Request([5] * 200, seed) for seed in range(400)]
 assert len(pickle.dumps(requests)) > 100_000  # what is larger goes through the object store
 
 async def sampled():
-    return await run.cluster.generate(0, requests, SamplingSettings(1.0, 1.0, 2))
+    return await run.workers.sample(0, requests, SamplingSettings(1.0, 1.0, 2))
 
 before = asyncio.run(sampled())
 raylet, = [child for child in psutil.Process().children() if child.name() == "raylet"]
@@ -33,7 +33,7 @@ while raylet.status() != psutil.STATUS_ZOMBIE:
     pass
 after = asyncio.run(sampled())
 assert [list(ids) for ids in before["token_ids"]] == [list(ids) for ids in after["token_ids"]]
-run.cluster.disconnect()
+run.workers.close()
 print("the same tokens")
 """
 

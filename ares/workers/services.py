@@ -1,58 +1,41 @@
-"""The Ray actors: learner ranks and engines, each in a process of its own with its own thread count.
+"""Learner and engine as services of a run: what each does when it is called, in whatever process it lives.
 
-All their state can be rebuilt from the run directory (ares/workers/cluster.py).
+Not covered: which version they are asked for (ares/workers/workers.py), the processes (ares/cluster).
 """
 
-import socket
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import ray
 import torch
+from torch import Tensor
 from transformers import AutoTokenizer
 
 from algorithms.protocol import DataProto
 from ares.config import ENGINES, Config
 from ares.engines import Engine, Request, SamplingSettings
 from ares.learner import Learner, Ranks, UpdateResult
-from ares.store import Ref, RunStore, path_of
+from ares.store import Ref, RunStore
 
 
-class LearnerActor:
-    """A rank of the learner: every rank reads its batches from the run directory, the first one writes the results.
+class LearnerService:
+    """A rank of the learner: every rank reads its batches from the run directory, the first one writes the results."""
 
-    run_directory: a path, or the URL that this machine has a copy of. writer: the process that holds the run.
-    """
-
-    def __init__(self, settings: dict[str, Any], run_directory: str, rank: int = 0, writer: str = "") -> None:
-        self.config = Config.model_validate(settings)
-        self.store = RunStore(path_of(run_directory))
-        self.store.act_for(writer)
-        self.rank = rank
-        if self.config.learner.ranks == 1:
-            self.join("")
-
-    def address(self) -> str:
-        """Host and free port at which the ranks can form their process group."""
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            return f"{ray.util.get_node_ip_address()}:{probe.getsockname()[1]}"
-
-    def join(self, address: str) -> None:
-        """Join the other ranks and load the model."""
-        self.learner = Learner(self.config, Ranks.joined(self.rank, self.config.learner.ranks, address))
+    def __init__(self, config: Config, store: RunStore, ranks: Ranks = Ranks()) -> None:  # noqa: B008 (immutable)
+        self.config = config
+        self.store = store
+        self.rank = ranks.rank
+        self.learner = Learner(config, ranks)
 
     def version(self) -> int:
         """Training steps that made the current weights."""
         return self.learner.version
 
     def experience(self, batch: Ref, target: str) -> Ref | None:
-        """Write a batch to `target` with its log-probs, entropies and values added."""
-        rows = DataProto.load(self.store.folder(batch))
-        measured = self.learner.experience(rows)
-        return None if self.rank else self.store.write_folder(target, rows.union(measured).save)
+        """Write what the policy measures of a batch (log-probs, entropies, values) to `target`."""
+        measured = self.learner.experience(DataProto.load(self.store.path(batch)))
+        return None if self.rank else self.store.write_file(target, measured.save)
 
     def mismatch(self, rows: DataProto, temperature: float) -> dict[str, float]:
         """How far the policy's log-probs of sampled rows are from the engine's."""
@@ -60,13 +43,13 @@ class LearnerActor:
 
     def update(self, batch: Ref, beta: dict[str, Any] | None) -> Iterator[int | UpdateResult]:
         """One training step: yields the number of each finished optimiser step, then the result."""
-        yield from self.learner.updates(DataProto.load(self.store.folder(batch)), beta)
+        yield from self.learner.updates(DataProto.load(self.store.path(batch)), beta)
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The policy's weights, as arrays, which Ray hands over without a copy. Sharded, all ranks must call."""
+        """The policy's weights, as arrays in main memory. Sharded, all ranks must call."""
         return {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
 
-    def weights_in_place(self) -> dict[str, torch.Tensor]:
+    def weights_in_place(self) -> dict[str, Tensor]:
         """The policy's weights on the learner's device: engines copy them before the learner continues."""
         weights = self.learner.weights_in_place()
         _wait_for_gpu()
@@ -86,14 +69,14 @@ class LearnerActor:
 
     def load(self, checkpoint: Ref) -> None:
         """Go back to a checkpoint."""
-        self.learner.load(self.store.folder(checkpoint))
+        self.learner.load(self.store.path(checkpoint))
 
 
-class EngineActor:
-    """The engine as an actor."""
+class EngineService:
+    """An engine with the tokenizer that decodes what it samples."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.config = config = Config.model_validate(settings)
+    def __init__(self, config: Config) -> None:
+        self.config = config
         torch.set_num_threads(config.rollout.threads)
         self.tokenizer = AutoTokenizer.from_pretrained(
             config.model.location, trust_remote_code=config.model.trust_remote_code
@@ -104,11 +87,9 @@ class EngineActor:
         """Version of the current weights; None before any were loaded."""
         return self.engine.version
 
-    def load_weights(self, version: int, weights: dict[str, np.ndarray | torch.Tensor]) -> None:
-        """Load the weights of a policy version: arrays in main memory, or the learner's own tensors."""
-        tensors = {
-            name: given if isinstance(given, torch.Tensor) else torch.tensor(given) for name, given in weights.items()
-        }
+    def load_weights(self, version: int, weights: dict[str, np.ndarray | Tensor]) -> None:
+        """Copy the weights of a policy version: arrays in main memory, or the learner's own tensors."""
+        tensors = {name: given if isinstance(given, Tensor) else torch.tensor(given) for name, given in weights.items()}
         self.engine.load_weights(version, tensors)
         _wait_for_gpu()  # the learner may change its own as soon as this returns
 

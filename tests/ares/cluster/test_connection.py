@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
+from ares.cluster.connection import check_cluster, connect
 from ares.config import ConfigError
-from ares.workers.connection import check_cluster, connect
 
 
 @pytest.mark.parametrize(

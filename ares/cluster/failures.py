@@ -1,6 +1,6 @@
 """Errors of actors: a line for the user, and the trace in the run directory.
 
-Not covered: which deaths are worth another attempt (ares/workers/cluster.py).
+Not covered: which deaths are worth another attempt (ares/cluster/cluster.py).
 """
 
 import re

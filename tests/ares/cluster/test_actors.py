@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from ares.workers.actors import EngineActor
+from ares.cluster.actors import EngineActor
 from tests.ares.builders import config
 
 

@@ -7,13 +7,27 @@ share the run directory (docs/operations.md).
 import logging
 import os
 import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
-import ray
+import psutil
 
 from ares.config import ConfigError
-from ares.workers.local_ray import as_node
+
+LOCAL = {
+    # Whoever reaches a port of Ray can run code: its node takes the loopback address, as it does on macOS by default.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # By default it blocks all threads of this process until it has started a worker per CPU.
+    "RAY_prestart_worker_first_driver": "0",
+    # By default actors run at niceness 15, behind everything else on the machine, judged programs included.
+    "RAY_worker_niceness": "0",
+}
+"""Settings of a local Ray, which reads them when it is imported."""
+if not os.environ.get("RAY_ADDRESS"):
+    os.environ |= {name: value for name, value in LOCAL.items() if name not in os.environ}
+
+import ray  # noqa: E402
 
 logger = logging.getLogger(__name__)
 # Ray's own handler prints; without it, Ray's records go where every other library's do.
@@ -21,9 +35,8 @@ logging.getLogger("ray").handlers.clear()
 logging.getLogger("ray").propagate = True
 logging.getLogger("ray").setLevel(logging.NOTSET)
 ATTEMPTS = 3
-LOCAL = {"prestart_worker_first_driver": False, "worker_niceness": 0}
-"""Settings of a local Ray. By default it blocks all threads of this process until it has started a worker per CPU, and
-runs actors at niceness 15, behind everything else on the machine, judged programs included."""
+LONGEST_FOLDER = 40
+"""Bytes of the folder that a local Ray is kept in: the names of its sockets there have at most 107."""
 REACH_SECONDS = 10.0
 """How long to wait for a connection to a cluster."""
 
@@ -58,12 +71,12 @@ def connect(cpus: int) -> None:
                 "RAY_AUTH_MODE=token here too (docs/operations.md)."
             ) from error
         return
+    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_FOLDER:  # as Slurm makes it for every job
+        os.environ.setdefault("RAY_TMPDIR", "/tmp")
     for attempt in range(1, ATTEMPTS + 1):
         try:
             # "local": left open, Ray would look for a cluster that someone has started on this machine.
-            with as_node(log_monitor=shown):
-                ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL, **quiet)
-            logger.info("what Ray and its actors log: %s", ray._private.worker._global_node.get_logs_dir_path())
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
             return
         except Exception as error:  # Ray raises no narrower class when its raylet needs more than 30 s
             if attempt == ATTEMPTS or "timed out during startup" not in str(error):
@@ -75,11 +88,13 @@ def has_died() -> bool:
     """Whether a local Ray has lost its raylet, for example to the kernel's out-of-memory killer.
 
     Nothing can start there any more, and Ray silently ends a process that puts a large object there: so this looks at
-    the raylet's process and does not ask Ray. The nodes of a cluster are its operator's to replace.
+    the processes that `ray.init` has started and does not ask Ray. The nodes of a cluster are its operator's to
+    replace.
     """
     if os.environ.get("RAY_ADDRESS") or not ray.is_initialized():
         return False
-    return "raylet" in [name for name, _ in ray._private.worker._global_node.dead_processes()]
+    children = psutil.Process().children()
+    return not any(child.name() == "raylet" and child.status() != psutil.STATUS_ZOMBIE for child in children)
 
 
 def check_cluster() -> None:

@@ -8,14 +8,14 @@ import pytest
 import ray
 from ray.experimental.collective import create_collective_group
 
+from ares.cluster.cluster import Cluster
+from ares.cluster.connection import connect
+from ares.cluster.placement import transport
 from ares.config import Config
 from ares.runs.run import Run, read_config
 from ares.store import RunStore
-from ares.workers.cluster import Cluster
-from ares.workers.connection import connect
-from ares.workers.placement import transport
 from tests.ares.builders import config
-from tests.ares.workers.test_cluster import assert_same_samples, first_shard, settings
+from tests.ares.cluster.test_cluster import assert_same_samples, first_shard, settings
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_how_weights_go(overrides: list[str], placed: bool, way: str | None) -> 
 
 
 @pytest.fixture(scope="module")
-def one_ray(forked_workers: None) -> Iterator[None]:
+def one_ray() -> Iterator[None]:
     connect(cpus=4)
     yield
     ray.shutdown()
@@ -48,10 +48,10 @@ def run(runs: Path, one_ray: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     def gloo(config: Config, placed: bool) -> str:
         return "GLOO"
 
-    monkeypatch.setattr("ares.workers.cluster.transport", gloo)
-    run = Run.open(read_config(RunStore(runs / "uninterrupted")), "uninterrupted", runs)
+    monkeypatch.setattr("ares.cluster.cluster.transport", gloo)
+    run = Run.open(read_config(RunStore(runs / "uninterrupted")), "uninterrupted", runs, Cluster)
     yield run
-    run.cluster.shut_down()
+    run.workers.shut_down()
 
 
 def in_one_group(cluster: Cluster) -> None:
@@ -62,13 +62,13 @@ def in_one_group(cluster: Cluster) -> None:
 
 
 def test_they_are_the_learners_at_every_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.workers.groups.LearnerGroup.weights", lambda learner: pytest.fail("through main memory"))
-    in_one_group(run.cluster)
+    monkeypatch.setattr("ares.cluster.groups.LearnerGroup.weights", lambda learner: pytest.fail("through main memory"))
+    in_one_group(run.workers)
 
     async def sampled() -> None:
         for step in (2, 3):  # an update in place lies between them
             requests, answered = first_shard(run, step)
-            assert_same_samples(await run.cluster.generate(step - 1, requests, settings(run)), answered)
+            assert_same_samples(await run.workers.sample(step - 1, requests, settings(run)), answered)
 
     asyncio.run(sampled())
 
@@ -77,17 +77,17 @@ def test_a_way_that_is_refused_is_left(
     run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Here there is no GPU that learner and engine could share."""
-    monkeypatch.setattr("ares.workers.cluster.transport", lambda config, placed: "CUDA_IPC")
+    monkeypatch.setattr("ares.cluster.cluster.transport", lambda config, placed: "CUDA_IPC")
     requests, answered = first_shard(run, 3)
-    assert_same_samples(asyncio.run(run.cluster.generate(2, requests, settings(run))), answered)
+    assert_same_samples(asyncio.run(run.workers.sample(2, requests, settings(run))), answered)
     assert "weights cannot go by CUDA_IPC, from now on they go through main memory" in caplog.text
 
 
 def test_where_they_do_not_go_they_go_through_main_memory(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     """The engine dies of it: Ray kills the receiver."""
-    in_one_group(run.cluster)
+    in_one_group(run.workers)
     requests, answered = first_shard(run, 3)
-    assert run.cluster._engine is not None
-    run.cluster._engine.kill()
-    assert_same_samples(asyncio.run(run.cluster.generate(2, requests, settings(run))), answered)
+    assert run.workers._engine is not None
+    run.workers._engine.kill()
+    assert_same_samples(asyncio.run(run.workers.sample(2, requests, settings(run))), answered)
     assert "from now on they go through main memory" in caplog.text

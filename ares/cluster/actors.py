@@ -1,0 +1,47 @@
+"""The Ray actors: learner ranks and engines, each in a process of its own with its own thread count.
+
+All their state can be rebuilt from the run directory (ares/workers). Not covered: what they do (ares/workers:
+LearnerService, EngineService).
+"""
+
+import socket
+from typing import Any
+
+import ray
+
+from ares.config import Config
+from ares.learner import Ranks
+from ares.store import RunStore, path_of
+from ares.workers import EngineService, LearnerService
+
+
+class LearnerActor(LearnerService):
+    """A rank of the learner. With several, it is made by `join`.
+
+    run_directory: a path, or the URL that this machine has a copy of. writer: the process that holds the run.
+    """
+
+    def __init__(self, settings: dict[str, Any], run_directory: str, rank: int = 0, writer: str = "") -> None:
+        self.made_of = Config.model_validate(settings), RunStore(path_of(run_directory)), rank
+        config, store, _ = self.made_of
+        store.act_for(writer)
+        if config.learner.ranks == 1:
+            super().__init__(config, store)
+
+    def address(self) -> str:
+        """Host and free port at which the ranks can form their process group."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            return f"{ray.util.get_node_ip_address()}:{probe.getsockname()[1]}"
+
+    def join(self, address: str) -> None:
+        """Join the other ranks and load the model."""
+        config, store, rank = self.made_of
+        super().__init__(config, store, Ranks.joined(rank, config.learner.ranks, address))
+
+
+class EngineActor(EngineService):
+    """An engine."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(Config.model_validate(settings))

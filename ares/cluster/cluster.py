@@ -1,0 +1,187 @@
+"""Learner ranks and engines as Ray actors: started when first needed, rebuilt after a death.
+
+Covered: one machine, or the cluster that RAY_ADDRESS names, whose machines share the run directory by its URL
+(ares/store/mirror.py) or as one file system. Not covered: bringing actors to a version (ares/workers/workers.py).
+"""
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import ray
+from ray.exceptions import ObjectLostError, RayTaskError
+
+from ares.cluster.actors import EngineActor, LearnerActor
+from ares.cluster.connection import connect, has_died
+from ares.cluster.failures import DEATHS, WorkerError, failure
+from ares.cluster.groups import EngineGroup, LearnerGroup, name_of
+from ares.cluster.patience import ActorHung, Patience
+from ares.cluster.placement import actor_options, bundles, transport
+from ares.config import Config
+from ares.store import RunStore
+from ares.workers import Workers, check_gpus, uses_gpus
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+ATTEMPTS = 3
+GRACE = 5.0
+"""Seconds for pending calls to learn that Ray's node died: one that has not when Ray is shut down never returns."""
+
+
+class Cluster(Workers):
+    """Learner and engines of one run as actors."""
+
+    raised_by_the_learner = (RayTaskError,)
+
+    def __init__(self, config: Config, store: RunStore, sampling: Config | None = None) -> None:
+        super().__init__(config, store, sampling)
+        self._roles: dict[str, str] = {}
+        """Of every actor that was started, by its hexadecimal id."""
+        self._placement: Any = None
+        self._patience = Patience()
+        self._through_memory = False
+        """Whether weights go through main memory since a direct transport failed."""
+        self._leaving = asyncio.Lock()
+
+    @property
+    def uses_gpus(self) -> bool:
+        """Whether the actors are placed on GPUs."""
+        return self._placement is not None
+
+    def shut_down(self) -> None:
+        """Kill the actors."""
+        super().shut_down()
+        if self._placement is not None:
+            ray.util.remove_placement_group(self._placement)
+        self._placement = None
+
+    def close(self) -> None:
+        """Kill the actors and disconnect from Ray."""
+        super().close()
+        ray.shutdown()
+
+    def _let_go(self, dead: str | None) -> None:
+        """Kill what is useless after an actor's death: the rest of its group, or everything if that is unknown.
+
+        Calls to learner and engine may both meet the same death: the second one must not kill the replacement.
+        """
+        if dead in self._roles and not any(group and group.has(dead) for group in (self._engine, self._learner)):
+            self._weights = {}  # some may be the dead one's
+        elif self._placement is None and self._engine is not None and self._engine.has(dead):
+            self._engine.kill()
+            self._engine = self._engine_version = None
+        elif self._placement is None and self._learner is not None and self._learner.has(dead):
+            self._learner.kill()
+            self._learner = self._learner_version = None
+            self._weights = {}
+        else:
+            self.shut_down()
+
+    # ---- weights -------------------------------------------------------------------------------------------------
+
+    async def _handed_over_in_place(self, engine: Any, version: int) -> bool:
+        """Have engines copy the learner's own weights, if there is a transport; returns whether they did."""
+        way = self._transport
+        if way is None:
+            return False
+        async with self._learning:  # an update would change them while they are copied
+            if version in self._weights and self._learner_version != version:
+                return False  # main memory has them: the learner need not go back
+            learner: Any = await self._learner_at(version)
+            try:
+                await engine.load_weights(version, learner.weights_in_place(way))
+            except (*DEATHS, ActorHung, RayTaskError) as error:
+                refused = not isinstance(error, (*DEATHS, ActorHung))
+                cause = failure("engine", error, self.store) if refused else error
+                logger.warning("weights cannot go by %s, from now on they go through main memory: %s", way, cause)
+                self._through_memory = True
+                if not refused:
+                    raise
+                return False
+        return True
+
+    @property
+    def _transport(self) -> str | None:
+        return None if self._through_memory else transport(self.config, self._placement is not None)
+
+    # ---- starting and restarting -----------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        learner, rollout = self.config.learner, self.config.rollout
+        threads = learner.threads * learner.ranks + rollout.threads * rollout.engines
+        joining = not ray.is_initialized()
+        connect(max(os.cpu_count() or 1, threads))
+        if joining and (free := ray.available_resources().get("CPU", 0.0)) < threads:
+            logger.warning(
+                "learner.ranks=%d × threads=%d + rollout.engines=%d × threads=%d need %d CPUs, and the Ray cluster has "
+                "%g free of %g: the run waits for more",
+                learner.ranks, learner.threads, rollout.engines, rollout.threads,
+                threads, free, ray.cluster_resources().get("CPU", 0.0),
+            )  # fmt: skip
+        available = ray.cluster_resources().get("GPU", 0)
+        check_gpus(self.config, int(available), "the Ray cluster")
+        if self._placement is None and uses_gpus(self.config, available):
+            self._placement = ray.util.placement_group(bundles(self.config), strategy="PACK")
+
+    def _remote(self, actor: type) -> Any:
+        return ray.remote(actor) if self._transport is None else ray.remote(enable_tensor_transport=True)(actor)
+
+    def _start_learner(self) -> LearnerGroup:
+        settings, directory = self.config.model_dump(mode="json"), self.store.address
+        actors = [
+            self._remote(LearnerActor)
+            .options(**actor_options(self.config, "learner", rank, self._placement))
+            .remote(settings, directory, rank, self.store.writer)
+            for rank in range(self.config.learner.ranks)
+        ]
+        self._roles |= dict.fromkeys(map(name_of, actors), "learner")
+        return LearnerGroup(actors, self._patience)
+
+    def _start_engine(self) -> EngineGroup:
+        settings = self.sampling.model_dump(mode="json")
+        actors = [
+            self._remote(EngineActor)
+            .options(**actor_options(self.config, "engine", number, self._placement))
+            .remote(settings)
+            for number in range(self.config.rollout.engines)
+        ]
+        self._roles |= dict.fromkeys(map(name_of, actors), "engine")
+        return EngineGroup(actors, self._patience)
+
+    async def _leave_dead_ray(self) -> None:
+        async with self._leaving:
+            if has_died():
+                logger.warning("Ray's node on this machine died (out of memory?): Ray is started anew")
+                await asyncio.sleep(GRACE)
+                self.shut_down()
+                ray.shutdown()
+                self._through_memory = True  # Ray's watch over other transfers does not outlive its shutdown
+
+    async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do `work`, and do it again with new actors when one dies or hangs.
+
+        Raises WorkerError when the learner, or the engine, has died ATTEMPTS times (a machine that dies with both
+        counts once for each), and at once when an actor raises, since it would raise the same again.
+        """
+        deaths: Counter[str] = Counter()
+        while True:
+            await self._leave_dead_ray()
+            try:
+                return await work()
+            # Before RayTaskError: an error caused by a death, such as of the actor that hands weights over, is both.
+            except (*DEATHS, ActorHung, ObjectLostError) as error:  # weights are lost with their machine
+                if getattr(error, "actor_init_failed", False):
+                    raise failure(role, error, self.store) from error
+                dead = getattr(error, "actor_id", None)
+                whose = "learner" if isinstance(error, ObjectLostError) else self._roles.get(dead or "", role)
+                deaths[whose] += 1
+                what = "hung" if isinstance(error, ActorHung) else "died"
+                logger.warning("%s %s (attempt %d of %d): %s", whose, what, deaths[whose], ATTEMPTS, error)
+                self._let_go(dead)
+                if deaths[whose] == ATTEMPTS:
+                    raise WorkerError(f"The {whose} {what} {ATTEMPTS} times in the same phase: {error}") from error
+            except RayTaskError as error:
+                raise failure(role, error, self.store) from error

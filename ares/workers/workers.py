@@ -1,0 +1,331 @@
+"""Learner and engine of a run as the phases see them: each call names the policy version that it is meant for.
+
+    version        k−1            k                          k+1
+    learner      experience ─▶ update ─────────────────────▶ experience …
+                                 │ weights (when an engine is next asked for version k)
+    engine                       └▶ sample (shard 0, 1, …)
+
+Covered: bringing learner and engine to a version, rebuilding them from the run directory. The run directory is the
+truth: a learner at version k is the newest checkpoint at or before k with the committed batches since then replayed.
+Not covered: where learner and engine live (plain.py: in this process; ares/cluster: Ray actors).
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import pandas as pd
+
+from algorithms.protocol import DataProto
+from ares.config import ENGINES, Config
+from ares.engines import Request, SamplingSettings
+from ares.learner import UpdateResult
+from ares.store import Ref, RunStore
+from ares.workers.replay import newest_checkpoint
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+Finished = Callable[[pd.DataFrame], None]
+"""Called with rows as they finish, indexed by request."""
+
+
+@dataclass(frozen=True)
+class UpdateInputs:
+    """Everything besides the weights that decides an update."""
+
+    batch: Ref
+    beta: dict[str, Any] | None
+
+
+class LearnerHandle(Protocol):
+    """The learner, wherever it lives."""
+
+    async def started(self) -> None:
+        """Wait until it has loaded the model."""
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of LearnerService."""
+
+    async def update(self, batch: Ref, beta: dict[str, Any] | None, progress: Callable[[int], None] | None) -> Any:
+        """One training step; `progress` is told how many optimiser steps are done."""
+
+    def weights(self) -> Any:
+        """The policy's weights, in a form that the engine's `load_weights` takes."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+class EngineHandle(Protocol):
+    """The engine, wherever it lives."""
+
+    async def started(self) -> None:
+        """Wait until it has loaded the model."""
+
+    async def load_weights(self, version: int, weights: Any) -> None:
+        """Take over the weights of a version."""
+
+    async def generate(
+        self, requests: list[Request], settings: SamplingSettings, finished: Finished | None
+    ) -> pd.DataFrame:
+        """One row a request, in order; `finished` is given them as they finish."""
+
+    async def sleep(self) -> None:
+        """Free memory for the learner."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+class Workers(ABC):
+    """Learner and engine of one run. `sampling`: the engine's configuration, if not the learner's."""
+
+    def __init__(self, config: Config, store: RunStore, sampling: Config | None = None) -> None:
+        self.config = config
+        self.sampling = sampling or config
+        self.store = store
+        self._learner: Any = None
+        self._learner_version: int | None = None
+        self._engine: Any = None
+        self._engine_version: int | None = None
+        self._uncommitted: dict[int, UpdateInputs] = {}
+        self._weights: dict[int, Any] = {}
+        """The weights of versions that engines may yet need (rollout.max_staleness)."""
+        self._learning = asyncio.Lock()
+        """Held while the learner works: it has one version at a time."""
+        self._sampling = asyncio.Lock()
+        """Held while the engine works, likewise. Calls are served in the order in which they were made."""
+
+    # ---- what phases ask for ---------------------------------------------------------------------------------------
+
+    async def sample(
+        self, version: int, requests: list[Request], settings: SamplingSettings, finished: Finished | None = None
+    ) -> pd.DataFrame:
+        """Sample from the policy of a version: one row a request, in order.
+
+        `finished` is given the rows as they finish, indexed by request; after an actor's death some come twice.
+        """
+
+        async def work() -> pd.DataFrame:
+            async with self._sampling:
+                engine = await self._engine_at(version)
+                return await engine.generate(requests, settings, finished)
+
+        return await self._persistently("engine", work)
+
+    async def experience(self, version: int, batch: Ref, target: str) -> Ref:
+        """Write log-probs, entropies and values of a batch under the policy of a version to `target`."""
+        measured: Ref = await self._measured(version, "experience", batch, target)
+        return measured
+
+    async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
+        """How far the log-probs of a version's policy are from those that rows were sampled with."""
+        measured: dict[str, float] = await self._measured(version, "mismatch", rows, temperature)
+        return measured
+
+    async def _measured(self, version: int, method: str, *arguments: Any) -> Any:
+        """What a method of the learner returns at a version."""
+
+        async def work() -> Any:
+            async with self._learning:
+                learner = await self._learner_at(version)
+                await self._engine_sleeps()
+                return await learner.call(method, *arguments)
+
+        return await self._persistently("learner", work)
+
+    def announce_update(self, step: int, batch: Ref, beta: dict[str, Any] | None) -> None:
+        """Set the inputs of a step's update before they are committed: a rebuilt learner replays it from here."""
+        self._uncommitted = {step: UpdateInputs(batch, beta)}
+
+    async def update(self, step: int, progress: Callable[[int], None] | None = None) -> UpdateResult:
+        """Train on the announced batch: the policy after step − 1 becomes that after `step`.
+
+        `progress` is told how many optimiser steps are done.
+        """
+
+        async def work() -> UpdateResult:
+            async with self._learning:
+                learner = await self._learner_at(step - 1)
+                if self.config.rollout.max_staleness:
+                    self._held(step - 1, learner)
+                await self._engine_sleeps()
+                inputs = self._update_inputs(step)
+                self._learner_version = None  # a cancelled update still completes
+                try:
+                    result: UpdateResult = await learner.update(inputs.batch, inputs.beta, progress)
+                except self.raised_by_the_learner:
+                    self.shut_down()  # half of the update may be in the weights
+                    raise
+                self._learner_version = step
+                return result
+
+        return await self._persistently("learner", work)
+
+    async def save(self, version: int, target: str) -> Ref:
+        """Write the checkpoint of a version."""
+
+        async def work() -> Ref:
+            async with self._learning:
+                learner = await self._learner_at(version)
+                saved: Ref = await learner.call("save", target)
+                return saved
+
+        return await self._persistently("learner", work)
+
+    def warm_up(self) -> None:
+        """Start learner and engine now, so that they load during other work."""
+        self._start()
+        self._learner = self._learner or self._start_learner()
+        if not self.takes_turns:
+            self._engine = self._engine or self._start_engine()
+
+    def shut_down(self) -> None:
+        """End learner and engine; the next call starts them anew."""
+        for handle in (self._learner, self._engine):
+            if handle is not None:
+                handle.kill()
+        self._learner = self._engine = self._learner_version = self._engine_version = None
+        self._weights = {}
+
+    def close(self) -> None:
+        """End learner and engine for good."""
+        self.shut_down()
+
+    @property
+    def answers_parts(self) -> bool:
+        """Whether a call may be repeated with only those of its requests that have no response yet.
+
+        On a CPU the last bits depend on what is sampled together; on a GPU none are promised.
+        """
+        return self.uses_gpus or bool(ENGINES.fact(self.config.rollout.engine, "independent"))
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether learner and engine share GPUs: one sleeps while the other works. Known once they were started."""
+        return self.uses_gpus and self.config.rollout.placement == "colocate"
+
+    # ---- where learner and engine live -----------------------------------------------------------------------------
+
+    raised_by_the_learner: tuple[type[Exception], ...] = (Exception,)
+    """Errors after which the learner's weights may be half updated."""
+
+    @property
+    @abstractmethod
+    def uses_gpus(self) -> bool:
+        """Whether learner and engine are on GPUs. Known once they were started."""
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Make ready what learner and engine need; called before every use of them."""
+
+    @abstractmethod
+    def _start_learner(self) -> LearnerHandle: ...
+
+    @abstractmethod
+    def _start_engine(self) -> EngineHandle: ...
+
+    async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do `work`; where learner and engine can die, again with new ones. role: the one that works."""
+        return await work()
+
+    async def _handed_over_in_place(self, engine: EngineHandle, version: int) -> bool:
+        """Have the engine copy the learner's own weights, if there is a way; returns whether it did."""
+        return False
+
+    # ---- bringing them to a version --------------------------------------------------------------------------------
+
+    async def _engine_at(self, version: int) -> EngineHandle:
+        self._start()
+        engine = self._engine or await self._new_engine()  # meanwhile the learner's side may end everything
+        if self._engine_version != version:
+            self._engine_version = None
+            if not await self._handed_over_in_place(engine, version):
+                weights = await self._weights_of(version)
+                async with self._learning if self.takes_turns else nullcontext():  # it would put the engine to sleep
+                    await engine.load_weights(version, weights)
+            self._engine_version = version
+        checked: EngineHandle = engine
+        return checked
+
+    async def _new_engine(self) -> EngineHandle:
+        """Start the engine; on shared GPUs once the learner has loaded, and while it is idle: vLLM counts all memory
+        that is taken while it starts as its own."""
+        async with self._learning if self.takes_turns else nullcontext():
+            self._start()  # while this waited, the learner's side may have ended everything
+            if self.takes_turns:
+                await self._running_learner().started()
+            engine = self._engine = self._start_engine()
+            self._engine_version = None
+            if self.takes_turns:
+                await engine.started()
+        return engine
+
+    async def _weights_of(self, version: int) -> Any:
+        if version in self._weights:
+            return self._weights[version]
+        async with self._learning:
+            return self._held(version, await self._learner_at(version))
+
+    def _held(self, version: int, learner: LearnerHandle) -> Any:
+        """The weights of a version, which the learner has now; they are kept where it may move on before an engine has
+        loaded them."""
+        stale = self.config.rollout.max_staleness
+        if not stale:
+            return learner.weights()
+        if version not in self._weights:
+            kept = {held: weights for held, weights in self._weights.items() if held >= version - stale}
+            self._weights = kept | {version: learner.weights()}
+        return self._weights[version]
+
+    async def _engine_sleeps(self) -> None:
+        """Free shared GPUs for the learner; the engine needs weights afterwards."""
+        if self._engine is not None and self.takes_turns:
+            self._engine_version = None
+            await self._engine.sleep()
+
+    def _running_learner(self) -> LearnerHandle:
+        if self._learner is None:
+            self._learner, self._learner_version = self._start_learner(), None
+        learner: LearnerHandle = self._learner
+        return learner
+
+    async def _learner_at(self, version: int) -> LearnerHandle:
+        self._start()
+        # Read both now: while `version` is awaited, the engine's side may end the learner.
+        learner, held = self._running_learner(), self._learner_version
+        if held is None:
+            held = self._learner_version = await learner.call("version")
+        return learner if held == version else await self._rewind(learner, version, held if held < version else None)
+
+    async def _rewind(self, learner: LearnerHandle, version: int, held: int | None) -> LearnerHandle:
+        """Load the newest checkpoint at or before `version` and replay the batches committed since then."""
+        checkpoint_version, checkpoint = newest_checkpoint(self.store, version)
+        self._learner_version = None
+        if held is None or checkpoint_version > held:
+            if checkpoint is None:
+                learner.kill()
+                self._learner = learner = self._start_learner()
+            else:
+                await learner.call("load", checkpoint)
+            held = checkpoint_version
+        for step in range(held + 1, version + 1):
+            if step - 1 >= version - self.config.rollout.max_staleness:  # a resumed run is about to sample from them
+                self._held(step - 1, learner)
+            inputs = self._update_inputs(step)
+            await learner.update(inputs.batch, inputs.beta, None)
+        if version > held:
+            logger.info("replayed %d updates to reach the weights after step %d", version - held, version)
+        self._learner_version = version
+        return learner
+
+    def _update_inputs(self, step: int) -> UpdateInputs:
+        """The inputs of a step's update. Raises DamagedArtifact when its commit cannot be read."""
+        if step in self._uncommitted:
+            return self._uncommitted[step]
+        commit, before = self.store.read_commit(step), self.store.read_commit(step - 1)
+        return UpdateInputs(commit.artifacts["batch"], before.state["beta"])

@@ -1,0 +1,321 @@
+"""Sampling as part of a step: shards rolled out while the ones before are graded, until a batch is full.
+
+    engine    shard 0 ▶ shard 1 ▶ shard 2 ▶ … refill      engine and graders are never waited for by each other:
+    grader              shard 0 ▶ shard 1 ▶ shard 2       the engine has the next shard's requests in hand
+    learner                                 all of them   (programs: while they are judged; else the chosen groups only)
+
+Covered: that overlap, second turns, refills, draws ahead of time (rollout.max_staleness, rollout.parts). Not covered: a
+shard's work (tasks/sampling.py), how much is drawn and which groups are chosen (ares/step/refill.py).
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self, TypeVar
+
+from ares.runs import Run, Step, under_way
+from ares.step import FEW_STEPS_SLOT, Refill
+from ares.store import Ref
+from tasks.sampling import Draw, Rows, Scores, check_graded, rollout, rollout_part, score
+from tasks.training import Experience, Samples, choose, experience
+
+T = TypeVar("T")
+IN_HAND = 2
+"""Shards that the engine has at a time: one that it samples, and the next one."""
+
+
+class Drawn(NamedTuple):
+    """Shards that are sampled and graded."""
+
+    rollouts: list[Ref]
+    scores: list[Scores]
+
+    @property
+    def samples(self) -> Samples:
+        """The tables."""
+        return Samples(rollouts=self.rollouts, scores=[scores.rows for scores in self.scores])
+
+
+class Sampling:
+    """Shards on their way through engine and grader. Leaving the context cancels what is not done.
+
+    roll_out: samples a shard, if not the phase `rollout`.
+    """
+
+    def __init__(
+        self, step: Step, draws: list[Draw], roll_out: Callable[[Draw], Awaitable[Rows]] | None = None
+    ) -> None:
+        self.step = step
+        self._roll_out = roll_out or (lambda draw: rollout(step, draw, label=draw.label))
+        self._room = asyncio.Semaphore(IN_HAND)
+        self.rollouts: list[asyncio.Task[Rows]] = []
+        self._scores: list[asyncio.Task[Scores]] = []
+        step.run.progress.begin(draws[0].purpose, sum(draw.responses for draw in draws))
+        first = [(draw, *self._begin(draw, self._rolled_out(draw))) for draw in draws]
+        for draw, rows, scores in first:
+            if (second := _second_turn(step, draw, len(draws))) is not None:
+                self._begin(second, self._continued(second, rows, scores))
+
+    def _begin(self, draw: Draw, work: Coroutine[Any, Any, Rows]) -> tuple[asyncio.Task[Rows], asyncio.Task[Scores]]:
+        rows = begin(work)
+        scores = begin(self._graded(draw, rows))
+        self.rollouts.append(rows)
+        self._scores.append(scores)
+        return rows, scores
+
+    async def _rolled_out(self, draw: Draw) -> Rows:
+        async with self._room:
+            return await self._roll_out(draw)
+
+    async def _graded(self, draw: Draw, rows: asyncio.Task[Rows]) -> Scores:
+        return await score(self.step, draw, await rows, label=draw.label)
+
+    async def _continued(self, second: Draw, rows: asyncio.Task[Rows], scores: asyncio.Task[Scores]) -> Rows:
+        """Second turns of a shard's failed programs."""
+        continues = ((await rows).rows, (await scores).rows)
+        return await self._rolled_out(second.model_copy(update={"continues": continues}))
+
+    async def rolled_out(self) -> list[Ref]:
+        """The samples of all shards."""
+        return [rows.rows for rows in await asyncio.gather(*self.rollouts)]
+
+    async def graded(self) -> Drawn:
+        """All shards and their grades; the first error of any shard is raised at once."""
+        scores = await asyncio.gather(*self._scores)
+        return Drawn(await self.rolled_out(), scores)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for task in [*self.rollouts, *self._scores]:
+            task.cancel()
+
+
+def begin(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Start work as a task whose error need not be retrieved: of several that fail, only one is raised."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return task
+
+
+async def together(*works: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Await all at once; when one raises, the others are cancelled."""
+    tasks = [begin(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def sample(step: Step, draws: list[Draw]) -> Samples:
+    """Roll out and grade shards. Raises RewardError if too many samples have no score."""
+    with Sampling(step, draws) as sampling:
+        samples = (await sampling.graded()).samples
+    check_graded(step, samples.scores)
+    return samples
+
+
+@dataclass
+class Chosen:
+    """The groups that a step trains on."""
+
+    samples: Samples = field(default_factory=lambda: Samples(rollouts=[], scores=[]))
+    measured: list[Experience] = field(default_factory=list)
+    """What the learner has measured of every group, where it looks at all of them."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Of everything that was drawn."""
+    under_way: list[Ref] = field(default_factory=list)
+    """Unfinished responses of later steps that were sampled with them (rollout.parts), shard by shard."""
+
+
+async def draw(step: Step, ahead: "Ahead") -> Chosen:
+    """Draw prompts until rollout.prompts groups are worth training on. Raises FilterExhausted.
+
+    The first draw may have been made ahead; later ones are from the newest policy. The state's cursor and counters
+    advance.
+    """
+    run, state, config = step.run, step.state, step.config
+    chosen, refill, seconds = Chosen(), Refill(step.number, config), 0.0
+    while not refill.is_full:
+        asked, is_first = refill.ask(), refill.drawn == 0
+        ids = state.planned.pop(0) if is_first and state.planned else run.next_prompts(state, asked)
+        version = step.sampled_version if is_first else step.number - 1
+        shards = shards_of(step, "rollout", ids, version, config.rollout.n, refill.shards, refill.drawn)
+        if is_first and (drawing := ahead.take(step.number)) is not None:
+            early = await drawing
+            step.timings, chosen.under_way = early.timings, early.under_way
+            drawn = await _measured(step, chosen, refill, early.drawn)
+        else:
+            with Sampling(step, shards) as sampling:
+                drawn = await _measured(step, chosen, refill, sampling)
+        seconds += sum(sum(scores.cpu_seconds) for scores in drawn.scores)
+    chosen.samples.slots = refill.slots
+    chosen.metrics = refill.metrics()
+    if config.reward.judges_programs:
+        step.timings |= refill.seconds_per_solved(seconds)
+    return chosen
+
+
+async def _measured(step: Step, chosen: Chosen, refill: Refill, sampling: Sampling | Drawn) -> Drawn:
+    """Choose among a draw's groups once they are graded; meanwhile the learner measures them, if it looks at all."""
+
+    async def grade() -> tuple[Drawn, float]:
+        drawn = await sampling.graded() if isinstance(sampling, Sampling) else sampling
+        check_graded(step, [*chosen.samples.scores, *drawn.samples.scores])
+        ended = time.perf_counter()
+        choose(step, drawn.samples, refill)
+        return drawn, ended
+
+    async def measure() -> float:
+        rollouts = await sampling.rolled_out() if isinstance(sampling, Sampling) else sampling.rollouts
+        if step.config.measures_all:
+            name = f"experience-{len(chosen.measured):04d}"
+            chosen.measured.append(await experience(step, rollouts, [], name))
+        return time.perf_counter()
+
+    (drawn, scored), generated = await together(grade(), measure())
+    chosen.samples.rollouts += drawn.rollouts
+    chosen.samples.scores += drawn.samples.scores
+    waited = max(scored - generated, 0.0)
+    step.timings["timing_s/scoring_wait"] = step.timings.get("timing_s/scoring_wait", 0.0) + waited
+    return drawn
+
+
+# ---- which shards ----------------------------------------------------------------------------------------------------
+
+
+def shards_of(
+    step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
+) -> list[Draw]:  # fmt: skip
+    """The shards of a draw of training prompts."""
+    config, size = step.config, step.config.rollout.shard_prompts
+    return [
+        Draw(
+            version=version,
+            purpose=purpose,
+            shard=first_shard + shard,
+            first_slot=first_slot + shard * size,
+            ids=ids[shard * size : (shard + 1) * size],
+            n=n,
+            temperature=config.rollout.temperature,
+            greedy=purpose == "rollout" and config.algorithm.advantage.needs_greedy,
+        )
+        for shard in range(math.ceil(len(ids) / size))
+    ]
+
+
+def held_out_shards(step: Step, ids: list[str]) -> list[Draw]:
+    """The shards of an evaluation after the step; masked diffusion may be asked once more with few denoising steps."""
+    settings = step.config.validation
+    warm = {"temperature": settings.temperature}
+    whole = shards_of(step, "validation", ids, step.number, settings.n)
+    draws = [draw.model_copy(update=warm) for draw in whole]
+    if settings.few_steps is None:
+        return draws
+    few = {"denoising_steps": settings.few_steps}
+    return draws + [
+        draw.model_copy(update={"shard": shard, "first_slot": FEW_STEPS_SLOT + draw.first_slot, **few})
+        for shard, draw in enumerate(draws, len(draws))
+    ]
+
+
+def _second_turn(step: Step, draw: Draw, shards: int) -> Draw | None:
+    """The draw of second turns for a draw's failed programs, if any. shards: the number of first turns' shards."""
+    second_turn, validation = step.config.rollout.second_turn, step.config.validation
+    if draw.purpose == "rollout" and second_turn.enabled:
+        return draw.model_copy(update={"purpose": "second-turn", "n": second_turn.children})
+    if draw.purpose == "validation" and validation.turns > 1 and draw.denoising_steps is None:
+        return draw.model_copy(
+            update={"n": 1, "shard": draw.shard + shards}
+        )  # the purpose names the data set: it stays
+    return None
+
+
+# ---- draws ahead of time ---------------------------------------------------------------------------------------------
+
+
+class Early(NamedTuple):
+    """A draw that was made ahead."""
+
+    drawn: Drawn
+    timings: dict[str, float]
+    """Seconds of its phases."""
+    under_way: list[Ref]
+    """Unfinished responses of later steps."""
+
+
+class Ahead:
+    """The first draws of coming steps, made while the steps before them run (rollout.max_staleness=k).
+
+    Draw n is from the policy after step n − 1 − k, whenever it is made: what a killed process has finished is kept, and
+    the rest is drawn again from that policy. It is the first of the p parts (rollout.parts) of step n's responses and
+    the last of step n − p + 1's, which takes it; responses that it leaves unfinished are in that step's commit, and
+    draw n + 1 continues them. Draws that only steps after `last` would take are not made.
+    """
+
+    def __init__(self, run: Run, last: int) -> None:
+        self.run = run
+        self.last = last
+        self.parts = run.config.rollout.parts
+        self._drawing: dict[int, asyncio.Task[Early]] = {}
+
+    def begin(self) -> None:
+        """Start the draws that the last commit has planned, one after the other."""
+        assert self.run.commit is not None
+        done, left = self.run.state.step, under_way(self.run.commit)
+        planned = dict(enumerate(self.run.state.planned, done + 1))
+        for number in planned:
+            is_new = done == 0 or number >= done + self.parts  # the commit has the earlier ones
+            if is_new and number < self.last + self.parts and number not in self._drawing:
+                before = self._drawing.get(number - 1)
+                self._drawing[number] = begin(self._draw(number, planned, before, left))
+
+    async def _draw(
+        self, number: int, planned: dict[int, list[str]], before: asyncio.Task[Early] | None, left: list[Ref]
+    ) -> Early:
+        """Make a draw. left: the unfinished responses, if there is no draw `before`."""
+        if before is not None:
+            await asyncio.wait([before])  # its error is raised in the step that takes it
+        step, ready = (self.run.step(each, ahead=True) for each in (number, number + 1 - self.parts))
+        n = self.run.config.rollout.n
+        shards = shards_of(step, "rollout", planned[number], step.sampled_version, n)
+        if self.parts == 1:
+            with Sampling(step, shards) as sampling:
+                drawn = await sampling.graded()
+            return Early(drawn, step.timings, [])
+        left = left if before is None else before.result().under_way
+        unfinished: dict[int, Ref] = {}
+
+        async def part(shard: int) -> Rows | None:
+            earlier = left[shard] if left else None
+            part = await rollout_part(step, shards[shard], earlier, label=shards[shard].label)
+            unfinished[shard] = part.under_way
+            return part.finished
+
+        async def finish(draw: Draw) -> Rows:
+            finished = await part(draw.shard)
+            assert finished is not None
+            return finished
+
+        if ready.number > 0:
+            of_ready = shards_of(ready, "rollout", planned.get(ready.number, []), ready.sampled_version, n)
+            with Sampling(ready, of_ready, finish) as sampling:
+                drawn = await sampling.graded()
+        else:  # before step 1 there is nothing to finish
+            drawn = Drawn([], [])
+            for shard in range(len(shards)):
+                await part(shard)
+        return Early(drawn, step.timings | ready.timings, [unfinished[shard] for shard in sorted(unfinished)])
+
+    def take(self, number: int) -> asyncio.Task[Early] | None:
+        """Hand out the draw of a step, which is no longer kept here; None: the step makes it itself."""
+        return self._drawing.pop(number + self.parts - 1, None)
+
+    def end(self) -> None:
+        """Cancel the draws that are not done."""
+        for drawing in self._drawing.values():
+            drawing.cancel()

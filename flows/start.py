@@ -1,0 +1,95 @@
+"""Opening a run and training it: plainly in this process, or inside a flow run with Prefect, Ray and MLflow.
+
+Covered: what surrounds the loop: the lock, the terminal, MLflow, the conductor. Not covered: the loop (flows/train.py).
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ares.config import ConfigError, load, override
+from ares.reports import Display
+from ares.runs import MakeWorkers, PlainConductor, Run, read_config
+from ares.store import name_after, run_store, runs_directory
+from ares.workers import PlainWorkers
+from flows.train import train
+
+
+def open_run(
+    profile: str | None, overrides: list[str] | None, name: str | None, made_by: MakeWorkers = PlainWorkers
+) -> Run:
+    """Open and check a run, its settings those of a profile or, without one, its own. Raises what `Run.open` raises."""
+    if profile is not None:
+        config = load(profile, overrides)
+    elif name is not None:
+        config = override(read_config(run_store(name)), overrides or [])
+    else:
+        raise ConfigError("Name a profile to start a run, or the run to resume")
+    own = name if name is not None else f"{name_after(Path(str(profile)).stem)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Run.open(config, own, runs_directory(), made_by)
+
+
+@contextmanager
+def held(run: Run) -> Iterator[Display]:
+    """Hold a run from its last commit on, and show it on the terminal; leaving ends its learner, engine and graders."""
+    try:
+        with run.store.lock(), run.store.synced_behind():
+            run.restore()
+            with Display(run) as display:
+                yield display
+    finally:
+        run.close()
+
+
+def train_plainly(run: Run) -> dict[str, Any]:
+    """Train a run in this process, without Prefect, Ray and MLflow; `ares resume` logs it to MLflow later."""
+    with held(run) as display:
+        asyncio.run(train(run, PlainConductor(), display.committed))
+    return display.summary()
+
+
+async def conduct(run: Run, last: int | None = None) -> dict[str, Any]:
+    """Train a run (to step `last`) inside a flow run."""
+    from ares.reports import Reporting
+    from flows.prefect_conductor import PrefectConductor
+
+    with held(run) as display, PrefectConductor(run) as conductor, Reporting(run) as reporting:
+
+        def committed() -> None:
+            display.committed()
+            reporting.committed()
+            conductor.committed(run)
+
+        await asyncio.to_thread(run.workers.warm_up)
+        await train(run, conductor, committed, last)
+    return display.summary()
+
+
+async def train_in_flow(run: Run) -> dict[str, Any]:
+    """Train an open run in a flow run that is named after it."""
+    from prefect import flow
+
+    from flows.ownership import run_flow
+    from flows.run_log import run_log
+
+    @flow(name="ares-train", persist_result=False)
+    async def ares_train(run: str) -> dict[str, Any]:
+        with run_log():
+            return await conduct(opened)
+
+    opened = run
+    summary: dict[str, Any] = await run_flow(ares_train, run.store.name, run=run.store.name)
+    return summary
+
+
+async def train_deployed(profile: str, name: str, overrides: list[str], last: int | None = None) -> dict[str, Any]:
+    """Train what a deployment's flow run asks for; a Retry finds its run by the same name."""
+    from ares.cluster import Cluster, check_cluster
+    from flows.run_log import run_log
+
+    with run_log():
+        check_cluster()
+        return await conduct(open_run(profile or None, overrides, name or None, Cluster), last)
