@@ -31,8 +31,7 @@ async def ares_train(
     """
     from flows.start import train_deployed
 
-    own = "" if profile == RUNS_OWN else str(profile)
-    return await train_deployed(own, run or flow_run_title(), [*as_overrides(settings), *overrides])
+    return await train_deployed(*_asked(profile, run), [*as_overrides(settings), *overrides])
 
 
 @flow(name="ares-bootstrap", persist_result=False, flow_run_name=flow_run_title)
@@ -52,8 +51,12 @@ async def ares_bootstrap(
     """
     from flows.start import train_deployed
 
-    own = "" if profile == RUNS_OWN else str(profile)
-    return await train_deployed(own, run or flow_run_title(), [*as_overrides(settings), *overrides], last=0)
+    return await train_deployed(*_asked(profile, run), [*as_overrides(settings), *overrides], last=0)
+
+
+def _asked(profile: str, run: str) -> tuple[str | None, str | None]:
+    """The profile, None for the run's own; and the run's name: a run that begins is named after its flow run."""
+    return (None, run or None) if profile == RUNS_OWN else (str(profile), run or flow_run_title())
 
 
 @flow(name="ares-eval", persist_result=False, flow_run_name="evaluation of {request.target}")

@@ -85,11 +85,13 @@ async def train_in_flow(run: Run) -> dict[str, Any]:
     return summary
 
 
-async def train_deployed(profile: str, name: str, overrides: list[str], last: int | None = None) -> dict[str, Any]:
+async def train_deployed(
+    profile: str | None, name: str | None, overrides: list[str], last: int | None = None
+) -> dict[str, Any]:
     """Train what a deployment's flow run asks for; a Retry finds its run by the same name."""
     from ares.cluster import Cluster, check_cluster
     from flows.run_log import run_log
 
     with run_log():
         check_cluster()
-        return await conduct(open_run(profile or None, overrides, name or None, Cluster), last)
+        return await conduct(open_run(profile, overrides, name, Cluster), last)
