@@ -20,9 +20,8 @@ from ares.engines.engine import Request
 from ares.learner.learner import Learner
 from ares.step.shape import shape
 from ares.step.state import RunState
-from examples.tiny.diffusion_warmstart import VOCAB_SIZE, build_model
-from examples.tiny.problems.one_liners import WHOLE_WORDS, respond, split_problems
-from examples.tiny.tokenizer import build_tokenizer
+from examples.tiny.models import build_masked, build_tokenizer
+from examples.tiny.one_liners import WHOLE_WORDS, respond, split_one_liners
 from tests.ares.builders import rows, to_batch
 
 REMOTE_CODE = Path(__file__).parent / "remote_model"
@@ -39,10 +38,10 @@ def model_directory() -> Path:
     """The tiny architecture with random weights, its tokenizer, and a few problems beside it."""
     folder = Path(tempfile.mkdtemp(prefix="ares-masked-"))
     atexit.register(shutil.rmtree, folder)
-    split = split_problems(random.Random(0), 40, 12)
+    split = split_one_liners(random.Random(0), 40, 12)
     texts = [text for problem in split.train for text in (problem.prompt, respond(problem.solution))]
-    tokenizer = build_tokenizer(texts, VOCAB_SIZE, max_length=256, whole_words=WHOLE_WORDS)
-    build_model(tokenizer, torch.Generator().manual_seed(0)).save_pretrained(folder)
+    tokenizer = build_tokenizer(texts, 384, max_length=256, whole_words=WHOLE_WORDS)
+    build_masked(tokenizer, torch.Generator().manual_seed(0)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     for name, problems in (("train", split.train), ("heldout", split.heldout)):
         rows = [{"id": f"{name}-{number}"} | problem.row() for number, problem in enumerate(problems)]

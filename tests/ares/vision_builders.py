@@ -16,7 +16,7 @@ from ares.config.run import DataConfig, ModelConfig
 from ares.data.problems import Problems, load_problems
 from ares.data.vision import Vision
 from ares.models.vision_language import VisionLanguageModel
-from examples.tiny.problems.drawn_pictures import draw
+from examples.tiny.pictures import draw_picture
 from tests.ares.builders import REPOSITORY
 
 MODEL = REPOSITORY / "examples" / "tiny" / "checkpoints" / "vision"
@@ -24,8 +24,8 @@ CPU = torch.device("cpu")
 PICTURES = Path(tempfile.mkdtemp(prefix="ares-pictures-"))
 atexit.register(shutil.rmtree, PICTURES)
 DOTS, CHART = str(PICTURES / "dots.png"), str(PICTURES / "chart.png")
-draw("rr.b...b.-1").save(DOTS)
-draw("351-2").save(CHART)
+draw_picture("rr.b...b.", 1).save(DOTS)
+draw_picture("351", 2).save(CHART)
 
 torch.set_num_threads(1)
 

@@ -5,61 +5,48 @@ from collections import Counter
 
 import pytest
 
-from examples.tiny.problems.one_liners import (
+from examples.tiny.one_liners import (
     CONSTANTS,
     FAMILIES,
     PAIRS,
     RIGHT,
-    TESTS,
     Problem,
-    program,
     respond,
-    split_problems,
-    worked_example,
+    split_one_liners,
+    write_example,
+    write_program,
 )
+from examples.tiny.problems import TESTS
 from rewards.code import code_format_score
 from sandbox import Program, SandboxPool
 
 
-@pytest.fixture(scope="module")
-def one_of_each() -> list[Problem]:
-    return [
-        Problem(family, 3 + place % 6, "calc", family.arguments[place % 4])
-        for place, family in enumerate(FAMILIES + PAIRS)
-    ]
-
-
-def test_solutions_pass_and_every_usual_error_fails(one_of_each: list[Problem]) -> None:
+def test_solutions_pass_and_every_usual_error_fails() -> None:
     """Through the sandbox: what the families' texts say is what their callables compute."""
     programs, right = [], []
-    for problem in one_of_each:
-        among = PAIRS if problem.family in PAIRS else FAMILIES
-        like = [family for family in among if family.arguments == problem.family.arguments]
-        variants = {(family, problem.constant) for family in like} | {(problem.family, k) for k in CONSTANTS}
+    for place, of in enumerate(FAMILIES + PAIRS):
+        problem = Problem(of, 3 + place % 6, "calc", of.arguments[place % 4])
+        assert len(set(problem.test_cases)) == TESTS
+        assert problem.test_cases == Problem(of, problem.constant, "calc", problem.argument).test_cases
+        like = [other for other in (PAIRS if of in PAIRS else FAMILIES) if other.arguments == of.arguments]
+        variants = {(family, problem.constant) for family in like} | {(of, constant) for constant in CONSTANTS}
         for family, constant in sorted(variants, key=lambda pair: (pair[0].name, pair[1])):
-            source = program(problem.name, problem.argument, family, constant)
+            source = write_program(problem.name, problem.argument, family, constant)
             programs.append(Program(source=source, tests=problem.test_cases))
-            right.append((family, constant) == (problem.family, problem.constant))
+            right.append((family, constant) == (of, problem.constant))
     with SandboxPool(num_workers=1) as pool:
         verdicts = pool.run(programs)
     assert [verdict.error_type == "accepted" for verdict in verdicts] == right
     assert sum(right) == len(FAMILIES + PAIRS)
 
 
-def test_tests_are_distinct_and_repeatable(one_of_each: list[Problem]) -> None:
-    for problem in one_of_each:
-        assert len(set(problem.test_cases)) == TESTS
-        again = Problem(problem.family, problem.constant, problem.name, problem.argument)
-        assert again.test_cases == problem.test_cases
-
-
 def test_worked_examples_are_right_as_often_as_their_level_says() -> None:
     rng = random.Random(0)
-    split = split_problems(rng, 800, 160, FAMILIES + PAIRS)
+    problems = [problem for problem, _ in split_one_liners(rng, families=FAMILIES + PAIRS).examples]
     seen: Counter[int] = Counter()
     right: Counter[int] = Counter()
-    for problem in rng.choices(split.taught, k=9000):
-        example = worked_example(problem, rng)
+    for problem in rng.choices(problems, k=9000):
+        example = write_example(problem, rng)
         seen[problem.level] += 1
         right[problem.level] += example == respond(problem.solution)
         assert code_format_score(example) in (0.5, 1.0)  # in form at least, and often no Python
@@ -72,14 +59,14 @@ def test_a_pair_of_operations_is_taken_for_its_neighbour_more_often_than_for_its
     for one, other in zip(PAIRS[::2], PAIRS[1::2], strict=True):
         problem = Problem(one, 5, "calc", "x")
         assert sorted(one.name.split("_")) == sorted(other.name.split("_"))
-        drawn = Counter(worked_example(problem, rng) for _ in range(600))
-        taken_for = drawn[respond(program("calc", "x", other, 5))]
+        drawn = Counter(write_example(problem, rng) for _ in range(600))
+        taken_for = drawn[respond(write_program("calc", "x", other, 5))]
         assert taken_for > 300 > 120 > drawn[respond(problem.solution)] > 40
 
 
 def test_held_out_problems_are_taught_nowhere() -> None:
-    split = split_problems(random.Random(1), 800, 160)
-    assert not {problem.prompt for problem in split.heldout} & {problem.prompt for problem in split.taught}
+    split = split_one_liners(random.Random(1))
+    assert not {problem.prompt for problem in split.heldout} & {problem.prompt for problem, _ in split.examples}
     assert len({problem.prompt for problem in split.train}) == 800
     with pytest.raises(ValueError, match="there are only 4992 problems"):
-        split_problems(random.Random(1), 4900, 160)
+        split_one_liners(random.Random(1), 4900, 160)

@@ -1,16 +1,13 @@
-"""Functions of one line: the coding task of the tiny masked-diffusion model.
-
-Covers: problems (a family, a constant, a name, an argument) with prompt, reference solution and six asserts each,
-worked examples of which many err, and a split whose held-out problems occur nowhere in training. Does not cover:
-judging (sandbox/), rewards for a run (rewards/). Nothing here executes text: expected values come from the families'
-own callables.
+"""Functions of one line: the coding tasks of the tiny masked-diffusion models.
 
     Write calc(n) that takes 5 from n.
     Write calc(n) that limits n to at most 5 and adds 6 to that.
 
-A canvas is uncovered in any order, so what a place needs must be near: the answer has a dozen tokens, each name and
-each constant is one token in prompt and answer alike (`WHOLE_WORDS`). With constants cut into a space and a digit, a
-model of the same size had not learnt to copy them after six times the training.
+A problem is a family, a constant, a name and an argument; many worked examples err. A canvas is uncovered in any order,
+so what a place needs must be near: the answer has a dozen tokens, each name and each constant is one token in prompt
+and answer alike (`WHOLE_WORDS`). With constants cut into a space and a digit, a model of the same size had not learnt
+to copy them after six times the training. Nothing here executes text: expected values come from the families' own
+callables. Not covered: judging (sandbox/).
 """
 
 import random
@@ -20,14 +17,12 @@ from functools import cached_property
 from typing import Any
 
 from algorithms.keys import derive_seed
-from examples.tiny.problems.sets import code_row
+from examples.tiny.problems import Split, draw_asserts, program_row
 
 CONSTANTS = range(2, 10)
 NAMES = ("calc", "solve", "work", "step", "make", "find", "run", "get", "do", "fix", "go", "use")
 NUMBERS, LISTS = ("x", "n", "v", "a"), ("s", "r", "q", "b")
 """Arguments of functions of a number and of a list."""
-TESTS = 6
-TEST_DRAWS = 2000
 OPEN, CLOSE = "```python\n", "\n```\n"
 WHOLE_WORDS = (
     OPEN, "):\n    return", ")\n    return", CLOSE, "user\n", "assistant\n", *(f" {constant}" for constant in CONSTANTS)
@@ -119,46 +114,40 @@ class Problem:
 
     @property
     def prompt(self) -> str:
-        return (
-            f"Write {self.name}({self.argument}) that {_filled(self.family.description, self.constant, self.argument)}."
-        )
+        wanted = _fill(self.family.description, self.constant, self.argument)
+        return f"Write {self.name}({self.argument}) that {wanted}."
 
     @property
     def solution(self) -> str:
         """The reference program."""
-        return program(self.name, self.argument, self.family, self.constant)
+        return write_program(self.name, self.argument, self.family, self.constant)
 
     @cached_property
     def test_cases(self) -> tuple[str, ...]:
         """Asserts that no other family and no other constant passes all of."""
-        rng = random.Random(derive_seed("one-liner tests", self.family.name, self.constant, self.name, self.argument))
-        for _ in range(TEST_DRAWS):
-            drawn = [_input(rng, self.family, self.constant) for _ in range(TESTS)]
-            expected = _values(self.family, self.constant, drawn)
-            wrong = [(family, self.constant) for family in _like(self.family)]
-            wrong += [(self.family, constant) for constant in CONSTANTS if constant != self.constant]
-            distinct = len(set(map(repr, drawn))) == TESTS
-            if distinct and all(_values(family, constant, drawn) != expected for family, constant in wrong):
-                return tuple(
-                    f"assert {self.name}({value!r}) == {result!r}"
-                    for value, result in zip(drawn, expected, strict=True)
-                )
-        raise ValueError(f"{self.prompt} No inputs tell its usual errors from its solution")
+        family, constant = self.family, self.constant
+        rng = random.Random(derive_seed("one-liner tests", family.name, constant, self.name, self.argument))
+        wrong = [(other, constant) for other in _alike(family)]
+        wrong += [(family, other) for other in CONSTANTS if other != constant]
 
-    row = code_row
+        def draw() -> tuple[Any]:
+            if family.arguments is LISTS:
+                return ([rng.randint(-9, 9) for _ in range(rng.randint(1, 5))],)
+            return (rng.choice((constant, constant - 1, constant + 1, 2 * constant, rng.randint(-9, 30))),)
 
+        def telling(drawn: list[tuple[Any, ...]], expected: list[Any]) -> bool:
+            return all([other.function(value, k) for (value,) in drawn] != expected for other, k in wrong)
 
-@dataclass(frozen=True)
-class Split:
-    """`taught` to imitate, `train` (some of them) to reinforce on, `heldout` to measure on."""
+        return draw_asserts(rng, self.name, draw, lambda value: family.function(value, constant), telling)
 
-    taught: list[Problem]
-    train: list[Problem]
-    heldout: list[Problem]
+    row = program_row
 
 
-def split_problems(rng: random.Random, train: int, heldout: int, families: Sequence[Family] = FAMILIES) -> Split:
-    """Shuffled problems; the held-out ones are taken away first. Raises ValueError if there are too few."""
+def split_one_liners(
+    rng: random.Random, train: int = 800, heldout: int = 160, families: Sequence[Family] = FAMILIES
+) -> Split[Problem]:
+    """Shuffled problems; the held-out ones are taken away first, and all others are right examples, of which the first
+    are trained on. Raises ValueError if there are too few."""
     problems = [
         Problem(family, constant, name, argument)
         for family in families
@@ -167,15 +156,15 @@ def split_problems(rng: random.Random, train: int, heldout: int, families: Seque
         for argument in family.arguments
     ]
     if train + heldout > len(problems):
-        raise ValueError(f"there are only {len(problems)} problems, {train} + {heldout} were asked")
+        raise ValueError(f"there are only {len(problems)} problems, {train} + {heldout} were asked for")
     rng.shuffle(problems)
     taught = problems[heldout:]
-    return Split(taught, taught[:train], problems[:heldout])
+    return Split([(problem, respond(problem.solution)) for problem in taught], taught[:train], problems[:heldout])
 
 
-def program(name: str, argument: str, family: Family, constant: int) -> str:
+def write_program(name: str, argument: str, family: Family, constant: int) -> str:
     """The function, without fences."""
-    return f"def {name}({argument}):\n    return {_filled(family.expression, constant, argument)}"
+    return f"def {name}({argument}):\n    return {_fill(family.expression, constant, argument)}"
 
 
 def respond(source: str) -> str:
@@ -183,7 +172,7 @@ def respond(source: str) -> str:
     return f"{OPEN}{source}{CLOSE}"
 
 
-def worked_example(problem: Problem, rng: random.Random) -> str:
+def write_example(problem: Problem, rng: random.Random) -> str:
     """A response to imitate; right as often as RIGHT says for the level, else with one error."""
     if rng.random() < RIGHT[problem.level]:
         return respond(problem.solution)
@@ -191,11 +180,11 @@ def worked_example(problem: Problem, rng: random.Random) -> str:
     error = rng.choice(ERRORS_OF_PAIRS if family in PAIRS else ERRORS)
     if error == "constant":
         constant = rng.choice([other for other in CONSTANTS if other != constant])
-    elif error == "operation":
-        family = rng.choice(_taken_for(family))
+    elif error == "operation":  # of a pair its neighbour, more often than what is right
+        family = rng.choice([PAIRS[PAIRS.index(family) ^ 1]] if family in PAIRS else _alike(family))
     elif error == "name":
         name = rng.choice([other for other in NAMES if other != name])
-    source = program(name, argument, family, constant)
+    source = write_program(name, argument, family, constant)
     if error == "argument":  # the body asks for a name that nobody gave it
         other = rng.choice([each for each in family.arguments if each != argument])
         source = source.replace(f"({argument}):", f"({other}):")
@@ -204,25 +193,10 @@ def worked_example(problem: Problem, rng: random.Random) -> str:
     return respond(source)
 
 
-def _like(family: Family) -> list[Family]:
+def _alike(family: Family) -> list[Family]:
     among = PAIRS if family in PAIRS else FAMILIES
     return [other for other in among if other.arguments == family.arguments and other is not family]
 
 
-def _taken_for(family: Family) -> list[Family]:
-    """What an erring example computes instead: of a pair its neighbour, more often than what is right."""
-    return [PAIRS[PAIRS.index(family) ^ 1]] if family in PAIRS else _like(family)
-
-
-def _filled(text: str, constant: int, argument: str) -> str:
+def _fill(text: str, constant: int, argument: str) -> str:
     return text.format(k=constant, j=SUM - constant, x=argument)
-
-
-def _input(rng: random.Random, family: Family, constant: int) -> Any:
-    if family.arguments is LISTS:
-        return [rng.randint(-9, 9) for _ in range(rng.randint(1, 5))]
-    return rng.choice((constant, constant - 1, constant + 1, 2 * constant, rng.randint(-9, 30)))
-
-
-def _values(family: Family, constant: int, inputs: Sequence[Any]) -> list[Any]:
-    return [family.function(value, constant) for value in inputs]

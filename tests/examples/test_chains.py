@@ -1,0 +1,153 @@
+"""The arithmetic toys: what their problems, worked examples and sets promise."""
+
+import itertools
+import random
+import re
+from collections import Counter, defaultdict
+
+import pytest
+
+from examples.tiny.chains import (
+    LENGTHS,
+    LEVELS,
+    MOST_CHECKS,
+    Chain,
+    draw_chain,
+    draw_graded,
+    expressions_in,
+    split_chains,
+    split_graded,
+    write_chain,
+    write_graded,
+)
+from examples.tiny.problems import UNBOXED_RATE, Split
+
+BOXED = re.compile(r"<think>.*?</think>\s*\\boxed\{(-?\d+)\}", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def graded() -> Split[Chain]:
+    return split_graded(random.Random(3), 8000)
+
+
+@pytest.fixture(scope="module")
+def chains() -> Split[Chain]:
+    return split_chains(random.Random(3), 8000)
+
+
+def is_right(problem: Chain, response: str) -> bool | None:
+    """Whether the boxed number is right; None without a box in the exact format."""
+    found = BOXED.fullmatch(response)
+    return int(found[1]) == problem.answer if found else None
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_answer_and_steps_agree_with_the_usual_precedence(level: int) -> None:
+    rng = random.Random(level)
+    for problem in (draw_graded(rng, level) for _ in range(500)):
+        assert problem.answer == eval(problem.expression) >= 0
+        assert eval(problem.steps[-1]) == problem.answer
+        assert len(problem.steps) == max(1, level - 1)
+        assert problem.prompt.startswith(problem.expression)
+        shape = "".join(operator for _, operator, _ in problem.operations)
+        assert shape in {1: {"+"}, 2: {"-", "*"}, 3: {"*+"}, 4: {"*-+"}}[level]
+
+
+def test_heldout_expressions_occur_nowhere_in_training_and_need_only_taught_steps(graded: Split[Chain]) -> None:
+    heldout = {problem.expression for problem in graded.heldout}
+    for problem in graded.train:
+        assert heldout.isdisjoint((problem.expression, *problem.steps))
+    for problem, response in graded.examples:
+        assert heldout.isdisjoint(expressions_in(problem.prompt) | expressions_in(response))
+    more = split_graded(random.Random(3), 32_000)
+    assert (more.train, more.heldout) == (graded.train, graded.heldout)  # whatever the number of examples
+    taught = {step for _, response in more.examples for step in expressions_in(response)}
+    for problem in graded.heldout:
+        assert problem.level <= 2 or taught.issuperset(problem.steps)
+
+
+@pytest.mark.parametrize("toy", ["graded", "chains"])
+def test_sets_are_level_balanced_repeatable_and_share_no_prompt(toy: str, request: pytest.FixtureRequest) -> None:
+    split: Split[Chain] = request.getfixturevalue(toy)
+    drawn = {"graded": split_graded, "chains": split_chains}[toy]
+    assert drawn(random.Random(3), 8000) == split != drawn(random.Random(4), 8000)
+    for part, size in ((split.train, {"graded": 250, "chains": 200}[toy]), (split.heldout, 40)):
+        assert Counter(problem.level for problem in part) == dict.fromkeys(LEVELS, size)
+        assert len({problem.prompt for problem in part}) == len(part)
+    assert Counter(problem.level for problem, _ in split.examples) == dict.fromkeys(LEVELS, 2000)
+    measured = {problem.prompt for problem in split.heldout}
+    assert measured.isdisjoint(problem.prompt for problem in split.train)
+    assert measured.isdisjoint(problem.prompt for problem, _ in split.examples)
+
+
+def test_more_distinct_prompts_than_there_are_is_an_error() -> None:
+    with pytest.raises(ValueError, match="only about 54 different problems of this kind, 100 were asked for"):
+        split_graded(random.Random(0), 4, train=4, heldout=400)
+
+
+def test_examples_err_at_the_nominal_rates() -> None:
+    """Every response either has the format or lacks the box; each style is wrong about as often as it says."""
+    rng = random.Random(1)
+    unboxed = 0
+    for level, rate, steps in ((1, 0.15, 1), (2, 0.3, 1), (3, 0.35, 2), (4, 0.35, 3)):
+        expected = {
+            "quick": 1 - 1.5 * rate,
+            "steps": (1 - rate / steps**0.5) ** steps,
+            "check": (1 - rate / steps**0.5 / 4) ** steps,
+        }
+        right: dict[str, list[bool]] = {"quick": [], "steps": [], "check": []}
+        for _ in range(6000):
+            problem = draw_graded(rng, level)
+            response = write_graded(problem, rng)
+            outcome = is_right(problem, response)
+            checked = "check" in response or "wait" in response
+            if outcome is not None:
+                right["quick" if "quick" in response else "check" if checked else "steps"].append(outcome)
+            unboxed += outcome is None
+        for style, outcomes in right.items():
+            # A wrong step can be undone by a later wrong one, so several steps do slightly better than the product.
+            assert sum(outcomes) / len(outcomes) == pytest.approx(expected[style], abs=0.06)
+    assert unboxed / 24000 == pytest.approx(UNBOXED_RATE, abs=0.01)
+
+
+def test_whole_expressions_only() -> None:
+    assert expressions_in("12*3-4+5 is? 2+3=5. 12-4=8. ") == {"12*3-4+5", "2+3", "12-4"}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_chain_has_its_length_names_in_a_row_and_never_leaves_the_digits(level: int) -> None:
+    rng = random.Random(level)
+    for problem in (draw_chain(rng, level) for _ in range(200)):
+        names = [name for name, _, _ in problem.operations]
+        assert len(names) == LENGTHS[level]
+        assert [ord(name) - ord(names[0]) for name in names] == list(range(len(names)))
+        moves = (operand if sign == "+" else -operand for _, sign, operand in problem.operations)
+        values = list(itertools.accumulate(moves, initial=problem.first))
+        assert all(0 <= value <= 9 for value in values)
+        assert problem.answer == values[-1]
+
+
+def test_checks_are_as_frequent_at_every_level_and_repair_the_long_chains(chains: Split[Chain]) -> None:
+    checks, right = defaultdict(list), defaultdict(list)
+    for problem, response in chains.examples:
+        count = response.count(" check ")
+        checks[problem.level].append(count)
+        outcome = is_right(problem, response)
+        if outcome is not None:  # a response without a box is wrong whatever it holds
+            right[problem.level, min(count, 1)].append(outcome)
+    share = {key: sum(of) / len(of) for key, of in right.items()}
+    for level in LEVELS:
+        assert sum(checks[level]) / len(checks[level]) == pytest.approx(0.5 + 0.25 + 0.125, abs=0.08)
+        assert max(checks[level]) == MOST_CHECKS
+        assert share[level, 1] > 0.8
+    assert share[1, 0] > 0.94
+    assert share[4, 0] < share[2, 0] - 0.2 < share[1, 0] - 0.4
+
+
+def test_a_check_works_the_chain_step_by_step() -> None:
+    problem = Chain(2, 5, (("b", "+", 2), ("c", "-", 3)))
+    assert (problem.prompt, problem.answer) == ("5b+2c-3", 4)
+    written = (write_chain(problem, random.Random(seed)) for seed in range(99))
+    checked = next(text for text in written if " no 4 </think> \\boxed{4}" in text)
+    assert " check 5b+2=7;7c-3=4; no 4 </think>" in checked
+    assert is_right(problem, checked)

@@ -1,0 +1,232 @@
+"""Warm starts: repeatable, and the shipped ones are what the seed gives and what the runs need."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ares.config import load
+from ares.data import load_problems, load_tokenizer
+from ares.engines import DiffusionEngine, Request, SamplingSettings, TransformersEngine
+from ares.grading import load_grader
+from ares.models import load_model
+from examples.tiny import CHECKPOINTS, learning, masked_model, models
+from examples.tiny.__main__ import main
+from examples.tiny.learning import Lesson
+from examples.tiny.models import build_tokenizer
+from examples.tiny.one_liners import split_one_liners
+from examples.tiny.programs import all_problems, respond
+from examples.tiny.tasks import TASKS, CausalTask, MaskedTask, build, texts_of_examples
+
+
+def shorten(name: str, steps: int = 1) -> Any:
+    """A task that takes a step or so of each kind."""
+    task = TASKS[name]
+    if isinstance(task, CausalTask):
+        return replace(task, steps=steps)
+    return replace(task, lessons=tuple(replace(lesson, steps=steps) for lesson in task.lessons))
+
+
+Built = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """A folder with a task's results after a step."""
+    folders: dict[str, Path] = {}
+
+    def build_once(name: str) -> Path:
+        if name not in folders:
+            folders[name] = tmp_path_factory.mktemp(name)
+            build(shorten(name), folders[name], 0, lambda: None)
+        return folders[name]
+
+    return build_once
+
+
+@pytest.mark.parametrize("name", ["tiny-math", "tiny-code-secret", "tiny-diffusion", "tiny-vision"])
+def test_the_same_seed_gives_the_same_bits_and_leaves_the_global_generators(
+    name: str, built: Built, tmp_path: Path
+) -> None:
+    expected = built(name)
+    threads, before, before_random = torch.get_num_threads(), torch.get_rng_state(), random.getstate()
+    taken = []
+    task = shorten(name)
+    build(task, tmp_path, 0, lambda: taken.append(1))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert random.getstate() == before_random
+    assert torch.get_num_threads() == threads
+    assert len(taken) == task.steps
+    files = sorted(path.name for path in expected.iterdir())
+    assert files == sorted(path.name for path in tmp_path.iterdir())
+    for file in files:
+        assert (expected / file).read_bytes() == (tmp_path / file).read_bytes(), file
+
+
+def test_another_seed_is_another_model(built: Built, tmp_path: Path) -> None:
+    build(shorten("tiny-math"), tmp_path, 1, lambda: None)
+    for file in ("model.safetensors", "train.jsonl", "heldout.jsonl"):
+        assert (built("tiny-math") / file).read_bytes() != (tmp_path / file).read_bytes(), file
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_is_shipped_is_what_the_seed_gives_but_for_the_weights(name: str, built: Built) -> None:
+    """tiny-vision's rows are compared, since parquet's bytes depend on who wrote them."""
+    shipped, folder = CHECKPOINTS / TASKS[name].folder, built(name)
+    fixed = getattr(TASKS[name], "texts", None) is not texts_of_examples  # of the tokenizer, whatever the examples
+    assert {path.name for path in shipped.iterdir()} - {"__pycache__"} == {
+        *(path.name for path in folder.iterdir()),
+        "warmstart.json",
+    }
+    for path in folder.iterdir():
+        if path.suffix == ".parquet":
+            pd.testing.assert_frame_equal(pd.read_parquet(path), pd.read_parquet(shipped / path.name))
+        elif path.suffix == ".jsonl" or (fixed and path.suffix != ".safetensors"):
+            assert path.read_bytes() == (shipped / path.name).read_bytes(), path.name
+    assert sum(path.stat().st_size for path in shipped.iterdir() if path.is_file()) < 1_500_000
+
+
+def test_the_code_of_the_masked_model_lies_beside_its_weights() -> None:
+    for name in ("diffusion", "diffusion-hard"):
+        assert (CHECKPOINTS / name / "masked_model.py").read_bytes() == Path(masked_model.__file__).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("tiny-math", 0.30, 0.50),
+        ("tiny-code", 0.25, 0.47),
+        ("tiny-code-hard", 0.01, 0.14),
+        ("tiny-diffusion", 0.2, 0.5),
+        ("tiny-diffusion-hard", 0.05, 0.25),
+    ],
+)
+def test_shipped_models_are_right_as_often_as_reinforcement_needs(name: str, least: float, most: float) -> None:
+    config = load(name)
+    tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
+    assert config.data.validation is not None
+    rows = load_problems(str(config.data.validation), "", config.data, tokenizer, config.reward.needs).frame
+    kind = DiffusionEngine if isinstance(TASKS[name], MaskedTask) else TransformersEngine
+    engine = kind.create(config.rollout, config, tokenizer)
+    model = load_model(config, torch.device("cpu"))
+    engine.load_weights(0, {each: weight.detach() for each, weight in model.model.named_parameters()})
+    requests = [Request(prompt, seed) for seed, prompt in enumerate(rows["prompt_token_ids"])]
+    settings = SamplingSettings(1.0, 1.0, config.rollout.max_response_length)
+    answers = engine.generate(requests, settings)
+    rows = rows.assign(
+        slot=range(len(rows)), sample=0, finish_reason=[answer.finish_reason for answer in answers],
+        token_ids=[answer.token_ids for answer in answers],
+        response=tokenizer.batch_decode([answer.token_ids.tolist() for answer in answers], skip_special_tokens=True),
+    )  # fmt: skip
+    grader = load_grader(config.reward)
+    grader.start()
+    try:
+        accuracy = grader.grade(rows)["accuracy"].mean()
+    finally:
+        grader.close()
+    assert least <= accuracy <= most
+
+
+REPORTS = {
+    "math": {"accuracy": (0.30, 0.45), "finished": (0.97, 1), "decision_share": (0.05, 0.5)},
+    "code": {"accuracy": (0.28, 0.42), "sparse": (0.8, 1), "dense": (0.95, 1)},
+    "code-hard": {"accuracy": (0.04, 0.11), "sparse": (0.25, 0.55), "dense": (0.95, 1)},
+    "code-skills": {"accuracy": (0.03, 0.12), "sparse": (0.0, 0.65), "dense": (0.95, 1)},
+}
+
+
+@pytest.mark.parametrize("folder", REPORTS)
+def test_the_shipped_figures_are_in_the_range_that_reinforcement_needs(folder: str) -> None:
+    """Sampled eight times; sparse, dense: the share of prompts whose samples differ in that reward."""
+    heldout = json.loads((CHECKPOINTS / folder / "warmstart.json").read_text(encoding="utf-8"))["heldout"]
+    figures = heldout.get("sampled", heldout) | heldout.get("groups_with_spread", {})
+    assert figures["samples_per_prompt"] == 8
+    for name, (least, most) in REPORTS[folder].items():
+        assert least <= figures[name] <= most, name
+    if folder in ("math", "code"):
+        assert min(figures["bucket_shares"].values()) >= 0.05
+
+
+def test_tiny_reason_checks_alike_at_every_level_and_needs_it_for_long_chains() -> None:
+    heldout = json.loads((CHECKPOINTS / "reason" / "warmstart.json").read_text())["heldout"]
+    checks = heldout["checks_by_level"].values()
+    assert max(checks) - min(checks) < 0.3
+    for level in "34":
+        assert heldout["accuracy_by_checks"][level]["1"] > heldout["accuracy_by_checks"][level]["0"] + 0.2
+    assert heldout["length_by_level"]["4"] > 2 * heldout["length_by_level"]["1"]
+
+
+def test_the_shipped_model_is_one_that_every_engine_takes() -> None:
+    model, tokenizer = (kind.from_pretrained(CHECKPOINTS / "math") for kind in (AutoModelForCausalLM, AutoTokenizer))
+    config = model.config
+    assert config.hidden_size // config.num_attention_heads == 32
+    assert config.tie_word_embeddings
+    assert model.dtype == torch.float32
+    assert model.num_parameters() < 130_000
+    assert config.vocab_size == len(tokenizer)
+    assert config.eos_token_id == tokenizer.eos_token_id == model.generation_config.eos_token_id
+    assert config.pad_token_id == tokenizer.pad_token_id == model.generation_config.pad_token_id
+
+
+def test_tokenizers_keep_whole_words_and_decode_to_the_text() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(CHECKPOINTS / "math")
+    assert (tokenizer.eos_token, tokenizer.pad_token, tokenizer.mask_token) == ("<|im_end|>", "<|endoftext|>", "[MASK]")
+    assert len({tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.mask_token_id}) == 3
+    assert tokenizer.padding_side == "left"
+    turns = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+2=?"}]
+    rendered = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    assert rendered == (
+        "<|im_start|>system\nAdd.<|im_end|>\n<|im_start|>user\n1+2=?<|im_end|>\n<|im_start|>assistant\n"
+    )
+    response = "<think> steps: 2*6=12. wait, 2*6=13. </think> \\boxed{13}"
+    tokens = tokenizer.tokenize(response)
+    assert {"<think>", "</think>", "\\boxed{"} <= set(tokens)
+    assert "12" not in tokens  # digits are tokens of their own, so that a model can learn to carry
+    for text in (response, "naïve ✓ 漢字\n\ttext"):
+        assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert tokenizer.decode(tokenizer(response + "<|im_end|>")["input_ids"], skip_special_tokens=True) == response
+    of_code = AutoTokenizer.from_pretrained(CHECKPOINTS / "code")
+    assert {"```python", "```"} <= set(of_code.tokenize(respond("def f(x):\n    return x\n")))
+    assert max(len(of_code.tokenize(respond(problem.solution))) for problem in all_problems()) < 64
+    plain = build_tokenizer(["one two three"] * 10, 270, max_length=64)
+    assert len(plain) <= 270
+    assert plain.decode(plain("two one")["input_ids"]) == "two one"
+
+
+def test_a_response_that_does_not_fit_the_canvas_is_named() -> None:
+    split = split_one_liners(random.Random(0), 1, 1)
+    tokenizer = MaskedTask.tokenizer(split)
+    model = models.build_masked(tokenizer, torch.Generator())
+    loss = learning.imitate_canvases(model, tokenizer, split.train, 5, 0)
+    with pytest.raises(ValueError, match="does not fit 5 places"):
+        learning.teach(model, [Lesson(1, 1e-3, errs=False)], loss, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["magic"], "invalid choice: 'magic'"), (["tiny-math", "--out", "f/x"], "--out f/x: no folder can be made there")],
+)
+def test_wrong_arguments_are_one_line(
+    arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f").write_text("a file")
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert told in f"{ended.value} {capsys.readouterr().err}"
+
+
+def test_the_command_builds_a_folder_and_says_what_is_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(TASKS, "tiny-diffusion", shorten("tiny-diffusion"))
+    main(["tiny-diffusion", "--out", str(tmp_path / "mine")])
+    assert (tmp_path / "mine" / "model.safetensors").exists()
+    assert f"next: ares eval {tmp_path / 'mine'} --profile tiny-diffusion" in capsys.readouterr().out
