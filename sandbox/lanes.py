@@ -1,9 +1,8 @@
 """Which of two lanes a test runs in, and which of its names are the program's: decided from trusted texts alone.
 
-*Calls*: the test only calls the program's functions with plain data and looks at plain results. It runs in the checker,
-apart from the program, and its outcome can be trusted. *In process*: everything else (the program's classes and
-exceptions, callbacks, context managers, swapped streams, …). It runs among the program's own objects, as plain Python
-runs it, and its outcome is only as honest as the program.
+*Apart*: only data go into the program (sandbox/rule.py). The test runs in the checker, and its outcome can be trusted.
+*In process*: everything else (callbacks, the program's exceptions, context managers, swapped streams, …). It runs among
+the program's own objects, as plain Python runs it, and its outcome is only as honest as the program.
 
 Texts are parsed here, never run. Nothing that a program does or returns has any influence.
 """
@@ -12,22 +11,21 @@ import ast
 import builtins
 import dataclasses
 import functools
+import importlib
 import marshal
 import re
 import symtable
 import zlib
 from typing import Any
 
-from sandbox.expression_kinds import InProcessOnly
-from sandbox.kinds import Kinds
 from sandbox.parsing import below, parse
-from sandbox.vocabulary import MODULES, public_names, words
+from sandbox.rule import MODULES, InProcessOnly, Rule
 
-_NEVER_THEIRS = words(
-    """
-    callable compile delattr dir eval exec getattr globals hasattr isinstance issubclass locals open print setattr
-    super type vars __import__
-    """
+_NEVER_THEIRS = frozenset(
+    str.split(
+        "callable compile delattr dir eval exec getattr globals hasattr isinstance issubclass locals open print "
+        "setattr super type vars __import__"
+    )
 )
 _CLASS_NAME = re.compile(r"_?[A-Z][A-Za-z0-9]*$")
 
@@ -39,6 +37,10 @@ class Plan:
     text: str
     apart: bool
     """Whether it runs in the checker; else in the program's process."""
+    objects: bool = False
+    """Whether it is about the program's objects, not only about data."""
+    classes: tuple[str, ...] = ()
+    """Names of the program that mean classes."""
     functions: tuple[str, ...] = ()
     """Names of the program that the test calls."""
     values: tuple[str, ...] = ()
@@ -117,19 +119,18 @@ def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | N
         theirs = theirs | {entry_point}
         called = called | {entry_point}
     functions = theirs & called
-    apart = True
-    try:
-        if any(_is_class(name, name in called) for name in theirs):
-            raise InProcessOnly("it uses the program's classes")
-        if theirs - functions and any(isinstance(node, ast.ClassDef) for node in test.nodes):
-            raise InProcessOnly("its classes may read the program's variables")
-        check = entry_point if calls_check else None
-        Kinds(theirs, modules, check, packages).check([*setup.tree.body, *test.tree.body])
-    except (InProcessOnly, RecursionError):
+    classes = {name for name in theirs if _is_class(name, name in called)}
+    rule = Rule(frozenset(theirs), modules, packages)
+    apart = not (theirs - functions and any(isinstance(node, ast.ClassDef) for node in test.nodes))
+    try:  # a class's body would not find the program's variables
+        rule.check([*setup.nodes, *test.nodes])
+    except InProcessOnly:
         apart = False
     return Plan(
         text=test.text,
         apart=apart,
+        objects=rule.asks_for_objects or bool(classes),
+        classes=tuple(sorted(classes)),
         functions=tuple(sorted(functions)),
         values=tuple(sorted(theirs - functions)),
         modules=tuple(sorted(modules)),
@@ -141,7 +142,11 @@ def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | N
 
 def _slow_imports(texts: list[str], packages: tuple[str, ...]) -> list[str]:
     """Modules for the checker to import before a test's clock starts."""
-    return ["numpy.testing"] if "numpy" in packages and any("testing" in text for text in texts) else []
+    return [
+        module
+        for module, word in (("numpy.testing", "testing"), ("unittest", "unittest"))
+        if (module == "unittest" or "numpy" in packages) and any(word in text for text in texts)
+    ]
 
 
 def _shadowing(texts: list[_Text], setup: _Text, entry_point: str | None) -> str | None:
@@ -176,13 +181,21 @@ def _read(text: str, tree: ast.Module, filename: str) -> _Text:
                 free.add(name)
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
-            bound.update(public_names(str(statement.module)))
+            bound.update(_public_names(str(statement.module)))
     nodes: list[ast.AST] = [tree]
     for node in nodes:
         nodes += below(node)
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     code = compiled(text, filename)
     return _Text(text, tree, nodes, code, frozenset(free - bound), frozenset(bound), frozenset(called))
+
+
+def _public_names(module: str) -> list[str]:
+    """What `from module import *` binds; nothing for modules that a test may not import apart from the program."""
+    if module not in MODULES:
+        return []
+    names = vars(importlib.import_module(module))
+    return list(names.get("__all__", [name for name in names if not name.startswith("_")]))
 
 
 def compiled(text: str, filename: str) -> bytes:

@@ -202,8 +202,7 @@ class WorkerProcess:
         before = Usage(**vars(usage))  # by earlier checkers
         while True:
             message = self._receive()
-            for index, verdict, cpu, wall, detail in message.get("outcomes", ()):
-                trusted = index >= len(plans) or plans[index].apart
+            for index, verdict, cpu, wall, detail, trusted in message.get("outcomes", ()):
                 known[index] = TestOutcome(verdict, cpu, wall, detail, trusted)
             if "usage" in message:
                 usage.set_sum(before, **message["usage"])

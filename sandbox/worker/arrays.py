@@ -42,6 +42,7 @@ def install() -> None:
         if isinstance(value, type) and issubclass(value, numpy.generic):
             values.add_name(f"np.{name}", value)
     values.add_kind(numpy.ma.MaskedArray, None)
+    values.add_kind(numpy.matrix, None)
     values.add_kind(numpy.generic, values.Codec("np.s", _write_scalar, _read_scalar))
     values.add_kind(numpy.ndarray, values.Codec("np", _array, _read_array, _set_array))
     values.add_kind(numpy.dtype, values.Codec("np.d", _write_dtype, _read_dtype))
@@ -161,7 +162,7 @@ def _read_array(reader: Reader, data: list[Any], depth: int) -> Any:
     value = _empty(*data)
     if _array_class is not None:
         value = value.view(_array_class)
-    reader.objects.append(value)  # it may hold itself
+    reader.shared.add(value)  # it may hold itself
     _fill(reader, value, data[0], depth)
     return value
 
@@ -332,9 +333,9 @@ def _read_frame(reader: Reader, data: list[Any], depth: int) -> Any:
 
 def _numbered(reader: Reader, make: Callable[[Reader, list[Any], int], Any], data: list[Any], depth: int) -> Any:
     """A new value, numbered before the values that it holds."""
-    number = len(reader.objects)
-    reader.objects.append(None)
-    reader.objects[number] = value = make(reader, data, depth)
+    number = reader.shared.reserve()
+    value = make(reader, data, depth)
+    reader.shared.put(number, value)
     return value
 
 

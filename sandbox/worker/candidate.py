@@ -114,14 +114,17 @@ def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -
     arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
     for number in range(20):
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
-        wire.send(ours, {"do": "call", "id": number, "on": ["name", "solve"], "args": values, "kwargs": {}})
+        changes = {"changed": [], "dropped": []} if number else {}
+        wire.send(ours, {"do": "call", "id": number, "args": [["name", "solve"], *values], **changes})
     ours.shutdown(socket.SHUT_WR)
+    limit = sys.getrecursionlimit()
     with contextlib.suppress(wire.ConnectionClosed):
         if confinement is not None:  # standard input is the other end: something must take the answers
             _live(confinement, [ours.fileno(), theirs.fileno(), theirs.fileno(), theirs.fileno(), *keep])
         else:
             requests = wire.Frames(theirs)
             _serve_functions(theirs, requests, requests.message()["source"])
+    sys.setrecursionlimit(limit)
     if confinement is None:
         del sys.modules[server.MODULE_NAME]
         ours.close()

@@ -5,8 +5,9 @@ plain values and compared in the checker, so a forged answer is worth no more th
 here is another matter: in_process.py.)
 """
 
-import collections
+import builtins
 import contextlib
+import math
 import operator
 import os
 import socket
@@ -18,11 +19,21 @@ from typing import Any
 from . import in_process, values, wire
 
 MODULE_NAME = "solution"
-_MESSAGE_CHARS = 300
+_MESSAGE_CHARS = 64 << 10
 _KEPT_BYTES = 64 << 10  # of what it wrote to a stream
-# Of an answer that is checked for changes at the next one: types of its containers, and their most items.
-_TRACKED = frozenset((list, dict, set, bytearray, collections.Counter, collections.defaultdict, collections.deque))
-_MOST_TRACKED = 10_000
+_BUILTIN = str.split("bool bytes complex delattr float format getattr hash int iter len repr round setattr str")
+_OPERATORS = str.split(
+    "abs add and contains delitem eq floordiv ge getitem gt index invert le lshift lt matmul mod mul ne neg or pos "
+    "pow rshift setitem sub truediv xor"
+)
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "call": lambda function, *args, **kwargs: function(*args, **kwargs),
+    **{name: getattr(builtins, name) for name in _BUILTIN},
+    **{name: getattr(math, name) for name in ("ceil", "floor", "trunc")},
+    **{name: getattr(operator, f"__{name}__") for name in _OPERATORS},
+}
+"""What a test may do with the program's objects: worker/remote.py."""
+_END = object()  # of an iterator
 
 
 def describe(error: BaseException, writer: values.Writer | None = None) -> dict[str, Any]:
@@ -40,18 +51,6 @@ def describe(error: BaseException, writer: values.Writer | None = None) -> dict[
     return reply
 
 
-def _items(container: Any) -> list[Any]:
-    return [*container, *container.values()] if isinstance(container, dict) else list(container)
-
-
-def _differ(containers: list[Any], were: list[list[Any]]) -> bool:
-    """Whether any container no longer holds the very objects it held. (To encode them again would take far longer.)"""
-    return any(
-        len(now := _items(container)) != len(was) or not all(map(operator.is_, now, was))
-        for container, was in zip(containers, were, strict=True)
-    )
-
-
 class Server:
     """Serves one loaded program until the checker closes the connection."""
 
@@ -61,24 +60,31 @@ class Server:
         self._module = module
         self._objects: list[Any] = []
         self._number_of: dict[int, int] = {}
-        # By what answered, an iterator or (None) any function: containers of its last answer, and what was in them.
-        self._answered: dict[int | None, tuple[list[Any], list[list[Any]]]] = {}
-        self._handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "call": self._call,
-            "value": self._value,
-            "next": self._next,
-            "run": lambda request: in_process.run(self._module, request),
-        }
+        self._limit = sys.getrecursionlimit()  # the program's
+        self._kinds: dict[type, int] = {}  # subclasses of data types that the checker knows of
+        self._shared = values.Shared()
+        self._handlers = {"value": self._value, "next": self._next, "run": self._run}
 
     def _refer(self, value: Any) -> list[Any]:
         """["h", number, whether it is an iterator] of an object that stays here."""
+        return ["h", self._number(value), isinstance(value, Iterator)]
+
+    def _number(self, value: Any) -> int:
         number = self._number_of.get(id(value))
         if number is None:
             number = self._number_of[id(value)] = len(self._objects)
             self._objects.append(value)
-        return ["h", number, isinstance(value, Iterator)]
+        return number
 
-    def _resolve(self, data: list[Any]) -> Any:
+    def _describe(self, value: Any, base: type) -> list[Any]:
+        """What a subclass of a data type adds: [number of the value, that of the class, its names if they are new]."""
+        kind, names = type(value), None
+        if kind not in self._kinds:
+            self._kinds[kind] = len(self._kinds)
+            names = sorted({name for each in kind.__mro__[: kind.__mro__.index(base)] for name in vars(each)})
+        return [self._number(value), self._kinds[kind], names]
+
+    def _resolve(self, reader: values.Reader, data: list[Any], depth: int) -> Any:
         if data[0] == "name":
             names = vars(self._module)
             if data[1] not in names:
@@ -86,85 +92,74 @@ class Server:
             return names[data[1]]
         return self._objects[data[1]]
 
-    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Call a function. What it changed in its arguments travels back, whether it returns or raises."""
-        function = self._resolve(request["on"])
-        reader = values.Reader(self._resolve)
-        args = [reader.decode(value) for value in request["args"]]
-        kwargs = {name: reader.decode(value) for name, value in request["kwargs"].items()}
-        reply: dict[str, Any] = {}
-        error = None
+    @contextlib.contextmanager
+    def _as_program(self) -> Iterator[None]:
+        """For the program's code: its own recursion limit, which ours may exceed."""
+        sys.setrecursionlimit(self._limit)
         try:
-            result = function(*args, **kwargs)
-        except BaseException as raised:  # noqa: BLE001 - whatever the program raises is its answer
-            error = raised
-        last, was = self._last_answer(request, None)
-        writer = values.Writer(self._refer, [*reader.objects, *last])
-        if reader.objects and self._are_changed(request, args, kwargs):
-            reply["changed"] = [writer.contents(value) for value in reader.objects]
-        if last and _differ(last, was):
-            reply["last"] = [writer.contents(value) for value in last]
-        if error is None:
-            self._answer(reply, None, result, writer, last)
-        else:
-            reply |= describe(error, writer)
-        return reply
+            yield
+        finally:
+            self._limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(self._limit, values.RECURSION_LIMIT))
 
-    def _are_changed(self, request: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> bool:
-        again = values.Writer(lambda value: ["h"])
-        sent = [*request["args"], *request["kwargs"].values()]
-        for before, value in zip(sent, (*args, *kwargs.values()), strict=True):
-            if type(before) is list and before[0] not in ("h", "name") and again.encode(value) != before:
-                return True
-        return False
+    def _arguments(self, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Those of an operation, after the test's changes in shared values."""
+        reader = values.Reader(self._resolve, self._shared)
+        changed = reader.follow(request.get("changed", []))
+        self._shared.note(changed)
+        self._shared.drop(request.get("dropped", []))
+        args = [reader.decode(value) for value in request["args"]]
+        kwargs = {name: reader.decode(value) for name, value in request.get("kwargs", {}).items()}
+        self._shared.note()
+        self._mark = self._shared.mark  # what an answer that cannot be given has added is forgotten
+        return args, kwargs
+
+    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do something with the program's objects."""
+        args, kwargs = self._arguments(request)
+        return self._reply(OPERATIONS[request["do"]], *args, **kwargs)
 
     def _value(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"value": values.Writer(self._refer).encode(self._resolve(["name", request["name"]]))}
+        args, _ = self._arguments(request)
+        return self._reply(lambda value: value, *args)
 
     def _next(self, request: dict[str, Any]) -> dict[str, Any]:
-        number = request["on"][1]
-        reply: dict[str, Any] = {}
+        args, _ = self._arguments(request)
+        return self._reply(next, *args, _END)
+
+    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._as_program():
+            return in_process.run(self._module, request)
+
+    def _reply(self, do: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """What comes of it, and what it has changed in shared values, whether it returns or raises."""
+        result, error = None, None
         try:
-            item = next(self._objects[number])
-        except StopIteration:
-            reply["end"] = True
-        last, was = self._last_answer(request, number)
-        writer = values.Writer(self._refer, last)
-        if last and _differ(last, was):
-            reply["last"] = [writer.contents(value) for value in last]
-        if "end" not in reply:
-            self._answer(reply, number, item, writer, last)
-        return reply
-
-    # A function may return the same list again and again, and change it in between. The checker, which has copies, is
-    # told of changes in the last answer, and whether the next is the same list.
-
-    def _last_answer(self, request: dict[str, Any], key: int | None) -> tuple[list[Any], list[list[Any]]]:
-        """Containers of the last answer, and what was in them; nothing if the other side has not kept them."""
-        last, was = self._answered.pop(key, ([], []))
-        return (last, was) if request.get("last") == len(last) else ([], [])
-
-    def _answer(
-        self, reply: dict[str, Any], key: int | None, value: Any, writer: values.Writer, last: list[Any]
-    ) -> None:
-        known = len(writer.objects)
-        reply["value"] = writer.encode(value)
-        known_ids = set(map(id, last))
-        is_again = any(id(part) in known_ids for part in (value if isinstance(value, tuple) else (value,)))
-        containers = [*(last if is_again else ()), *writer.objects[known:]]
-        if containers and _TRACKED.issuperset(map(type, containers)) and sum(map(len, containers)) <= _MOST_TRACKED:
-            reply["again"] = is_again
-            self._answered[key] = containers, list(map(_items, containers))
+            with self._as_program():
+                result = do(*args, **kwargs)
+        except BaseException as raised:  # noqa: BLE001 - whatever the program raises is its answer
+            error = raised
+        writer = values.Writer(self._refer, self._shared, self._describe)
+        changes = writer.changes()
+        reply: dict[str, Any] = {"changed": changes} if changes else {}
+        if error is not None:
+            return reply | describe(error, writer)
+        return reply | ({"end": True} if result is _END else {"value": writer.encode(result)})
 
     def serve(self) -> None:
         """Answer requests for ever; the zygote kills this process when the checker is done."""
         streams = sys.stdout, sys.stderr
+        shared = self._shared
+        sys.setrecursionlimit(max(self._limit, values.RECURSION_LIMIT))
         while True:
             request = self._requests.message()
+            self._mark = shared.mark
             try:
-                reply = self._handlers[request["do"]](request)
+                reply = self._handlers.get(request["do"], self._call)(request)
                 frame = wire.encode_frame({**reply, "id": request["id"]}, wire.MAX_REPLY_BYTES)
+                shared.note(number for number, _ in reply.get("changed", ()))
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is its answer
+                shared.roll_back(self._mark)
                 frame = wire.encode_frame({**describe(error), "id": request["id"]})
             for fd, stream in enumerate(streams, start=1):
                 with contextlib.suppress(OSError, ValueError):  # closed, or more than a file may hold

@@ -7,16 +7,19 @@ candidate sends, this failure is the worst that it can cause: every byte is hand
 
 import builtins
 import contextlib
+import functools
 import os
 import select
 import signal
 import socket
 import struct
 import time
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 from . import values, wire
 from .candidate import EXIT_OUT_OF_MEMORY
+from .remote import Carried, NeedsProcess, Remote, RemoteIterator, carrier, note
 
 MAX_OUTPUT_BYTES = 64 << 10
 KILLED = "killed"  # not an outcome: nobody knows who killed the candidate, and the test is run again
@@ -61,40 +64,6 @@ class Zygote:
         return {"status": status, "cpu": cpu, "peak_rss": peak_rss}
 
 
-class Remote:
-    """An object of the program's that is not a plain value: it can be called and handed back, and equals itself."""
-
-    __slots__ = ("_session", "_target")
-
-    def __init__(self, session: "Session", target: list[Any]) -> None:
-        self._session = session
-        self._target = target
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._session.call(self._target, args, kwargs)
-
-
-class RemoteIterator(Remote):
-    """An iterator of the program's, taken one item at a time."""
-
-    __slots__ = ("_is_ended",)
-
-    def __init__(self, session: "Session", target: list[Any]) -> None:
-        super().__init__(session, target)
-        self._is_ended = False
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        if not self._is_ended:
-            items = self._session.next_item(self._target)
-            if items:
-                return items[0]
-            self._is_ended = True
-        raise StopIteration
-
-
 class _Foreign:
     """Wraps all that is done with what the candidate sent: whatever that raises is the candidate's failure."""
 
@@ -130,10 +99,14 @@ class Session:
         self._clock = (~pid << 3) | 2  # CLOCK_PROCESS_CPUTIME_ID of that process
         self._frames = wire.Frames(self._connection, wire.MAX_REPLY_BYTES)
         self._next_id = 0
+        self._shared = values.Shared()
         self._remotes: dict[int, Remote] = {}
-        self._values: dict[str, Any] = {}  # of the program's names, since it last ran
-        self._answered: dict[int | None, list[Any]] = {}  # containers of last answers, as server.py keeps them
+        self._own_names: dict[int, frozenset[str]] = {}  # what classes of the program's add to data types
+        self._looked_at: dict[Any, Any] = {}  # values of the program's names, and items of its objects, since it ran
+        self.objects = False  # whether the test is about objects of the program's
+        self.classes: frozenset[str] = frozenset()  # the names of their classes
         self.raised: BaseException | None = None  # the last exception that came from the program
+        self.needs_process = False  # whatever the test makes of it
         self.failure: CandidateFailed | None = None
         self.usage: dict[str, Any] | None = None  # once dead
         self.start_clock()
@@ -263,17 +236,46 @@ class Session:
         return reply
 
     def _refer(self, value: Any) -> list[Any]:
-        if isinstance(value, Remote):
-            return value._target
-        raise TypeError(f"a {type(value).__name__} is not plain data, and stays with the test")
+        if not isinstance(value, Carried | Remote):
+            raise self.need_process(f"it hands over a {type(value).__name__}, which is not plain data")
+        return value._target
 
-    def _resolve(self, data: list[Any]) -> Remote:
-        tag, number, is_iterator = data
-        if tag != "h" or type(number) is not int:
+    def need_process(self, why: str) -> NeedsProcess:
+        """Have the test run in the program's process instead; returns what to raise."""
+        self.needs_process = True
+        return NeedsProcess(why)
+
+    def _resolve(self, reader: values.Reader, data: list[Any], depth: int) -> Any:
+        tag, number, about, *more = data
+        if type(number) is not int or tag not in ("h", "u"):
             raise ValueError("unknown tag")
+        if tag == "u":
+            return self._carried(reader, depth, number, about, *more)
         if number not in self._remotes:
-            self._remotes[number] = (RemoteIterator if is_iterator is True else Remote)(self, ["h", number])
+            self._remotes[number] = (RemoteIterator if about is True else Remote)(self, ["h", number])
         return self._remotes[number]
+
+    def _carried(self, reader: values.Reader, depth: int, number: int, kind: int, names: Any, data: Any) -> Any:
+        """A value of a subclass of a data type. names: what its class adds, when it is first met."""
+        if names is not None:
+            self._own_names[kind] = frozenset(map(str, names))
+        about = {"_session": self, "_target": ["h", number], "_own": self._own_names[kind]}
+
+        def new_of(base: Any) -> Any:
+            value = carrier(base)()
+            note(value, **about)
+            return value
+
+        tag = data[0] if isinstance(data, list) else None
+        for base, mutable in (("l", list), ("d", dict), ("s", set)):
+            if tag == base:
+                return reader.decode(data, depth, functools.partial(new_of, mutable))
+        plain = reader.decode(data, depth)
+        if type(plain) not in values.CARRIED or isinstance(plain, list | dict | set):
+            raise ValueError("no data type that a program can subclass")
+        value = carrier(type(plain))(plain)
+        note(value, **about)
+        return value
 
     def _exception(self, reply: dict[str, Any], reader: values.Reader) -> BaseException:
         """The program's exception: a built-in with its arguments, or a class of its name below the nearest built-in."""
@@ -292,65 +294,95 @@ class Session:
 
     # What tests use
 
-    def call(self, on: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call something of the program's; carry over what it changed in its arguments. Raises what it raised."""
-        writer = values.Writer(self._refer)
-        sent = [writer.encode(value) for value in args]
-        named = {name: writer.encode(value) for name, value in kwargs.items()}
-        self._values = {}
-        last = self._answered.pop(None, [])
-        reply = self._request("call", on=on, args=sent, kwargs=named, last=len(last))
+    def _ask(self, do: str, args: tuple[Any, ...], kwargs: dict[str, Any], is_run: bool = True) -> list[Any]:
+        """What the program answers, alone in a list; an empty list at an iterator's end. Raises what it raised.
+
+        Both sides then see what the other has changed in the values that they share.
+        """
+        writer = values.Writer(self._refer, self._shared)
+        changes = writer.changes()
+        self._shared.note(number for number, _ in changes)
+        dropped = self._shared.drop_unheld()
+        fields: dict[str, Any] = {"args": [writer.encode(value) for value in args]}
+        if kwargs:
+            fields["kwargs"] = {name: writer.encode(value) for name, value in kwargs.items()}
+        if changes:
+            fields["changed"] = changes
+        if dropped:
+            fields["dropped"] = dropped
+        self._shared.note()
+        if is_run:
+            self._looked_at = {}
+        reply = self._request(do, **fields)
         with _Foreign(self):
-            reader = values.Reader(self._resolve, [*writer.objects, *last])
-            if "changed" in reply:
-                for value, contents in zip(writer.objects, reply["changed"], strict=True):
-                    reader.refill(value, contents)
-            if "error" not in reply:
-                return self._answer(reply, None, reader, last)
-            self._follow(reply, reader, last)
-            error = self._exception(reply, reader)
+            reader = values.Reader(self._resolve, self._shared)
+            changed = reader.follow(reply.get("changed", []))
+            answer: list[Any] | None = [] if reply.get("end") is True and do == "next" else None
+            if answer is None and "error" not in reply:
+                answer = [reader.decode(reply["value"])]
+            error = self._exception(reply, reader) if answer is None else None
+            self._shared.note(changed)
+        if answer is not None:
+            return answer
         if isinstance(error, StopIteration):  # would silently end a test's map() or zip()
             error = RuntimeError("the program raised StopIteration")
+        assert error is not None
         self.raised = error
         raise error
 
-    def next_item(self, on: list[Any]) -> list[Any]:
+    def do(self, name: str, *args: Any) -> Any:
+        """The result of an operation on objects of the program's (server.OPERATIONS)."""
+        answer = self._ask(name, args, {})[0]
+        if isinstance(answer, Remote) and any(getattr(value, "_is_made", False) for value in args):
+            note(answer, _is_made=name != "getattr")
+        return answer
+
+    def call(self, function: Remote, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call something of the program's."""
+        answer = self._ask("call", (function, *args), kwargs)[0]
+        if isinstance(answer, Remote) and function._target[0] == "name":
+            note(answer, _is_made=function._target[1] in self.classes)
+        if function._is_method and type(answer) is bool and not self.objects:
+            raise TypeError("what is no plain data cannot say whether it is right")
+        return answer
+
+    def attribute(self, value: Any, name: str) -> Any:
+        """An attribute of an object of the program's."""
+        answer = self.do("getattr", value, name)
+        if isinstance(answer, Remote):
+            note(answer, _is_method=True)
+        return answer
+
+    def next_item(self, iterator: Remote) -> list[Any]:
         """The next item of an iterator of the program's, alone in a list; an empty list at its end."""
-        self._values = {}
-        last = self._answered.pop(on[1], [])
-        reply = self._request("next", on=on, last=len(last))
-        with _Foreign(self):
-            reader = values.Reader(self._resolve, last)
-            if "error" not in reply and reply.get("end") is not True:
-                return [self._answer(reply, on[1], reader, last)]
-            self._follow(reply, reader, last)
-            if reply.get("end") is True:
-                return []
-            self.raised = self._exception(reply, reader)
-        raise self.raised
+        return self._ask("next", (iterator,), {})
 
-    def _answer(self, reply: dict[str, Any], key: int | None, reader: values.Reader, last: list[Any]) -> Any:
-        self._follow(reply, reader, last)
-        known = len(reader.objects)
-        value = reader.decode(reply["value"])
-        if "again" in reply:
-            self._answered[key] = [*(last if reply["again"] is True else ()), *reader.objects[known:]]
-        return value
+    def iterate(self, value: Remote) -> Iterator[Any]:
+        """Its items: in a test of plain data always the same, until the program runs again."""
+        if self.objects:
+            return iter(self.do("iter", value))
+        return iter(self._items(value))
 
-    def _follow(self, reply: dict[str, Any], reader: values.Reader, last: list[Any]) -> None:
-        """Carry over what the program has since changed in its last answer."""
-        if "last" in reply:
-            for value, contents in zip(last, reply["last"], strict=True):
-                reader.refill(value, contents)
+    def _items(self, value: Remote) -> list[Any]:
+        key = tuple(value._target)
+        if key not in self._looked_at:
+            items = list(self.do("iter", value))
+            self._looked_at[key] = items
+        return list(self._looked_at[key])
+
+    def length(self, value: Remote) -> int:
+        """Its length: in a test of plain data the number of its items."""
+        return int(self.do("len", value)) if self.objects else len(self._items(value))
+
+    def contains(self, value: Remote, item: Any) -> bool:
+        """Whether it has an item: in a test of plain data one that equals it here."""
+        return bool(self.do("contains", value, item)) if value._is_made else any(item == each for each in value)
 
     def value(self, name: str) -> Any:
         """What a name of the program's stands for; the same until the program runs again. Raises KeyError."""
-        if name not in self._values:
-            reply = self._request("value", name=name)
-            with _Foreign(self):
-                if "error" not in reply:
-                    self._values[name] = values.Reader(self._resolve).decode(reply["value"])
-        return self._values[name]
+        if name not in self._looked_at:
+            self._looked_at[name] = self._ask("value", (Remote(self, ["name", name]),), {}, is_run=False)[0]
+        return self._looked_at[name]
 
     def run(self, **fields: Any) -> tuple[str, str]:
         """(outcome, detail) of a test in the program's process, as that process reports it."""

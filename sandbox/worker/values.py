@@ -5,8 +5,8 @@ is a tag. Only the standard library's data types cross by value, and what the ch
 classes: no method of the candidate's can take part in a comparison. A subclass crosses as the data type it derives
 from. Anything else crosses as a reference, which the writer's `refer` makes and the reader's `resolve` reads.
 
-A container that occurs twice crosses once. Writer and reader count mutable containers in the same order, and
-["@", number] refers to one of them; both keep theirs (`objects`), so that changes in place can be carried over.
+A mutable container that occurs twice crosses once. Writer and reader number them in the same order (`Shared`), and
+["@", number] refers to one of them; both keep theirs, so that what one side changes in place the other sees, too.
 """
 
 import array
@@ -17,11 +17,18 @@ import datetime
 import decimal
 import fractions
 import math
+import operator
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-# Each level of nesting is two in JSON, whose parser shares Python's recursion limit of 1000.
-MAX_DEPTH = 180
+MAX_DEPTH = 500
+RECURSION_LIMIT = 6000
+"""For encoding and decoding: each level of nesting is four calls here, and two in JSON."""
+_MOST_ITEMS = 10_000
+"""In all that is shared: looking for changes takes time at every call."""
+_REFERENCES = 2
+"""To a value that nothing but `Shared` holds, as sys.getrefcount() counts them."""
 _BIG = 1 << 63
 _AS_IS = {str, bool, float, type(None)}
 _JSON_CONTAINERS = frozenset((list, dict))
@@ -120,6 +127,8 @@ def require_small(body: bytes | bytearray, memory_bytes: int) -> None:
             raise Oversized(f"a result of {len(body)} bytes needs more than {memory_bytes >> 20} MiB")
 
 
+CARRIED = frozenset((int, str, float, tuple, list, dict, set, frozenset))
+"""Data types of which a subclass crosses with its data, and with what it adds to them."""
 _BASES: dict[type, type | None] = {kind: kind for kind in (*_SCALARS, *_SIMPLE, *_CONTAINERS)}
 
 
@@ -131,7 +140,7 @@ class Codec:
     write: Callable[["Writer", Any, int], list[Any]]
     """(writer, value, depth) -> what follows the tag. Raises ValueError for what does not cross."""
     read: Callable[["Reader", list[Any], int], Any]
-    """(reader, what follows the tag, depth) -> a value, which it adds to the reader's objects if there is `set`."""
+    """(reader, what follows the tag, depth) -> a value, shared if there is `set`."""
     set: Callable[["Reader", Any, list[Any]], None] | None = None
     """Replaces the content of a value."""
 
@@ -167,13 +176,110 @@ def _base(kind: type) -> type | None:
     return _BASES[kind]
 
 
-class Writer:
-    """Encodes values; `objects` are the mutable containers so far, in the order of their numbers."""
+class Shared:
+    """The mutable values that both processes hold, by number: each side adds them in the same order.
 
-    def __init__(self, refer: Callable[[Any], list[Any]], objects: Iterable[Any] = ()) -> None:
-        self.objects = list(objects)  # kept alive, so that none of their ids is reused
+    With every message a side tells what it has changed in them since, so that both look at the same contents.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[int, Any] = {}  # kept alive, so that none of their ids is reused
+        self._numbers: dict[int, int] = {}  # by id
+        self._known: dict[int, list[Any]] = {}  # what the other side knows to be in them
+        self._next = 0
+
+    def number(self, value: Any) -> int | None:
+        return self._numbers.get(id(value))
+
+    def add(self, value: Any) -> None:
+        self.put(self.reserve(), value)
+
+    def reserve(self) -> int:
+        """A number for a value that holds others, and is made of them: for put()."""
+        self._next += 1
+        return self._next - 1
+
+    def put(self, number: int, value: Any) -> None:
+        self.values[number] = value
+        self._numbers[id(value)] = number
+
+    @property
+    def mark(self) -> int:
+        """Where roll_back() can return to."""
+        return self._next
+
+    def roll_back(self, mark: int) -> None:
+        """Forget what was added since."""
+        for number in [number for number in self.values if number >= mark]:
+            self._forget(number)
+        self._next = mark
+
+    def _forget(self, number: int) -> None:
+        del self._numbers[id(self.values.pop(number))]
+        self._known.pop(number, None)
+
+    def drop(self, numbers: list[int]) -> None:
+        """From now on the two sides have copies of these values."""
+        for number in numbers:
+            self._forget(number)
+
+    def changed(self) -> list[int]:
+        """Values with other contents than the other side knows."""
+        return [number for number, known in self._known.items() if _is_changed(self.values[number], known)]
+
+    def note(self, changed: Iterable[int] = ()) -> None:
+        """The other side knows the contents of all new values, and of these."""
+        for number in changed:
+            self._known[number] = _parts(self.values[number])
+        for number in reversed(self.values):
+            if number in self._known:
+                break
+            self._known[number] = _parts(self.values[number])
+
+    def drop_unheld(self) -> list[int]:
+        """Drop values that nothing else refers to, and the oldest if all have too many items; their numbers."""
+        dropped = []
+        items = sum(map(len, self._known.values()))
+        for number in list(self.values):
+            size = len(self._known[number])
+            if sys.getrefcount(self.values[number]) <= _REFERENCES or items > _MOST_ITEMS:
+                self._forget(number)
+                dropped.append(number)
+                items -= size
+        return dropped
+
+
+def _parts(value: Any) -> list[Any]:
+    """What is in a mutable value, to compare it with what is in it later: the very items, or encoded data."""
+    base = _base(type(value))
+    assert base is not None
+    if base in _ADDED:
+        return Writer(lambda other: ["h"], Shared()).contents(value)
+    if issubclass(base, dict):
+        return [*base.keys(value), *base.values(value)]
+    return list(base.__iter__(value))  # type: ignore[attr-defined]
+
+
+def _is_changed(value: Any, known: list[Any]) -> bool:
+    now = _parts(value)
+    if _base(type(value)) in _ADDED:
+        return now != known
+    return len(now) != len(known) or not all(map(operator.is_, now, known))
+
+
+class Writer:
+    """Encodes values; mutable containers become shared."""
+
+    def __init__(
+        self,
+        refer: Callable[[Any], list[Any]],
+        shared: Shared,
+        describe: Callable[[Any, type], list[Any]] | None = None,
+    ) -> None:
+        """refer: makes a reference. describe: says what a subclass of a data type adds to it; None: nothing."""
         self._refer = refer
-        self._numbers = {id(value): number for number, value in enumerate(self.objects)}
+        self._shared = shared
+        self._describe = describe
 
     def encode(self, value: Any, depth: int = 0) -> Any:
         """A value as JSON-ready data."""
@@ -188,36 +294,43 @@ class Writer:
             return self._refer(value) if name is None else ["n", name]
         if base in _ADDED:
             return self._encode_added(value, base, depth)
+        if kind is base or self._describe is None or base not in CARRIED:
+            return self._encode_data(value, base, depth)
+        number = self._shared.number(value)
+        return (
+            ["@", number]
+            if number is not None
+            else ["u", *self._describe(value, base), self._encode_data(value, base, depth)]
+        )
+
+    def _encode_data(self, value: Any, base: type, depth: int) -> Any:
         if base in _SCALARS:
             return self.encode(_SCALARS[base](value))
         if base in _SIMPLE:
             return [_SIMPLE[base][0], *_SIMPLE[base][1](value)]
         if issubclass(base, _MUTABLE):
-            number = self._numbers.get(id(value))
+            number = self._shared.number(value)
             if number is not None:
                 return ["@", number]
-            self._numbers[id(value)] = len(self.objects)
-            self.objects.append(value)
+            self._shared.add(value)
         return [_CONTAINERS[base][0], *self.contents(value, depth)]
 
     def _encode_added(self, value: Any, base: type, depth: int) -> Any:
-        """A value of a package's type; one that cannot cross stays, and so is not among the objects."""
+        """A value of a package's type; one that cannot cross stays, and is not shared."""
         codec = _ADDED[base]
         if codec is None:
             name = _NAME_OF.get(id(value))
             return self._refer(value) if name is None else ["n", name]
-        if codec.set is not None and id(value) in self._numbers:
-            return ["@", self._numbers[id(value)]]
-        before = len(self.objects)
+        number = self._shared.number(value)
+        if number is not None:
+            return ["@", number]
+        mark = self._shared.mark
         if codec.set is not None:
-            self._numbers[id(value)] = before
-            self.objects.append(value)
+            self._shared.add(value)
         try:
             return [codec.tag, *codec.write(self, value, depth)]
         except NotPlain:
-            for left in self.objects[before:]:
-                del self._numbers[id(left)]
-            del self.objects[before:]
+            self._shared.roll_back(mark)
             return self._refer(value)
 
     def contents(self, value: Any, depth: int = 0) -> list[Any]:
@@ -237,6 +350,10 @@ class Writer:
         said = [self.encode(part) for part in _CONTAINERS[base][1](value)]
         return [*(self.items(part, depth + 1) for part in parts), *said]
 
+    def changes(self) -> list[list[Any]]:
+        """[number, contents] of all shared values that were changed since the other side was told."""
+        return [[number, self.contents(self._shared.values[number])] for number in self._shared.changed()]
+
     def items(self, values: list[Any], depth: int) -> list[Any]:
         kinds = set(map(type, values))
         if kinds <= _AS_IS or (kinds == {int} and min(values) > -_BIG and max(values) < _BIG):
@@ -245,17 +362,17 @@ class Writer:
 
 
 class Reader:
-    """Decodes values into this process's own types; `objects` as the writer's.
+    """Decodes values into this process's own types; mutable containers become shared.
 
     Data that no Writer writes can raise anything: decode what a candidate sent under a handler for Exception.
     """
 
-    def __init__(self, resolve: Callable[[list[Any]], Any], objects: Iterable[Any] = ()) -> None:
-        self.objects = list(objects)
+    def __init__(self, resolve: Callable[["Reader", list[Any], int], Any], shared: Shared) -> None:
+        self.shared = shared
         self._resolve = resolve
 
-    def decode(self, data: Any, depth: int = 0) -> Any:
-        """The value that encode() wrote."""
+    def decode(self, data: Any, depth: int = 0, new: Callable[[], Any] | None = None) -> Any:
+        """The value that encode() wrote. new: makes the empty container, if it is to be of a class of its own."""
         if not isinstance(data, list):
             if data is None or isinstance(data, (bool, int, float, str)):
                 return data
@@ -264,8 +381,8 @@ class Reader:
             raise ValueError("nested too deeply")
         tag = data[0]
         if tag in _NEW:
-            value = _NEW[tag](*[self.decode(part) for part in data[1 + _PARTS.get(tag, 1) :]])
-            self.objects.append(value)
+            value = (new or _NEW[tag])(*[self.decode(part) for part in data[1 + _PARTS.get(tag, 1) :]])
+            self.shared.add(value)
             self.fill(value, data[1:], depth)
             return value
         if tag in _OF_ITEMS:
@@ -278,20 +395,27 @@ class Reader:
             return int(data[1], 16)
         if tag == "n":
             return _BY_NAME[data[1]]
-        if tag == "@" and type(data[1]) is int and data[1] >= 0:
-            return self.objects[data[1]]
-        return self._resolve(data)
+        if tag == "@":
+            return self.shared.values[data[1]]
+        return self._resolve(self, data, depth)
 
     def fill(self, value: Any, parts: list[Any], depth: int = 0) -> None:
         """Put items into an empty container."""
+        base: Any = _base(type(value))  # whose methods no subclass replaces
         first = self.items(parts[0], depth + 1)
         if isinstance(value, dict):
-            update = dict.update if isinstance(value, collections.Counter) else type(value).update  # Counter's adds
+            update = dict.update if isinstance(value, collections.Counter) else base.update  # Counter's adds
             update(value, zip(first, self.items(parts[1], depth + 1), strict=True))
         elif isinstance(value, set):
-            value.update(first)
+            base.update(value, first)
         else:
-            value.extend(first)
+            base.extend(value, first)
+
+    def follow(self, changes: list[list[Any]]) -> list[int]:
+        """Carry over what Writer.changes() tells; the numbers of the values."""
+        for number, parts in changes:
+            self.refill(self.shared.values[number], parts)
+        return [number for number, _ in changes]
 
     def refill(self, value: Any, parts: list[Any]) -> None:
         """Replace the content of a container."""
@@ -299,7 +423,8 @@ class Reader:
         if codec is not None and codec.set is not None:
             codec.set(self, value, parts)
             return
-        value.clear() if hasattr(value, "clear") else value.__delitem__(slice(None))
+        base: Any = _base(type(value))
+        base.clear(value) if hasattr(base, "clear") else base.__delitem__(value, slice(None))
         self.fill(value, parts)
 
     def items(self, items: Any, depth: int) -> list[Any]:

@@ -11,8 +11,8 @@ import pytest
 
 from sandbox import Program, SandboxPool
 from sandbox.lanes import problem
-from sandbox.vocabulary import FUNCTIONS
-from sandbox.worker.values import Reader, Writer
+from sandbox.rule import FUNCTIONS
+from sandbox.worker.values import Reader, Shared, Writer
 from tests.sandbox.idioms import CALLS, OBJECTS, SCRIPTS, SETUPS
 from tests.sandbox.library_idioms import LIBRARY
 from tests.sandbox.library_idioms import SCRIPTS as MORE_SCRIPTS
@@ -62,7 +62,7 @@ def test_a_script(pool: SandboxPool, source: str, stdin: str, stdout: str) -> No
 def test_calls_with_plain_data_are_trusted() -> None:
     apart = [problem("", (test,), None)[0][0].apart for _, tests in CALLS for test in tests]
     assert sum(apart) > 0.75 * len(apart)
-    assert not any(problem("", (test,), None)[0][0].apart for test in OBJECTS[0][1])
+    assert sum(problem("", (test,), None)[0][0].apart for test in OBJECTS[0][1]) > 0.5 * len(OBJECTS[0][1])
 
 
 @pytest.mark.parametrize("name", [*sorted(FUNCTIONS), "math.sin", "math.gcd", "math.pi"])
@@ -70,7 +70,7 @@ def test_functions_that_a_test_may_hand_over_cross(name: str) -> None:
     value = eval(name, {"math": math})
     assert problem("", (f"import math\nassert f({name})",), None)[0][0].apart
 
-    def stays(data: object) -> list[object]:
+    def stays(*data: object) -> list[object]:
         raise AssertionError(f"{data} stays with the test")
 
-    assert Reader(stays).decode(Writer(stays).encode(value)) is value or value == math.pi
+    assert Reader(stays, Shared()).decode(Writer(stays, Shared()).encode(value)) is value or value == math.pi

@@ -190,30 +190,70 @@ def test_what_honest_programs_do_is_accepted_and_trusted(pool: SandboxPool, sour
     assert (verdict.error_type, verdict.trusted_compare) == ("accepted", True), verdict.tests
 
 
+V = (
+    "class V:\n def __init__(self, x): self.x = x\n def __eq__(self, o): return self.x == getattr(o, 'x', o)\n"
+    " def __add__(self, o): return V(self.x + o.x)\n def __str__(self): return f'V{self.x}'\n def __len__(self): return 3\n"
+)
+
+
 @pytest.mark.parametrize(
-    ("source", "test"),
+    ("source", "test", "is_trusted"),
     [
-        ("class V:\n def __init__(self, x): self.x = x\n def __eq__(self, o): return self.x == o.x\n"
-         " def __add__(self, o): return V(self.x + o.x)", "assert V(1) + V(2) == V(3)"),
-        ("async def f(x): return x + 1", "import asyncio\nassert asyncio.run(f(1)) == 2"),
-        ("def f(x): return x", "class Own: pass\no = Own()\nassert f(o) is o"),
+        (V, "assert V(1) + V(2) == V(3) and str(V(3)) == 'V3' and len(V(1)) == 3", True),
+        (V, "v = V(1)\nv.x = 5\nassert v.x == 5 and [V(2), v].index(V(5)) == 1", True),
+        (V, "assert V(3) == 3", False),
+        (V, "class W(V): pass\nassert W(1).x == 1", False),
+        (V, "assert isinstance(V(1), V)", False),
+        ("async def f(x): return x + 1", "import asyncio\nassert asyncio.run(f(1)) == 2", False),
+        ("def f(x): return x", "class Own: pass\no = Own()\nassert f(o) is o", False),
         ("from dataclasses import dataclass\n@dataclass\nclass P:\n x: 'int'\ndef f(): return P(3)",
-         "assert f().x == 3"),
+         "assert f().x == 3", True),
         ("class Stack(list):\n def push(self, v): self.append(v)",
-         "s = Stack()\ns.push(3)\nassert s == [3] and len(s) == 1"),
-        ("class V:\n def __init__(self, x): self.x = x\n def __str__(self): return f'V{self.x}'",
-         "assert str(V(3)) == 'V3'"),
+         "s = Stack()\ns.push(3)\nassert s == [3] and len(s) == 1", True),
         ("from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(): return P(1, 2)",
-         "assert f() == (1, 2) and f().x == 1"),
+         "assert f() == (1, 2) and f().x == 1 and str(f()) == 'P(x=1, y=2)'", True),
         ("class Bad(ValueError): pass\ndef f(): raise Bad('x')",
-         "try:\n f()\nexcept Bad as e:\n assert str(e) == 'x'\nelse:\n assert False"),
-        ("def f(g, x): return g(x) + g(x)", "assert f(lambda v: v * 3, 2) == 12"),
-        ("def f(x): x.append(1); return x", "v = []\nassert f(v) is v and v == [1]"),
+         "try:\n f()\nexcept Bad as e:\n assert str(e) == 'x'\nelse:\n assert False", False),
+        ("def f(g, x): return g(x) + g(x)", "assert f(lambda v: v * 3, 2) == 12", False),
+        ("def f(g, x): return g(x)", "assert f(str.upper, 'a') == 'A'", False),
+        ("def f(x): x.append(1); return x", "v = []\nassert f(v) is v and v == [1]", False),
+        ("class linked_list:\n def __init__(self): self.d = []\n def append(self, x): self.d.append(x)\n"
+         " def pop(self): return self.d.pop()", "ll = linked_list()\nll.append(1)\nassert ll.pop() == 1", True),
+        ("words = ['a']\ndef push(w): words.append(w)", "words.append('b')\npush('c')\nassert words == ['a', 'b', 'c']",
+         True),
+        ("import re\ndef f(): return re.match('a', 'ab')", "assert f().start() == 0", True),
+        ("def f(x):\n for _ in range(x): x = [x]\n return x", "x = f(700)\nn = 0\nwhile x != 700: x = x[0]; n += 1\nassert n == 700",
+         True),
     ],
 )  # fmt: skip
-def test_tests_of_the_programs_own_objects_are_marked(pool: SandboxPool, source: str, test: str) -> None:
-    verdict = judge(pool, source, test)
-    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", False), verdict.tests
+def test_tests_of_the_programs_own_objects(pool: SandboxPool, source: str, test: str, is_trusted: bool) -> None:
+    verdict = judge(pool, source, test, cpu_seconds=5)
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", is_trusted), verdict.tests
+
+
+EQUAL = "class E:\n def __eq__(self, o): return True\n def __sub__(self, o): return 0\n def __abs__(self): return 0\n"
+EQUAL += " startswith = __lt__ = __iadd__ = lambda *a: True\n def __hash__(self): return 0\ndef f(*a): return E()\n"
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert f(1) == 2",
+        "assert [f(1)] == [2] and {'a': f(1)} == {'a': 2}",
+        "assert f(1) in (1, 2)",
+        "assert abs(f(1) - 2) < 1e-6",
+        "assert f(1) < 3",
+        "assert f('abc').startswith('a')",
+        "assert E().value() == 3",
+        "assert f(E()) == 3",
+        "import unittest\nunittest.TestCase().assertEqual(f(1), 2)",
+        "import unittest\nunittest.TestCase().assertAlmostEqual(f(1), 2)",
+    ],
+)
+def test_what_equals_everything_is_no_answer(pool: SandboxPool, test: str) -> None:
+    verdict = judge(pool, EQUAL, test)
+    assert verdict.error_type in ("wrong_answer", "runtime_error")
+    assert verdict.trusted_compare
 
 
 def test_scripts_are_judged_by_their_output(pool: SandboxPool) -> None:

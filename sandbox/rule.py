@@ -1,0 +1,224 @@
+"""Which lane a test takes, by its text alone.
+
+A test runs apart from the program if only data go into the program:
+
+    xs = [3, 1, 2]
+    assert f(xs) == sorted(xs)                     # data in, data out
+    assert Stack(xs).pop() == 2                    # an object of the program's, which stays there
+    assert f(lambda x: -x, xs) == [3, 2, 1]        # in process: a function goes in
+    with opened(xs) as first: assert first == 3    # in process: not seen through
+
+What is not listed here is not seen through. Two processes share no more than data, so neither may a test change what
+both have: modules, streams, built-ins.
+"""
+
+import ast
+import builtins
+import collections
+import datetime
+import decimal
+import fractions
+import sys
+
+from sandbox.parsing import below
+
+MODULES = frozenset(
+    str.split(
+        "array bisect cmath collections copy datetime decimal fractions functools heapq itertools json math numbers "
+        "operator random re statistics string sys textwrap typing unicodedata unittest"
+    )
+)
+"""What a test may import and still run apart; one that no text binds is still taken for that module, unless called."""
+PACKAGES = frozenset(
+    ["numpy", "numpy.fft", "numpy.linalg", "numpy.random", "numpy.testing", "pandas", "pandas.testing"]
+)
+"""The same of packages, if the sandbox has them; values of others do not cross."""
+# Attributes of modules that have a state, read files or make classes, and those whose values do not cross.
+_OUT_OF_REACH = frozenset(
+    str.split(
+        "seed setstate set_state get_state getcontext setcontext localcontext namedtuple NamedTuple lru_cache cache "
+        "main mock seterr geterr seterrcall setbufsize errstate set_printoptions printoptions set_option reset_option "
+        "option_context options memmap load loadtxt genfromtxt fromfile fromregex save savez savez_compressed savetxt "
+        "lib core ctypeslib rec recarray void matrix asmatrix mat bmat ma Interval IntervalIndex interval_range cut "
+        "qcut Period PeriodIndex period_range read_clipboard read_csv read_excel read_json read_parquet read_pickle "
+        "read_sql read_table HDFStore ExcelFile ExcelWriter plotting io get_type_hints assertLogs "
+        "assertNoLogs assertWarns"
+    )
+)
+_OF_SYS = frozenset(("maxsize", "float_info", "getsizeof", "byteorder", "maxunicode"))
+_ITERATORS = frozenset(["enumerate", "filter", "iter", "map", "reversed", "zip"])
+EXCEPTIONS = frozenset(  # that can be rebuilt from their arguments; not groups, which hold exceptions
+    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
+) - {"BaseExceptionGroup", "ExceptionGroup"}
+FUNCTIONS = _ITERATORS | frozenset(
+    str.split(
+        "abs all any ascii bin bool bytearray bytes chr complex dict divmod float format frozenset hex int isinstance "
+        "len list max min next oct ord pow print range repr round set slice sorted str sum tuple"
+    )
+)
+_OF_EXCEPTIONS = frozenset(("args", "errno", "strerror", "filename"))
+_DATA = (
+    *(bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, slice, str, tuple),
+    *(collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque),
+    *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction),
+)
+_OF_DATA = frozenset(name for kind in _DATA for name in dir(kind))
+_SEEN_THROUGH = (
+    *(ast.Module, ast.Expr, ast.Assert, ast.Raise, ast.Return, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete),
+    *(ast.If, ast.While, ast.For, ast.Try, ast.With, ast.Import, ast.ImportFrom, ast.Pass, ast.Break, ast.Continue),
+    *(ast.FunctionDef, ast.ClassDef, ast.ExceptHandler, ast.alias, ast.arguments, ast.arg, ast.keyword, ast.withitem),
+    *(ast.Name, ast.JoinedStr, ast.FormattedValue, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.BinOp, ast.BoolOp),
+    *(ast.UnaryOp, ast.IfExp, ast.Slice, ast.Starred, ast.NamedExpr, ast.Compare, ast.Subscript, ast.Attribute),
+    *(ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.Call, ast.cmpop),
+)
+
+
+class InProcessOnly(Exception):
+    """The test needs the program's own process; the message says why."""
+
+
+class Rule:
+    """Reads one text, with its setup."""
+
+    def __init__(self, theirs: frozenset[str], modules: set[str], packages: tuple[str, ...]) -> None:
+        """Names that mean the program's values, or modules without an import; packages that can be imported."""
+        self._theirs = theirs
+        self._modules = set(modules)  # names of modules
+        self._packages = packages
+        self._own: set[str] = set()  # names of what is no data of the test's: functions, classes, their instances
+        self._caught: set[str] = set()  # names of exceptions
+        self.asks_for_objects = False
+        """Whether it looks at more than plain data have."""
+
+    def check(self, nodes: list[ast.AST]) -> None:
+        """Raise InProcessOnly, saying why, if a text of these nodes cannot run apart from the program."""
+        for _ in range(2):  # a name may be used above the place where it is bound
+            for node in nodes:
+                self._note(node)
+        for node in nodes:
+            if not isinstance(node, _SEEN_THROUGH):
+                raise InProcessOnly(f"it has a {type(node).__name__}")
+            check = getattr(self, f"_on_{type(node).__name__}", None)
+            why = check(node) if check is not None else None
+            if why:
+                raise InProcessOnly(why)
+
+    # What names stand for
+
+    def _note(self, node: ast.AST) -> None:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            self._own.add(node.name)
+            methods = [
+                line for line in node.body if isinstance(line, ast.FunctionDef) and isinstance(node, ast.ClassDef)
+            ]
+            self._own.update(method.args.args[0].arg for method in methods if method.args.args)
+        elif isinstance(node, ast.Import):
+            self._modules.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}": alias.asname or alias.name for alias in node.names}
+            self._modules.update(name for module, name in names.items() if module in PACKAGES)
+            self._own.update(name for module, name in names.items() if module not in PACKAGES)
+        elif isinstance(node, ast.ExceptHandler) and node.name is not None:
+            self._caught.add(node.name)
+        elif isinstance(node, ast.Assign) and self._is_own(node.value):
+            self._own.update(target.id for target in node.targets if isinstance(target, ast.Name))
+
+    def _is_own(self, node: ast.AST) -> bool:
+        """Whether an expression may be a function, a class, an instance or an iterator of the test's own."""
+        if isinstance(node, ast.Name):
+            return node.id in self._own
+        if isinstance(node, ast.Attribute):
+            return self._is_own(node.value)
+        if isinstance(node, ast.Call):
+            function = node.func
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            makes_object = name[:1].isupper() or name in ("compile", "partial")
+            return name in _ITERATORS or (makes_object and (self._is_own(function) or self._is_of_module(function)))
+        return isinstance(node, ast.Lambda | ast.GeneratorExp) or (
+            isinstance(node, ast.List | ast.Tuple | ast.Dict | ast.Starred | ast.keyword)
+            and any(map(self._is_own, below(node)))
+        )
+
+    def _is_of_module(self, node: ast.AST) -> bool:
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return isinstance(node, ast.Name) and node.id in self._modules
+
+    # What is not seen through: each says why
+
+    def _on_Name(self, node: ast.Name) -> str:
+        is_known = node.id in FUNCTIONS | EXCEPTIONS | self._theirs | {"__name__"}
+        return "" if is_known or not hasattr(builtins, node.id) or node.id in self._own else f"it uses {node.id}"
+
+    def _on_Attribute(self, node: ast.Attribute) -> str:
+        if self._is_of_module(node.value):
+            is_sys = isinstance(node.value, ast.Name) and node.value.id == "sys" and node.attr not in _OF_SYS
+            is_out = is_sys or node.attr in _OUT_OF_REACH or not isinstance(node.ctx, ast.Load)
+            return f"it uses {ast.unparse(node)}" if is_out or node.attr.startswith("_") else ""
+        if self._is_own(node.value) and node.attr in _OUT_OF_REACH:
+            return f"it uses .{node.attr}"
+        if isinstance(node.value, ast.Name) and node.value.id in self._caught and node.attr not in _OF_EXCEPTIONS:
+            return f"it looks at .{node.attr} of an exception"
+        if node.attr not in _OF_DATA and not self._is_own(node.value) and PACKAGES.isdisjoint(self._packages):
+            self.asks_for_objects = True
+        return f"it looks at .{node.attr}" if node.attr.startswith("_") else ""
+
+    def _on_Call(self, node: ast.Call) -> str:
+        function = node.func
+        if isinstance(function, ast.Name):
+            is_program = function.id not in self._own and function.id not in FUNCTIONS | EXCEPTIONS - self._theirs
+        elif isinstance(function, ast.Attribute):
+            is_data = function.attr in _OF_DATA or not PACKAGES.isdisjoint(self._packages)
+            is_program = not (is_data or self._is_own(function) or self._is_of_module(function))
+        else:
+            is_program = not isinstance(function, ast.Lambda)
+        hands_over = is_program and any(map(self._is_own, (*node.args, *node.keywords)))
+        return "it hands over more than data" if hands_over else ""
+
+    def _on_Compare(self, node: ast.Compare) -> str:
+        sides = [node.left, *node.comparators]
+        constants = [side for side in sides if isinstance(side, ast.Constant) and side.value in (None, True, False)]
+        is_identity = any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops)
+        return "it compares identities" if is_identity and len(constants) < len(sides) - 1 else ""
+
+    def _on_With(self, node: ast.With) -> str:
+        is_own = all(
+            self._is_own(item.context_expr.func) for item in node.items if isinstance(item.context_expr, ast.Call)
+        )
+        return "" if is_own and all(isinstance(item.context_expr, ast.Call) for item in node.items) else "it has a with"
+
+    def _on_ExceptHandler(self, node: ast.ExceptHandler) -> str:
+        kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type] if node.type else []
+        is_known = all(isinstance(kind, ast.Name) and kind.id in EXCEPTIONS - self._theirs for kind in kinds)
+        return "" if is_known else "it catches the program's exceptions"
+
+    def _on_FunctionDef(self, node: ast.FunctionDef) -> str:
+        return "it has a decorator" if node.decorator_list else ""
+
+    def _on_ClassDef(self, node: ast.ClassDef) -> str:
+        is_own = all(self._is_own(base) or self._is_of_module(base) for base in node.bases)
+        return "" if is_own and not node.decorator_list and not node.keywords else "it has a class of another"
+
+    def _on_Delete(self, node: ast.Delete) -> str:
+        return "it deletes names" if any(isinstance(target, ast.Name) for target in node.targets) else ""
+
+    def _on_comprehension(self, node: ast.comprehension) -> str:
+        return "it is asynchronous" if node.is_async else ""
+
+    def _on_Import(self, node: ast.Import) -> str:
+        return next((why for alias in node.names if (why := self._why_not(alias.name))), "")
+
+    def _on_ImportFrom(self, node: ast.ImportFrom) -> str:
+        is_out = any(alias.name in _OUT_OF_REACH for alias in node.names)
+        is_open = node.names[0].name == "*" and str(node.module).partition(".")[0] in self._packages
+        return (
+            f"it imports from {node.module}"
+            if is_out or is_open or node.module == "sys"
+            else self._why_not(str(node.module))
+        )
+
+    def _why_not(self, module: str) -> str:
+        """Any other module is missing in both processes: an ImportError in either lane."""
+        top = module.partition(".")[0]
+        exists = top in sys.stdlib_module_names or top in self._packages
+        return f"it imports {module}" if exists and module not in MODULES | PACKAGES else ""

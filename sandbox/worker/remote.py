@@ -1,0 +1,182 @@
+"""What stays with the program, as the checker's tests see it.
+
+A `Remote` stands for an object of the program's. What a test does with it is asked of the program: attributes, calls,
+items, its text. So tests of classes run here, where the program cannot reach them. But the program never decides how
+such an object compares with the test's own values: it equals none of them, and has no arithmetic with them. Otherwise
+one that equals everything would be the answer to every test.
+
+A subclass of a data type (a named tuple, an enum of numbers, a class of lists) crosses with its data, by which it is
+compared here; what its class adds is asked of the program (`Carried`).
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from . import values
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_UNARY = str.split(
+    "abs bool bytes ceil complex delitem float floor format getitem hash index int invert neg pos repr round setitem "
+    "str trunc"
+)
+_BINARY = ["add", "and", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor"]
+_COMPARING = ["eq", "ge", "gt", "le", "lt", "ne"]
+_ITEMS = {"__getitem__": ("__getitem__", "__missing__"), "__iter__": ("__iter__",), "__len__": ("__len__",)}
+_TEXTS = {"__str__": ("__str__", "__repr__"), "__repr__": ("__repr__",), "__format__": ("__format__", "__str__")}
+
+
+class NeedsProcess(BaseException):  # not an Exception, which a test might catch
+    """The test turns out to need the program's process; the message says why."""
+
+
+class Remote:
+    """An object of the program's."""
+
+    __slots__ = ("_is_made", "_is_method", "_session", "_target")
+
+    def __init__(self, session: "Session", target: list[Any]) -> None:
+        note(self, _session=session, _target=target, _is_made=False, _is_method=False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._session.call(self, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # that of a protocol, which is another way to look
+            raise AttributeError(name)
+        return self._session.attribute(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._session.do("setattr", self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._session.do("delattr", self, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._session.iterate(self)
+
+    def __len__(self) -> int:
+        return self._session.length(self)
+
+    def __contains__(self, item: Any) -> bool:
+        return self._session.contains(self, item)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        raise self._session.need_process("it asks for the program's class")
+
+    __subclasscheck__ = __instancecheck__
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise self._session.need_process("it copies an object of the program's")
+
+
+class RemoteIterator(Remote):
+    """An iterator of the program's, taken one item at a time."""
+
+    __slots__ = ("_is_ended",)
+
+    def __init__(self, session: "Session", target: list[Any]) -> None:
+        super().__init__(session, target)
+        note(self, _is_ended=False)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __len__(self) -> int:
+        raise TypeError("an iterator has no len()")
+
+    def __next__(self) -> Any:
+        if not self._is_ended:
+            items = self._session.next_item(self)
+            if items:
+                return items[0]
+            note(self, _is_ended=True)
+        raise StopIteration
+
+
+class Carried:
+    """A value of a subclass of a data type: the data, and an object of the program's for the rest."""
+
+    _session: "Session"
+    _target: list[Any]
+    _own: frozenset[str]
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_") and name in self._own and self._session.objects:
+            return self._session.attribute(self, name)
+        return super().__getattribute__(name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in self._own:
+            raise AttributeError(name)
+        return self._session.attribute(self, name)
+
+
+def note(holder: Any, **attributes: Any) -> None:
+    """Set attributes of our own on what forwards all others."""
+    for name, value in attributes.items():
+        object.__setattr__(holder, name, value)
+
+
+@functools.cache
+def carrier(base: type) -> Any:
+    """The class of values of this data type that a program has subclassed."""
+    kind: Any = type(base.__name__, (Carried, base), {})
+    if base.__hash__ is not None:
+        values.add_kind(kind, None)  # goes back to the program as the object that it is
+    for name, needed in _TEXTS.items():
+        setattr(kind, name, _of_carried(name, getattr(base, name), needed))
+    for special, needed in _ITEMS.items():
+        if hasattr(base, special):
+            setattr(kind, special, _of_carried(special, getattr(base, special), needed, in_any_test=False))
+    for name in (*_COMPARING, *_BINARY):
+        special = f"__{name}__"
+        if hasattr(base, special):
+            setattr(kind, special, _of_two_carried(name, getattr(base, special)))
+    kind.__hash__ = base.__hash__
+    return kind
+
+
+def _of_carried(
+    special: str, of_data: Callable[..., Any], needed: tuple[str, ...], in_any_test: bool = True
+) -> Callable[..., Any]:
+    def method(self: Any, *args: Any) -> Any:
+        if self._own.isdisjoint(needed) or not (in_any_test or self._session.objects):
+            return of_data(self, *args)
+        return self._session.do(special.strip("_"), self, *args)
+
+    return method
+
+
+def _of_two_carried(name: str, of_data: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, other: Any) -> Any:
+        if f"__{name}__" in self._own and isinstance(other, Carried | Remote):
+            return self._session.do(name, self, other)
+        return of_data(self, other)
+
+    return method
+
+
+def _unary(name: str) -> Callable[..., Any]:
+    return lambda self, *args: self._session.do(name, self, *args)
+
+
+def _binary(name: str, is_reflected: bool = False) -> Callable[..., Any]:
+    def method(self: Remote, other: Any) -> Any:
+        if isinstance(other, Carried | Remote):
+            return self._session.do(name, *((other, self) if is_reflected else (self, other)))
+        if self._is_made:
+            raise self._session.need_process("it has an object of the program's meet a value of its own")
+        return NotImplemented
+
+    return method
+
+
+for _name in _UNARY:
+    setattr(Remote, f"__{_name}__", _unary(_name))
+for _name in (*_COMPARING, *_BINARY):
+    setattr(Remote, f"__{_name}__", _binary(_name))
+for _name in _BINARY:
+    setattr(Remote, f"__r{_name}__", _binary(_name, is_reflected=True))
