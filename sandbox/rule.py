@@ -52,8 +52,8 @@ EXCEPTIONS = frozenset(  # that can be rebuilt from their arguments; not groups,
 ) - {"BaseExceptionGroup", "ExceptionGroup"}
 FUNCTIONS = _ITERATORS | frozenset(
     str.split(
-        "abs all any ascii bin bool bytearray bytes chr complex dict divmod float format frozenset hex int isinstance "
-        "len list max min next oct ord pow print range repr round set slice sorted str sum tuple"
+        "abs all any ascii bin bool bytearray bytes chr complex dict divmod float format frozenset hash hex int "
+        "isinstance len list max min next object oct ord pow print range repr round set slice sorted str sum tuple"
     )
 )
 _OF_EXCEPTIONS = frozenset(("args", "errno", "strerror", "filename"))
@@ -63,6 +63,7 @@ _DATA = (
     *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction),
 )
 _OF_DATA = frozenset(name for kind in _DATA for name in dir(kind))
+_NAMES_OF_DATA = frozenset(kind.__name__ for kind in _DATA)
 _SEEN_THROUGH = (
     *(ast.Module, ast.Expr, ast.Assert, ast.Raise, ast.Return, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete),
     *(ast.If, ast.While, ast.For, ast.Try, ast.With, ast.Import, ast.ImportFrom, ast.Pass, ast.Break, ast.Continue),
@@ -83,7 +84,7 @@ class Rule:
     def __init__(self, theirs: frozenset[str], modules: set[str], packages: tuple[str, ...]) -> None:
         """Names that mean the program's values, or modules without an import; packages that can be imported."""
         self._theirs = theirs
-        self._modules = set(modules)  # names of modules
+        self._modules = {name: name for name in modules}  # by the name that the text gives them
         self._packages = packages
         self._own: set[str] = set()  # names of what is no data of the test's: functions, classes, their instances
         self._caught: set[str] = set()  # names of exceptions
@@ -113,11 +114,16 @@ class Rule:
             ]
             self._own.update(method.args.args[0].arg for method in methods if method.args.args)
         elif isinstance(node, ast.Import):
-            self._modules.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                self._modules[alias.asname or top] = alias.name if alias.asname else top
         elif isinstance(node, ast.ImportFrom):
-            names = {f"{node.module}.{alias.name}": alias.asname or alias.name for alias in node.names}
-            self._modules.update(name for module, name in names.items() if module in PACKAGES)
-            self._own.update(name for module, name in names.items() if module not in PACKAGES)
+            for alias in node.names:
+                name, module = alias.asname or alias.name, f"{node.module}.{alias.name}"
+                if module in PACKAGES:
+                    self._modules[name] = module
+                elif node.module not in PACKAGES or alias.name[:1].islower():
+                    self._own.add(name)
         elif isinstance(node, ast.ExceptHandler) and node.name is not None:
             self._caught.add(node.name)
         elif isinstance(node, ast.Assign) and self._is_own(node.value):
@@ -132,17 +138,19 @@ class Rule:
         if isinstance(node, ast.Call):
             function = node.func
             name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-            makes_object = name[:1].isupper() or name in ("compile", "partial")
-            return name in _ITERATORS or (makes_object and (self._is_own(function) or self._is_of_module(function)))
+            makes_object = (name[:1].isupper() or name in ("compile", "partial")) and name not in _NAMES_OF_DATA
+            maker = self._is_own(function) or self._module_of(function) not in (None, *PACKAGES)
+            return name in _ITERATORS or (makes_object and maker)
         return isinstance(node, ast.Lambda | ast.GeneratorExp) or (
             isinstance(node, ast.List | ast.Tuple | ast.Dict | ast.Starred | ast.keyword)
             and any(map(self._is_own, below(node)))
         )
 
-    def _is_of_module(self, node: ast.AST) -> bool:
+    def _module_of(self, node: ast.AST) -> str | None:
+        """The module that an expression begins with."""
         while isinstance(node, ast.Attribute):
             node = node.value
-        return isinstance(node, ast.Name) and node.id in self._modules
+        return self._modules.get(node.id) if isinstance(node, ast.Name) else None
 
     # What is not seen through: each says why
 
@@ -151,8 +159,8 @@ class Rule:
         return "" if is_known or not hasattr(builtins, node.id) or node.id in self._own else f"it uses {node.id}"
 
     def _on_Attribute(self, node: ast.Attribute) -> str:
-        if self._is_of_module(node.value):
-            is_sys = isinstance(node.value, ast.Name) and node.value.id == "sys" and node.attr not in _OF_SYS
+        if self._module_of(node.value):
+            is_sys = self._module_of(node.value) == "sys" and node.attr not in _OF_SYS
             is_out = is_sys or node.attr in _OUT_OF_REACH or not isinstance(node.ctx, ast.Load)
             return f"it uses {ast.unparse(node)}" if is_out or node.attr.startswith("_") else ""
         if self._is_own(node.value) and node.attr in _OUT_OF_REACH:
@@ -169,7 +177,7 @@ class Rule:
             is_program = function.id not in self._own and function.id not in FUNCTIONS | EXCEPTIONS - self._theirs
         elif isinstance(function, ast.Attribute):
             is_data = function.attr in _OF_DATA or not PACKAGES.isdisjoint(self._packages)
-            is_program = not (is_data or self._is_own(function) or self._is_of_module(function))
+            is_program = not (is_data or self._is_own(function) or self._module_of(function))
         else:
             is_program = not isinstance(function, ast.Lambda)
         hands_over = is_program and any(map(self._is_own, (*node.args, *node.keywords)))
@@ -196,7 +204,7 @@ class Rule:
         return "it has a decorator" if node.decorator_list else ""
 
     def _on_ClassDef(self, node: ast.ClassDef) -> str:
-        is_own = all(self._is_own(base) or self._is_of_module(base) for base in node.bases)
+        is_own = all(self._is_own(base) or self._module_of(base) for base in node.bases)
         return "" if is_own and not node.decorator_list and not node.keywords else "it has a class of another"
 
     def _on_Delete(self, node: ast.Delete) -> str:

@@ -114,7 +114,7 @@ def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -
     arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
     for number in range(20):
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
-        changes = {"changed": [], "dropped": []} if number else {}
+        changes: dict[str, Any] = {"changed": [], "dropped": []} if number else {}
         wire.send(ours, {"do": "call", "id": number, "args": [["name", "solve"], *values], **changes})
     ours.shutdown(socket.SHUT_WR)
     limit = sys.getrecursionlimit()

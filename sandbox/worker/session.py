@@ -271,9 +271,10 @@ class Session:
             if tag == base:
                 return reader.decode(data, depth, functools.partial(new_of, mutable))
         plain = reader.decode(data, depth)
-        if type(plain) not in values.CARRIED or isinstance(plain, list | dict | set):
+        kind_of_data: Any = type(plain)
+        if kind_of_data not in values.CARRIED or isinstance(plain, list | dict | set):
             raise ValueError("no data type that a program can subclass")
-        value = carrier(type(plain))(plain)
+        value = carrier(kind_of_data)(plain)
         note(value, **about)
         return value
 

@@ -234,11 +234,10 @@ def test_without_packages_a_text_with_numpy_is_judged_as_before() -> None:
     assert "No module named 'numpy'" in verdict.tests[0].detail
 
 
-def test_attributes_are_numpys_only_where_the_test_uses_it(pool: SandboxPool) -> None:
-    """`size` may be a method of the program's own class: without numpy in the test it runs in the program's process."""
+def test_a_method_of_the_programs_own_may_be_named_like_one_of_arrays(pool: SandboxPool) -> None:
     source = "class Pile:\n    def size(self): return 2\ndef make(): return Pile()\n"
     verdict = judge(pool, source, ["assert make().size() == 2"], "")
-    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", False)
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", True)
 
 
 def test_rows_in_the_shape_of_humaneval_plus(pool: SandboxPool) -> None:

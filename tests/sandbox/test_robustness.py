@@ -292,10 +292,11 @@ def test_trust_and_cost_stay_with_what_a_lost_worker_had_found(monkeypatch: pyte
         return message
 
     monkeypatch.setattr(WorkerProcess, "_receive", lose)
-    source = "class A: pass\nfrom time import process_time\ndef f(x):\n    end = process_time() + 0.2\n"
+    source = "from time import process_time\ndef f(x):\n    end = process_time() + 0.2\n"
     source += "    while process_time() < end: pass\n    return x"
     with SandboxPool(num_workers=1) as pool:
-        (verdict,) = pool.run([Program(source=source, tests=["assert f(A)", "assert f(1) == 1", "assert f(2) == 2"])])
+        tests = ["assert f(lambda: 0)", "assert f(1) == 1", "assert f(2) == 2"]
+        (verdict,) = pool.run([Program(source=source, tests=tests)])
     assert lost
     assert [outcome.trusted for outcome in verdict.tests] == [False, True, True]
     assert (verdict.error_type, verdict.trusted_compare) == ("accepted", False)

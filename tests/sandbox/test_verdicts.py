@@ -192,7 +192,8 @@ def test_what_honest_programs_do_is_accepted_and_trusted(pool: SandboxPool, sour
 
 V = (
     "class V:\n def __init__(self, x): self.x = x\n def __eq__(self, o): return self.x == getattr(o, 'x', o)\n"
-    " def __add__(self, o): return V(self.x + o.x)\n def __str__(self): return f'V{self.x}'\n def __len__(self): return 3\n"
+    " def __add__(self, o): return V(self.x + o.x)\n def __str__(self): return f'V{self.x}'\n"
+    " def __len__(self): return 3\n"
 )
 
 
@@ -222,8 +223,8 @@ V = (
         ("words = ['a']\ndef push(w): words.append(w)", "words.append('b')\npush('c')\nassert words == ['a', 'b', 'c']",
          True),
         ("import re\ndef f(): return re.match('a', 'ab')", "assert f().start() == 0", True),
-        ("def f(x):\n for _ in range(x): x = [x]\n return x", "x = f(700)\nn = 0\nwhile x != 700: x = x[0]; n += 1\nassert n == 700",
-         True),
+        ("def f(x):\n for _ in range(x): x = [x]\n return x",
+         "x = f(700)\nn = 0\nwhile x != 700: x = x[0]; n += 1\nassert n == 700", True),
     ],
 )  # fmt: skip
 def test_tests_of_the_programs_own_objects(pool: SandboxPool, source: str, test: str, is_trusted: bool) -> None:
