@@ -9,9 +9,10 @@ and what is not. Read in this order:
 program           what goes in and what comes out
 pool              threads that drive workers; worker_process: one of them, from outside; cgroup, isolation: its limits
 packages          the environment of packages that programs and tests may use besides the standard library
-lanes             where a test runs, by its text alone: kinds, changes, vocabulary, package_vocabulary, parsing
+rule              where a test runs, by its text alone; lanes: all that a worker is told of a test; parsing
 worker/zygote     in the worker: forks a checker and candidates (hot_pages makes that cheaper)
 worker/checker    judges; session: its side of the conversation with a candidate, in frames (wire) of values (arrays)
+worker/remote     the program's objects, as tests see them
 worker/outputs    compares what scripts write
 worker/candidate  runs the program; server: answers for it; in_process: runs tests among its objects
 worker/confinement what confines them: namespaces, landlock, seccomp, through kernel and syscalls
