@@ -1,7 +1,7 @@
 """Alarms that a run raises itself: a KL that runs away, a filter that keeps next to nothing, a standstill.
 
 Covered: a warning in the run's log, and an event `ares.alarm` at Prefect's server, which `--notify` passes on
-(flows/servers/notifications.py); once each, until the condition has cleared. Not covered: a dead or stopped process
+(deploy/automations.yaml); once each, until the condition has cleared. Not covered: a dead or stopped process
 (its heartbeats end, and it is marked as crashed), graders and engines that fail (they end the run).
 """
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import httpx
 import pytest
+import yaml
 from prefect import flow, get_client
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.events import emit_event
@@ -22,28 +23,37 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Failed, Running, Scheduled
 
 from flows.alarms import EVENT, RESOURCE
-from flows.servers.notifications import BLOCK, ENDS, FLOWS, NAME, register
+from flows.servers.deployment import AUTOMATIONS, BLOCK, register_automations
 from flows.servers.services import name_queued
 from tests.deployed import free_port
 
 
 @pytest.mark.usefixtures("prefect")
 def test_an_address_is_registered_once_replaced_and_taken_away() -> None:
-    def registered() -> list[object]:
-        with get_client(sync_client=True) as client:
-            return [automation.model_dump() for automation in client.read_automations_by_name(NAME)]
+    names = [fields["name"] for fields in yaml.safe_load(AUTOMATIONS.read_text())]
 
+    def registered() -> dict[str, object]:
+        with get_client(sync_client=True) as client:
+            found = [automation for name in names for automation in client.read_automations_by_name(name)]
+        assert len({automation.name for automation in found}) == len(found)
+        return {automation.name: automation.id for automation in found}
+
+    with_address = []
     for url in ("http://127.0.0.1:9/first", "http://127.0.0.1:9/second"):
         register(url)
-        (found,) = registered()
-        assert isinstance(found, dict)
-        assert found["trigger"]["expect"] == {f"prefect.flow-run.{end}" for end in ENDS}
-        assert found["trigger"]["match_related"]["prefect.resource.name"] == FLOWS
+        with_address.append(registered())
+        assert list(with_address[-1]) == names
         block = CustomWebhookNotificationBlock.load(BLOCK)
         assert isinstance(block, CustomWebhookNotificationBlock)
         assert block.url == url
     register(None)
-    assert registered() == []
+    assert list(registered()) == names[:1]
+    assert with_address[0][names[0]] == with_address[1][names[0]] == registered()[names[0]]
+
+
+def register(url: str | None) -> None:
+    with get_client(sync_client=True) as client:
+        register_automations(client, url)
 
 
 @flow(name="ares-train")
