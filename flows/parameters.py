@@ -55,7 +55,8 @@ def _form(section: type[BaseModel]) -> type[BaseModel]:
         kind = _form_type(field.annotation)
         for bound in field.metadata if kind in (int, float) else ():
             kind = Annotated[kind, bound]
-        description = f"{field.description}{_how_to_write(field.annotation)}"
+        told = (field.description or "", _how_to_write(field.annotation), _unless_said(field.default))
+        description = " ".join(filter(None, told)) or None
         fields[name] = (kind, Field(None, description=description, json_schema_extra=_without_default))
     return create_model(section.__name__, __base__=Form, __doc__=section.__doc__, **fields)
 
@@ -77,7 +78,13 @@ def _how_to_write(kind: Any) -> str:
     """A hint for boxes that are read as YAML: lists, settings of extensions, values per bucket."""
     forms = ((dict, "{name: value}"), (list, "[first, second]"), (tuple, "[first, second]"))
     examples = [example for origin, example in forms if _holds(kind, origin)]
-    return f" As YAML: {' or '.join(examples)}" if examples else ""
+    return f"As YAML: {' or '.join(examples)}." if examples else ""
+
+
+def _unless_said(default: Any) -> str:
+    """What holds where neither the form nor the profile says anything."""
+    shown = default.value if isinstance(default, Enum) else default
+    return f"By default {shown}." if isinstance(shown, bool | int | float | str) and shown != "" else ""
 
 
 def _holds(kind: Any, origin: type) -> bool:

@@ -7,6 +7,7 @@ it deletes (ares/runs/retention.py), what no kept run needs (ares/runs/lineage.p
 
 import logging
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,7 @@ def policy(
     options = {"--older-than": older_than, "--max-size": max_size, "--keep-best": keep_best, "--entries": entries}
     for option, amount in options.items():
         if amount is not None and not 0 <= amount < math.inf:
-            raise ConfigError(f"{option} {amount:g}: a number from 0 on")
+            raise ConfigError(f"{option} must be 0 or more (got {amount:g})")
     return Policy(older_than, None if max_size is None else int(max_size * 1e9), keep_best, entries, working_files)
 
 
@@ -86,10 +87,19 @@ def _prune(stores: list[RunStore], names: list[str] | None, dry_run: bool, say: 
             continue
         freed = sum(one.bytes for one in pruned)
         total += freed
-        for one in pruned if dry_run else []:
-            say(f"{one.bytes:12,d}  {one.path}")
+        if dry_run:
+            _list(store, {one.path: one.bytes for one in pruned}, say)
         say(f"{store.name}: {len(pruned)} files and folders, {freed:,d} bytes")
     return total
+
+
+def _list(store: RunStore, pruned: dict[Path, int], say: Say) -> None:
+    """A line a kind of file: those whose paths differ in numbers only, as `steps/#/rollout-#.parquet`."""
+    kinds: dict[str, list[int]] = {}
+    for path, freed in pruned.items():
+        kinds.setdefault(re.sub(r"\d+", "#", str(path.relative_to(store.directory))), []).append(freed)
+    for kind, sizes in sorted(kinds.items()):
+        say(f"{sum(sizes):14,d}  {len(sizes):6,d} × {kind}")
 
 
 def _clean_mlflow(policy: Policy, runs: Path, dry_run: bool, say: Say) -> None:

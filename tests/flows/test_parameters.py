@@ -116,9 +116,9 @@ def test_one_field_means_what_the_override_means(path: tuple[str, ...], kind: An
 def test_a_box_that_is_read_as_yaml_says_so() -> None:
     """Settings of an extension, a list and a number per bucket are text boxes: nothing said how to fill them in."""
     written = {
-        ".".join(path): box["description"].rpartition(" As YAML: ")[2]
+        ".".join(path): box["description"].partition("As YAML: ")[2].partition(".")[0]
         for path, box in schema_boxes()
-        if " As YAML: " in box["description"]
+        if "As YAML: " in box["description"]
     }
     settings = {f"{kind.setting.rpartition('.')[0]}.settings" for kind in KINDS}
     assert written.items() >= dict.fromkeys(settings, "{name: value}").items()
@@ -128,6 +128,15 @@ def test_a_box_that_is_read_as_yaml_says_so() -> None:
     assert written["data.validation"] == "{name: value} or [first, second]"
     assert "train.steps" not in written
     assert "model.path" not in written
+
+
+def test_the_form_says_what_a_setting_is_by_default_and_nothing_where_there_is_nothing_to_say() -> None:
+    """Under each section stood "None"."""
+    assert '"None' not in json.dumps(Settings.model_json_schema())
+    described = {".".join(path): box["description"] for path, box in schema_boxes()}
+    assert described["rollout.n"].endswith(
+        f"By default {Config.model_fields['rollout'].annotation.model_fields['n'].default}."
+    )
 
 
 def test_settings_of_an_extension_on_the_form_are_checked_and_filled_in(tmp_path: Path) -> None:
