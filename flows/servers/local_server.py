@@ -4,10 +4,8 @@ Covered: which of the two; a server of its own, on loopback, on SQLite, that end
 killed (Prefect would leave its temporary server behind). Not covered: a server with a UI (flows/servers/services.py).
 """
 
-import logging
 import socket
-import threading
-import time
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,7 +17,6 @@ from ares.errors import UserError
 from flows.prefect_client import impatient_client
 from flows.servers import service
 
-logger = logging.getLogger("prefect.server")
 START_SECONDS = 120.0
 
 
@@ -73,50 +70,26 @@ class LocalServer:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/api"
-        # Nobody sees this server's UI, and it has no deployments to schedule.
-        off = ("UI", "SERVER_SERVICES_SCHEDULER", "SERVER_SERVICES_LATE_RUNS", "SERVER_SERVICES_FOREMAN",
-               "SERVER_SERVICES_CANCELLATION_CLEANUP", "SERVER_SERVICES_PAUSE_EXPIRATIONS",
-               "SERVER_SERVICES_REPOSSESSOR", "SERVER_SERVICES_TRIGGERS")  # fmt: skip
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (`stop` closes it)
         self.process = service.start(
             "uvicorn", "--factory", "prefect.server.api.server:create_app", "--host", "127.0.0.1", "--port", str(port),
-            "--log-level", "error", settings={f"PREFECT_{name}_ENABLED": "false" for name in off},
+            "--log-level", "error", settings={"PREFECT_UI_ENABLED": "false"}, output=self._said,
         )  # fmt: skip
-        self._said = ""
-        self._listening = threading.Thread(target=self._listen, daemon=True)
-        self._listening.start()
 
     @contextmanager
     def connected(self) -> Iterator[None]:
         """Wait until the server answers, and use it inside. Raises ServerError if it does not start."""
-        deadline = time.monotonic() + START_SECONDS
-        while not answers(f"{self.url}/health"):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self._listening.join(timeout=1)
-                raise ServerError(
-                    f"The local Prefect server did not start (exit code {self.process.poll()}): {self._said}. "
-                    "Its database lies in PREFECT_HOME (default: ~/.prefect)"
-                )
-            time.sleep(0.1)
+        if not service.wait_for(self.process, f"{self.url}/health", START_SECONDS):
+            self._said.seek(0)
+            *_, last = [b"it said nothing", *self._said.read().splitlines()]
+            raise ServerError(
+                f"The local Prefect server did not start (exit code {self.process.poll()}): "
+                f"{last.decode(errors='replace')}. Its database lies in PREFECT_HOME (default: ~/.prefect)"
+            )
         with temporary_settings({PREFECT_API_URL: self.url}):
             yield
 
     def stop(self) -> None:
         """End the server."""
         service.end([self.process])
-        self._listening.join(timeout=1)
-
-    def _listen(self) -> None:
-        """Log what the server prints."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._said = line.decode(errors="replace").rstrip()
-            logger.warning("%s", self._said)
-
-
-def answers(address: str) -> bool:
-    """Whether a server of this machine answers at its health address."""
-    try:
-        # Nothing is encrypted, so no certificates are loaded, which takes 50 ms; nor is any proxy asked.
-        return httpx.get(address, timeout=5, verify=False, trust_env=False).status_code == 200
-    except httpx.TransportError:
-        return False
+        self._said.close()

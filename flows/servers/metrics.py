@@ -21,7 +21,7 @@ from prometheus_client.core import GaugeMetricFamily
 from ares.errors import UserError
 from ares.store import Commit, RunStore
 from flows.prefect_client import impatient_client
-from flows.servers.local_server import answers
+from flows.servers.service import answers
 
 OF_RUN: dict[str, tuple[str, Callable[[Commit, float], float | None]]] = {
     "ares_step": ("Steps finished.", lambda commit, now: float(commit.step)),

@@ -13,6 +13,8 @@ import time
 from contextlib import suppress
 from typing import IO
 
+import httpx
+
 from rewards.child_process import environment
 
 STOP_SECONDS = 10.0
@@ -21,16 +23,35 @@ STOP_SECONDS = 10.0
 Service = subprocess.Popen[bytes]
 
 
-def start(module: str, *arguments: str, settings: dict[str, str], output: IO[bytes] | None = None) -> Service:
-    """Start `python -m module` with these arguments and environment variables. output: default: a pipe.
+def start(module: str, *arguments: str, settings: dict[str, str], output: IO[bytes]) -> Service:
+    """Start `python -m module` with these arguments and environment variables.
 
     Modules in the working directory do not shadow any (-P).
     """
     command = [sys.executable, "-P", "-m", "flows.servers.service", str(os.getpid()), module, *arguments]
     return subprocess.Popen(
         command, env=environment() | settings, start_new_session=True, stdin=subprocess.DEVNULL,
-        stdout=output or subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdout=output, stderr=subprocess.STDOUT,
     )  # fmt: skip
+
+
+def wait_for(service: Service, address: str, seconds: float) -> bool:
+    """Wait until a service answers at its health address; False if it ended, or did not answer in time."""
+    deadline = time.monotonic() + seconds
+    while not answers(address):
+        if service.poll() is not None or time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def answers(address: str) -> bool:
+    """Whether a server of this machine answers at its health address."""
+    try:
+        # Nothing is encrypted, so no certificates are loaded, which takes 50 ms; nor is any proxy asked.
+        return httpx.get(address, timeout=5, verify=False, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def end(services: list[Service]) -> None:

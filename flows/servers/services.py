@@ -12,28 +12,21 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import httpx
-from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
-from prefect.exceptions import PrefectHTTPStatusError
-
 from ares.errors import UserError
 from ares.store import RunHeld, held, is_held, runs_directory, tracking_uri
-from flows.prefect_client import impatient_client
 from flows.servers import POOL, service
 from flows.servers.deployment import register
-from flows.servers.local_server import answers
 
 START_SECONDS = 180.0
 RESTARTS = 5
 QUIET_SECONDS = 60.0
 """A service is restarted at most RESTARTS times in so many seconds; then it waits, and the others keep running."""
-NAMING_SECONDS = 5.0
 
 
 class ServiceError(UserError, RuntimeError):
@@ -107,13 +100,9 @@ class Services:
 
     def watch(self) -> None:
         """Restart whatever dies, until interrupted."""
-        named = time.monotonic()
         while True:
             for name in list(self.processes):
                 self.look_after(name, time.monotonic())
-            if time.monotonic() - named > NAMING_SECONDS:
-                name_queued(self.ports.api)
-                named = time.monotonic()
             time.sleep(0.5)
 
     def look_after(self, name: str, now: float) -> None:
@@ -172,26 +161,9 @@ class Services:
         return self.directory / "logs" / f"{name.lower()}.log"
 
     def _wait_for(self, name: str) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not answers(self.ports.health_pages[name]):
-            code = self.processes[name].poll()
-            if code is not None or time.monotonic() > deadline:
-                raise ServiceError(f"{name} did not start (exit code {code}); see {self._log(name)}")
-            time.sleep(0.2)
-
-
-def name_queued(api: str) -> None:
-    """Name queued flow runs after the run they will train; Prefect would name them only at their start. If the server
-    is away, the next call does it."""
-    flows: dict[str, Any] = {"name": {"any_": ["ares-train", "ares-bootstrap"]}}
-    waiting: dict[str, Any] = {"state": {"type": {"any_": ["SCHEDULED", "PENDING"]}, "name": None}}
-    with suppress(httpx.HTTPError, PrefectHTTPStatusError), impatient_client(api) as client:
-        for flow_run in client.read_flow_runs(
-            flow_filter=FlowFilter.model_validate(flows), flow_run_filter=FlowRunFilter.model_validate(waiting)
-        ):
-            name = flow_run.parameters.get("run")
-            if name and name != flow_run.name:
-                client.update_flow_run(flow_run.id, name=name)
+        process = self.processes[name]
+        if not service.wait_for(process, self.ports.health_pages[name], START_SECONDS):
+            raise ServiceError(f"{name} did not start (exit code {process.poll()}); see {self._log(name)}")
 
 
 def end_services() -> None:

@@ -2,11 +2,9 @@
 
 import base64
 import http.server
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from prefect.settings import (
@@ -20,17 +18,13 @@ from prefect.settings import (
 from flows.prefect_client import impatient_client
 from flows.servers.local_server import ServerError, check_answers
 from flows.servers.metrics import RunCollector
-from flows.servers.services import name_queued
 from tests.tls_proxy import tls_proxy, write_certificate
 
 PASSWORD = "someone:a word"
-QUEUED = {"id": str(uuid4()), "flow_id": str(uuid4()), "name": "careful-otter", "parameters": {"run": "first"}}
 
 
 class GuardedApi(http.server.BaseHTTPRequestHandler):
-    """Prefect's API with one queued flow run; only its health is public."""
-
-    named: list[str]
+    """Prefect's API with one flow run; only its health is public."""
 
     def do_GET(self) -> None:
         if "/csrf-token" in self.path:
@@ -39,21 +33,12 @@ class GuardedApi(http.server.BaseHTTPRequestHandler):
         (self._answer if self.path.endswith("/health") else self._answer_known)(b"true")
 
     def do_POST(self) -> None:
-        self._body()
-        self._answer_known(b"1" if self.path.endswith("/count") else json.dumps([QUEUED]).encode())
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer_known(b"1")
 
-    def do_PATCH(self) -> None:
-        body = self._body()
-        if self._answer_known(b""):
-            self.named.append(json.loads(body)["name"])
-
-    def _body(self) -> bytes:
-        return self.rfile.read(int(self.headers["Content-Length"]))
-
-    def _answer_known(self, content: bytes) -> bool:
+    def _answer_known(self, content: bytes) -> None:
         known = self.headers["Authorization"] == f"Basic {base64.b64encode(PASSWORD.encode()).decode()}"
         self._answer(content if known else b'{"exception_message": "Unauthorized"}', 200 if known else 401)
-        return known
 
     def _answer(self, content: bytes, status: int = 200) -> None:
         self.send_response(status)
@@ -66,15 +51,9 @@ class GuardedApi(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def named() -> list[str]:
-    """Names that the server was sent."""
-    return []
-
-
-@pytest.fixture
-def guarded(tmp_path: Path, named: list[str]) -> Iterator[tuple[str, Path]]:
+def guarded(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """The address of the API over TLS, and the certificate."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (GuardedApi,), {"named": named}))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), GuardedApi)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     certificate, key = write_certificate(tmp_path)
     with tls_proxy(server.server_address[1], certificate, key) as port:
@@ -83,18 +62,13 @@ def guarded(tmp_path: Path, named: list[str]) -> Iterator[tuple[str, Path]]:
     server.server_close()
 
 
-def test_queued_runs_are_named_and_counted_where_there_is_a_password(
-    guarded: tuple[str, Path], named: list[str], tmp_path: Path
-) -> None:
+def test_queued_runs_are_counted_where_there_is_a_password(guarded: tuple[str, Path], tmp_path: Path) -> None:
     url, certificate = guarded
     collector = RunCollector(tmp_path, url, {})
-    trusting = {PREFECT_API_URL: url, PREFECT_API_SSL_CERT_FILE: str(certificate)}
-    with temporary_settings(trusting):
-        name_queued(url)
-        assert (named, collector._queued()) == ([], None)
-    with temporary_settings(trusting | {PREFECT_API_AUTH_STRING: PASSWORD}):
-        name_queued(url)
-        assert (named, collector._queued()) == (["first"], 1.0)
+    with temporary_settings({PREFECT_API_URL: url, PREFECT_API_SSL_CERT_FILE: str(certificate)}):
+        assert collector._queued() is None
+        with temporary_settings({PREFECT_API_AUTH_STRING: PASSWORD}):
+            assert collector._queued() == 1.0
 
 
 def test_a_server_whose_certificate_only_prefects_settings_name_is_found(guarded: tuple[str, Path]) -> None:

@@ -1,4 +1,4 @@
-"""What `ares up` registers at a Prefect server besides deployments: notifications, names of queued runs."""
+"""The automations that `ares up` registers at a Prefect server."""
 
 import asyncio
 import http.server
@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import UUID
 
 import httpx
 import pytest
@@ -20,11 +19,10 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect.states import Failed, Running, Scheduled
+from prefect.states import Failed, Running
 
 from flows.alarms import EVENT, RESOURCE
 from flows.servers.deployment import AUTOMATIONS, BLOCK, register_automations
-from flows.servers.services import name_queued
 from tests.deployed import free_port
 
 
@@ -59,22 +57,6 @@ def register(url: str | None) -> None:
 @flow(name="ares-train")
 async def a_flow(run: str = "") -> None:
     """Never started."""
-
-
-@pytest.mark.usefixtures("prefect")
-def test_a_run_that_waits_is_called_by_the_run_it_will_train() -> None:
-    async def queued(run: str) -> UUID:
-        async with get_client() as client:
-            return (await client.create_flow_run(a_flow, parameters={"run": run}, state=Scheduled(), name="lemur")).id
-
-    async def name_of(flow_run: UUID) -> str:
-        async with get_client() as client:
-            return (await client.read_flow_run(flow_run)).name
-
-    named, unnamed = (asyncio.run(queued(run)) for run in ("first", ""))
-    name_queued(str(PREFECT_API_URL.value()))
-    assert [asyncio.run(name_of(each)) for each in (named, unnamed)] == ["first", "lemur"]
-    name_queued("http://127.0.0.1:9/api")  # a server that is away is no error
 
 
 @pytest.fixture

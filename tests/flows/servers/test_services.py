@@ -26,7 +26,7 @@ time.sleep(600)
 STARTS_A_SERVICE = """
 import sys, time
 from flows.servers import service
-print(service.start("stand_in", sys.argv[1], settings={"PYTHONPATH": sys.argv[2]}).pid, flush=True)
+service.start("stand_in", sys.argv[1], settings={"PYTHONPATH": sys.argv[2]}, output=sys.stderr)
 time.sleep(600)
 """
 
@@ -108,7 +108,7 @@ def test_one_that_dies_again_and_again_waits_and_ends_nothing_else(up: tuple[Sta
 def test_a_service_and_what_it_started_end_with_an_ares_up_that_is_killed(importable: Path) -> None:
     port = free_port()
     command = [sys.executable, "-c", STARTS_A_SERVICE, str(port), str(importable)]
-    parent = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE)
+    parent = subprocess.Popen(command, cwd=REPOSITORY)
     until(lambda: listens(port))
     kill(parent)
     until(lambda: not listens(port))
