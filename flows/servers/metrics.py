@@ -6,7 +6,7 @@ whether the servers answer. Not covered: curves (MLflow), alarms (`ares up --not
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,15 @@ from ares.store import Commit, RunStore
 from flows.prefect_client import impatient_client
 from flows.servers.service import answers
 
-OF_RUN: dict[str, tuple[str, Callable[[Commit, float], float | None]]] = {
-    "ares_step": ("Steps finished.", lambda commit, now: float(commit.step)),
-    "ares_last_step_age_seconds": ("Since the last commit.", lambda commit, now: now - commit.timestamp / 1000),
-    "ares_tokens_per_second": ("Of the last step.", lambda commit, now: commit.timings.get("perf/throughput")),
-    "ares_kept_share": ("Groups kept by the filter.", lambda commit, now: commit.metrics.get("filter/kept_share")),
-    "ares_unscored_share": ("Samples without a score, of all.", lambda commit, now: unscored_share(commit)),
-    "ares_held_out_accuracy": ("The last measured.", lambda commit, now: last_accuracy(commit)),
+OF_RUN: dict[str, tuple[str, Callable[[Commit], float | None]]] = {
+    "ares_step": ("Steps finished.", lambda commit: float(commit.step)),
+    "ares_last_step_age_seconds": ("Since the last commit.", lambda commit: time.time() - commit.timestamp / 1000),
+    "ares_tokens_per_second": ("Of the last step.", lambda commit: commit.timings.get("perf/throughput")),
+    "ares_kept_share": ("Groups kept by the filter.", lambda commit: commit.metrics.get("filter/kept_share")),
+    "ares_unscored_share": ("Samples without a score, of all.", lambda commit: unscored_share(commit)),
+    "ares_held_out_accuracy": ("The last measured.", lambda commit: last_accuracy(commit)),
 }
-"""Gauges of a run: name, help, value from its last commit and the time now (None: unknown)."""
+"""Gauges of a run in training: name, help, value after its last commit (None: unknown)."""
 
 
 class MetricsError(UserError, RuntimeError):
@@ -63,22 +63,14 @@ class RunCollector:
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """The gauges for Prometheus."""
-        gauges = {name: GaugeMetricFamily(name, text, labels=["run"]) for name, (text, _) in OF_RUN.items()}
-        held = GaugeMetricFamily("ares_run_is_trained", "1 while a process of this machine trains it.", labels=["run"])
-        now = time.time()
-        for store in self._held():
-            held.add_metric([store.name], 1.0)
-            commit = store.last_commit()
-            for name, (_, value) in OF_RUN.items():
-                reading = value(commit, now) if commit is not None else None
-                if reading is not None:
-                    gauges[name].add_metric([store.name], reading)
-        yield held
-        yield from gauges.values()
-        up = GaugeMetricFamily("ares_server_is_up", "1 while it answers.", labels=["server"])
-        for name, address in self.servers.items():
-            up.add_metric([name], float(answers(address)))
-        yield up
+        commits = {store.name: store.last_commit() for store in self._held()}
+        trained = dict.fromkeys(commits, 1.0)
+        yield _gauge("ares_run_is_trained", "1 while a process of this machine trains it.", "run", trained)
+        for name, (text, value) in OF_RUN.items():
+            known = {run: value(commit) for run, commit in commits.items() if commit is not None}
+            yield _gauge(name, text, "run", known)
+        up = {name: float(well) for name, well in self.health().items()}
+        yield _gauge("ares_server_is_up", "1 while it answers.", "server", up)
         queued = self._queued()
         if queued is not None:
             yield GaugeMetricFamily("ares_queued_runs", "Flow runs that wait for a worker.", value=queued)
@@ -104,6 +96,14 @@ class RunCollector:
                 return float(client.count_flow_runs(flow_run_filter=waiting))
         except (httpx.HTTPError, PrefectHTTPStatusError):
             return None
+
+
+def _gauge(name: str, text: str, label: str, values: Mapping[str, float | None]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(name, text, labels=[label])
+    for of, value in values.items():
+        if value is not None:
+            gauge.add_metric([of], value)
+    return gauge
 
 
 def serve(collector: RunCollector, host: str, port: int) -> WSGIServer:
