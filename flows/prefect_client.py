@@ -11,12 +11,12 @@ ANSWER_SECONDS = 10.0
 
 
 @contextmanager
-def impatient_client(api: str | None = None, retries: int = 0) -> Iterator[SyncPrefectClient]:
+def impatient_client(api: str | None = None) -> Iterator[SyncPrefectClient]:
     """A client with the password and certificates of Prefect's settings. api: instead of PREFECT_API_URL.
 
-    Calls raise httpx.TransportError or PrefectHTTPStatusError. retries: after no answer, or "try again later" (503).
+    Calls raise httpx.TransportError or PrefectHTTPStatusError.
     """
-    settings: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: retries} | ({PREFECT_API_URL: api} if api else {})
+    settings: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0} | ({PREFECT_API_URL: api} if api else {})
     patience = {"timeout": ANSWER_SECONDS}
     with temporary_settings(settings), get_client(httpx_settings=patience, sync_client=True) as client:
         yield client

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from prefect import Flow, Task, runtime
-from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import State
 from prefect.events import emit_event
 from prefect.exceptions import Pause, TerminationSignal
@@ -39,7 +39,6 @@ from ares.runs import PlainConductor, Run
 from flows.alarms import Alarms
 from flows.artifacts import RunArtifacts
 from flows.ownership import claim
-from flows.prefect_client import impatient_client
 from flows.run_log import OURS
 
 logger = logging.getLogger(__name__)
@@ -152,7 +151,7 @@ class PrefectConductor(PlainConductor):
 
     def _send_all(self) -> None:
         looked = time.monotonic()
-        with impatient_client(retries=2) as client:
+        with get_client(sync_client=True) as client:  # it tries for a minute while a server restarts
             while True:
                 try:
                     asked = self._requests.get(timeout=LOOK_SECONDS)

@@ -1,0 +1,57 @@
+"""What surrounds `ares train` on a user's machine: files beside it, a proxy, a deep TMPDIR, an impatient scheduler."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from tests.shared_run import REPOSITORY, SMALL, as_a_user
+
+pytestmark = pytest.mark.slow
+ARES = [sys.executable, "-P", "-m", "flows.cli", "train", "tiny-math", *SMALL, "--run", "alone"]
+"""-P, as the command `ares` does: the working directory is not searched for modules."""
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    return os.environ | as_a_user(folder / "runs") | {"PYTHONPATH": str(REPOSITORY)}
+
+
+def test_files_of_the_users_a_proxy_and_a_deep_tmpdir_keep_no_run_from_training(tmp_path: Path) -> None:
+    """They ended it with "is PREFECT_HOME writable?" after 120 s, or with 120 lines about AF_UNIX."""
+    work = tmp_path / "scratch-directory-of-a-user-of-a-cluster" / "slurm.1234567"
+    work.mkdir(parents=True)
+    for name in ("math", "rewards", "flows", "ares", "tasks"):
+        (work / f"{name}.py").write_text("raise ImportError('a file of the user')")
+    proxy = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    settings = surroundings(tmp_path) | proxy | {"TMPDIR": str(work)}
+    ended = subprocess.run([*ARES, "train.steps=1"], cwd=work, env=settings, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stderr == ""
+
+
+def test_a_second_sigterm_ends_a_run_no_less_cleanly(tmp_path: Path) -> None:
+    """It was a traceback, and MLflow's entry stayed RUNNING."""
+    command, log = [*ARES, "train.steps=400"], tmp_path / "log"
+    with log.open("w") as printed:
+        run = subprocess.Popen(command, cwd=tmp_path, env=surroundings(tmp_path), stdout=printed, stderr=printed)
+    try:
+        while "step    2" not in log.read_text():
+            assert run.poll() is None, log.read_text()
+            time.sleep(0.1)
+        time.sleep(8)  # until MLflow knows the run
+        for pause in (0.3, 0.3):
+            run.send_signal(signal.SIGTERM)
+            time.sleep(pause)
+        assert run.wait(timeout=120) == 130, log.read_text()
+    finally:
+        run.kill()
+    assert "stopped; the same command resumes from the last commit" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}")
+    (entry,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    assert entry.info.status == "KILLED"
