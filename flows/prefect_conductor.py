@@ -18,7 +18,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, partial
@@ -49,7 +49,7 @@ END_SECONDS = 20.0
 LOOK_SECONDS = 1.0
 """Between looks at whether the run was suspended."""
 HEARTBEAT_SECONDS = 30.0
-"""A step without heartbeats is marked as crashed (flows/servers/deployment.py)."""
+"""A step without heartbeats is marked as crashed (deploy/automations.yaml)."""
 
 
 @dataclass
@@ -61,14 +61,13 @@ class Record:
 
 
 class PrefectConductor(PlainConductor):
-    """Shows a run in Prefect's UI. Use it as a context manager, inside the run's flow and in its main thread."""
+    """Shows a run in Prefect's UI. A context manager for whoever holds the run, inside its flow, in the main thread."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self._run_id = UUID(str(runtime.flow_run.id))
         self._step: Record | None = None
         self._suspended: State[Any] | None = None
-        self._claimed = False
         self._requests: SimpleQueue[tuple[str, Request] | None] = SimpleQueue()
         self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
         self._alarms = Alarms(run.store.name)
@@ -78,6 +77,7 @@ class PrefectConductor(PlainConductor):
 
     def __enter__(self) -> "PrefectConductor":
         self._thread.start()
+        self._send("whose run this is", lambda _: claim(f"run:{self.run.store.name}"))
         if "PREFECT_API_URL" in os.environ:
             for room in OURS:
                 logging.getLogger(room).addHandler(self._log)
@@ -94,9 +94,6 @@ class PrefectConductor(PlainConductor):
 
     async def step(self, title: str, number: int, work: Callable[[], Awaitable[None]]) -> None:
         """Run a step as a child flow run. Raises Pause if the run was suspended."""
-        if not self._claimed:
-            self._claimed = True  # whoever runs a step holds the run
-            self._send("whose run this is", lambda _: claim(f"run:{self.run.store.name}"))
         step = Record(title)
         create = partial(self._create_step, step, number)
         with self._shown(step, create, SyncPrefectClient.set_flow_run_state):
@@ -125,23 +122,17 @@ class PrefectConductor(PlainConductor):
     @contextmanager
     def _shown(self, record: Record, create: Request, set_state: Callable[..., object]) -> Iterator[None]:
         """Have a record created, and told how what is inside ended."""
-
-        def end(state: Callable[[SyncPrefectClient], State[Any]]) -> None:
-            def request(client: SyncPrefectClient) -> None:
-                if record.id is not None:
-                    set_state(client, record.id, state(client), force=True)
-
-            self._send(f"how {record.title} ended", request)
-
         if self._suspended is not None:
             raise Pause(state=self._suspended)
         self._send(f"of {record.title}", create)
+        ended: BaseException | None = None
         try:
             yield
         except BaseException as error:
-            end(partial(self._state_after, error))
+            ended = error
             raise
-        end(lambda _: Completed())
+        finally:
+            self._send(f"how {record.title} ended", partial(self._end, record, ended, set_state))
 
     def _send(self, about: str, request: Request) -> None:
         """Queue a request. about: what Prefect does not know if it fails."""
@@ -153,13 +144,11 @@ class PrefectConductor(PlainConductor):
         looked = time.monotonic()
         with get_client(sync_client=True) as client:  # it tries for a minute while a server restarts
             while True:
-                try:
+                with suppress(Empty):
                     asked = self._requests.get(timeout=LOOK_SECONDS)
-                except Empty:
-                    asked = ("", lambda _: None)
-                if asked is None:
-                    return
-                self._try(client, *asked)
+                    if asked is None:
+                        return
+                    self._try(client, *asked)
                 if time.monotonic() - looked > LOOK_SECONDS:
                     looked = time.monotonic()
                     self._try(client, "whether the run was suspended", self._look)
@@ -189,8 +178,20 @@ class PrefectConductor(PlainConductor):
                 task, parent.id, dynamic_key=uuid4().hex, name=phase.title, state=Running()
             ).id
 
-    def _state_after(self, error: BaseException, client: SyncPrefectClient) -> State[Any]:
-        """The state of a part that raised: it failed, or its run or process ended."""
+    def _end(
+        self,
+        record: Record,
+        error: BaseException | None,
+        set_state: Callable[..., object],
+        client: SyncPrefectClient,
+    ) -> None:
+        if record.id is not None:
+            set_state(client, record.id, self._state_after(error, client), force=True)
+
+    def _state_after(self, error: BaseException | None, client: SyncPrefectClient) -> State[Any]:
+        """The state of a part: it ended well, it failed, or its run or process ended."""
+        if error is None:
+            return Completed()
         if isinstance(error, Exception):
             return Failed(message=f"{type(error).__name__}: {error}")
         if isinstance(error, Pause):
