@@ -6,7 +6,7 @@ changes results. Not covered: what a setting does; the package that does it says
 
 from algorithms.settings import FilterSettings, PerBucket, Strict
 from ares.config.algorithm import KLConfig
-from ares.config.data import DataConfig, HeldOutConfig, Source
+from ares.config.data import DataConfig, Source
 from ares.config.extensions import (
     ENGINES,
     ESTIMATORS,
@@ -17,7 +17,7 @@ from ares.config.extensions import (
     TRACKERS,
     extension_files,
 )
-from ares.config.listing import Section, Setting, commented, sections
+from ares.config.listing import Section, commented, sections
 from ares.config.paths import absent_model, is_there, location, matches
 from ares.config.profiles import (
     PROFILES,
@@ -45,55 +45,11 @@ from ares.config.strict import ConfigError, explained, nearest, reason
 from ares.config.yaml_files import read_yaml
 
 __all__ = [
-    "ENGINES",
-    "ESTIMATORS",
-    "GRADERS",
-    "KL_CONTROLLERS",
-    "POLICY_LOSSES",
-    "PROFILES",
-    "REWARD_DESIGNS",
-    "TRACKERS",
-    "CodeConfig",
-    "Config",
-    "ConfigError",
-    "DataConfig",
-    "DiffusionConfig",
-    "FilterSettings",
-    "HeldOutConfig",
-    "KLConfig",
-    "LearnerConfig",
-    "ModelConfig",
-    "Needs",
-    "Override",
-    "PerBucket",
-    "RewardConfig",
-    "RolloutConfig",
-    "SecondTurnConfig",
-    "Section",
-    "Setting",
-    "Source",
-    "Strict",
-    "TrackingConfig",
-    "VllmConfig",
-    "absent_model",
-    "commented",
-    "defaults",
-    "differences",
-    "explained",
-    "extension_files",
-    "fingerprint",
-    "from_dict",
-    "is_there",
-    "load",
-    "location",
-    "matches",
-    "nearest",
-    "override",
-    "part_name",
-    "profile_names",
-    "read_yaml",
-    "reason",
-    "result_settings",
-    "sections",
-    "without_effect",
-]
+    "ENGINES", "ESTIMATORS", "GRADERS", "KL_CONTROLLERS", "POLICY_LOSSES", "PROFILES", "REWARD_DESIGNS", "TRACKERS",
+    "CodeConfig", "Config", "ConfigError", "DataConfig", "DiffusionConfig", "FilterSettings", "KLConfig",
+    "LearnerConfig", "ModelConfig", "Needs", "Override", "PerBucket", "RewardConfig", "RolloutConfig",
+    "SecondTurnConfig", "Section", "Source", "Strict", "TrackingConfig", "VllmConfig", "absent_model", "commented",
+    "defaults", "differences", "explained", "extension_files", "fingerprint", "from_dict", "is_there", "load",
+    "location", "matches", "nearest", "override", "part_name", "profile_names", "read_yaml", "reason",
+    "result_settings", "sections", "without_effect",
+]  # fmt: skip

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from ares.config.extensions import KINDS
-from ares.config.profiles import plain
 from ares.config.run import Config
 from ares.config.strict import section_of
 
@@ -36,9 +36,12 @@ class Setting:
     required: bool
     """No default: the value is meaningless unless a profile has set it."""
     allowed: str
-    choices: list[str]
-    """The words that it may be, if any; `allowed` says what else."""
     meaning: str
+
+    @property
+    def choices(self) -> list[str]:
+        """The words that it may be, if any; `allowed` says what else."""
+        return [each for each in self.allowed.split(" | ") if each.isidentifier() and each not in ("text", "number")]
 
     @property
     def text(self) -> str:
@@ -104,13 +107,12 @@ def _sections(model: type[BaseModel], values: BaseModel | None, name: str, meani
         elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
             inner.append((annotation, value, f"{prefix}{field}", about))
             if value is None:
-                own.append(Setting(field, None, False, "a section | null", ["null"], about))
+                own.append(Setting(field, None, False, "a section | null", about))
         else:
-            allowed, choices = _allowed(described[field]), _choices(described[field])
+            allowed = _allowed(described[field])
             if kind and kind.setting == f"{prefix}{field}":
-                choices = list(kind.builtin)
-                allowed = " | ".join([*choices, "path/to/file.py:Name"])
-            own.append(Setting(field, plain(value), information.is_required(), allowed, choices, about))
+                allowed = " | ".join([*kind.builtin, "path/to/file.py:Name"])
+            own.append(Setting(field, to_jsonable_python(value), information.is_required(), allowed, about))
     told = " ".join(part for part in (model.__doc__ or "", meaning) if part)
     yield Section(name, " ".join(told.split()), own, values is not None)
     for each in inner:
@@ -132,10 +134,3 @@ def _allowed(schema: dict[str, Any]) -> str:
         return f"{{{', '.join(f'{name}: …' for name in names)}}}"
     bounds = " and ".join(f"{sign} {schema[bound]:,}" for bound, sign in BOUNDS.items() if bound in schema)
     return f"{WORDS.get(schema.get('type', ''), 'as it needs')} {bounds}".rstrip()
-
-
-def _choices(schema: dict[str, Any]) -> list[str]:
-    if "anyOf" in schema:
-        return [choice for each in schema["anyOf"] for choice in _choices(each)]
-    words = {"boolean": ["true", "false"], "null": ["null"]}
-    return list(map(str, schema.get("enum", words.get(schema.get("type", ""), []))))

@@ -7,8 +7,9 @@ the fingerprint. Not covered: the settings themselves, their bounds and reasons 
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,8 +17,8 @@ from algorithms.settings import alternatives
 from ares.config.extensions import open_extensions
 from ares.config.paths import CHECKOUT, is_there
 from ares.config.rules import contradictions
-from ares.config.run import Config
-from ares.config.strict import ConfigError, explained, nearest, section_of
+from ares.config.run import Config, walk
+from ares.config.strict import NO_EFFECT, ConfigError, explained, nearest, section_of
 from ares.config.yaml_files import NOT_YAML, parsed, read_yaml, why_not_yaml
 
 PROFILES = CHECKOUT / "profiles"
@@ -71,7 +72,7 @@ def fingerprint(config: Config) -> str:
 
 def result_settings(config: Config) -> dict[str, Any]:
     """The settings that change results, flat: {"rollout.n": 8, …}."""
-    return dict(_flat(config, ""))
+    return dict(_flat(config, config.model_dump(mode="json"), ""))
 
 
 def differences(before: Config, after: Config) -> list[str]:
@@ -134,15 +135,16 @@ def _lay_over(settings: dict[str, Any], override: Override) -> None:
         if not isinstance(place, dict):
             raise ConfigError(f"Override {override!r}: {section} is a value, not a section")
     try:
-        place[field] = _value(text, _type_of([*sections, field]))
+        place[field] = _value(text, path)
     except NOT_YAML as error:
         raise ConfigError(f"Override {override!r:.200}: the value is not YAML: {why_not_yaml(error)}") from error
 
 
-def _value(text: str, kind: Any) -> Any:
+def _value(text: str, setting: str) -> Any:
     """The value of an override. What a setting takes as text is text as it stands, whatever YAML would make of it
     (`Question: {prompt}`, `*.jsonl`, `no`), but for quotes around all of it, and `null`."""
-    types = alternatives(kind)
+    *_, (name, _, kind) = walk(setting.split("."))
+    types = alternatives(kind) if name == setting else ()
     if str not in types:
         return parsed(text)
     if text.strip() in ("", "null", "~"):
@@ -159,20 +161,6 @@ def _value(text: str, kind: Any) -> Any:
     return value if isinstance(value, str) else text
 
 
-def _type_of(path: list[str]) -> Any:
-    """The type of the setting that a dotted name leads to; None where it leads to none."""
-    kind: Any = Config
-    for name in path:
-        annotation = None
-        for each in alternatives(kind):
-            if isinstance(each, type) and issubclass(each, BaseModel) and name in each.model_fields:
-                annotation = each.model_fields[name].annotation
-            elif get_origin(each) is dict:
-                annotation = get_args(each)[1]
-        kind = annotation
-    return kind
-
-
 def _refuse_unwritable(value: Any, source: str, where: str) -> None:
     """Raise ConfigError for keys that are no text, and for text that no file and no path can hold."""
     if isinstance(value, dict) and len(where) < DEEPEST:
@@ -186,34 +174,16 @@ def _refuse_unwritable(value: Any, source: str, where: str) -> None:
 
 def _explain(problem: Any) -> str:
     """One line for an error of pydantic's. Its place ends with the branches of a union, which are left out."""
-    section: Any = Config
-    names: list[str] = []
-    known: Any = ()
-    for part in map(str, problem["loc"]):
-        known = getattr(section, "model_fields", {})
-        if part not in known:
-            break
-        names.append(part)
-        section = section_of(known[part].annotation)
-    if problem["type"] in ("extra_forbidden", "missing"):
-        names = [str(part) for part in problem["loc"]]
-    return explained(problem, ".".join(names) or "profile", known)
+    given = ".".join(map(str, problem["loc"]))
+    *_, (name, _, kind) = ((name, field, kind) for name, field, kind in walk(problem["loc"]) if field or not name)
+    where = given if problem["type"] in ("extra_forbidden", "missing") else name
+    return explained(problem, where or "profile", getattr(section_of(kind), "model_fields", ()))
 
 
-def _flat(section: BaseModel, prefix: str) -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
+def _flat(section: BaseModel, values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for name, field in type(section).model_fields.items():
-        extra = field.json_schema_extra
-        if isinstance(extra, dict) and extra.get("affects_results") is False:
-            continue
-        value = getattr(section, name)
-        if isinstance(value, BaseModel):
-            rows += _flat(value, f"{prefix}{name}.")
-        else:
-            rows.append((f"{prefix}{name}", plain(value)))
-    return rows
-
-
-def plain(value: Any) -> Any:
-    """The value of a setting as JSON has it."""
-    return json.loads(json.dumps(value, default=lambda section: section.model_dump(mode="json")))
+        inner = getattr(section, name)
+        if isinstance(inner, BaseModel):
+            yield from _flat(inner, values[name], f"{prefix}{name}.")
+        elif field.json_schema_extra != NO_EFFECT:
+            yield f"{prefix}{name}", values[name]

@@ -12,8 +12,7 @@ from typing import Any
 
 from ares.config.extensions import ENGINES, REFERENCE, REWARD_DESIGNS
 from ares.config.reward import RewardConfig, is_function, part_name
-from ares.config.run import Config
-from ares.config.strict import section_of
+from ares.config.run import Config, walk
 
 VLLM_TEMPERATURES = (0.01, 2.0)
 """Below the first vLLM samples at the first; above the second it refuses."""
@@ -222,13 +221,8 @@ def _is_one_of(value: Any, values: list[str]) -> bool:
     return value in values or not isinstance(value, str) or REFERENCE.fullmatch(value) is not None
 
 
-def _conditions(name: str) -> Iterator[str]:
+def _conditions(setting: str) -> Iterator[str]:
     """The conditions of a setting (algorithms/settings.py: `only_with`), those of its section first."""
-    section: Any = Config
-    for part in name.split("."):
-        field = getattr(section, "model_fields", {}).get(part)
-        if field is None:
-            return
-        extra = field.json_schema_extra
-        yield from extra.get("only_with", ()) if isinstance(extra, dict) else ()
-        section = section_of(field.annotation)
+    for _, field, _ in walk(setting.split(".")):
+        if field is not None and isinstance(field.json_schema_extra, dict):
+            yield from field.json_schema_extra.get("only_with", ())

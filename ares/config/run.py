@@ -4,11 +4,13 @@ Covered: every setting, and which of them change results. Not covered: what comb
 (ares/config/rules.py), where settings come from (ares/config/profiles.py).
 """
 
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, get_args, get_origin
 
-from pydantic import Field
+from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
 
-from algorithms.settings import MOST, MOST_STEPS, MOST_TOKENS, Strict, only_with
+from algorithms.settings import MOST, MOST_STEPS, MOST_TOKENS, Strict, alternatives, only_with
 from ares.config.algorithm import AlgorithmConfig
 from ares.config.data import DataConfig
 from ares.config.paths import location
@@ -216,3 +218,24 @@ class Config(Strict):
             return None
         told = f"{problems} problems are fewer than rollout.prompts={self.rollout.prompts}"
         return ": set ".join([told, *([" ".join(fits)] if (fits := self.batch_that_fits(problems)) else [])])
+
+
+def walk(names: Iterable[Any]) -> Iterator[tuple[str, FieldInfo | None, Any]]:
+    """The way that a dotted name leads, as far as it leads: name, field (None within a mapping) and type of each place.
+
+    The first is the configuration itself, without a name.
+    """
+    whole, kind = "", Config
+    yield whole, None, kind
+    for name in names:
+        field, inner = None, None
+        for each in alternatives(kind):
+            if isinstance(each, type) and issubclass(each, BaseModel) and name in each.model_fields:
+                field = each.model_fields[name]
+                inner = field.annotation
+            elif get_origin(each) is dict:
+                inner = get_args(each)[1]
+        if inner is None:
+            return
+        whole, kind = f"{whole}.{name}".lstrip("."), inner
+        yield whole, field, kind
