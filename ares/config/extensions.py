@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -84,39 +84,36 @@ class Kind:
         """What a section names: a name, or several functions whose scores are added."""
         return getattr(section, self.setting.rpartition(".")[2])
 
-    def settings_model(self, section: Any) -> type[BaseModel] | None:
-        """The settings class that a section's implementation declares; None if it takes the section, as ours do."""
-        name = self.named_by(section)
-        if isinstance(name, tuple) or name in self.builtin:
-            return None
-        model: type[BaseModel] | None = getattr(self.implementation(name), "Settings", None)
-        if model is None or model.model_config.get("extra") == "forbid":
-            return model
-        raise ConfigError(
-            f"{self.setting}={name}: Settings must derive from ares.config.Strict, to refuse misspelt ones"
-        )
+    def settings_of(self, section: Any) -> BaseModel:
+        """What the implementation that a section names is given: its own settings, complete, else the section.
 
-    def complete(self, section: Any) -> None:
-        """Check the settings of a section's implementation, and fill in the defaults. Raises ConfigError."""
-        model = self.settings_model(section)
+        Raises ConfigError that names what is wrong.
+        """
+        name = self.named_by(section)
+        own = isinstance(name, str) and name not in self.builtin
+        model: type[BaseModel] | None = getattr(self.implementation(name), "Settings", None) if own else None
         where = f"{self.setting.rpartition('.')[0]}.settings"
         if model is None:
             if section.settings:
-                given, name = ", ".join(section.settings), self.named_by(section)
-                raise ConfigError(f"{where}: {name} has no settings of its own (given: {given})")
-            return
+                raise ConfigError(f"{where}: {name} has no settings of its own (given: {', '.join(section.settings)})")
+            return cast(BaseModel, section)
+        if model.model_config.get("extra") != "forbid":
+            raise ConfigError(
+                f"{self.setting}={name}: Settings must derive from ares.config.Strict, to refuse misspelt ones"
+            )
         try:
-            section.settings = model.model_validate(section.settings).model_dump(mode="json")
+            return model.model_validate(section.settings)
         except ValidationError as error:
-            places = [".".join(map(str, (where, *each["loc"]))) for each in error.errors()]
-            told = [explained(*each, model.model_fields) for each in zip(error.errors(), places, strict=True)]
+            told = [
+                explained(each, ".".join(map(str, (where, *each["loc"]))), model.model_fields)
+                for each in error.errors()
+            ]
             raise ConfigError("; ".join(told)) from error
 
     def make(self, section: Any, *more: Any) -> Any:
-        """The implementation that a section names, made from its own settings, else from the section, and from more."""
-        implementation, model = self.implementation(self.named_by(section)), self.settings_model(section)
-        settings = section if model is None else model.model_validate(section.settings)
-        return getattr(implementation, "create", implementation)(settings, *more)
+        """The implementation that a section names, made from its settings and from more."""
+        implementation = self.implementation(self.named_by(section))
+        return getattr(implementation, "create", implementation)(self.settings_of(section), *more)
 
 
 ESTIMATORS = Kind(
@@ -219,8 +216,10 @@ def open_extensions(config: BaseModel) -> list[str]:
         except ConfigError as error:
             wrong.append(f"{setting}: {error}")
     for kind in () if wrong else KINDS:
+        section = section_naming(config, kind)
         try:
-            kind.complete(section_naming(config, kind))
+            if (own := kind.settings_of(section)) is not section:
+                section.settings = own.model_dump(mode="json")
         except ConfigError as error:
             wrong.append(str(error))
     return wrong

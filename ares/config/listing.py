@@ -92,26 +92,25 @@ def _written(setting: Setting, indent: str) -> list[str]:
 
 
 def _sections(model: type[BaseModel], values: BaseModel | None, name: str, meaning: str) -> Iterator[Section]:
-    prefix = f"{name}." if name else ""
-    described = model.model_json_schema()["properties"]
+    """The section of a model, then those within it. values: None for an optional section that is absent."""
+    schema = model.model_json_schema()["properties"]
     own: list[Setting] = []
     inner: list[tuple[type[BaseModel], BaseModel | None, str, str]] = []
     kind = KIND_OF.get(name)
     for field, information in model.model_fields.items():
+        dotted, about = f"{name}.{field}".lstrip("."), _NONE.sub("null", information.description or "")
         default = None if information.is_required() else information.get_default(call_default_factory=True)
         value = default if values is None else getattr(values, field)
-        about, annotation = _NONE.sub("null", information.description or ""), section_of(information.annotation)
-        extension = kind.settings_model(values) if kind and field == "settings" else None
-        if extension is not None and extension.model_fields:
-            inner.append((extension, extension.model_validate(value), f"{prefix}{field}", about))
-        elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            inner.append((annotation, value, f"{prefix}{field}", about))
-            if value is None:
-                own.append(Setting(field, None, False, "a section | null", about))
-        else:
-            allowed = _allowed(described[field])
-            if kind and kind.setting == f"{prefix}{field}":
-                allowed = " | ".join([*kind.builtin, "path/to/file.py:Name"])
+        if kind and field == "settings" and value:  # an extension's, which are a section of their own
+            value = kind.settings_of(values)
+        section = type(value) if isinstance(value, BaseModel) else section_of(information.annotation)
+        if section is not None:
+            inner.append((section, value, dotted, about))
+        if value is None and section is not None:
+            own.append(Setting(field, None, False, "a section | null", about))
+        elif section is None:
+            names = [*kind.builtin, "path/to/file.py:Name"] if kind and kind.setting == dotted else []
+            allowed = " | ".join(names) or _allowed(schema[field])
             own.append(Setting(field, to_jsonable_python(value), information.is_required(), allowed, about))
     told = " ".join(part for part in (model.__doc__ or "", meaning) if part)
     yield Section(name, " ".join(told.split()), own, values is not None)

@@ -7,7 +7,7 @@ Covered: every setting, and which of them change results. Not covered: what comb
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from algorithms.settings import MOST, MOST_STEPS, MOST_TOKENS, Strict, alternatives, only_with
@@ -16,7 +16,7 @@ from ares.config.data import DataConfig
 from ares.config.paths import location
 from ares.config.reward import RewardConfig
 from ares.config.rollout import RolloutConfig
-from ares.config.strict import LEAST_TEMPERATURE, MOST_PROCESSES, MOST_SAMPLES, NO_EFFECT, Decay
+from ares.config.strict import LEAST_TEMPERATURE, MOST_PROCESSES, MOST_SAMPLES, NO_EFFECT, Decay, section_of
 
 
 class LoraConfig(Strict):
@@ -229,13 +229,13 @@ def walk(names: Iterable[Any]) -> Iterator[tuple[str, FieldInfo | None, Any]]:
     yield whole, None, kind
     for name in names:
         field, inner = None, None
-        for each in alternatives(kind):
-            if isinstance(each, type) and issubclass(each, BaseModel) and name in each.model_fields:
-                field = each.model_fields[name]
-                inner = field.annotation
-            elif get_origin(each) is dict:
-                inner = get_args(each)[1]
-        if inner is None:
+        section, mappings = section_of(kind), [each for each in alternatives(kind) if get_origin(each) is dict]
+        if section is not None and name in section.model_fields:
+            field = section.model_fields[name]
+            inner = field.annotation
+        elif mappings:
+            inner = get_args(mappings[0])[1]
+        else:
             return
         whole, kind = f"{whole}.{name}".lstrip("."), inner
         yield whole, field, kind

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 from pydantic.config import JsonDict
 
+from algorithms.settings import alternatives
 from ares.errors import UserError
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
@@ -49,7 +50,7 @@ def explained(error: Any, where: str, known: Iterable[str]) -> str:
     return f"{where}: {reason(error)} (got {error['input']!r})"
 
 
-def section_of(kind: Any) -> Any:
-    """The section's model of a field that may be absent; any other type as it is."""
-    models = [each for each in get_args(kind) if isinstance(each, type) and issubclass(each, BaseModel)]
-    return models[0] if models else kind
+def section_of(kind: Any) -> type[BaseModel] | None:
+    """The model of a section, which may be optional; None for the type of a single setting."""
+    models = [each for each in alternatives(kind) if isinstance(each, type) and issubclass(each, BaseModel)]
+    return models[0] if models else None
