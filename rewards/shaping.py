@@ -183,31 +183,12 @@ def shape_code_rewards(
     return np.where(outcomes.scored, rewards, np.nan)
 
 
-@dataclasses.dataclass(frozen=True)
-class LateEfficiency:
-    """Settings of the late efficiency term. Raises ValueError where one is out of bounds."""
-
-    coefficient: float
-    """c in [0, .26]; at most .2 with outcome_anchor and pass_ratio. Above, passing one more test could cost reward."""
-    soft_length: int
-    """Ls: no cost up to this many tokens."""
-    max_length: int
-    """Lmax: the full cost c from this many tokens on."""
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.coefficient <= 0.26:
-            raise ValueError(f"efficiency: coefficient must lie in [0, .26], got {self.coefficient}")
-        if not 0 <= self.soft_length < self.max_length:
-            raise ValueError(
-                f"efficiency: need 0 ≤ soft_length < max_length, got {self.soft_length}, {self.max_length}"
-            )
-
-
 def late_efficiency(
     design: RewardDesign | str,
     outcomes: CodeOutcomes,
     lengths: ArrayLike,
-    settings: LateEfficiency,
+    coefficient: float,
+    span: tuple[int, int],
     *,
     weights: Sequence[np.ndarray] | None = None,
     error_policy: ErrorPolicy = "any",
@@ -216,12 +197,11 @@ def late_efficiency(
 
     To be added to `shape_code_rewards`, with the same design, weights and policy. p is the design's own ratio: p_w with
     dense_weighted, [AC] with sparse and verpo; so at equal length, passing one more test never costs reward.
-    lengths: [B] tokens. Returns float64 [B] in [−c, 0]: 0 where an error overrides the reward, NaN where there is no
-    reward.
+    lengths: [B] tokens; coefficient: c, bounded for each design in ares/config/rules.py; span: (Ls, Lmax), no cost up
+    to Ls tokens and all of c from Lmax on. Returns float64 [B] in [−c, 0]: 0 where an error overrides the reward, NaN
+    where there is no reward.
     """
     design = RewardDesign(design)
-    if design in (RewardDesign.OUTCOME_ANCHOR, RewardDesign.PASS_RATIO) and settings.coefficient > 0.2:
-        raise ValueError(f"efficiency: coefficient at most .2 with {design}, got {settings.coefficient}")
     if design in (RewardDesign.SPARSE, RewardDesign.VERPO):
         ratio = outcomes.accepted.astype(np.float64)
     else:
@@ -231,9 +211,9 @@ def late_efficiency(
             overridden = (outcomes.error_type == "syntax_error") | _ran_into_error(outcomes, error_policy)
             ratio = np.where(overridden, 0.0, ratio)
     late = np.clip((ratio - LATE_FROM) / (1.0 - LATE_FROM), 0.0, 1.0)
-    span = settings.max_length - settings.soft_length
-    long = np.clip((np.asarray(lengths, dtype=np.float64) - settings.soft_length) / span, 0.0, 1.0)
-    return np.where(outcomes.scored, 0.0 - settings.coefficient * late * long, np.nan)
+    free, most = span
+    long = np.clip((np.asarray(lengths, dtype=np.float64) - free) / (most - free), 0.0, 1.0)
+    return np.where(outcomes.scored, 0.0 - coefficient * late * long, np.nan)
 
 
 def _ran_into_error(outcomes: CodeOutcomes, policy: ErrorPolicy) -> np.ndarray:

@@ -34,13 +34,7 @@ from ares.config.profiles import (
 from ares.config.reward import CodeConfig, Needs, part_name
 from ares.config.rollout import DiffusionConfig, RolloutConfig, SecondTurnConfig, VllmConfig
 from ares.config.rules import without_effect
-from ares.config.run import (
-    Config,
-    LearnerConfig,
-    ModelConfig,
-    RewardConfig,
-    TrackingConfig,
-)
+from ares.config.run import Config, LearnerConfig, ModelConfig, RewardConfig, TrackingConfig
 from ares.config.strict import ConfigError, explained, nearest, reason
 from ares.config.yaml_files import read_yaml
 

@@ -119,7 +119,7 @@ class Kind:
 ESTIMATORS = Kind(
     "algorithm.advantage.estimator",
     "an advantage estimator",
-    methods=("estimate",),
+    ("estimate",),
     facts={"needs_values": False, "needs_greedy": False, "within_group": False},
     builtin={
         "grpo": Builtin("algorithms.estimators:Grpo", {"within_group": True}),
@@ -135,7 +135,7 @@ of a prompt, so that a prompt's second turns may join them."""
 KL_CONTROLLERS = Kind(
     "algorithm.kl.kind",
     "a KL controller",
-    methods=("coefficients", "update", "metrics", "state_dict", "load_state_dict"),
+    ("coefficients", "update", "metrics", "state_dict", "load_state_dict"),
     facts={"in_loss": False},
     builtin={
         "fixed": Builtin("algorithms.kl_controllers:fixed_kl"),
@@ -147,16 +147,13 @@ KL_CONTROLLERS = Kind(
 """in_loss: updated by the learner once per optimiser step, else by shaping once per batch."""
 
 POLICY_LOSSES = Kind(
-    "algorithm.policy.loss",
-    "a policy loss",
-    methods=("terms",),
-    builtin={"ppo": Builtin("algorithms.losses:PpoLoss")},
+    "algorithm.policy.loss", "a policy loss", ("terms",), builtin={"ppo": Builtin("algorithms.losses:PpoLoss")}
 )
 
 GRADERS = Kind(
     "reward.kind",
     "a grader",
-    methods=("start", "anticipate", "grade", "forget", "close"),
+    ("start", "anticipate", "grade", "forget", "close"),
     facts={"judges_programs": False},
     builtin={
         "math": Builtin("ares.grading.graders:MathGrader"),
@@ -169,7 +166,7 @@ GRADERS = Kind(
 REWARD_DESIGNS = Kind(
     "reward.code.design",
     "a reward design",
-    methods=("reward",),
+    ("reward",),
     facts={"test_weights": None},
     builtin=dict.fromkeys(
         ("sparse", "dense_linear", "dense_weighted", "outcome_anchor", "verpo", "pass_ratio"),
@@ -182,7 +179,7 @@ REWARD_DESIGNS = Kind(
 ENGINES = Kind(
     "rollout.engine",
     "a rollout engine",
-    methods=("create", "load_weights", "sleep", "stream"),
+    ("create", "load_weights", "sleep", "stream"),
     facts={"families": ("causal", "vision_language"), "independent": False, "continues": False},
     builtin={
         "transformers": Builtin("ares.engines.vision:reference_engine", {"continues": True}),
@@ -194,10 +191,7 @@ ENGINES = Kind(
 generated beside it; continues: the noise after a request's `begun` tokens differs from that which drew them."""
 
 TRACKERS = Kind(
-    "tracking.kind",
-    "a tracker",
-    methods=("catch_up", "finish"),
-    builtin={"mlflow": Builtin("ares.reports.mlflow:Tracking")},
+    "tracking.kind", "a tracker", ("catch_up", "finish"), builtin={"mlflow": Builtin("ares.reports.mlflow:Tracking")}
 )
 
 KINDS = (ESTIMATORS, POLICY_LOSSES, KL_CONTROLLERS, GRADERS, REWARD_DESIGNS, ENGINES, TRACKERS)

@@ -28,13 +28,14 @@ _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 Override = Annotated[str, "section.field=value"]
 
 
-def load(profile: str, overrides: list[Override] | None = None) -> Config:
+def load(profile: str, overrides: list[Override] | None = None, trains: bool = True) -> Config:
     """The resolved configuration of `profile` (a name in profiles/ or a path) with dotted `overrides` laid over it.
 
-    Raises ConfigError naming the profile or the override and the field.
+    trains: False for what only samples, as an evaluation. Raises ConfigError naming the profile or the override and the
+    field.
     """
     settings, chain = _read(profile, [])
-    return _resolve(settings, overrides, " ← ".join(chain))
+    return _resolve(settings, overrides, " ← ".join(chain), trains)
 
 
 def defaults(overrides: list[Override] | None = None) -> Config:
@@ -45,9 +46,9 @@ def defaults(overrides: list[Override] | None = None) -> Config:
     return _resolve({"model": {"path": ""}, "data": {"train": ""}}, overrides, "settings")
 
 
-def override(config: Config, overrides: list[Override]) -> Config:
+def override(config: Config, overrides: list[Override], trains: bool = True) -> Config:
     """A configuration with dotted overrides laid over it. Raises ConfigError."""
-    return _resolve(config.model_dump(mode="json"), overrides, "overrides")
+    return _resolve(config.model_dump(mode="json"), overrides, "overrides", trains)
 
 
 def from_dict(settings: dict[str, Any], source: str) -> Config:
@@ -112,12 +113,12 @@ def _merge(beneath: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _resolve(settings: dict[str, Any], overrides: list[Override] | None, source: str) -> Config:
+def _resolve(settings: dict[str, Any], overrides: list[Override] | None, source: str, trains: bool = True) -> Config:
     """Settings with overrides laid over them, validated; extensions are opened, and contradictions refused."""
     for override in overrides or []:
         _lay_over(settings, override)
     config = from_dict(settings, source)
-    if wrong := open_extensions(config) or contradictions(config):
+    if wrong := open_extensions(config) or contradictions(config, trains):
         raise ConfigError(f"{source}: " + "; ".join(wrong))
     return config
 

@@ -1,4 +1,12 @@
-"""Settings of the reward: who grades a response, and what a graded program is worth."""
+"""Settings of the reward: who grades a response, and what a graded program is worth.
+
+`kind` is one grader (math, code, a class of yours), or functions whose scores are added. Two of these, for example:
+
+    kind:      [math,  mine.py:brief]    a part of the reward each, with the function's own name
+    weights:   [1.0,   0.1]              reward = 1.0 · math + 0.1 · brief
+    timeout:   [5.0,   30.0]             seconds for one answer
+    accuracy:  math                      buckets, filter and pass@k read this part; 0.5: is the reward at least 0.5?
+"""
 
 from typing import Annotated, Any, Literal
 

@@ -82,7 +82,8 @@ class RolloutConfig(Strict):
     temperature: float = Field(1.0, ge=LEAST_TEMPERATURE, le=100)
     """Sampling temperature; log-probs, ratios and entropies are taken at the same temperature."""
     top_p: float = Field(1.0, gt=0, le=1)
-    """Nucleus sampling. Below 1 the sampled distribution differs from the learner's."""
+    """Nucleus sampling, for evaluations and masked diffusion. Other training needs 1: below it, responses are drawn
+    from another distribution than the one whose log-probs are trained."""
     shard_prompts: int = Field(64, ge=1, le=MOST)
     """Prompts generated together. On a CPU the unit of recomputation: batch composition changes rounding. With small
     shards a kill loses little, but every shard ends in a tail of its longest responses, while an engine is nearly

@@ -11,17 +11,28 @@ from functools import reduce
 from typing import Any
 
 from ares.config.extensions import ENGINES, REFERENCE, REWARD_DESIGNS
-from ares.config.reward import RewardConfig, is_function, part_name
+from ares.config.reward import is_function, part_name
 from ares.config.run import Config, walk
 
 VLLM_TEMPERATURES = (0.01, 2.0)
 """Below the first vLLM samples at the first; above the second it refuses."""
 
 
-def contradictions(config: Config) -> list[str]:
-    """What does not go together, one sentence each, with what to set. Extensions must have been opened."""
-    topics = (_ranges, _kl, _learner, _sampling, _second_turns, _families, _code)
-    return [*_functions(config.reward), *(told for topic in topics for told in topic(config))]
+def contradictions(config: Config, trains: bool = True) -> list[str]:
+    """What does not go together, one sentence each, with what to set. Extensions must have been opened.
+
+    trains: False for what only samples, as an evaluation.
+    """
+    topics = (_ranges, _kl, _learner, _sampling, _second_turns, _families, _code, _functions)
+    return [told for topic in (*topics, *([_training] if trains else [])) for told in topic(config)]
+
+
+def _training(config: Config) -> Iterator[str]:
+    if config.rollout.top_p < 1 and config.model.family != "masked_diffusion":
+        yield (
+            f"rollout.top_p={config.rollout.top_p:g}: responses would be drawn from another distribution than the one "
+            "whose log-probs are trained: set rollout.top_p=1 (evaluations may have another)"
+        )
 
 
 def _ranges(config: Config) -> Iterator[str]:
@@ -169,21 +180,30 @@ def _families(config: Config) -> Iterator[str]:
 
 
 def _code(config: Config) -> Iterator[str]:
-    code = config.reward.code
+    code, limit = config.reward.code, config.rollout.max_response_length
     if (code.design == "verpo") != (code.verpo is not None):
         yield (
             "reward.code: the section verpo (alpha, sigma, delta, gamma, beta) belongs to design=verpo, which needs it"
         )
     if code.design in ("outcome_anchor", "pass_ratio") and code.efficiency > 0.2:
         yield f"reward.code: efficiency ({code.efficiency}) is at most 0.2 with design={code.design}"
+    if code.verpo is not None and code.efficiency > code.verpo.gamma:
+        yield (
+            f"reward.code: efficiency ({code.efficiency}) is at most verpo.gamma ({code.verpo.gamma}), or a long "
+            "program that passes all tests would earn less than one that fails a test"
+        )
+    if code.efficiency and code.efficiency_start >= limit:
+        start = code.efficiency_start
+        yield f"reward.code.efficiency_start ({start}) must be below rollout.max_response_length ({limit})"
     if code.efficiency and code.design not in REWARD_DESIGNS.builtin:
         yield f"reward.code: efficiency is for the built-in designs: {code.design} must charge for length itself"
     if wrong := [name for name in code.packages if not name.isidentifier()]:
         yield f"reward.code: packages are named as they are imported (numpy), not {', '.join(map(repr, wrong))}"
 
 
-def _functions(reward: RewardConfig) -> Iterator[str]:
+def _functions(config: Config) -> Iterator[str]:
     """Of several functions whose scores are added; without an error in these, of what counts as accuracy."""
+    reward = config.reward
     alone = [name for name in reward.kinds if not is_function(name)]
     if len(reward.kinds) > 1 and alone:
         yield f"reward.kind: {alone[0]} stands alone; math and functions of yours (path.py:function) are added"

@@ -130,7 +130,7 @@ def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[
         )  # no prompt of a published set is left out as overlong
         if request.turns > 1 and asked.suite["form"] == "completion":
             raise ConfigError("--turns 2 answers in a conversation: it needs --form instruct")
-        return override(config, [f"data.max_prompt_length={asked.longest}"]), asked
+        return override(config, [f"data.max_prompt_length={asked.longest}"], trains=False), asked
     data = config.data if request.data is None else _of_request(config.data, request.data)
     if not data.held_out:
         raise ConfigError("There are no held-out problems in the settings: name a data set with --data, or a --suite")
@@ -149,7 +149,7 @@ def _with_second_turns(config: Config, tokenizer: Any) -> Config:
     # Training needs an estimator that compares within a group; here nothing is trained.
     group = [] if config.algorithm.advantage.within_group else ["algorithm.advantage.estimator=grpo"]
     turns = ["rollout.second_turn.enabled=true", "rollout.second_turn.children=1", "validation.turns=2"]
-    return override(config, [*group, *turns])
+    return override(config, [*group, *turns], trains=False)
 
 
 def _tried(request: EvaluationRequest, run: Run, posed: EvaluationProblems) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
             )
     if step not in steps:
         raise StoreError(f"Run {request.target!r} has no committed step {step} (steps 0 to {len(steps) - 1})")
-    config = override(own, [*_of_suite(request), *request.overrides, *_of_sampling(request)])
+    config = override(own, [*_of_suite(request), *request.overrides, *_of_sampling(request)], trains=False)
     check_model(store, config)
     return config, store, step, store.read_commit(step).digest()[:16]
 
@@ -236,7 +236,7 @@ def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStor
         )
     data = [f"data.train={json.dumps(problems)}"] if problems else []
     own = [f"model.path={json.dumps(request.target)}", *data, *_of_suite(request)]
-    config = load(request.profile, [*own, *request.overrides, *_of_sampling(request)])
+    config = load(request.profile, [*own, *request.overrides, *_of_sampling(request)], trains=False)
     return config, RunStore(store.directory / "none"), 0, model_digest(config.model.path)
 
 

@@ -19,7 +19,7 @@ from ares.grading import SCORE, RewardError
 from ares.step.second_turn import second_turn_credit
 from ares.step.slots import GREEDY
 from rewards.pass_rates import RunningPassRates
-from rewards.shaping import RUNTIME_ERRORS, CodeOutcomes, LateEfficiency, late_efficiency, shape_code_rewards
+from rewards.shaping import RUNTIME_ERRORS, CodeOutcomes, late_efficiency, shape_code_rewards
 from rewards.verpo import verpo_group_weights
 
 PART = "reward_"
@@ -138,10 +138,11 @@ def _designed(
     design: RewardDesign = REWARD_DESIGNS.make(code)
     parts = {"code": _checked(design.reward(JudgedPrograms(outcomes, rows, weights)), outcomes, code.design)}
     if code.efficiency:
-        late = LateEfficiency(code.efficiency, code.efficiency_start, config.rollout.max_response_length)
+        span = (code.efficiency_start, config.rollout.max_response_length)
         parts["efficiency"] = late_efficiency(
-            code.design, outcomes, rows["tokens"].to_numpy(), late, weights=weights, error_policy=code.error_policy
-        )
+            code.design, outcomes, rows["tokens"].to_numpy(), code.efficiency, span,
+            weights=weights, error_policy=code.error_policy,
+        )  # fmt: skip
     return parts
 
 

@@ -13,7 +13,6 @@ from rewards.shaping import (
     RUNTIME_ERRORS,
     UNSCORED,
     CodeOutcomes,
-    LateEfficiency,
     RewardDesign,
     late_efficiency,
     rltf_coarse,
@@ -125,7 +124,7 @@ def test_a_further_test_passed_never_costs_reward_and_all_passed_is_best(passed,
     before, after, best = reward(design, batch)
     assert before <= after <= best
     weights = [np.arange(1.0, len(passed) + 1)] * 3 if design == "dense_weighted" else None
-    term = late_efficiency(design, batch, [length] * 3, LateEfficiency(cost, 50, 150), weights=weights)
+    term = late_efficiency(design, batch, [length] * 3, cost, (50, 150), weights=weights)
     before, after, best = reward(design, batch) + term
     assert before <= after + 1e-12
     assert after <= best + 1e-12
@@ -173,20 +172,8 @@ def test_late_efficiency_charges_long_responses_that_are_nearly_right():
         ("timeout", [1] * 9 + [0], False),
         (None, [1] * 10, True),
     )
-    term = late_efficiency("dense_linear", batch, [150, 100, 50, 150, 150, 150], LateEfficiency(0.26, 50, 150))
+    term = late_efficiency("dense_linear", batch, [150, 100, 50, 150, 150, 150], 0.26, (50, 150))
     assert term == pytest.approx([-0.13, -0.13, 0, 0, 0, math.nan], abs=1e-12, nan_ok=True)
-
-
-@pytest.mark.parametrize("arguments", [(0.27, 0, 1), (-0.1, 0, 1), (math.nan, 0, 1), (0.1, 5, 5), (0.1, -1, 5)])
-def test_efficiency_settings_out_of_bounds_are_refused(arguments):
-    with pytest.raises(ValueError, match="efficiency"):
-        LateEfficiency(*arguments)
-
-
-@pytest.mark.parametrize("design", ["outcome_anchor", "pass_ratio"])
-def test_efficiency_that_could_make_a_passed_test_cost_reward_is_refused(design):
-    with pytest.raises(ValueError, match=rf"at most \.2 with {design}"):
-        late_efficiency(design, outcomes((None, [1], False)), [1], LateEfficiency(0.21, 0, 1))
 
 
 @quick
@@ -272,4 +259,4 @@ def test_an_empty_batch_is_no_error():
 @pytest.mark.parametrize("design", ["sparse", "verpo"])
 def test_efficiency_of_sparse_and_verpo_charges_only_what_passes_everything(design):
     batch = outcomes((None, [1] * 9 + [0], False), (None, [1] * 10, False))
-    assert late_efficiency(design, batch, [150, 150], LateEfficiency(0.2, 50, 150)).tolist() == [0.0, -0.2]
+    assert late_efficiency(design, batch, [150, 150], 0.2, (50, 150)).tolist() == [0.0, -0.2]

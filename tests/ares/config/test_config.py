@@ -10,6 +10,7 @@ from ares.config import Config, ConfigError
 from ares.config.profiles import differences, fingerprint, from_dict, load, override, profile_names
 from ares.config.run import LoraConfig
 
+VERPO = "{alpha: 1, sigma: 1, delta: 1, gamma: 0.1, beta: 1}"
 MINIMAL = "model: {path: somewhere}\ndata: {train: problems.jsonl}\n"
 
 
@@ -75,12 +76,29 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest(wrong: str, said: str
         ("algorithm.kl={kind: adaptive, target: 0}", "algorithm.kl: kind=adaptive"),
         ("algorithm.overlong.soft_punish_cache=73", "algorithm.overlong.soft_punish_cache"),
         ("learner.betas=[0.9, 1.0]", "learner.betas"),
+        ("rollout.top_p=0.9", "rollout.top_p=0.9: responses would be drawn from another distribution"),
+        ("reward.code={efficiency: 0.27}", "reward.code.efficiency"),
+        (
+            "reward.code={efficiency: 0.25, design: pass_ratio}",
+            "efficiency (0.25) is at most 0.2 with design=pass_ratio",
+        ),
+        ("reward.code={efficiency: 0.1, efficiency_start: 72}", "reward.code.efficiency_start (72) must be below"),
+        (
+            f"reward.code={{design: verpo, efficiency: 0.2, verpo: {VERPO}}}",
+            "efficiency (0.2) is at most verpo.gamma (0.1)",
+        ),
         ("algorithm.kl={kind: fixed, coef: {easy: 1, medium: 1, hard: 1}}", "algorithm.kl: kind=fixed"),
         ("algorithm.kl={kind: adaptive, target: {easy: 1, medium: 1, hard: 1}}", "algorithm.kl: kind=adaptive"),
     ],
 )
 def test_a_bad_value_is_an_error_that_names_the_field(wrong: str, field: str) -> None:
     assert field in refusal("tiny-math", wrong)
+
+
+def test_what_only_samples_may_cut_the_distribution() -> None:
+    assert load("tiny-math", ["rollout.top_p=0.9"], trains=False).rollout.top_p == 0.9
+    assert override(load("tiny-math"), ["rollout.top_p=0.9"], trains=False).rollout.top_p == 0.9
+    assert load("diffucoder").rollout.top_p == 0.95  # its log-probs are estimates under masks anyway
 
 
 def test_vllm_is_asked_for_held_out_responses_at_temperatures_that_it_has() -> None:
