@@ -244,5 +244,5 @@ def _is_one_of(value: Any, values: list[str]) -> bool:
 def _conditions(setting: str) -> Iterator[str]:
     """The conditions of a setting (algorithms/settings.py: `only_with`), those of its section first."""
     for _, field, _ in walk(setting.split(".")):
-        if field is not None and isinstance(field.json_schema_extra, dict):
-            yield from field.json_schema_extra.get("only_with", ())
+        marks: Any = field.json_schema_extra if field is not None else None
+        yield from (marks or {}).get("only_with", ())

@@ -225,7 +225,8 @@ def walk(names: Iterable[Any]) -> Iterator[tuple[str, FieldInfo | None, Any]]:
 
     The first is the configuration itself, without a name.
     """
-    whole, kind = "", Config
+    whole = ""
+    kind: Any = Config
     yield whole, None, kind
     for name in names:
         field, inner = None, None
