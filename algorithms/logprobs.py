@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-from algorithms.linear import linear, matmul
+from torch.nn.functional import linear
 
 # Tokens × vocabulary of one tile: on a CPU it should fit the last-level cache, a GPU needs larger ones to stay busy.
 CPU_TILE = (512, 4096)
@@ -126,9 +125,9 @@ class _TiledHead(torch.autograd.Function):
                     tile.scatter_add_(1, local, -inside.to(tile.dtype))
                 typed = tile.to(hidden.dtype)
                 if grad_hidden is not None:
-                    grad_hidden[span] += matmul(typed, head)
+                    grad_hidden[span] += typed @ head
                 if sum_weight is not None:
-                    sum_weight += matmul(typed.T, scaled_hidden[span])
+                    sum_weight += typed.T @ scaled_hidden[span]
                 if sum_bias is not None:
                     sum_bias += (tile if ctx.entropy_grad else tile * factor[span]).sum(0)
             if grad_weight is not None and sum_weight is not None:

@@ -4,7 +4,6 @@ Covered: reading and checking rows, their formats, media, the order in which the
 responses (ares/grading).
 """
 
-import ares.lighter_transformers  # noqa: F401
 from ares.data.chats import check_template, conversation, templated
 from ares.data.check import CheckReport, Failure, check_rows, compare_with_held_out, find_overlaps
 from ares.data.code import (

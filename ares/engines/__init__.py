@@ -3,7 +3,6 @@
 Not covered: which prompts are sampled, what is done with the responses.
 """
 
-import ares.lighter_transformers  # noqa: F401
 from ares.engines.diffusion import DiffusionEngine
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings, end_token_ids
 from ares.engines.model_engine import left_padded, padding_id

@@ -13,11 +13,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBa
 
 from algorithms.keyed_sampling import keyed_uniform, sample_tokens
 from ares.config import Config
-from ares.engines.decoding import LONG_PROMPT, Decoding, read_once, shares_prompts
+from ares.engines.decoding import Decoding
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids
 from ares.engines.model_engine import ModelEngine, device_of, padding_id
 from ares.engines.stop_strings import StopStrings
-from ares.models import speed_up_linear
 
 
 class TransformersEngine(ModelEngine):
@@ -35,14 +34,6 @@ class TransformersEngine(ModelEngine):
             self.model = self.kind.from_config(config, dtype=getattr(torch, dtype))
         self.model.eval().requires_grad_(False)
         self.device = torch.device(device)
-        self.reads_once = read_once(self.model)
-        self.shares: bool | None = None
-        """Whether rows may share a prompt's keys and values; None: not tried yet."""
-        speed_up_linear(self.model)
-        for module in self.model.modules():
-            if isinstance(module, torch.nn.Linear) and self.device.type == "cpu":
-                # The same numbers in column-major order: a CPU multiplies by them a fifth faster.
-                module.weight.data = module.weight.data.t().contiguous().t()
         self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
         self.pad_id = pad_id
         self.tokenizer = tokenizer
@@ -69,7 +60,7 @@ class TransformersEngine(ModelEngine):
         rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
         going = torch.ones_like(rows, dtype=torch.bool)
         inputs = self.prompt_inputs(prompts, ids, mask)
-        decoding = Decoding(self.model, self._share(inputs, mask))
+        decoding = Decoding(self.model)
         logits = decoding.read(inputs, mask, prompt_of)
         for place in range(settings.max_tokens):
             logits = logits if self.never is None else logits + self.never
@@ -90,17 +81,6 @@ class TransformersEngine(ModelEngine):
                 going = torch.ones_like(rows, dtype=torch.bool)
             logits = decoding.answer(drawn)
         yield responses.completions(rows)
-
-    def _share(self, inputs: dict[str, torch.Tensor], mask: torch.Tensor) -> bool:
-        """Whether rows of one prompt read one copy of its keys and values: long prompts, on a CPU."""
-        if mask.shape[1] < LONG_PROMPT or not self.reads_once or self.device.type != "cpu":
-            return False
-        if self.shares is None:
-            two = {
-                name: values[..., :2, :] if name == "position_ids" else values[:2] for name, values in inputs.items()
-            }
-            self.shares = shares_prompts(self.model, two, mask[:2])
-        return self.shares
 
     def prompt_inputs(self, requests: list[Request], ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
         """The model's inputs for prompts [B, P] in its first pass, with position_ids [..., B, P]."""

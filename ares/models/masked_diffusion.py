@@ -21,7 +21,6 @@ from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.models.architecture import ModelError, read_settings, refuse_softcaps
 from ares.models.causal import check_head, freeze, set_mode, without_dropout
-from ares.models.faster_layers import speed_up_linear
 from ares.models.packing import RowSizes
 from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
 from ares.models.weights import read_weights, transformed
@@ -49,7 +48,6 @@ class MaskedLanguageModel:
         """Read the weights as float32, to be trained; the model computes in config.dtype. Raises ModelError."""
         settings = _settings(config)
         model = read_weights(AutoModel, settings, config)
-        speed_up_linear(model)
         model.to(device)
         set_mode(model, config)
         for what in ("get_decoder", "get_output_embeddings"):
@@ -187,7 +185,6 @@ def empty_model(config: ModelConfig, device: torch.device) -> tuple[Any, int]:
     dtype = getattr(torch, config.dtype)
     with torch.device(device):
         model = AutoModel.from_config(settings, dtype=dtype, trust_remote_code=config.trust_remote_code)
-    speed_up_linear(model)
     return model.eval().requires_grad_(False), mask_token_id(settings, config.path)
 
 

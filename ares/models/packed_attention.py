@@ -1,7 +1,7 @@
 """Attention of packed rows, computed row by row: no token sees another row's, and no mask is built.
 
 Covered: transformers' decoders that attend through SDPA, to everything before or within a sliding window. Not covered:
-other attention (chunks, states carried along the sequence), which `can_regroup` refuses or `keeps_rows_apart` notices.
+other attention (chunks, states carried along the sequence), which `can_regroup` refuses or `prepare_packing` notices.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ares.models.architecture import window_of
 from ares.models.packing import Layout
+from ares.models.transformers_internals import uses_attention_interface
 
 NAME = "ares_rows"
 KNOWN_LAYERS = {"full_attention", "sliding_attention"}
@@ -25,8 +26,7 @@ def can_regroup(decoder: Any) -> bool:
     """Whether a decoder's attention goes through transformers' interface and is of a kind that is known here."""
     config = decoder.config
     return (
-        getattr(decoder, "_supports_attention_backend", False)
-        and config._attn_implementation in ("sdpa", NAME)
+        uses_attention_interface(decoder, "sdpa", NAME)
         and set(getattr(config, "layer_types", None) or ()) <= KNOWN_LAYERS
         and getattr(config, "attention_chunk_size", None) is None
     )
@@ -34,7 +34,7 @@ def can_regroup(decoder: Any) -> bool:
 
 def regroup(decoder: Any) -> None:
     """From now on the decoder takes a `layout` beside its packed sequence; without one it attends as before."""
-    decoder.config._attn_implementation = NAME
+    decoder.set_attn_implementation(NAME)
 
 
 @contextmanager

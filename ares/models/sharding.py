@@ -13,6 +13,8 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from ares.models.transformers_internals import layer_classes
+
 T = TypeVar("T")
 
 
@@ -31,10 +33,10 @@ class GatheredModel(nn.Module):
 def shard(root: nn.Module, layers_of: Any, device: torch.device) -> None:
     """Spread a model's weights over all ranks, in place; layers are gathered one at a time.
 
-    `layers_of`: the transformers model whose `_no_split_modules` names its layers.
+    `layers_of`: the transformers model that the layers belong to.
     """
     mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
-    kinds = set(layers_of._no_split_modules or ())
+    kinds = layer_classes(layers_of)
     layers = [module for module in layers_of.modules() if type(module).__name__ in kinds]
     for module in [*layers, root]:
         # Reshard the root too: many forward passes here have no backward pass.

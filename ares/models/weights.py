@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import try_to_load_from_cache
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
@@ -21,14 +22,13 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     PretrainedConfig,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.modeling_utils import load_state_dict
-from transformers.utils import cached_file, logging
+from transformers.utils import logging
 
 from ares.config import ModelConfig
 from ares.models.architecture import ModelError, first_sentence, logit_scale, read_settings
+from ares.models.transformers_internals import load_with_report, read_headers
 
 PUBLISHED_AS: dict[str, Any] = {
     "causal": AutoModelForCausalLM,
@@ -54,7 +54,7 @@ def check_weight_files(config: ModelConfig) -> Any:
     with quiet_transformers():
         model = _empty(kind, settings, config)
         if (headers := _headers(config.location)) is not None:
-            model, info = _filled(type(model), None, settings, state_dict=headers, device_map={"": "meta"})
+            model, info = load_with_report(type(model), None, settings, state_dict=headers, device_map={"": "meta"})
             check_loaded(info, config.path, type(model).__name__, settings)
     if config.family != "masked_diffusion" and _transforms_logits(model):
         raise ModelError(transformed(type(model).__name__, config.path))
@@ -68,7 +68,9 @@ def read_weights(kind: Any, settings: Any, config: ModelConfig, part: bool = Fal
     """
     with quiet_transformers():
         try:
-            model, info = _filled(type(_empty(kind, settings, config)), config.location, settings, dtype=torch.float32)
+            model, info = load_with_report(
+                type(_empty(kind, settings, config)), config.location, settings, dtype=torch.float32
+            )
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
     check_loaded(info, config.path, type(model).__name__, settings, part)
@@ -147,10 +149,8 @@ def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 def persistent_buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Buffers that are saved with a model."""
-    for prefix, module in model.named_modules():
-        for name, buffer in module.named_buffers(recurse=False):
-            if name not in module._non_persistent_buffers_set:
-                yield f"{prefix}.{name}" if prefix else name, buffer
+    saved = model.state_dict().keys()
+    yield from ((name, buffer) for name, buffer in model.named_buffers() if name in saved)
 
 
 @contextmanager
@@ -165,13 +165,6 @@ def quiet_transformers() -> Iterator[None]:
         logging.set_verbosity(before)
         if bars:
             logging.enable_progress_bar()
-
-
-def _filled(kind: Any, path: str | None, settings: Any, **how: Any) -> tuple[Any, dict[str, Any]]:
-    """PreTrainedModel.from_pretrained with its loading info, even for classes that override it, as Dream does."""
-    how |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
-    model, info = PreTrainedModel.from_pretrained.__func__(kind, path, config=settings, **how)
-    return model, info
 
 
 def _empty(kind: Any, settings: PretrainedConfig, config: ModelConfig) -> Any:
@@ -203,8 +196,7 @@ def _headers(path: str) -> dict[str, Tensor] | None:
     tensors: dict[str, Tensor] = {}
     for file in files:
         try:
-            # Legacy files are pickles: weights_only (the default) allows nothing but tensors.
-            tensors |= load_state_dict(str(file), map_location="meta")
+            tensors |= read_headers(str(file))
         except (SafetensorError, OSError, EOFError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
             raise ModelError(f"{file}: damaged or truncated: {first_sentence(error)}") from error
     return tensors
@@ -239,11 +231,8 @@ def _shards(index: Path, path: str) -> list[Path] | None:
 
 def _cached(path: str, name: str) -> Path | None:
     """A file of a hub's model, if it is on this machine."""
-    file = cached_file(
-        path, name, local_files_only=True,
-        _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False,
-    )  # fmt: skip
-    return None if file is None else Path(file)
+    file = try_to_load_from_cache(path, name)
+    return Path(file) if isinstance(file, str) else None
 
 
 class _Hidden(tuple[Tensor]):

@@ -45,9 +45,10 @@ def careless() -> type[EngineActor]:
 
     class Careless(EngineActor):  # defined in here, Ray ships the class itself and not the name of this module
         def load_weights_without(self, version: int, weights: dict[str, np.ndarray], left_out: str) -> None:
-            import ares.engines.vllm as module
+            import ares.engines.vllm_internals as module
+            from ares.engines import VllmEngine
 
-            assert isinstance(self.engine, module.VllmEngine)
+            assert isinstance(self.engine, VllmEngine)
             kept = module._repack_tied_head, self.engine.llm.reset_prefix_cache
             if left_out == "head":
                 module._repack_tied_head = lambda worker: None
