@@ -4,6 +4,7 @@ An engine knows the version of its weights, but nothing of data sets, rewards or
 call on the same thread count give the same tokens and log-probs, whatever was sampled before.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -97,6 +98,15 @@ def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.
     for name, shape in expected.items():
         if given[name].shape != shape:
             raise ValueError(f"Weight {name} is {list(given[name].shape)}, the engine's model has {list(shape)}")
+
+
+def view_as_tensors(weights: Mapping[str, np.ndarray | torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Weights as tensors, without a copy of those that are arrays. Ray's arrays are read-only: so are these."""
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        return {
+            name: given if isinstance(given, torch.Tensor) else torch.from_numpy(given)
+            for name, given in weights.items()
+        }
 
 
 def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:

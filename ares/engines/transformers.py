@@ -17,6 +17,7 @@ from ares.engines.decoding import Decoding
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids
 from ares.engines.model_engine import ModelEngine, device_of, padding_id
 from ares.engines.stop_strings import StopStrings
+from ares.models import return_free_memory
 
 
 class TransformersEngine(ModelEngine):
@@ -80,6 +81,8 @@ class TransformersEngine(ModelEngine):
                 decoding.keep(going)
                 going = torch.ones_like(rows, dtype=torch.bool)
             logits = decoding.answer(drawn)
+        del decoding, logits
+        return_free_memory()
         yield responses.completions(rows)
 
     def prompt_inputs(self, requests: list[Request], ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -40,6 +40,7 @@ from ares.models import (
     load_model,
     micro_batches,
     persistent_buffers,
+    return_free_memory,
 )
 
 MISMATCH = ("mismatch/ratio_mean", "mismatch/kl", "mismatch/k3", "mismatch/logprob_diff_mean")
@@ -226,13 +227,17 @@ class Learner:
             self._wait_for_device()
 
     def _release_memory(self) -> None:
-        """Give a GPU that an engine shares what is not needed until the next pass: gradients, and what torch's
+        """Give back what is not needed until the next pass, since an engine may need it: gradients, and what the
         allocator keeps of freed memory."""
-        if self.device.type == "cpu" or self.config.rollout.placement != "colocate":
+        if self.device.type != "cpu" and self.config.rollout.placement != "colocate":
             return
+        held = any(parameter.grad is not None for parameter in self.policy.model.parameters())
         for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
             optimizer.zero_grad(set_to_none=True)
-        torch.get_device_module(self.device).empty_cache()
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).empty_cache()
+        elif held:  # after an update; without gradients a pass takes little
+            return_free_memory()
 
     def _optimizer_step(self, batch: DataProto, controller: KLController | None, compares: bool) -> Means | None:
         """One step on one global batch; None if it has no tokens to learn from or its loss or gradient is not finite.

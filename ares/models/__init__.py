@@ -9,6 +9,7 @@ from ares.models.causal import Critic, LanguageModel
 from ares.models.kinds import load_model
 from ares.models.lora import AdaptedLayers, WithoutAdapters, adapted_layers, add_adapters, merged_weights, peft_settings
 from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
+from ares.models.memory import return_free_memory
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel, ReferenceModel
 from ares.models.sharding import shard
@@ -53,6 +54,7 @@ __all__ = [
     "persistent_buffers",
     "placeholder_ids",
     "quiet_transformers",
+    "return_free_memory",
     "shard",
     "share_rows",
     "stored_tensors",

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 from algorithms.protocol import DataProto
 from ares.config import ENGINES, Config
-from ares.engines import Engine, Request, SamplingSettings
+from ares.engines import Engine, Request, SamplingSettings, view_as_tensors
 from ares.learner import Learner, Ranks, UpdateResult
 from ares.store import Ref, RunStore
 
@@ -89,8 +89,7 @@ class EngineService:
 
     def load_weights(self, version: int, weights: dict[str, np.ndarray | Tensor]) -> None:
         """Copy the weights of a policy version: arrays in main memory, or the learner's own tensors."""
-        tensors = {name: given if isinstance(given, Tensor) else torch.tensor(given) for name, given in weights.items()}
-        self.engine.load_weights(version, tensors)
+        self.engine.load_weights(version, view_as_tensors(weights))
         _wait_for_gpu()  # the learner may change its own as soon as this returns
 
     def sleep(self) -> None:
