@@ -13,7 +13,7 @@ FACTOR = 10.0
 LEAST = 600.0
 FIRST = 3600.0
 """Seconds for the first call of a kind."""
-QUEUED = ("start", "join", "version")
+QUEUED = ("start", "join", "notes", "version")
 """Calls for which that limit never changes: they wait for what the actor was doing before (loading, an update whose
 caller was cancelled), so how long earlier ones took says little."""
 

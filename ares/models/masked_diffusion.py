@@ -40,6 +40,7 @@ class MaskedLanguageModel:
         self.decoder = model.get_decoder()
         self.head = model.get_output_embeddings()
         self.compute_dtype = compute_dtype
+        self.notes: list[str] = []
         self.mask_id = mask_id
         self.masked_passes, self.passes = MASK_ESTIMATES[estimate]
 

@@ -53,6 +53,8 @@ class PolicyModel(ReferenceModel, Protocol):
 
     packs: bool
     """Whether rows may be packed into one sequence."""
+    notes: list[str]
+    """What a user should know of how the model is computed, said at the start."""
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:

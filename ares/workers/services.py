@@ -32,6 +32,10 @@ class LearnerService:
         """Training steps that made the current weights."""
         return self.learner.version
 
+    def notes(self) -> list[str]:
+        """What a user should know of how the model is computed."""
+        return self.learner.policy.notes
+
     def experience(self, batch: Ref, target: str) -> Ref | None:
         """Write what the policy measures of a batch (log-probs, entropies, values) to `target`."""
         measured = self.learner.experience(DataProto.load(self.store.path(batch)))

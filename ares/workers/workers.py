@@ -93,6 +93,7 @@ class Workers(ABC):
         self._engine: Any = None
         self._engine_version: int | None = None
         self._uncommitted: dict[int, UpdateInputs] = {}
+        self._said: set[str] = set()
         self._weights: dict[int, Any] = {}
         """The weights of versions that engines may yet need (rollout.max_staleness)."""
         self._learning = asyncio.Lock()
@@ -299,8 +300,16 @@ class Workers(ABC):
         # Read both now: while `version` is awaited, the engine's side may end the learner.
         learner, held = self._running_learner(), self._learner_version
         if held is None:
+            await self._say_notes(learner)
             held = self._learner_version = await learner.call("version")
         return learner if held == version else await self._rewind(learner, version, held if held < version else None)
+
+    async def _say_notes(self, learner: LearnerHandle) -> None:
+        """Say once what a user should know of how the model is computed."""
+        for note in await learner.call("notes"):
+            if note not in self._said:
+                logger.warning(note)
+                self._said.add(note)
 
     async def _rewind(self, learner: LearnerHandle, version: int, held: int | None) -> LearnerHandle:
         """Load the newest checkpoint at or before `version` and replay the batches committed since then."""
