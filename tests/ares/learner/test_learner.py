@@ -190,13 +190,14 @@ def test_a_second_epoch_sees_a_moved_policy() -> None:
     assert trained.version == 1
 
 
-def test_the_gradient_is_that_of_the_whole_batch_in_one_naive_pass() -> None:
+def test_the_gradient_is_that_of_the_whole_batch_in_one_naive_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mean over tokens of −w·A·ratio + coef·k3, by autograd over the model's own logits, one row at a time."""
     settings = ("learner.max_grad_norm=1e9", "algorithm.kl={coef: 0.1, kind: fixed}", "learner.micro_batch_tokens=30")
     trained, still = learner(*settings), learner(*settings)
     batch = shaped(trained, sampled())
     batch.batch["ref_log_probs"] -= 0.3 * batch.tensor("response_mask")
     batch.batch["importance_weights"] = torch.linspace(0.5, 2, batch.tensor("responses").numel()).view(len(batch), -1)
+    monkeypatch.setattr(trained, "_release_memory", lambda: None)  # it would drop the gradients
     trained.update(batch)
 
     model = still.policy.model
@@ -264,12 +265,19 @@ def test_the_learning_rate_warms_up_by_optimiser_steps() -> None:
     assert [told for _, told in rates] == pytest.approx(expected)
 
 
-def test_gradients_are_scaled_down_to_the_norm_and_told_as_they_were() -> None:
+def test_gradients_are_scaled_down_to_the_norm_and_told_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = learner("learner.max_grad_norm=0.01")
+    monkeypatch.setattr(trained, "_release_memory", lambda: None)
     metrics = trained.update(shaped(trained, sampled())).metrics
     assert metrics["actor/grad_norm"] > 0.01
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in gradients(trained)]))
     assert float(norm) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_after_an_update_no_gradient_takes_memory() -> None:
+    trained = learner()
+    trained.update(shaped(trained, sampled()))
+    assert gradients(trained) == []
 
 
 def test_rows_without_a_learnt_token_do_not_reach_the_update() -> None:
