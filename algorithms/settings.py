@@ -5,6 +5,7 @@ a value out of its bounds is an error that names it, also where a file of yours 
 Not covered: which settings contradict each other (ares/config/rules.py).
 """
 
+import re
 from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -20,6 +21,7 @@ MOST_STEPS = 999_999
 """Folders of steps have six digits."""
 MOST_TOKENS = 2**20
 """Of a prompt, or of an answer."""
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class Strict(BaseModel):
@@ -29,12 +31,15 @@ class Strict(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _refuse_booleans_as_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Pydantic would read `reference_sync=true` as 1: a reference that is the policy of the step before."""
-        if isinstance(value, bool) and info.field_name is not None:
-            types = alternatives(cls.model_fields[info.field_name].annotation)
-            if bool not in types and {int, float} & set(types):
-                raise ValueError("true and false are no numbers")
+    def _refuse_what_no_setting_is(cls, value: Any, info: ValidationInfo) -> Any:
+        """Text that no file can hold; and booleans for numbers, as pydantic would read `reference_sync=true` as 1."""
+        types = alternatives(cls.model_fields[str(info.field_name)].annotation)
+        is_mapping = isinstance(value, dict) and any(get_origin(each) is dict for each in types)
+        parts = value.values() if is_mapping else value if isinstance(value, list) else [value]
+        if any(isinstance(part, str) and _UNWRITABLE.search(part) for part in parts):
+            raise ValueError("holds a null byte or a lone surrogate, which is not valid text")
+        if isinstance(value, bool) and bool not in types and {int, float} & set(types):
+            raise ValueError("true and false are no numbers")
         return value
 
 

@@ -6,7 +6,6 @@ the fingerprint. Not covered: the settings themselves, their bounds and reasons 
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, get_origin
@@ -22,9 +21,6 @@ from ares.config.strict import NO_EFFECT, ConfigError, explained, nearest, secti
 from ares.config.yaml_files import NOT_YAML, parsed, read_yaml, why_not_yaml
 
 PROFILES = CHECKOUT / "profiles"
-DEEPEST = 1000
-"""Characters of a setting's dotted name beyond which a profile holds itself."""
-_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 Override = Annotated[str, "section.field=value"]
 
 
@@ -53,7 +49,6 @@ def override(config: Config, overrides: list[Override], trains: bool = True) -> 
 
 def from_dict(settings: dict[str, Any], source: str) -> Config:
     """A configuration read back from `source` (a run.json): types and bounds are checked, no file is executed."""
-    _refuse_unwritable(settings, source, "")
     try:
         return Config.model_validate(settings)
     except ValidationError as error:
@@ -162,22 +157,11 @@ def _value(text: str, setting: str) -> Any:
     return value if isinstance(value, str) else text
 
 
-def _refuse_unwritable(value: Any, source: str, where: str) -> None:
-    """Raise ConfigError for keys that are no text, and for text that no file and no path can hold."""
-    if isinstance(value, dict) and len(where) < DEEPEST:
-        for key, inner in value.items():
-            if not isinstance(key, str):
-                raise ConfigError(f"{source}: {where}{key!r} is unknown: the name of a setting is text")
-            _refuse_unwritable(inner, source, f"{where}{key}.")
-    elif isinstance(value, str) and _UNWRITABLE.search(value):
-        raise ConfigError(f"{source}: {where.rstrip('.')}={value!a} holds a null byte, or half a character")
-
-
 def _explain(problem: Any) -> str:
     """One line for an error of pydantic's. Its place ends with the branches of a union, which are left out."""
     given = ".".join(map(str, problem["loc"]))
     *_, (name, _, kind) = ((name, field, kind) for name, field, kind in walk(problem["loc"]) if field or not name)
-    where = given if problem["type"] in ("extra_forbidden", "missing") else name
+    where = given if problem["type"] in ("extra_forbidden", "invalid_key", "missing") else name
     return explained(problem, where or "profile", getattr(section_of(kind), "model_fields", ()))
 
 

@@ -43,7 +43,7 @@ def reason(error: Any) -> str:
 
 def explained(error: Any, where: str, known: Iterable[str]) -> str:
     """One line for an error of pydantic's: the field, what is wrong with it, and the known names if it is unknown."""
-    if error["type"] == "extra_forbidden":
+    if error["type"] in ("extra_forbidden", "invalid_key"):
         return f"{where} is unknown ({nearest(str(error['loc'][-1]), known)})"
     if error["type"] == "missing":
         return f"{where} is missing"
