@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ares.config import ConfigError, load, override
+from ares.config import Config, ConfigError, load, override
 from ares.reports import Display
 from ares.runs import MakeWorkers, PlainConductor, Run, read_config
 from ares.store import name_after, run_store, runs_directory
@@ -19,11 +19,18 @@ from flows.train import train
 
 
 def open_run(
-    profile: str | None, overrides: list[str] | None, name: str | None, made_by: MakeWorkers = PlainWorkers
+    profile: str | None,
+    overrides: list[str] | None,
+    name: str | None,
+    made_by: MakeWorkers = PlainWorkers,
+    config: Config | None = None,
 ) -> Run:
-    """Open and check a run, its settings those of a profile or, without one, its own. Raises what `Run.open` raises."""
+    """Open and check a run, its settings those of a profile or, without one, its own. Raises what `Run.open` raises.
+
+    config: what the profile and the overrides say, where they have been read already.
+    """
     if profile is not None:
-        config = load(profile, overrides)
+        config = config or load(profile, overrides)
     elif name is not None:
         config = override(read_config(run_store(name)), overrides or [])
     else:

@@ -96,7 +96,7 @@ def train(
     if dry_run:
         console.print(_resolved(config), markup=False, end="")
         return
-    _train(profile, overrides or [], run, plain)
+    _train(profile, overrides or [], run, plain, config)
 
 
 @app.command()
@@ -202,12 +202,14 @@ def _resolved(config: "Config") -> str:
     return f"# fingerprint {fingerprint(config)}\n{text}"
 
 
-def _train(profile: str | None, overrides: list[str], run: str | None, plain: bool) -> None:
+def _train(
+    profile: str | None, overrides: list[str], run: str | None, plain: bool, config: "Config | None" = None
+) -> None:
     resumes = "the same command resumes from the last commit"
     if plain:
         from flows.start import open_run, train_plainly
 
-        opened = open_run(profile, overrides, run)
+        opened = open_run(profile, overrides, run, config=config)
         keep_in(opened.store.directory)
         try:
             train_plainly(opened)
@@ -221,7 +223,7 @@ def _train(profile: str | None, overrides: list[str], run: str | None, plain: bo
 
             # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
             check_cluster()
-            opened = open_run(profile, overrides, run, Cluster)
+            opened = open_run(profile, overrides, run, Cluster, config)
             keep_in(opened.store.directory)
             completed(server, partial(train_in_flow, opened), resumes)
     next_step(f"ares eval {opened.store.name}, or ares inspect {opened.store.name} --step 1")
