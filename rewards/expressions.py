@@ -1,14 +1,14 @@
-r"""The value of a mathematical expression in LaTeX: exact fractions first, floats of 120 digits where there is none.
+r"""The value of a mathematical expression: exact fractions first, floats of 120 digits where there is none.
 
-Covered: arithmetic, fractions, mixed and repeating numbers, powers, roots, factorials, binomials, logarithms,
-trigonometry with degrees, complex numbers, variables. Two expressions with variables are equal if they agree at a few
-points that no identity prefers (`equal`). Not covered: sums, integrals, limits, matrices: `Unreadable`.
+Covered: arithmetic, fractions, mixed numbers, powers, roots, factorials, binomials, logarithms, trigonometry with
+degrees, complex numbers, variables. Expressions with variables are equal if they agree at points that no identity
+prefers. Not covered: sums, integrals, limits, matrices (`Unreadable`); spellings (rewards/latex.py).
 
-    \frac{2^{2024}-1}{2^{2024}}   Fraction
-    \frac{\sqrt6-\sqrt2}{4}       float, equal to \sin 15^\circ
+    \frac{2^{2024}-1}{2^{2024}}   a Fraction
+    \frac{\sqrt6-\sqrt2}{4}       a float, equal to \sin 15^\circ
     x(x+1)                        a value at each point, equal to x^2+x
 
-Every operation is bounded, so that no text takes long: a number has at most MOST_BITS bits.
+Every operation is bounded, so that no text takes long: a number has at most some ten thousand digits.
 """
 
 import hashlib
@@ -20,30 +20,36 @@ from typing import Any
 
 from mpmath import MPContext
 
+from rewards.latex import END
+
 Number = Any
 """A Fraction, or a float of mpmath (real or complex)."""
 MOST_BITS = 50_000
+"""Of a power; products may have four times as many."""
 MOST_NESTED = 40
+LARGEST_FACTORIAL = 4000
 POINTS = 3
 """Points at which expressions with variables are compared."""
 PRECISE, ROUGH = MPContext(), MPContext()
 PRECISE.dps, ROUGH.dps = 120, 60
 TINY = PRECISE.mpf(10) ** -50
-"""Smaller values may be what rounding leaves of zero."""
+"""A smaller value may be what rounding leaves of zero."""
 CLOSE = PRECISE.mpf(10) ** -100
-"""Floats that differ by less than this share are equal."""
-_TOKEN = re.compile(r"\\[a-zA-Z]+|\d+\.\d*|\.\d+|\d+|[a-zA-Zα-ωΑ-Ω]|[-+*/^_!%()\[\]{}|':]")
-_SKIPPED = re.compile(r"\s+|\\[ ,;:!]|~|\\(left|right|quad|qquad|displaystyle|limits|mathrm|bigl?|bigr?|Bigl?|Bigr?)(?![a-zA-Z])")
-_FRACTIONS = ("\\frac", "\\dfrac", "\\tfrac", "\\cfrac")
-_CIRCULAR = ("sin", "cos", "tan", "cot", "sec", "csc")
-_NAMED = (*_CIRCULAR, "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "ln", "lg", "log", "exp")
-_WORDS = re.compile(rf"(?<![a-zA-Z\\])({'|'.join(sorted((*_NAMED, 'sqrt', 'pi'), key=len, reverse=True))})(?![a-zA-Z])")
-_ACCENTS = ("\\overline", "\\bar", "\\vec", "\\overrightarrow", "\\hat", "\\widehat", "\\tilde", "\\mathbf")
-_GREEK = (
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon "
-    "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega ell"
-).split()
-_CLOSING = {"(": ")", "[": "]", "{": "}", "|": "|"}
+"""Floats that differ by a smaller share are equal."""
+DECIMALS = 6
+"""Digits from which on a decimal may stand for what it rounds."""
+TOKEN = re.compile(r"\\[a-zA-Z]+|\d+\.\d*|\.\d+|\d+|[a-zA-Zα-ωΑ-Ω]|[-+*/^_!%()\[\]{}|':]")
+BLANK = re.compile(rf"\s+|\\mathrm{END}")
+CIRCULAR = ("sin", "cos", "tan", "cot", "sec", "csc")
+FUNCTIONS = (*CIRCULAR, "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "ln", "lg", "log", "exp")
+BARE = re.compile(rf"(?<![a-zA-Z\\])({'|'.join((*FUNCTIONS[::-1], 'sqrt', 'pi'))}){END}")
+"""Functions that are written without a backslash."""
+ACCENTS = ("\\overline", "\\bar", "\\vec", "\\hat", "\\widehat", "\\tilde", "\\mathbf")
+GREEK = re.compile(
+    r"\\(alpha|beta|gamma|delta|(var)?epsilon|zeta|eta|(var)?theta|iota|kappa|lambda|mu|nu|xi|rho|sigma|tau|upsilon|"
+    r"(var)?phi|chi|psi|omega|Gamma|Delta|Theta|Lambda|Xi|Pi|Sigma|Phi|Psi|Omega|ell)"
+)
+BRACKETS = {"(": ")", "[": "]", "{": "}", "|": "|"}
 
 
 class Unreadable(ValueError):
@@ -51,17 +57,18 @@ class Unreadable(ValueError):
 
 
 def equal(one: str, other: str) -> bool:
-    """Whether two expressions have the same value, at any value of their variables. Raises Unreadable."""
-    first, second = Expression(one, 0), Expression(other, 0)
-    mine, theirs = first.value, second.value
-    if not first.variables and not second.variables:
-        return same(mine, theirs) or _rounds(one, other, mine, theirs)
+    """Whether two expressions have the same value, whatever their variables. Raises Unreadable."""
+    mine, theirs = Expression(one, 0), Expression(other, 0)
+    if not mine.variables and not theirs.variables:
+        return same(mine.value, theirs.value) or _rounds(one, mine.value, other, theirs.value)
     points = range(1, POINTS + 1)
-    return same(mine, theirs) and all(same(Expression(one, n).value, Expression(other, n).value) for n in points)
+    return same(mine.value, theirs.value) and all(
+        same(Expression(one, point).value, Expression(other, point).value) for point in points
+    )
 
 
 def proportional(one: str, other: str) -> bool:
-    """Whether one expression is a constant multiple of the other, not 0. Raises Unreadable."""
+    """Whether one expression with variables is a constant multiple of the other, not 0. Raises Unreadable."""
     ratios = []
     for point in range(POINTS + 1):
         mine, theirs = Expression(one, point), Expression(other, point)
@@ -76,47 +83,49 @@ def same(one: Number, other: Number) -> bool:
     if isinstance(one, Fraction) and isinstance(other, Fraction):
         return one == other
     one, other = _float(one), _float(other)
-    if any(abs(each) == PRECISE.inf for each in (one, other)):
+    if PRECISE.inf in (abs(one), abs(other)):
         return bool(one == other)
     return bool(abs(one - other) <= CLOSE * max(abs(one), abs(other)))
 
 
-def _rounds(one: str, other: str, mine: Number, theirs: Number) -> bool:
-    """Whether one is a decimal of at least six digits, and the other no decimal and equal to it but for rounding."""
-    for decimal, value, exact in ((one, mine, theirs), (other, theirs, mine)):
-        found = re.fullmatch(r"-?\d*\.(\d{6,})", decimal.strip())
-        if found and len(found[0].lstrip("-0.").replace(".", "")) >= 6:
-            decimals = other if decimal is one else one
-            if not re.fullmatch(r"-?[\d.]+", decimals.strip()) and not isinstance(_float(exact), PRECISE.mpc):
-                return bool(abs(_float(exact) - _float(value)) <= PRECISE.mpf(10) ** -len(found[1]) / 2)
+def _rounds(one: str, mine: Number, other: str, theirs: Number) -> bool:
+    """Whether one is a decimal of at least DECIMALS digits, and the other, which is none, rounds to it."""
+    for text, value, exact_text, exact in ((one, mine, other, theirs), (other, theirs, one, mine)):
+        found = re.fullmatch(r"-?\d*\.(\d+)", text.strip())
+        if found is None or min(len(found[1]), len(found[0].lstrip("-0.").replace(".", ""))) < DECIMALS:
+            continue
+        if not re.fullmatch(r"-?[\d.]+", exact_text.strip()):
+            return bool(abs(_float(exact) - _float(value)) <= PRECISE.mpf(10) ** -len(found[1]) / 2)
     return False
 
 
 class Expression:
-    """An expression, read and evaluated in one pass. `point` chooses the values of its variables."""
+    """An expression, evaluated while it is read.
+
+    Grammar: sum → product (± product)*; product → signed (· signed)*; signed → ± signed | power; power → atom (! | % |
+    degrees | ^ argument)*; an argument is a group in braces or one character.
+    """
 
     def __init__(self, text: str, point: int) -> None:
-        """Raises Unreadable."""
+        """point: chooses the values of variables. Raises Unreadable."""
         self.variables: set[str] = set()
         self._point = point
-        self._text = _WORDS.sub(lambda word: f"\\{word[0]} ", text.replace("**", "^"))
-        self.value = self._evaluated(PRECISE)
-        if not isinstance(self.value, Fraction) and abs(self.value) < TINY:
-            rough = self._evaluated(ROUGH)
-            if abs(rough - self.value) > abs(self.value) / 2:  # it is what rounding left
-                self.value = Fraction(0)
+        self._text = BARE.sub(lambda word: f"\\{word[0]} ", text)
+        self.value = self._evaluate(PRECISE)
+        may_be_zero = not isinstance(self.value, Fraction) and abs(self.value) < TINY
+        if may_be_zero and abs(self._evaluate(ROUGH) - self.value) > abs(self.value) / 2:  # what rounding left of zero
+            self.value = Fraction(0)
 
-    def _evaluated(self, floats: Any) -> Number:
-        self._floats, self._depth, self._in_angle, self._at = floats, 0, False, 0
+    def _evaluate(self, floats: Any) -> Number:
+        self._floats, self._at, self._nested, self._in_angle = floats, 0, 0, False
+        self._open: list[str] = []
         self._tokens = _tokens(self._text)
         try:
             value = self._sum()
         except (ArithmeticError, RecursionError, TypeError) as error:
             raise Unreadable(f"no value: {error}") from error
-        if self._at < len(self._tokens):
-            raise Unreadable(f"not understood: {self._tokens[self._at]}")
-        if not isinstance(value, Fraction) and value != value:
-            raise Unreadable("no value")
+        if self._at < len(self._tokens) or value != value:
+            raise Unreadable(f"not understood: {self._next() or 'no number'}")
         return value
 
     # ---- grammar ---------------------------------------------------------------------------------------------------
@@ -125,29 +134,28 @@ class Expression:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _take(self, *wanted: str) -> str:
-        """The next token if it is one of these, else ""."""
+        """The next token if it is one of these (or any), else ""."""
         token = self._next()
-        if token and (not wanted or token in wanted):
-            self._at += 1
-            return token
-        return ""
+        if wanted and token not in wanted:
+            return ""
+        self._at += 1
+        return token
 
     def _sum(self) -> Number:
-        self._depth += 1
-        if self._depth > MOST_NESTED:
+        self._nested += 1
+        if self._nested > MOST_NESTED:
             raise Unreadable("nested too deeply")
         total = self._product()
         while sign := self._take("+", "-"):
             term = self._product()
-            total = _add(total, term if sign == "+" else _multiply(term, Fraction(-1)))
-        self._depth -= 1
+            total = _add(total, term if sign == "+" else -term)
+        self._nested -= 1
         return total
 
     def _product(self) -> Number:
-        """Factors, with or without a sign between them; a number directly after another is not a product."""
         value = self._signed()
         while True:
-            if self._take("*", "\\cdot", "\\times", "\\ast"):
+            if self._take("*", "\\cdot", "\\times"):
                 value = _multiply(value, self._signed())
             elif self._take("/", "\\div", ":"):
                 value = _divide(value, self._signed())
@@ -157,6 +165,7 @@ class Expression:
                 return value
 
     def _starts_factor(self) -> bool:
+        """Whether a factor follows without a sign. A number directly after another is not a product."""
         token = self._next()
         if not token or token in ")]}+-*/^_!%':" or (token == "|" and "|" in self._open):
             return False
@@ -164,187 +173,150 @@ class Expression:
             raise Unreadable("two numbers without a sign between them")
         return True
 
-    @property
-    def _open(self) -> list[str]:
-        return self.__dict__.setdefault("_bars", [])
-
     def _signed(self) -> Number:
-        if sign := self._take("+", "-"):
-            self._depth += 1
-            if self._depth > MOST_NESTED:
-                raise Unreadable("nested too deeply")
-            value = self._signed()
-            self._depth -= 1
-            return value if sign == "+" else _multiply(value, Fraction(-1))
-        return self._power()
+        signs = 0
+        while sign := self._take("+", "-"):
+            signs += sign == "-"
+        value = self._power()
+        return -value if signs % 2 else value
 
     def _power(self) -> Number:
-        return self._raised(self._atom())
+        return self._raise(self._atom())
 
-    def _raised(self, value: Number) -> Number:
+    def _raise(self, value: Number) -> Number:
         """With what follows an atom: !, %, degrees, an exponent."""
-        while token := self._take("!", "\\%", "%", "^", "\\circ", "°"):
+        while token := self._take("!", "%", "^"):
             if token == "!":
                 value = self._factorial(value)
-            elif token in ("\\%", "%"):
-                value = _multiply(value, Fraction(1, 100))
-            elif token == "^" and not self._is_degree():
+            elif token == "%":
+                value = _divide(value, Fraction(100))
+            elif not self._take("\\circ"):
                 value = self._to(value, self._argument())
             elif self._in_angle:
                 value = _multiply(value, self._floats.pi / 180)
         return value
 
-    def _is_degree(self) -> bool:
-        start = self._at
-        braced = self._take("{")
-        if self._take("\\circ") and (not braced or self._take("}")):
-            return True
-        self._at = start
-        return False
-
     def _argument(self) -> Number:
-        """What a command or ^ applies to: a group, or one character or command."""
+        """What a command or ^ applies to: a group in braces, or one character or command."""
         token = self._next()
-        if token == "{":
-            return self._group()
-        if token.isdigit() and len(token) > 1:
-            self._tokens[self._at : self._at + 1] = [token[0], token[1:]]
-            return Fraction(int(self._take()))
-        return self._signed() if token == "-" else self._atom(plain=True)
+        if token.isdigit():
+            self._tokens[self._at : self._at + 1] = list(token)
+            return Fraction(self._take())
+        return self._signed() if token == "-" else self._atom()
 
     def _group(self) -> Number:
-        opening = self._take("(", "[", "{", "|")
-        bars = self._open
-        bars.append(opening)
+        opening = self._take()
+        self._open.append(opening)
         value = self._sum()
-        bars.pop()
-        if not self._take(_CLOSING[opening]):
+        self._open.pop()
+        if not self._take(BRACKETS[opening]):
             raise Unreadable(f"{opening} is not closed")
         return abs(value) if opening == "|" else value
 
-    def _atom(self, plain: bool = False) -> Number:
-        token = self._next()
-        if token in ("(", "[", "{", "|"):
+    def _atom(self) -> Number:
+        if self._next() in BRACKETS:
             return self._group()
-        self._take()
-        if token[:1] in (*".0123456789",) and token:
-            return token and self._number(token, plain)
-        name = token.removeprefix("\\")
-        if token in _FRACTIONS:
+        token = self._take()
+        if token[:1].isdigit() or (token[:1] == "." and len(token) > 1):
+            return self._number(token)
+        if token == "\\frac":
             above = self._argument()
             return _divide(above, self._argument())
         if token == "\\sqrt":
             return self._root()
-        if token in ("\\binom", "\\dbinom", "\\tbinom"):
+        if token == "\\binom":
             above = self._argument()
             return self._choose(above, self._argument())
-        if token.startswith("\\") and name in _NAMED:
-            return self._function(name)
-        if token == "\\pi" or token == "π":
-            return self._floats.pi + 0
-        if token in ("\\infty", "∞"):
-            return self._floats.inf
-        if token in _ACCENTS:
-            return self._variable(token + self._raw_argument())
-        if token in ("C", "A", "P") and self._next() in ("_", "^"):
-            return self._combinations(token)
-        if token and (len(token) == 1 and token.isalpha() or name in _GREEK):
-            if self._take("_"):
-                token += self._raw_argument()
-            if token == "e":
-                return self._floats.e + 0
-            return self._floats.mpc(0, 1) if token == "i" else self._variable(token)
-        raise Unreadable(f"not understood: {token or 'the end'}")
+        if token.removeprefix("\\") in FUNCTIONS:
+            return self._function(token.removeprefix("\\"))
+        if token in ("\\pi", "\\infty"):
+            return +self._floats.pi if token == "\\pi" else self._floats.inf
+        if token in ACCENTS:
+            return self._variable(token + self._name())
+        if token in ("C", "A", "P") and (chosen := self._combinations(token)) is not None:
+            return chosen
+        if not token or not (token.isalpha() or GREEK.fullmatch(token)):
+            raise Unreadable(f"not understood: {token or 'the end'}")
+        name = token + (f"_{self._name()}" if self._take("_") else "")
+        constants = {"e": +self._floats.e, "i": self._floats.mpc(0, 1)}
+        return constants[name] if name in constants else self._variable(name)
 
-    def _number(self, digits: str, plain: bool) -> Number:
-        """A number, perhaps mixed: 3\\frac12 and 3 1/2 are 3.5. plain: as an argument, which is never mixed."""
-        value = Fraction(digits if digits != "." else "0")
-        if self._next() == "_" and not plain:
+    def _number(self, digits: str) -> Number:
+        r"""A number, perhaps mixed: 3\frac12 and 3 1/2 are 3.5."""
+        if self._next() == "_":
             raise Unreadable("a number with a base")
-        if plain or not digits.isdigit():
-            return value
-        if self._next() in _FRACTIONS:
-            rest = self._tokens[self._at + 1 :]
-            if re.fullmatch(r"(\d\d|\{ \d+ \} \{ \d+ \}|\d \d|\{ \d+ \} \d|\d \{ \d+ \})( .*)?", " ".join(rest)):
-                return _add(value, self._atom())
-        mixed = self._tokens[self._at : self._at + 3]
-        if len(mixed) == 3 and mixed[0].isdigit() and mixed[1] == "/" and mixed[2].isdigit():
+        rest = " ".join(self._tokens[self._at : self._at + 7])
+        value = Fraction(digits)
+        if digits.isdigit() and re.match(r"\\frac (\d\d|\{ \d+ \}|\d)( \d| \{ \d+ \}|(?<=\d\d))", rest):
+            return value + self._atom()
+        if digits.isdigit() and (mixed := re.match(r"(\d+) / (\d+)", rest)):
             self._at += 3
-            return value + Fraction(int(mixed[0]), int(mixed[2]))
+            return value + Fraction(int(mixed[1]), int(mixed[2]))
         return value
 
     def _root(self) -> Number:
-        degree: Number = Fraction(2)
-        if self._next() == "[":
-            degree = self._group()
-        token = self._next()
-        value = Fraction(self._take()) if token and token[0] in "0123456789" else self._argument()
-        if isinstance(value, Fraction) and value < 0 and isinstance(degree, Fraction) and degree % 2 == 1:
-            return _multiply(self._to(-value, 1 / degree), Fraction(-1))
+        degree = self._group() if self._next() == "[" else Fraction(2)
+        number = self._next()
+        value = Fraction(self._take()) if number[:1].isdigit() else self._argument()  # \sqrt13 is meant as of 13
+        if isinstance(value, Fraction) and value < 0 and degree % 2 == 1:
+            return -self._to(-value, 1 / degree)
         return self._to(value, _divide(Fraction(1), degree))
 
     def _function(self, name: str) -> Number:
-        base: Number | None = {"ln": self._floats.e + 0, "lg": Fraction(10)}.get(name)
+        base: Number | None = {"ln": +self._floats.e, "lg": Fraction(10)}.get(name)
         exponent: Number = Fraction(1)
-        inverse = False
         while token := self._take("_", "^"):
             if token == "_":
                 base = self._argument()
             else:
                 exponent = self._argument()
-                inverse = name in _CIRCULAR and exponent == -1
-        outer, self._in_angle = self._in_angle, name in _CIRCULAR
-        if self._next() in ("(", "{", "["):
-            value = self._raised(self._group())
+        outer, self._in_angle = self._in_angle, name in CIRCULAR
+        if self._next() in BRACKETS:
+            value = self._raise(self._group())
         else:
             value = self._power()
-            while self._starts_factor() and self._next().removeprefix("\\") not in _NAMED:
+            while self._starts_factor() and self._next().removeprefix("\\") not in FUNCTIONS:
                 value = _multiply(value, self._power())
         self._in_angle = outer
-        if name in ("ln", "lg", "log"):
-            base = self._variable("\\log") if base is None else base
-            if isinstance(base, Fraction) and isinstance(value, Fraction) and (exact := _exact_log(value, base)):
-                result: Number = exact
-            else:
-                result = _divide(self._floats.ln(self._float(value)), self._floats.ln(self._float(base)))
-        elif name == "exp":
-            result = self._to(self._floats.e + 0, value)
+        if name in CIRCULAR and exponent == -1:
+            return self._call(f"a{name}", value)
+        if name in ("ln", "lg", "log"):  # what \log means without a base is not known: a variable
+            result = self._log(value, self._variable("\\log") if base is None else base)
         else:
-            if abs(value) > 10**50:
-                raise Unreadable("an angle too large")
-            result = getattr(self._floats, "a" + name if inverse else name.replace("arc", "a"))(self._float(value))
-        return result if exponent == 1 or inverse else self._to(result, exponent)
+            result = self._call(name.replace("arc", "a"), value)
+        return self._to(result, exponent)
 
-    def _combinations(self, token: str) -> Number:
-        r"""C_{10}^{3} and permutations A_{10}^{3}; C_1 is a variable."""
+    def _call(self, name: str, value: Number) -> Number:
+        if abs(value) > (10**5 if name in ("exp", "sinh", "cosh", "tanh") else 10**50):
+            raise Unreadable("an argument too large")
+        return getattr(self._floats, name)(self._float(value))
+
+    def _combinations(self, token: str) -> Number | None:
+        r"""C_{10}^{3}, and permutations A_{10}^{3}; None where it is only a letter."""
         start = self._at
-        above: Number | None = None
-        below: Number | None = None
+        sides: dict[str, Number] = {}
         while mark := self._take("_", "^"):
-            if mark == "_":
-                below = self._argument()
-            else:
-                above = self._argument()
-        if above is None or below is None or not isinstance(above, Fraction) or not isinstance(below, Fraction):
+            sides[mark] = self._argument()
+        if len(sides) < 2 or not all(isinstance(side, Fraction) for side in sides.values()):
             self._at = start
-            return self._variable(token + (self._raw_argument() if self._take("_") else ""))
-        chosen = self._choose(below, above)
-        return chosen if token == "C" else _multiply(chosen, self._factorial(above))
+            return None
+        chosen = self._choose(sides["_"], sides["^"])
+        return chosen if token == "C" else _multiply(chosen, self._factorial(sides["^"]))
 
-    def _raw_argument(self) -> str:
-        """The argument as text, for the name of a variable."""
+    def _name(self) -> str:
+        """An argument as text, for the name of a variable."""
         if not self._take("{"):
             return self._take()
-        start = self._at
-        while self._next() not in ("}", ""):
-            self._at += 1
-        return "".join(self._tokens[start : self._at]) + self._take("}")[:0]
+        name = ""
+        while (token := self._take()) not in ("}", ""):
+            name += token
+        return name
 
     def _variable(self, name: str) -> Number:
+        """A value that depends on name and point alone: a fraction between 1/3 and 3.4, at one point negative."""
         self.variables.add(name)
         number = int.from_bytes(hashlib.sha256(f"{name} {self._point}".encode()).digest()[:4], "big")
-        sign = -1 if self._point == 1 else 1
-        return Fraction(sign * (number % 9000 + 1009), 3001)
+        return Fraction((-1 if self._point == 1 else 1) * (number % 9000 + 1009), 3001)
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
@@ -353,72 +325,59 @@ class Expression:
 
     def _to(self, base: Number, exponent: Number) -> Number:
         if isinstance(base, Fraction) and isinstance(exponent, Fraction):
-            if exponent.denominator == 1:
-                bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-                if abs(exponent) * (bits - (abs(base) == 1)) > MOST_BITS:
+            root = base if exponent.denominator == 1 else _exact_root(base, exponent.denominator)
+            if root is not None:
+                bits = max(root.numerator.bit_length(), root.denominator.bit_length())
+                if abs(exponent.numerator) * (bits - (abs(root) == 1)) > MOST_BITS:
                     raise Unreadable("a power too large")
-                return base ** int(exponent)
-            if (root := _exact_root(base, exponent.denominator)) is not None:
-                return self._to(root, Fraction(exponent.numerator))
-        power, exponent = self._float(base), self._float(exponent)
-        if not power:
+                return root**exponent.numerator
+        if not base:
             return Fraction(0)
+        power, exponent = self._float(base), self._float(exponent)
         if abs(exponent) * (1 + abs(self._floats.ln(power))) > 10**6:
             raise Unreadable("a power too large")
         return power**exponent
 
+    def _log(self, value: Number, base: Number) -> Number:
+        result = _divide(self._floats.ln(self._float(value)), self._floats.ln(self._float(base)))
+        if isinstance(value, Fraction) and isinstance(base, Fraction) and abs(result) < LARGEST_FACTORIAL:
+            whole = int(self._floats.nint(self._floats.re(result)))
+            return Fraction(whole) if base**whole == value else result
+        return result
+
     def _factorial(self, value: Number) -> Number:
         if not isinstance(value, Fraction) or value.denominator > 1 or value < 0:
             return self._floats.gamma(self._float(value) + 1)
-        if value > 4000:
+        if value > LARGEST_FACTORIAL:
             raise Unreadable("a factorial too large")
         return Fraction(math.factorial(int(value)))
 
     def _choose(self, above: Number, below: Number) -> Number:
-        whole = all(isinstance(each, Fraction) and each.denominator == 1 for each in (above, below))
-        if not whole:
+        if not all(isinstance(each, Fraction) and each.denominator == 1 for each in (above, below)):
             return self._floats.binomial(self._float(above), self._float(below))
-        if not 0 <= below <= above or above > MOST_BITS or min(below, above - below) > 4000:
+        if not 0 <= below <= above or above > MOST_BITS or min(below, above - below) > LARGEST_FACTORIAL:
             raise Unreadable("a binomial coefficient out of range")
         return Fraction(math.comb(int(above), int(below)))
 
 
 def _tokens(text: str) -> list[str]:
-    tokens = []
-    at = 0
+    tokens, at = [], 0
     while at < len(text):
-        if skipped := _SKIPPED.match(text, at):
-            at = skipped.end()
-            continue
-        found = _TOKEN.match(text, at)
-        if found is None:
-            if text.startswith("\\%", at):
-                tokens.append("\\%")
-                at += 2
-                continue
-            if text[at] in "°∞":
-                tokens.append(text[at])
-                at += 1
-                continue
+        if found := BLANK.match(text, at):
+            at = found.end()
+        elif found := TOKEN.match(text, at):
+            tokens.append(found[0])
+            at = found.end()
+        else:
             raise Unreadable(f"not understood: {text[at:]:.20}")
-        tokens.append(found[0])
-        at = found.end()
-    if not tokens:
-        raise Unreadable("nothing")
-    return _with_choose(tokens)
-
-
-def _with_choose(tokens: list[str]) -> list[str]:
-    r"""{n \choose k} as \binom{n}{k}."""
-    while "\\choose" in tokens:
+    while "\\choose" in tokens:  # {n \choose k} as \binom{n}{k}
         at = tokens.index("\\choose")
         depth, start = 0, at - 1
-        while start >= 0 and not (tokens[start] == "{" and depth == 0):
+        while start >= 0 and (tokens[start] != "{" or depth):
             depth += {"}": 1, "{": -1}.get(tokens[start], 0)
             start -= 1
-        if start < 0:
-            tokens, start, at = ["{", *tokens, "}"], 0, at + 1
-        tokens = [*tokens[:start], "\\binom", *tokens[start:at], "}", "{", *tokens[at + 1 :]]
+        head, above = (tokens[:start], tokens[start:at]) if start >= 0 else ([], ["{", *tokens[:at]])
+        tokens = [*head, "\\binom", *above, "}", "{", *tokens[at + 1 :], *([] if start >= 0 else ["}"])]
     return tokens
 
 
@@ -426,14 +385,13 @@ def _float(value: Number, floats: Any = PRECISE) -> Number:
     return floats.mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else floats.convert(value)
 
 
-def _both(operation: Callable[[Number, Number], Number]) -> Callable[[Number, Number], Number]:
+def _on_both(operation: Callable[[Number, Number], Number]) -> Callable[[Number, Number], Number]:
     """An operation on two fractions, or on floats where one is a float."""
 
     def apply(one: Number, other: Number) -> Number:
-        if not isinstance(one, Fraction) and isinstance(other, Fraction):
-            other = _float(other, one.context)
-        elif isinstance(one, Fraction) and not isinstance(other, Fraction):
-            one = _float(one, other.context)
+        if isinstance(one, Fraction) != isinstance(other, Fraction):
+            floats = (other if isinstance(one, Fraction) else one).context
+            one, other = _float(one, floats), _float(other, floats)
         result = operation(one, other)
         if isinstance(result, Fraction) and result.numerator.bit_length() > 4 * MOST_BITS:
             raise Unreadable("a number too large")
@@ -442,22 +400,18 @@ def _both(operation: Callable[[Number, Number], Number]) -> Callable[[Number, Nu
     return apply
 
 
-_add = _both(lambda one, other: one + other)
-_multiply = _both(lambda one, other: one * other)
-_divide = _both(lambda one, other: one / other)
+_add = _on_both(lambda one, other: one + other)
+_multiply = _on_both(lambda one, other: one * other)
+_divide = _on_both(lambda one, other: one / other)
 
 
 def _exact_root(value: Fraction, degree: int) -> Fraction | None:
-    """The root if it is a fraction too."""
+    """The root of a fraction if it is one too."""
     if value < 0 or degree > 64:
         return None
-    parts = []
-    for part in (value.numerator, value.denominator):
-        root = _whole_root(part, degree)
-        if root**degree != part:
-            return None
-        parts.append(root)
-    return Fraction(*parts)
+    roots = [_whole_root(part, degree) for part in (value.numerator, value.denominator)]
+    root = Fraction(*roots)
+    return root if root**degree == value else None
 
 
 def _whole_root(value: int, degree: int) -> int:
@@ -465,16 +419,6 @@ def _whole_root(value: int, degree: int) -> int:
     if degree == 2 or value < 2:
         return math.isqrt(value) if degree == 2 else value
     root = 1 << -(-value.bit_length() // degree)
-    while True:
-        smaller = ((degree - 1) * root + value // root ** (degree - 1)) // degree
-        if smaller >= root:
-            return root
+    while (smaller := ((degree - 1) * root + value // root ** (degree - 1)) // degree) < root:
         root = smaller
-
-
-def _exact_log(value: Fraction, base: Fraction) -> Fraction | None:
-    """log_base(value) where it is whole."""
-    if value <= 0 or base <= 0 or base == 1:
-        return None
-    guess = round(float(PRECISE.ln(_float(value)) / PRECISE.ln(_float(base))))
-    return Fraction(guess) if abs(guess) < 4000 and base**guess == value else None
+    return root

@@ -12,21 +12,20 @@ from decimal import Decimal
 from typing import Any
 
 from rewards.answers import same_answer
+from rewards.thinking import after_thinking
 
 BOXED = "boxed"
 MOST_CHARACTERS = 4096
 """Longer answers are derivations, and equal no ground truth."""
 MOST_WORDS = 25
 """A ground truth of more words is a proof or a solution."""
-THINKING = ("think", "thinking", "thought", "reasoning", "seed:think")
-"""Tags between which models think."""
 PLAIN_NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BETWEEN_BOXES = re.compile(r"[\s,;$.]*(and|or)?[\s,;$]*")
 _AFTER_STEPS = re.compile(r"####\s*(\S[^\n#]*?)\s*\Z")
 """The end of a GSM8K solution, with its answer."""
 _BEFORE_ANSWER = re.compile(r"^.*?\b(?:final\s+)?answer(?:\s+is)?\s*\W*?[:=]\s*\**", re.IGNORECASE)
-_NO_TRUTH = re.compile(r"proofs?|not ?found|see (the )?solution|unknown|n/?a|none|null|error|undetermined", re.IGNORECASE)
+_NO_TRUTH = re.compile(r"proofs?|not ?found|see (the )?solution|unknown|n/a|null|error", re.IGNORECASE)
 """What sets write where a problem has no answer (NuminaMath-1.5: proof, notfound)."""
 
 
@@ -62,17 +61,6 @@ def _braced(text: str, start: int) -> str | None:
     return None
 
 
-def after_thinking(response: str) -> str:
-    """What follows a model's thinking; "" where the thinking is cut off."""
-    for tag in THINKING:
-        thought, closed, rest = response.rpartition(f"</{tag}>")
-        if closed:
-            return rest
-        if f"<{tag}>" in response:
-            return ""
-    return response
-
-
 def find_answer(response: str, where: str = BOXED) -> str | None:
     """The answer that a response gives; None if it gives none.
 
@@ -83,7 +71,7 @@ def find_answer(response: str, where: str = BOXED) -> str | None:
     if where == BOXED:
         return last_boxed(text)
     if where == "hash":
-        return text.rpartition("####")[2].strip().partition("\n")[0] if "####" in text else None
+        return text.rpartition("####")[2].strip().partition("\n")[0].strip() if "####" in text else None
     if where == "last_line":
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         answer = _BEFORE_ANSWER.sub("", lines[-1]) if lines else None
@@ -93,7 +81,7 @@ def find_answer(response: str, where: str = BOXED) -> str | None:
         found = list(re.finditer(pattern, text, re.DOTALL))
         answer = found[-1].group(1 if found[-1].re.groups else 0) if found else None
     boxed = None if answer is None else last_boxed(answer)
-    return answer if boxed is None else boxed
+    return boxed or (answer and answer.strip())
 
 
 def asked_format(prompt: str) -> str | None:

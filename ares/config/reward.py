@@ -104,6 +104,12 @@ class RewardConfig(Strict):
     """Seconds a single answer may take to grade before the grader is killed and the sample has no score; one limit for
     all functions, or one each. A function with TRL's signature, which is called once per shard, may take this long for
     each of its completions."""
+    answer: str | None = Field(None, json_schema_extra=only_with("reward.kind=math"))
+    """math: where the answer stands in a response, after the thinking: `boxed`, `last_line` (after `Answer:`), `hash`
+    (after ####), `tag NAME` (in <NAME>…</NAME>), or a regular expression (its group). None: where the prompt asks for
+    it, else boxed."""
+    computed: bool = Field(False, json_schema_extra=only_with("reward.kind=math"))
+    """math: a number has to be written out: 12 and not 3*4, which may be the question itself."""
     max_unscored: float = Field(0.2, ge=0, le=1)
     """The run stops if more than this share of a step's responses, not counting one problem's, have no score."""
     code: CodeConfig = Field(CodeConfig(), json_schema_extra=only_with("reward.kind=code"))

@@ -4,7 +4,7 @@ Covered: reading and checking rows, their formats, media, the order in which the
 responses (ares/grading).
 """
 
-from ares.data.chats import check_template, conversation, templated
+from ares.data.chats import check_template, conversation, odd_in_template, templated
 from ares.data.check import CheckReport, Failure, check_rows, compare_with_held_out, find_overlaps
 from ares.data.code import (
     CodeProblem,
@@ -69,6 +69,7 @@ __all__ = [
     "load_problems",
     "load_tokenizer",
     "load_train",
+    "odd_in_template",
     "packages_of",
     "path_of",
     "place",

@@ -5,7 +5,7 @@ messages with pictures (ares/data/vision.py), tokens (ares/data/problems.py).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -138,6 +138,35 @@ def check_template(tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, An
             raise DataError(
                 f"data.chat_template_kwargs.{name}: the chat template of {tokenizer.name_or_path} does not look at it"
             )
+
+
+def odd_in_template(
+    tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any], end_ids: Collection[int]
+) -> list[str]:
+    """What is odd about a chat template: no place where the answer begins, turns that end in no end token.
+
+    end_ids: tokens at which a response ends.
+    """
+    asked = [{"role": "user", "content": "a"}]
+    answered = [*asked, {"role": "assistant", "content": "OMEGA"}]
+    try:
+        begun, *whole = [
+            str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=begins, **settings))
+            for messages, begins in ((asked, True), (asked, False), (answered, False))
+        ]
+    except Exception as error:  # noqa: BLE001 (templates are programs, and raise what they like)
+        return [f"it raises {type(error).__name__} on a user's and an assistant's turn: {_one_line(error)}"]
+    odd = []
+    if begun == whole[0]:
+        odd.append("it begins no turn of the assistant (add_generation_prompt changes nothing): a model may go on with "
+                   "the user's")  # fmt: skip
+    after = tokenizer(whole[1].rpartition("OMEGA")[2], add_special_tokens=False)["input_ids"]
+    if not set(after) & set(end_ids):
+        ends = tokenizer.decode(after) if after else "nothing"
+        names = ", ".join(map(repr, tokenizer.convert_ids_to_tokens(list(end_ids))))
+        odd.append(f"it ends a turn with {ends!r}, which is not an end token ({names}): responses run to their limit. "
+                   "Name it in the model's generation_config (eos_token_id), or take an instruct model")  # fmt: skip
+    return odd
 
 
 def _one_line(error: BaseException) -> str:

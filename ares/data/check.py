@@ -16,17 +16,16 @@ from transformers import PreTrainedTokenizerBase
 from ares.config import DataConfig, Needs, Source
 from ares.data.chats import check_template, rendered
 from ares.data.code import CodeProblem
-from ares.data.problems import each_row, is_one_answer, missing_columns
+from ares.data.problems import each_row, missing_columns
 from ares.data.shared import overlaps, shared_prompts
 from ares.data.sources import place, read_rows, shown
 from ares.data.tables import DataError, Unreadable
 from ares.data.vision import in_parts
+from rewards.math import asked_format
 from sandbox import parse
 
-SEVERAL_ANSWERS = (
-    "the answer is a list or an object, and reward.kind=math compares with one: name another column with "
-    "data.answer_key=…, or a function of your own with reward.kind=path.py:function"
-)
+UNSAID = "unsaid: boxed is read"
+"""Where a prompt does not say how to answer."""
 MEASURED = 5_000
 """Rows of a large set whose tokens are counted, besides every row that may be overlong."""
 Line = int | str
@@ -89,8 +88,14 @@ class CheckReport:
     """Ids of problems whose tests accept a program that returns its input."""
     problems: dict[Line, tuple[str, CodeProblem]] = field(default_factory=dict)
     """Code problems that can be used: row → (id, problem)."""
-    untested: dict[str, str] = field(default_factory=dict)
-    """Code rows left out because they have no test: `3 (Mbpp/7)`, and which columns were looked for."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Rows left out, `3 (Mbpp/7)`, and why: code without a test, an answer that cannot be graded."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """Where prompts ask for the answer, and how many (reward.kind=math)."""
+    spoiled: list[Line] = field(default_factory=list)
+    """Rows whose prompt holds special tokens of the tokenizer as text."""
+    template: list[str] = field(default_factory=list)
+    """What is odd about the chat template."""
     prompts: dict[Line, str] = field(default_factory=dict)
     """Row → its prompt as text, with its images and videos."""
     duplicate_prompts: list[str] = field(default_factory=list)
@@ -123,8 +128,13 @@ class CheckReport:
     def counts(self) -> dict[str, Any]:
         """Counts in the order in which they are shown."""
         counts: dict[str, Any] = {"rows": self.rows, "rows with an error": len({each.row for each in self.findings})}
-        if self.untested:
-            counts["rows without tests, left out"] = _named(list(self.untested))
+        if self.left_out:
+            what = "without tests" if self.problems else "that cannot be graded"
+            counts[f"rows {what}, left out"] = _named(list(self.left_out))
+        if self.asked:
+            counts["answers are asked for as"] = ", ".join(
+                f"{where} ({count} rows)" for where, count in self.asked.items()
+            )
         if self.problems:
             sizes = [len(each.test_cases) + len(each.stdin_tests) for _, each in self.problems.values()]
             counts["tests"] = sum(sizes)
@@ -147,18 +157,22 @@ class CheckReport:
             some = f" (of {len(self.prompt_tokens)} rows)" if len(self.prompt_tokens) < len(self.prompts) else ""
             counts["prompt tokens"] = f"{_spread(self.prompt_tokens)}{some}"
             counts["prompts left out as overlong"] = len(self.overlong)
+        if self.spoiled:
+            counts["prompts with special tokens as text"] = _named([f"row {line}" for line in self.spoiled])
+        for number, odd in enumerate(self.template, 1):
+            counts[f"chat template, {number}"] = odd
         return counts
 
 
 def check_rows(
     source: Source, split: str, config: DataConfig, needs: Needs = "answer",
     tokenizer: PreTrainedTokenizerBase | None = None, vision: bool = False, limit: int | None = None,
-    settings: str = "data",
+    settings: str = "data", answer: str | None = None,
 ) -> CheckReport:  # fmt: skip
     """Check every row, or the first `limit`. Raises DataError only when the source cannot be read at all.
 
     needs: what every row must have (`RewardConfig.needs`). vision: prompts hold images. settings: the prefix of the
-    settings that name columns, for messages.
+    settings that name columns, for messages. answer: reward.answer, where answers are read whatever the prompt says.
     """
     unreadable: Unreadable = {}
     raw = read_rows(source, split, unreadable, limit)
@@ -172,26 +186,30 @@ def check_rows(
     conversations: dict[Line, Messages] = {}
     for row in each_row(raw, config, needs, settings, vision):
         wrong = row.wrong
-        if needs == "answer" and not is_one_answer(row.answer):
-            wrong.append(SEVERAL_ANSWERS)
         if row.problem is not None:
             errors = _syntax_errors(row.problem)
             wrong += errors
             if not errors:
                 report.problems[row.line] = (row.id, row.problem)
         if row.left_out:
-            report.untested[f"{row.line} ({row.id})"] = row.left_out
-        if row.messages:
+            report.left_out[f"{row.line} ({row.id})"] = row.left_out
+        if row.messages and not row.left_out:
             media = [values[row.position] for values in shows if values[row.position] is not None]
             first = first_of.setdefault(repr((row.messages, media)), row.line)
             if first != row.line:
                 report.duplicate_prompts.append(f"row {row.line} repeats row {first}")
             conversations[row.line] = row.messages
+            if needs == "answer":
+                where = asked_format("\n".join(message["content"] for message in row.messages)) or UNSAID
+                report.asked[where] = report.asked.get(where, 0) + 1
             said = [message["content"] for message in row.messages]
             report.prompts[row.line] = "\n".join([*said, *map(repr, media)])
         report.findings += [Finding(row.line, row.id, what) for what in wrong]
-    if report.rows and len(report.untested) == report.rows:
-        report.findings.append(Finding(0, "", next(iter(report.untested.values()))))
+    if other := [where for where in report.asked if answer is not None and where not in (answer, UNSAID)]:
+        what = f"prompts ask for the answer as {', '.join(other)}, and reward.answer={answer} reads it elsewhere"
+        report.findings.append(Finding(0, "", what))
+    if report.rows and len(report.left_out) == report.rows:
+        report.findings.append(Finding(0, "", next(iter(report.left_out.values()))))
     if tokenizer is not None and conversations:
         _see(report, conversations, tokenizer, config, vision)
     else:
@@ -201,14 +219,24 @@ def check_rows(
     return report
 
 
-def compare_with_held_out(report: CheckReport, held_out: CheckReport, name: str = "") -> None:
+def compare_with_held_out(
+    report: CheckReport, held_out: CheckReport, name: str = "", drop_shared: bool = False
+) -> None:
     """Count the prompts that a train set shares with a held-out one (allowed, but rarely intended), and add the
-    held-out set's findings."""
-    shared = shared_prompts(list(report.prompts.values()), list(held_out.prompts.values()))
+    held-out set's findings. If every held-out prompt is trained on, that is one too, unless data.drop_shared leaves
+    them out."""
+    ours, theirs = list(report.prompts.values()), list(held_out.prompts.values())
+    shared = shared_prompts(ours, theirs)
+    if theirs and not drop_shared and shared_prompts(theirs, ours).normalised.all():
+        what = (
+            f"all {len(theirs)} prompts of {held_out.source} are in the train set: what is measured is what was "
+            "learnt by heart. data.drop_shared=true leaves them out of training"
+        )
+        report.findings.append(Finding(0, "", what))
     rows = [row for row, is_shared in zip(report.prompts, shared.normalised, strict=True) if is_shared]
     report.shared[name] = _named([f"row {row}" for row in rows], counted=str(shared))
     report.held_out |= set(rows)
-    report.untested |= {f"{held_out.source}:{row}": why for row, why in held_out.untested.items()}
+    report.left_out |= {f"{held_out.source}:{row}": why for row, why in held_out.left_out.items()}
     report.findings += [
         Finding(place(held_out.source, each.row) if each.row else held_out.source, each.id, each.what)
         for each in held_out.findings
@@ -258,6 +286,12 @@ def _see(
             )
         except DataError as error:
             report.findings.append(Finding(line, "", str(error)))
+    special_tokens = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+    report.spoiled = [
+        line
+        for line, messages in conversations.items()
+        if any(token in message["content"] for message in messages for token in special_tokens)
+    ]
     measured = _to_measure(texts, config.max_prompt_length)
     token_ids = _tokens(tokenizer, [texts[line] for line in measured])
     lengths = {line: len(ids) for line, ids in zip(measured, token_ids, strict=True)}

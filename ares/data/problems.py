@@ -27,9 +27,14 @@ from ares.data.shared import SharedPrompts, shared_prompts
 from ares.data.sources import folder_of, place, read_rows, shown
 from ares.data.tables import DataError, is_missing
 from ares.data.vision import Vision, has_media, spoken
+from rewards.math import why_ungradable
 
 ASKED = "as asked"
 """Column with the prompt as the row holds it: text, or a list of chat messages."""
+SEVERAL_ANSWERS = (
+    "the answer is a list or an object, and reward.kind=math compares with one: name another column with "
+    "data.answer_key=…, or a function of your own with reward.kind=path.py:function"
+)
 OWN = "own:"
 """Prefix of the columns of a row whose names the frame uses for something else."""
 
@@ -46,8 +51,9 @@ class Problems:
     prompt shows (ares/data/media.py), in its order."""
     overlong: int
     """Rows left out because the prompt was longer than data.max_prompt_length."""
-    untested: dict[str, int | str] = field(default_factory=dict)
-    """Code rows left out because they have no test: id → row, as errors name rows."""
+    left_out: dict[str, tuple[int | str, str]] = field(default_factory=dict)
+    """Rows that are no problems: id → (row as errors name it, why): code without a test, an answer that cannot be
+    graded."""
     embedded: dict[Path, bytes] = field(default_factory=dict)
     """Images stored in the data set itself, by the files to which they are written and rows refer."""
     repeated: tuple[str, ...] = ()
@@ -89,6 +95,13 @@ class Problems:
             return prompts
         shown = [" ".join(name.rpartition("@")[2] for name in row) for row in self.frame["media_references"]]
         return [f"{prompt} {contents}" for prompt, contents in zip(prompts, shown, strict=True)]
+
+    def reasons(self) -> dict[str, list[str]]:
+        """Why rows are left out, and which: `3 (Mbpp/7)`."""
+        rows: dict[str, list[str]] = {}
+        for name, (row, why) in self.left_out.items():
+            rows.setdefault(why, []).append(f"{row} ({name})")
+        return rows
 
     def first(self, count: int | None) -> "Problems":
         """The first `count` problems (None: all)."""
@@ -159,7 +172,7 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
         source=", ".join(each.source for each in sets.values()),
         frame=pd.concat(frames, ignore_index=True),
         overlong=sum(each.overlong for each in sets.values()),
-        untested={f"{name}/{own}": row for name, each in sets.items() for own, row in each.untested.items()},
+        left_out={f"{name}/{own}": row for name, each in sets.items() for own, row in each.left_out.items()},
         embedded={path: content for each in sets.values() for path, content in each.embedded.items()},
         repeated=tuple(dict.fromkeys(column for each in sets.values() for column in each.repeated)),
     )
@@ -189,7 +202,7 @@ def load_problems(
             raise DataError(f"{place(source, row.line)}: {row.wrong[0]}")
     kept = [row for row in rows if not row.left_out]
     if not kept:
-        others = f" (nor is there in any of the {len(rows)} rows)" if len(rows) > 1 else ""
+        others = f" (none of the {len(rows)} rows can be used)" if len(rows) > 1 else ""
         raise DataError(f"{place(source, rows[0].line)}: {rows[0].left_out}{others}")
     raw = raw.iloc[[row.position for row in kept]]
     if needs == "tests":
@@ -225,7 +238,7 @@ def load_problems(
         source=shown(source),
         frame=frame[fits].reset_index(drop=True),
         overlong=int((~fits).sum()),
-        untested={row.id: row.line for row in rows if row.left_out},
+        left_out={row.id: (row.line, row.left_out) for row in rows if row.left_out},
         embedded=media.embedded if media is not None else {},
         repeated=(ASKED, *(OWN + key for key in keys)),
     )
@@ -248,7 +261,7 @@ class Row:
     problem: CodeProblem | None = None
     """A code row that can be used."""
     left_out: str = ""
-    """Why the row is no problem, though nothing is wrong with the set: it has no test."""
+    """Why the row is no problem, though nothing is wrong with the set, as without a test."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -305,6 +318,10 @@ def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Ne
         row.wrong.append(_null(config.answer_key, f"{settings}.answer_key"))
     elif not row.answer.strip() if isinstance(row.answer, str) else row.answer in ([], {}):
         row.wrong.append("the answer is empty")
+    elif needs == "answer" and not is_one_answer(row.answer):
+        row.wrong.append(SEVERAL_ANSWERS)
+    elif needs == "answer":
+        row.left_out = why_ungradable(row.answer)
 
 
 def missing_columns(raw: pd.DataFrame, config: DataConfig, needs: Needs, settings: str) -> list[str]:

@@ -48,6 +48,9 @@ def finish(
     if evaluation.request.turns > 1:
         samples["turn"] = is_second_turn(samples) + 1
     samples = samples.drop(columns=[*OF_ENGINES, "slot"], errors="ignore")
+    if "prompt" not in samples:
+        prompts = evaluation.run.train_set.frame.set_index("id")["prompt"]
+        samples.insert(1, "prompt", samples["id"].map(prompts))
     summary, problems = summarise(evaluation, samples)
     summary |= mismatch
     store.write_rows("samples.parquet", samples)
@@ -78,7 +81,8 @@ def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, 
         "truncated": float(first["truncated"].mean()),
         "estimates": _estimates(problems, measures, seed),
         "sets": {name: _estimates(problems[of == name], measures, seed) for name in evaluation.sets},
-        "interval": f"{CONFIDENCE:.0%}, bootstrap over problems (exact binomial where all are 0 or all are 1)",
+        "interval": f"{CONFIDENCE:.0%}, bootstrap over problems; of a share that is 0 or 1 everywhere the exact "
+        "binomial's, of other equal values none",
     }
     if "error_type" in first:
         shares = first["error_type"].value_counts(normalize=True)
@@ -135,11 +139,18 @@ def _passes_base_tests(scored: pd.DataFrame, counts: pd.Series) -> pd.Series:
 
 
 def _estimates(problems: pd.DataFrame, measures: list[str], seed: int) -> dict[str, dict[str, Any]]:
-    return {name: _estimate(problems[name].dropna().to_numpy(), seed) for name in measures}
+    return {name: _estimate(problems[name].dropna().to_numpy(), seed, not name.endswith(SCORE)) for name in measures}
 
 
-def _estimate(values: np.ndarray, seed: int) -> dict[str, Any]:
+def _estimate(values: np.ndarray, seed: int, is_share: bool) -> dict[str, Any]:
+    """Mean and interval. is_share: values are in [0, 1], so that all 0 or all 1 has the binomial's interval.
+
+    Other equal values say nothing of what else there may be, and have no interval.
+    """
     if not len(values):
         return {"value": None, "low": None, "high": None, "problems": 0}
-    low, high = mean_interval(values, seed, CONFIDENCE)
+    low: float | None = None
+    high: float | None = None
+    if np.ptp(values) > 0 or (is_share and values[0] in (0, 1)):
+        low, high = mean_interval(values, seed, CONFIDENCE)
     return {"value": float(values.mean()), "low": low, "high": high, "problems": len(values)}

@@ -27,7 +27,7 @@ from ares.evaluation.comparison import ComparedEvaluation, measured
 from ares.evaluation.places import suite_of
 from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suite_problems import EvaluationProblems, load_suite
-from ares.grading import check_answers, check_references, load_grader, try_on
+from ares.grading import check_references, load_grader, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs import Run, Step, check_model, file_digest, identity_of, model_digest, read_config, run_files
 from ares.store import Memo, RunStore, StoreError, is_name, name_after, runs_directory
@@ -92,7 +92,6 @@ class Evaluation(Step):
             if setting.startswith("reward.")
         }
         check_media(problems.frame, problems.source, config.rollout)
-        check_answers(config.reward, problems)
         problems.write_embedded()
         store = RunStore(_folder(request, problems.source, description))
         _check_same(store, description)
@@ -137,7 +136,7 @@ def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[
     loaded = load_held_out(data, tokenizer, config.reward.needs, Vision.of(config, runs_directory()))
     problems = joined({name: each.first(request.max_problems) for name, each in loaded.items()})
     assert problems is not None
-    left_out = dict.fromkeys(problems.untested, "there is no test")
+    left_out = {name: why for name, (_, why) in problems.left_out.items()}
     return config, EvaluationProblems(problems, left_out, data.held_out_names)
 
 

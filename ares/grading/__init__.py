@@ -5,7 +5,7 @@ Covered: math answers, programs, user functions. Not covered: reward designs and
 
 from ares.grading.function_grader import EXTRAS, SCORE
 from ares.grading.grader import ID_COLUMNS, Grader, RewardError, check_grades
-from ares.grading.graders import check_answers, load_grader
+from ares.grading.graders import load_grader
 from ares.grading.references import check_references
 from ares.grading.trial import answered, try_on
 from ares.grading.unscored import check_scored
@@ -17,7 +17,6 @@ __all__ = [
     "Grader",
     "RewardError",
     "answered",
-    "check_answers",
     "check_grades",
     "check_references",
     "check_scored",

@@ -71,8 +71,9 @@ def _figures(prefix: str, estimates: Mapping[str, Mapping[str, Any]]) -> Iterato
         if estimate["value"] is not None:
             called = prefix + name.replace("@", "_at_")
             yield called, estimate["value"]
-            yield f"{called}_low", estimate["low"]
-            yield f"{called}_high", estimate["high"]
+            for end in ("low", "high"):
+                if estimate[end] is not None:
+                    yield f"{called}_{end}", estimate[end]
 
 
 def _read_entry(store: RunStore) -> dict[str, str]:

@@ -31,9 +31,10 @@ from ares.data import (
     load_held_out,
     load_tokenizer,
     load_train,
+    odd_in_template,
 )
 from ares.engines import end_token_ids, padding_id
-from ares.grading import Grader, check_answers, load_grader, try_on
+from ares.grading import Grader, load_grader, try_on
 from ares.models import AdaptedLayers, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.conductor import Conductor, PlainConductor
 from ares.runs.digests import check_same, completed, digests_of
@@ -151,21 +152,22 @@ class Run:
         validation = joined({name: each.first(config.validation.max_prompts) for name, each in held_out.items()})
         both = [problems for problems in (train, validation) if problems is not None]
         prompts = chain.from_iterable(problems.frame["prompt_token_ids"] for problems in both)
-        check_vocabulary(model, tokenizer, end_token_ids(config.model.location, tokenizer), prompts, config.model.path)
+        ends = end_token_ids(config.model.location, tokenizer)
+        check_vocabulary(model, tokenizer, ends, prompts, config.model.path)
+        for odd in odd_in_template(tokenizer, config.data.chat_template_kwargs, ends):
+            logger.warning("the chat template of %s: %s", config.model.path, odd)
         if too_few := config.too_few(len(train)):
             raise DataError(f"{train.source}: {too_few}")
         for problems in both:
             check_media(problems.frame, problems.source, config.rollout)
-            check_answers(config.reward, problems)
             if problems.overlong:
                 logger.warning(
                     "%s: %d prompts longer than %d tokens left out",
                     problems.source, problems.overlong, config.data.max_prompt_length,
                 )  # fmt: skip
-            if problems.untested:
-                rows = [f"{row} ({name})" for name, row in problems.untested.items()]
+            for why, rows in problems.reasons().items():
                 some = f"{', '.join(rows[:_SHOWN])}{', …' if len(rows) > _SHOWN else ''}"
-                logger.warning("%s: %d rows without tests left out: %s", problems.source, len(rows), some)
+                logger.warning("%s: %d rows left out (%s): %s", problems.source, len(rows), why, some)
         grader = load_grader(config.reward)
         graded_with = grader.expect(train.frame, validation.frame if validation is not None else None)
         digests = digests_of(config, train, validation, graded_with)

@@ -93,7 +93,7 @@ def _as_json(report: "CheckReport") -> dict[str, Any]:
     return {
         "good": report.good,
         "counts": report.counts(),
-        "untested": report.untested,
+        "left_out": report.left_out,
         "findings": [asdict(finding) for finding in report.findings],
         "failures": [asdict(failure) for failure in report.failures],
         "flaky": [asdict(failure) for failure in report.flaky],
@@ -107,20 +107,25 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
 
     A model that --model names must exist; a profile's is optional.
     """
-    from ares.data import check_rows, compare_with_held_out, find_overlaps, load_tokenizer
+    from ares.data import check_rows, compare_with_held_out, find_overlaps, load_tokenizer, odd_in_template
+    from ares.engines import end_token_ids
 
     data, needs = config.data, config.reward.needs
     vision = config.model.family == "vision_language"
     is_here = model is not None or Path(config.model.location).is_dir()
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code) if is_here else None
-    report = check_rows(data.train, data.train_split, data, needs, tokenizer, vision, data.limit)
+    answer = config.reward.answer
+    report = check_rows(data.train, data.train_split, data, needs, tokenizer, vision, data.limit, answer=answer)
+    if tokenizer is not None and is_here:
+        report.template = odd_in_template(
+            tokenizer, data.chat_template_kwargs, end_token_ids(config.model.location, tokenizer)
+        )
     for name, each in data.held_out.items():
-        if (each.source, each.split) != (data.train, data.train_split):
-            columns, of = data.with_columns_of(each), f"data.validation.{name or 'NAME'}"
-            held_out = check_rows(each.source, each.split, columns, needs, None, vision, settings=of)
-            compare_with_held_out(report, held_out, name)
-            if report.problems:
-                find_overlaps(report, held_out, name)
+        columns, of = data.with_columns_of(each), f"data.validation.{name or 'NAME'}"
+        held_out = check_rows(each.source, each.split, columns, needs, None, vision, settings=of, answer=answer)
+        compare_with_held_out(report, held_out, name, data.drop_shared)
+        if report.problems:
+            find_overlaps(report, held_out, name)
     for suite in against if report.problems else []:
         find_overlaps(report, check_rows(suite, data.validation_split, data, needs), suite)
     return report

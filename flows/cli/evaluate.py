@@ -122,7 +122,8 @@ def _show(summary: dict[str, Any], folder: str) -> None:
         for name, estimate in estimates.items():
             figures = ("no figure", "", "0")
             if estimate["value"] is not None:
-                interval = f"{estimate['low']:.3f} to {estimate['high']:.3f}"
+                is_known = estimate["low"] is not None
+                interval = f"{estimate['low']:.3f} to {estimate['high']:.3f}" if is_known else "none: all are equal"
                 figures = (f"{estimate['value']:.3f}", interval, str(estimate["problems"]))
             table.add_row(f"{of} {name}".strip(), *figures)
     console.print(title, style="bold", markup=False)

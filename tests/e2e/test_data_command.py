@@ -141,7 +141,7 @@ def test_the_command_line_offers_it_and_names_a_missing_file(
 
 def test_prompts_that_are_held_out_too_are_counted_with_their_rows(source: Path) -> None:
     held_out = source.with_name("heldout.jsonl")
-    held_out.write_text('{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "2+2", "answer": "4"}\n')
+    held_out.write_text("".join(f'{{"prompt": "{text}", "answer": "4"}}\n' for text in ("1+1=?", "2+2", "5+5")))
     rows = [{"prompt": text, "answer": "4"} for text in ("1+1=?", "3+3=?", "2+2?")]
     status, told = check(source, rows, f"data.validation={held_out}", "--json")
     assert status == 0

@@ -30,7 +30,6 @@ ALLOWED = {
     ("flows/servers/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",
     ("flows/servers/service.py", "import subprocess"): "starts the servers, with arguments of our own",
     ("flows/servers/service.py", "import runpy"): "becomes a server, as `python -m` would",
-    ("rewards/math.py", "import subprocess"): "starts its own file as a worker, so that parsing can be timed out",
 }
 
 

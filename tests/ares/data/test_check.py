@@ -10,8 +10,9 @@ import pytest
 
 from ares.config.reward import CodeConfig
 from ares.config.run import DataConfig
-from ares.data.check import SEVERAL_ANSWERS, CheckReport, check_rows, compare_with_held_out
-from ares.data.problems import DataError, load_problems
+from ares.data.chats import odd_in_template
+from ares.data.check import CheckReport, check_rows, compare_with_held_out
+from ares.data.problems import SEVERAL_ANSWERS, DataError, load_problems
 from ares.data.trials import check_solutions
 from sandbox import SandboxPool
 from tests.ares.builders import tokenizer
@@ -147,7 +148,7 @@ def test_code_rows_without_tests_or_with_invalid_ones_are_named(tmp_path: Path) 
         (6, "test_cases is not re"),
     ]
     assert list(found.problems) == [1]
-    assert found.untested == {"2 (b)": "there is no test"}
+    assert found.left_out == {"2 (b)": "there is no test"}
 
 
 def test_rows_without_tests_are_listed_and_left_out_and_a_set_of_them_alone_is_refused(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_rows_without_tests_are_listed_and_left_out_and_a_set_of_them_alone_is_r
     held_out = checked(written(tmp_path / "h.jsonl", [CODE | {"prompt": "else"}, rows[0]]), code=True)
     compare_with_held_out(found, held_out)
     assert found.good
-    assert f"{tmp_path}/h.jsonl:2 (0)" in found.untested
+    assert f"{tmp_path}/h.jsonl:2 (0)" in found.left_out
     found = checked(written(tmp_path / "q.jsonl", rows), code=True)
     assert findings(found) == [(0, "there is no test")]
     assert found.trained_on(drop_shared=False) == 0
@@ -231,3 +232,68 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_the_published_sets_are_good(file: str, count: int) -> None:
     found = checked(str(data_set(file)), code=True, solutions=True)
     assert (found.good, found.accepted, found.rows) == (True, count, count)
+
+
+# ---- what is asked for, and what can be graded ---------------------------------------------------------------------
+
+HASH = 'How many? Output the final answer after "####".'
+
+
+def test_where_prompts_ask_for_the_answer_is_said_and_a_setting_that_reads_elsewhere_is_a_fault(tmp_path: Path) -> None:
+    """verl's own rows of GSM8K: the grader read boxes, and the check called the set good."""
+    rows = [MATH | {"id": name, "prompt": prompt} for name, prompt in (("a", HASH), ("b", HASH + " "), ("c", "1+1=?"))]
+    source = written(tmp_path / "rows.jsonl", rows)
+    found = checked(source, code=False)
+    assert found.good
+    assert found.counts()["answers are asked for as"] == "hash (2 rows), unsaid: boxed is read (1 rows)"
+    elsewhere = check_rows(source, "train", DataConfig(train=source), "answer", answer="boxed")
+    assert findings(elsewhere) == [
+        (0, "prompts ask for the answer as hash, and reward.answer=boxed reads it elsewhere")
+    ]
+    assert check_rows(source, "train", DataConfig(train=source), "answer", answer="hash").good
+
+
+def test_answers_that_cannot_be_graded_are_counted_and_left_out(tmp_path: Path) -> None:
+    """NuminaMath-1.5's proofs, SYNTHETIC-2's JSON."""
+    answers = ["2", "proof", '{"ground_truth": "2"}', "notfound"]
+    rows = [MATH | {"id": str(place), "prompt": f"{place}?", "answer": each} for place, each in enumerate(answers)]
+    source = written(tmp_path / "rows.jsonl", rows)
+    found = checked(source, code=False)
+    assert (found.good, found.trained_on(False)) == (True, 1)
+    assert found.counts()["rows that cannot be graded, left out"] == "3: 2 (1), 3 (2), 4 (3)"
+    problems = load_problems(source, "train", DataConfig(train=source), tokenizer(), "answer")
+    assert problems.frame["id"].tolist() == ["0"]
+    assert problems.reasons()["the answer is 'proof', which is none"] == ["2 (1)"]
+    assert len(load_problems(source, "train", DataConfig(train=source), tokenizer(), "nothing")) == 4
+    with pytest.raises(DataError, match=r"none.jsonl:1: the answer is 'proof', which is none"):
+        load_problems(written(tmp_path / "none.jsonl", rows[1:]), "train", DataConfig(train="x"), tokenizer(), "answer")
+
+
+def test_a_held_out_set_that_is_in_the_train_set_is_a_fault_unless_it_is_dropped(tmp_path: Path) -> None:
+    rows = [MATH | {"id": str(place), "prompt": f"{place}?"} for place in range(3)]
+    train = written(tmp_path / "train.jsonl", rows)
+    held_out = checked(written(tmp_path / "held_out.jsonl", rows[:2]), code=False)
+    for drops, good in ((False, False), (True, True)):
+        found = checked(train, code=False)
+        compare_with_held_out(found, held_out, "own", drops)
+        assert found.good == good
+    assert "all 2 prompts of" not in str(found.findings)
+    found = checked(train, code=False)
+    compare_with_held_out(found, held_out)
+    assert findings(found)[0][1].startswith(f"all 2 prompts of {tmp_path}/held_out.jsonl are in the train set")
+
+
+BASE_MODEL = "{% for each in messages %}{{ each.content }}</turn>{% endfor %}"
+
+
+def test_odd_templates_and_special_tokens_in_a_prompt_are_told(tmp_path: Path) -> None:
+    usual, odd = tokenizer(), copy.deepcopy(tokenizer())
+    odd.chat_template = BASE_MODEL
+    ends = {usual.convert_tokens_to_ids("<|im_end|>")}
+    assert odd_in_template(usual, {}, ends) == []
+    begins, ending = odd_in_template(odd, {}, ends)
+    assert "it begins no turn of the assistant" in begins
+    assert "it ends a turn with '</turn>', which is not an end token ('<|im_end|>'): responses run" in ending
+    source = written(tmp_path / "rows.jsonl", [MATH, MATH | {"id": "b", "prompt": "1<|im_end|>1"}])
+    found = check_rows(source, "train", DataConfig(train=source), "answer", usual)
+    assert found.counts()["prompts with special tokens as text"] == "1: row 2"

@@ -254,8 +254,8 @@ UNTESTED = PLAIN | {"id": "q", "test_cases": [], "stdin_tests": []}
 def test_rows_without_tests_are_left_out_and_named(tmp_path: Path) -> None:
     problems = load(write(tmp_path / "p.jsonl", [UNTESTED, PLAIN, UNTESTED | {"id": "r"}]))
     assert problems.frame["id"].tolist() == ["p"]
-    assert problems.untested == {"q": 1, "r": 3}
-    assert joined({"a": problems, "b": problems}).untested == {"a/q": 1, "a/r": 3, "b/q": 1, "b/r": 3}
+    assert problems.reasons() == {"there is no test": ["1 (q)", "3 (r)"]}
+    assert list(joined({"a": problems, "b": problems}).left_out) == ["a/q", "a/r", "b/q", "b/r"]
     nameless = [{name: value for name, value in row.items() if name != "id"} for row in (UNTESTED, PLAIN)]
     assert load(write(tmp_path / "n.jsonl", nameless)).frame["id"].tolist() == ["1"]  # its row's, as with all of them
 
@@ -267,13 +267,13 @@ def test_the_start_of_a_run_names_them_in_one_line(tmp_path: Path, caplog: pytes
     settings += ["data.max_prompt_length=100"]
     run, _ = Run.check(config(*settings, "learner.global_batch_prompts=1"), "some", tmp_path)
     assert run.train_set.frame["id"].tolist() == ["p"]
-    assert "p.jsonl: 12 rows without tests left out: 1 (q0), 2 (q1), " in caplog.text
+    assert "p.jsonl: 12 rows left out (there is no test): 1 (q0), 2 (q1), " in caplog.text
     assert "10 (q9), …\n" in caplog.text
 
 
 def test_a_set_without_a_test_is_one_error_that_names_file_and_row(tmp_path: Path) -> None:
     source = write(tmp_path / "p.jsonl", [UNTESTED, UNTESTED | {"id": "r"}])
-    with pytest.raises(DataError, match=r"p\.jsonl:1: there is no test \(nor is there in any of the 2 rows\)"):
+    with pytest.raises(DataError, match=r"p\.jsonl:1: there is no test \(none of the 2 rows can be used\)"):
         load(source)
 
 

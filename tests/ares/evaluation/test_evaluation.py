@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from ares.config import Config, ConfigError
-from ares.evaluation.estimates import summarise
+from ares.evaluation.estimates import _estimate, summarise
 from ares.evaluation.evaluation import Evaluation
 from ares.evaluation.request import EvaluationRequest
 from ares.runs.digests import model_digests
@@ -316,3 +316,23 @@ def test_a_second_attempt_counts_for_what_is_right_after_it() -> None:
     assert problems["second_turn/samples"].tolist() == [2, 2, 1, 2]
     assert summary["estimates"]["second_turn/pass@1"]["value"] == pytest.approx((1 / 2 + 1 / 2 + 1 + 0) / 4)
     assert (summary["second_turns"], summary["unscored"]) == ({"samples": 4, "left_out": 2}, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "is_share", "interval"),
+    [
+        ([0.0] * 5, True, (0.0, 0.52)),  # exact binomial
+        ([0.0] * 5, False, None),  # a score may be anything: nothing is known of its spread
+        ([2.5] * 10, False, None),
+        ([0.5] * 10, True, None),
+        ([0.0, 3.0] * 20, False, (1.05, 1.95)),
+    ],
+)
+def test_an_interval_fits_the_scale_or_there_is_none(
+    values: list[float], is_share: bool, interval: tuple[float, float] | None
+) -> None:
+    found = _estimate(np.array(values), 0, is_share)
+    if interval is None:
+        assert (found["low"], found["high"]) == (None, None)
+    else:
+        assert (found["low"], found["high"]) == pytest.approx(interval, abs=0.05)

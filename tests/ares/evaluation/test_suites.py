@@ -151,6 +151,13 @@ def test_a_chats_program_is_its_code_block() -> None:
     assert written({"response": "x = 1"}) is None
 
 
+def test_a_thinking_models_program_follows_its_thinking() -> None:
+    block = "```python\nx = {}\n```\n"
+    assert written({"response": f"<think>{block.format(1)}</think>{block.format(2)}"}) == "x = 2\n"
+    assert written({"response": f"an open ```fence</think>\n{block.format(2)}"}) == "x = 2\n"
+    assert written({"response": f"<think>{block.format(1)}"}) is None  # cut off
+
+
 def test_contests_go_on_from_their_starter_code_and_a_docstring_stays_one(nothing_at_hand: Path) -> None:
     starter = "class Solution:\n    def add(self, a: int, b: int) -> int:\n        "
     row = {**APPS, "question": 'Add.\n"""quoted"""', "starter_code": starter}

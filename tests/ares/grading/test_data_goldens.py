@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from datasets import Dataset
 
-from ares.config import DataConfig, RewardConfig
+from ares.config import DataConfig, Needs, RewardConfig
 from ares.data import DataError, Problems, check_rows, load_problems
 from ares.grading import RewardError
-from ares.grading.graders import check_answers, load_grader
+from ares.grading.graders import load_grader
 from ares.step import readable_rows
 from tests.ares.builders import to_batch, tokenizer
 
@@ -43,9 +43,9 @@ def written(rows: list[dict[str, Any]], kind: str, folder: Path) -> str:
     return str(path)
 
 
-def loaded(rows: list[dict[str, Any]], kind: str, folder: Path, **settings: Any) -> Problems:
+def loaded(rows: list[dict[str, Any]], kind: str, folder: Path, needs: Needs = "nothing", **settings: Any) -> Problems:
     source = written(rows, kind, folder)
-    return load_problems(source, "train", DataConfig(train=source, **settings), tokenizer())
+    return load_problems(source, "train", DataConfig(train=source, **settings), tokenizer(), needs)
 
 
 def answered(problems: Problems, responses: list[str]) -> pd.DataFrame:
@@ -146,13 +146,13 @@ def test_an_answer_reaches_the_reward_as_the_row_holds_it(answer: Any, tmp_path:
 
 @pytest.mark.parametrize(("answer", "refused"), [(["27", "31"], True), ({"x": 1}, True), (["27"], False), (27, False)])
 def test_the_math_grader_compares_with_one_answer(answer: Any, refused: bool, tmp_path: Path) -> None:
-    problems = loaded([{"id": "sum", "prompt": "a", "answer": answer}], "jsonl", tmp_path)
-    check_answers(RewardConfig.model_construct(kind="own.py:f"), problems)
+    source = written([{"id": "sum", "prompt": "a", "answer": answer}], "jsonl", tmp_path)
+    assert len(load_problems(source, "train", DataConfig(train=source), tokenizer(), "nothing")) == 1
     if refused:
-        with pytest.raises(DataError, match=r"problem 'sum': reward\.kind=math compares with one answer, this is "):
-            check_answers(RewardConfig(), problems)
+        with pytest.raises(DataError, match=r"rows.jsonl:1: the answer is a list or an object, and reward\.kind=math"):
+            load_problems(source, "train", DataConfig(train=source), tokenizer())
     else:
-        check_answers(RewardConfig(), problems)
+        problems = load_problems(source, "train", DataConfig(train=source), tokenizer())
         assert graded(problems, "27") == [1.0]
 
 
