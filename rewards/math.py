@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from rewards.answers import same_answer
-from rewards.thinking import after_thinking
+from rewards.thinking import without_thinking
 
 BOXED = "boxed"
 MOST_CHARACTERS = 4096
@@ -67,7 +67,7 @@ def find_answer(response: str, where: str = BOXED) -> str | None:
     where: `boxed`; `hash` (after the last ####); `last_line` (without `Answer:`); `tag NAME` (in <NAME>…</NAME>); or a
     regular expression, whose last match's first group (or whole) is the answer.
     """
-    text = after_thinking(response)
+    text = without_thinking(response)
     if where == BOXED:
         return last_boxed(text)
     if where == "hash":

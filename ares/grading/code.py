@@ -18,7 +18,7 @@ from ares.data import packages_of, program
 from ares.grading.grader import ID_COLUMNS, Grader
 from ares.grading.shared_verdicts import SharedVerdicts
 from rewards.code import code_format_score, extract_code, no_code_verdict
-from rewards.thinking import after_thinking
+from rewards.thinking import without_thinking
 from sandbox import Program, Verdict, packages, weighed
 from sandbox.providers import open_sandbox
 
@@ -82,7 +82,7 @@ class CodeGrader(Grader):
         outcomes = [[test.verdict for test in verdict.tests] for verdict in verdicts]
         return rows[ID_COLUMNS].assign(
             accuracy=ratio if self.config.accuracy == "pass_ratio" else all_passed,
-            format=[code_format_score(after_thinking(response)) for response in rows["response"]],
+            format=[code_format_score(without_thinking(response)) for response in rows["response"]],
             pass_ratio=ratio,
             error_type=[verdict.error_type for verdict in verdicts],
             test_outcomes=pd.Series(outcomes, index=rows.index, dtype=object),
@@ -146,7 +146,7 @@ def written(row: Mapping[str, Any]) -> str | None:
     """
     begun = row.get("begun")
     if not isinstance(begun, str):
-        return extract_code(after_thinking(row["response"]))
+        return extract_code(without_thinking(row["response"]))
     ends = [place for stop in row["stops"] if (place := row["response"].find(stop)) >= 0]
     return begun + row["response"][: min(ends, default=None)] + "\n"
 
