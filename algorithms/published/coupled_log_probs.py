@@ -1,21 +1,17 @@
 """Coupled log-probs with the signatures of the published code (DiffuCoder, arXiv 2506.20639).
 
 Covered: `forward_process` (masks from a seed, one ratio per call) and `selective_log_softmax` (from the logits of all
-three passes), based on algorithms/coupled_sampling.py. Draws come from local generators, never from the global one. Not
-covered: the trainer (algorithms/published/coupled_grpo.py).
+three passes), based on algorithms/coupled_sampling.py. Draws come from local generators, never from the global one.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
+from algorithms.advantages import widened
 from algorithms.coupled_sampling import MASK_RATIO_RANGE, coupled_log_probs, version_masks
-
-ROWS_PER_CHUNK = 16
-"""Positions processed at a time: 16 × 151,936 logits in float32 are 10 MB, which fits the last-level cache."""
 
 
 def forward_process(
@@ -30,8 +26,7 @@ def forward_process(
 
     batch: [B, L] tokens; prompt_index: [L] true at the prompt. p ~ U(0.2, 0.8), one per call. `accumulate`: draw for
     one micro-batch of B / gradient_accumulation_steps rows and repeat, so that whole batch and micro-batches agree.
-    Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2). With seed None the draw is random; the global
-    generator is untouched either way. Raises ValueError on shapes that do not fit.
+    Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2); with seed None the draw is random. Raises ValueError.
     """
     if batch.ndim != 2 or prompt_index.shape != batch.shape[1:]:
         raise ValueError(
@@ -41,10 +36,7 @@ def forward_process(
     if len(batch) % parts:
         raise ValueError(f"{len(batch)} rows cannot be divided by gradient_accumulation_steps={parts}")
     generator = torch.Generator()  # on the CPU: one seed gives one mask on every device
-    if seed is None:
-        generator.seed()
-    else:
-        generator.manual_seed(seed)
+    generator.seed() if seed is None else generator.manual_seed(seed)
     low, high = MASK_RATIO_RANGE
     ratio = low + (high - low) * float(torch.rand((), generator=generator, dtype=torch.float64))
     uniform = torch.rand(len(batch) // parts, batch.shape[1], generator=generator).repeat(parts, 1)
@@ -65,59 +57,42 @@ def selective_log_softmax(
 
     logits: [3·I·B, K, V], per iteration the B rows of v1, then of v2, then of v3; index: [I·B, K] tokens; weights:
     [3·I]; mask: [I·B, K], true where v2 masked. Without a mask the result is l₁; without weights, too, for one
-    iteration. Returns [I·B, K] in float32 (float64 for float64 logits). Sums are in that type, a few positions at a
-    time; of v2 and v3 only the positions that count are read. Raises ValueError on shapes that do not fit.
+    iteration. Returns [I·B, K] in float32 (float64 for float64 logits), made row by row. Raises ValueError.
     """
-    if logits.ndim != 3 or index.ndim != 2 or logits.shape[:2] != (3 * len(index), index.shape[1]):
+    iterations, left = (1, 0) if weights is None else divmod(len(weights), 3)
+    if logits.shape[:2] != (3 * len(index), index.shape[1]) or (mask is not None and mask.shape != index.shape):
         raise ValueError(
-            f"need logits [3·rows, K, V] for index [rows, K], got {tuple(logits.shape)} and {tuple(index.shape)}"
+            f"need logits [3·rows, K, V] and mask [rows, K] for index {list(index.shape)}, got {list(logits.shape)} "
+            f"and {None if mask is None else list(mask.shape)}"
         )
-    iterations = 1 if weights is None else len(weights) // 3
-    if weights is not None and (weights.shape != (3 * iterations,) or not iterations):
-        raise ValueError(f"weights must be [3·iterations], got {tuple(weights.shape)}")
-    if len(index) % iterations:
-        raise ValueError(f"{len(index)} rows cannot be divided among {iterations} iterations")
-    if mask is not None and mask.shape != index.shape:
-        raise ValueError(f"mask must be {tuple(index.shape)}, got {tuple(mask.shape)}")
-    rows = len(index) // iterations
-    row = torch.arange(len(index), device=index.device)
-    first = (row // rows * 3 * rows + row % rows)[:, None].expand_as(index)  # row of v1; v2 and v3 lie B and 2B below
-    place = torch.arange(index.shape[1], device=index.device).expand_as(index)
-    full = _ChosenLogProbs.apply(logits, first.flatten(), place.flatten(), index.flatten()).view_as(index)
-    if mask is None or weights is None:
-        return full
-    mask = mask.bool()
-    partner = first + torch.where(mask, rows, 2 * rows)
-    partial = _ChosenLogProbs.apply(logits, partner.flatten(), place.flatten(), index.flatten()).view_as(index)
-    of_row = weights.to(partial.device, partial.dtype).view(iterations, 3)[row // rows]
-    return coupled_log_probs(full, partial, mask, of_row[:, 1:2], of_row[:, 2:3])
+    if left or not iterations or len(index) % iterations:
+        raise ValueError(
+            f"{len(index)} rows cannot be divided among {iterations} iterations (of 3 weights, {left} left)"
+        )
+    rows, versions = len(index) // iterations, logits.unbind(0)
+    estimates = []
+    for row, tokens in enumerate(index):
+        iteration, first = row // rows, row // rows * 3 * rows + row % rows  # v2 and v3 lie B and 2B rows below v1
+        more: tuple[Tensor, ...] = ()
+        if mask is not None and weights is not None:
+            more = (
+                versions[first + rows],
+                versions[first + 2 * rows],
+                mask[row].bool(),
+                weights.view(-1, 3)[iteration],
+            )
+        estimates.append(checkpoint(_estimate, tokens, versions[first], *more, use_reentrant=False))
+    return torch.stack(estimates)
 
 
-class _ChosenLogProbs(torch.autograd.Function):
-    """log softmax(logits[row, place])[token] of many (row, place, token), a few at a time in forward and backward."""
+def _estimate(tokens: Tensor, full: Tensor, *coupled: Tensor) -> Tensor:
+    """Log-probs [K] from the logits [K, V] of the full mask and, if given, of v2 and v3, with v2's mask and weights."""
+    if not coupled:
+        return _log_probs(full, tokens)
+    second, third, mask, weights = coupled
+    partial = _log_probs(torch.where(mask[:, None], second, third), tokens)
+    return coupled_log_probs(_log_probs(full, tokens), partial, mask, weights[1], weights[2])
 
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, rows: Tensor, places: Tensor, tokens: Tensor) -> Tensor:
-        kind = torch.promote_types(logits.dtype, torch.float32)
-        norm = torch.empty(len(rows), dtype=kind, device=logits.device)
-        chosen = torch.empty_like(norm)
-        for start in range(0, len(rows), ROWS_PER_CHUNK):
-            span = slice(start, start + ROWS_PER_CHUNK)
-            block = logits[rows[span], places[span]].to(kind)
-            chosen[span] = block.gather(1, tokens[span, None])[:, 0]
-            top = block.amax(1, keepdim=True)
-            norm[span] = block.sub_(top).exp_().sum(1).log_() + top[:, 0]
-        ctx.save_for_backward(logits, rows, places, tokens, norm)
-        return chosen - norm
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, rows, places, tokens, norm = ctx.saved_tensors
-        gradient = torch.zeros_like(logits, memory_format=torch.contiguous_format)
-        for start in range(0, len(rows), ROWS_PER_CHUNK):
-            span = slice(start, start + ROWS_PER_CHUNK)
-            factor = grad[span, None].to(norm.dtype)
-            block = logits[rows[span], places[span]].to(norm.dtype).sub_(norm[span, None]).exp_().mul_(-factor)
-            block.scatter_add_(1, tokens[span, None], factor)
-            gradient[rows[span], places[span]] = block.to(logits.dtype)
-        return gradient, None, None, None
+def _log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
+    return widened(logits).log_softmax(-1).gather(-1, tokens[:, None])[:, 0]

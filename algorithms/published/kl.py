@@ -6,7 +6,7 @@ Thin wrappers around those of the training loop; `update` takes plain numbers in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,18 +19,12 @@ from algorithms.settings import KLKind, KLMode
 class FixedKLController(FixedKL):
     """A KL coefficient that never changes."""
 
-    def __init__(self, init_kl_coef: float) -> None:
-        super().__init__(init_kl_coef)
-
     def update(self, current_kl: BatchKL | float, n_steps: int = 0) -> None:
         """Nothing to adapt."""
 
 
 class AdaptiveKLController(AdaptiveKL):
     """One coefficient that follows a KL target."""
-
-    def __init__(self, init_kl_coef: float, target_kl: float, horizon: float) -> None:
-        super().__init__(init_kl_coef, target_kl, horizon)
 
     def update(self, current_kl: BatchKL | float, n_steps: int = 0) -> None:
         """current_kl in nats, n_steps sequences. Raises ValueError if current_kl is not finite."""
@@ -57,33 +51,21 @@ class TokenLevelAdaptiveKLController(DualAscentKL):
         super().update(current_kls)
 
 
-class KLSettings(Protocol):
-    """Settings of `get_kl_controller`; those that the chosen type does not need are not read."""
-
-    kl_type: str
-    kl_coef: float | Mapping[str, float]
-    kl_target: float | Mapping[str, float]
-    kl_horizon: float
-    kl_mode: KLMode
-
-
-def get_kl_controller(config: KLSettings) -> KLController:
+def get_kl_controller(config: Any) -> KLController:
     """The controller named by `config.kl_type`: "fixed", "adaptive" or "token_adaptive". Raises ValueError otherwise.
 
-    "token_adaptive" takes kl_coef and kl_target as one number for all buckets or one per bucket.
+    config: kl_coef and, where the type needs them, kl_target, kl_horizon and kl_mode. "token_adaptive" takes kl_coef
+    and kl_target as one number for all buckets or one per bucket.
     """
     if config.kl_type == "token_adaptive":
         return TokenLevelAdaptiveKLController(config.kl_coef, config.kl_target, config.kl_horizon, config.kl_mode)
     if config.kl_type not in ("fixed", "adaptive"):
         raise ValueError(f"unknown KL controller {config.kl_type!r} (one of fixed, adaptive, token_adaptive)")
-    if isinstance(config.kl_coef, Mapping):
-        raise ValueError(
-            f"KL controller {config.kl_type!r} has one coefficient; kl_coef per bucket needs token_adaptive"
-        )
+    for name in ("kl_coef", "kl_target"):
+        if isinstance(getattr(config, name, None), Mapping):
+            raise ValueError(f"KL controller {config.kl_type!r} has one {name}; one per bucket needs token_adaptive")
     if config.kl_type == "fixed":
         return FixedKLController(config.kl_coef)
-    if isinstance(config.kl_target, Mapping):
-        raise ValueError("KL controller 'adaptive' has one target; kl_target per bucket needs token_adaptive")
     return AdaptiveKLController(config.kl_coef, config.kl_target, config.kl_horizon)
 
 
