@@ -29,8 +29,8 @@ from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suite_problems import EvaluationProblems, load_suite
 from ares.grading import check_references, load_grader, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
-from ares.runs import Run, Step, check_model, file_digest, identity_of, model_digest, read_config, run_files
-from ares.store import Memo, RunStore, StoreError, is_name, name_after, runs_directory
+from ares.runs import Run, Step, check_model, identity_of, model_digest, read_config, run_files
+from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, runs_directory
 from ares.workers import PlainWorkers, Workers, check_engine, check_weights, newest_checkpoint
 
 OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",

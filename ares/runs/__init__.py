@@ -5,7 +5,7 @@ Not covered: the order of a run's work (flows/).
 
 from ares.runs.conductor import Conductor, PlainConductor, may_be_retried
 from ares.runs.difference import first_difference, settings_difference
-from ares.runs.digests import check_model, file_digest, model_digest, run_files
+from ares.runs.digests import check_model, model_digest, run_files
 from ares.runs.doctor import findings
 from ares.runs.export import export
 from ares.runs.lineage import fork, prune, share_bootstrap
@@ -27,7 +27,6 @@ __all__ = [
     "code_version",
     "drawn_identity",
     "export",
-    "file_digest",
     "findings",
     "first_difference",
     "fork",

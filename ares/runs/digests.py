@@ -11,7 +11,7 @@ from typing import Any
 
 from ares.config import Config, ConfigError, absent_model, extension_files, location
 from ares.data import Problems
-from ares.store import RunStore, StoreError
+from ares.store import RunStore, StoreError, file_digest
 
 logger = logging.getLogger(__name__)
 OF_A_MODEL = (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model")
@@ -25,16 +25,23 @@ def digests_of(config: Config, train: Problems, validation: Problems | None, gra
 
     graded_with: what else on this machine decides grades: the lock of the packages that programs import.
     """
+    files: dict[str, str] = {}
+    for path, setting in run_files(config).items():
+        try:
+            files[str(path)] = file_digest(path)[:16]
+        except OSError as error:
+            raise ConfigError(f"{setting}={path}: {error.strerror}") from error
     data = {"train": train.digest(), "validation": validation.digest() if validation is not None else None}
-    files = {str(path): _digest_of(path, setting) for path, setting in run_files(config).items()}
     graded = {"graded_with": graded_with} if graded_with else {}
     return data | model_digests(config.model.path) | {"files": files} | graded
 
 
 def model_digests(path: str) -> dict[str, Any]:
-    """Hash of a model directory, and by name of each file in it but the weights."""
+    """Hash of a model directory, and by name of each file in it but the weights, also code in folders of it."""
     folder = Path(location(path))
-    files = {str(file.relative_to(folder)): file_digest(file)[:16] for file in _model_files(folder)}
+    beneath = [file for suffix in (".py", ".jinja") for file in folder.rglob(f"*{suffix}")]
+    above = [file for file in folder.glob("*") if file.suffix in OF_A_MODEL and file.suffix not in WEIGHTS]
+    files = {str(file.relative_to(folder)): file_digest(file)[:16] for file in sorted({*beneath, *above})}
     return {"model": model_digest(path), "model_files": files}
 
 
@@ -51,16 +58,12 @@ def model_digest(path: str) -> str:
     Raises ConfigError when it is neither.
     """
     folder = Path(location(path))
-    if not folder.is_dir():
-        return _revision(path)
-    digest = hashlib.sha256()
-    for file in sorted(folder.glob("*")):
-        if file.suffix in OF_A_MODEL:
-            digest.update(f"{file.name}:{file_digest(file)}".encode())
-    return digest.hexdigest()[:16]
-
-
-def _revision(path: str) -> str:
+    if folder.is_dir():
+        digest = hashlib.sha256()
+        for file in sorted(folder.glob("*")):
+            if file.suffix in OF_A_MODEL:
+                digest.update(f"{file.name}:{file_digest(file)}".encode())
+        return digest.hexdigest()[:16]
     from transformers.utils import cached_file
     from transformers.utils.hub import extract_commit_hash
 
@@ -78,14 +81,13 @@ def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str,
             raise StoreError(
                 f"Run {name!r}: the {what} data changed since it was started ({before[what]} → {now[what]})"
             )
-    if before.get("graded_with", "") != now.get("graded_with", ""):
-        then, here = (digests.get("graded_with", "none") for digests in (before, now))
+    then, here = (digests.get("graded_with", "none") for digests in (before, now))
+    if then != here:
         raise StoreError(
             f"Run {name!r}: the packages of programs changed since it was started ({then} → {here}). "
             "Put them back: ares sandbox packages add NAME==VERSION"
         )
-    changed = changed_files(config, before, now)
-    if changed:
+    if changed := changed_files(config, before, now):
         told = ", ".join(f"{path} ({setting})" for path, setting in changed.items())
         raise StoreError(
             f"Run {name!r}: {told} changed since it was started. Put back what it was, or continue with what it is now "
@@ -123,25 +125,3 @@ def _check_same_model(name: str, before: dict[str, Any], now: dict[str, Any]) ->
 def _changed(kind: str, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Files that are gone or have changed."""
     return sorted(path for path, digest in before.get(kind, {}).items() if now[kind].get(path) != digest)
-
-
-def _model_files(folder: Path) -> list[Path]:
-    """Files of a model directory but its weights, including code and templates in subfolders."""
-    if not folder.is_dir():
-        return []
-    beneath = [file for suffix in (".py", ".jinja") for file in folder.rglob(f"*{suffix}")]
-    above = [file for file in folder.glob("*") if file.suffix in OF_A_MODEL and file.suffix not in WEIGHTS]
-    return sorted({*beneath, *above})
-
-
-def _digest_of(file: Path, setting: str) -> str:
-    try:
-        return file_digest(file)[:16]
-    except OSError as error:
-        raise ConfigError(f"{setting}={file}: {error.strerror}") from error
-
-
-def file_digest(file: Path) -> str:
-    """sha256 of a file's content."""
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

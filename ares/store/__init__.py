@@ -5,6 +5,7 @@ Covered: artifacts with hashes, commits, locks, upload and download. Not covered
 
 from ares.store.commits import Commit, Fork, Ref, sealed_text, unsealed_text
 from ares.store.errors import DamagedArtifact, RunHeld, StoreError
+from ares.store.files import file_digest
 from ares.store.journal import Journal
 from ares.store.locations import database_of, run_store, runs_directory, runs_in, tracking_uri
 from ares.store.lock import held, is_held
@@ -27,6 +28,7 @@ __all__ = [
     "StoreError",
     "checked_name",
     "database_of",
+    "file_digest",
     "held",
     "is_held",
     "is_name",

@@ -23,11 +23,16 @@ def folders_in(path: Path) -> list[Path]:
     return sorted((folder for folder in [path, *path.rglob("*")] if folder.is_dir()), reverse=True)
 
 
+def file_digest(path: Path) -> str:
+    """sha256 of a file's content."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
 def tree_hash(path: Path) -> str | None:
     """sha256 of a file, or of a folder's names and file hashes; None when there is nothing."""
     if path.is_file():
-        with path.open("rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
+        return file_digest(path)
     if not path.is_dir():
         return None
     lines = [f"{file.relative_to(path)} {tree_hash(file)}" for file in files_in(path)]
