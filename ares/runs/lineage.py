@@ -7,6 +7,13 @@ kept checkpoint on can need). Not covered: training the fork (it is a run like a
 
 A fork at step K after phase P starts from the commit of step K − 1 and takes over the kept results of step K's phases
 up to P: they keep the identity they had, so its step K finds them. Without P it starts from the commit of step K.
+
+    ares fork first --at 3 --phase score --run second
+
+    second/bootstrap/, steps/000001/, steps/000002/    the files of `first`, by hard links
+    second/steps/000003/phases.jsonl                   the lines of its phases rollout and score
+    second/steps/000003/rollout-…, score-…             the files that they name, by hard links
+    second/checkpoints/000002/                         its own, or made by a replay with its settings
 """
 
 import asyncio
@@ -14,7 +21,6 @@ import os
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +31,34 @@ from ares.runs.phase_settings import PHASES, check_fork
 from ares.runs.run import Run, description_of, identity_of, read_config
 from ares.runs.step import DRAWN, phase_identity
 from ares.step import RunState
-from ares.store import Fork, Kept, Ref, RunStore, StoreError, run_store
+from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, run_store
 from ares.workers import PlainWorkers, check_weights
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a fork leaves its parent."""
+
+    parent: RunStore
+    before: Config
+    """The parent's configuration."""
+    at: int
+    phase: str | None
+
+    @property
+    def version(self) -> int:
+        """The last step whose commit is shared."""
+        return self.at if self.phase is None else self.at - 1
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Phases of step `at` that are shared."""
+        return PHASES[: PHASES.index(self.phase) + 1] if self.phase else ()
+
+    def results(self) -> list[Kept]:
+        """Kept results of these phases. The evaluation after the step's update is not shared."""
+        kept = self.parent.memo(self.at).of_phases(self.phases)
+        return [each for each in kept if not any("-validation-" in ref.path for ref in each.refs())]
 
 
 def fork(source: str, at: int, phase: str | None, overrides: list[str], name: str, runs: Path) -> list[str]:
@@ -36,16 +68,18 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     Raises ConfigError or StoreError, and then leaves nothing behind.
     """
     parent, target = run_store(source, runs), run_store(name, runs)
-    before = read_config(parent)
-    config = override(before, overrides)
-    version = _forked_version(parent, before, config, at, phase, target.directory)
+    place = _Place(parent, read_config(parent), at, phase)
+    config = override(place.before, overrides)
+    if target.directory.exists() or target.exists():
+        raise StoreError(f"There is a run {name!r} already; give the fork another name with --run")
+    _check_place(place, config)
     run, digests = Run.check(config, name, runs)
     try:
-        _check_past(parent, before, run, digests, version, at, phase)
-        _write_fork(parent, before, run, digests, version, at, phase)
+        _check_past(place, run, digests)
+        _write_fork(place, run, digests)
     finally:
         run.close()
-    return differences(before, config)
+    return differences(place.before, config)
 
 
 def share_bootstrap(source: str, target: str, runs: Path) -> None:
@@ -56,74 +90,73 @@ def share_bootstrap(source: str, target: str, runs: Path) -> None:
     """
     donor, taker = run_store(source, runs), run_store(target, runs)
     for kept in donor.memo(0).of_phases(DRAWN):
-        for path in _files_of(donor, kept):
-            _link(donor.directory / path, taker.directory / path)
+        for ref in kept.refs():
+            _share(donor, ref.path, taker.directory)
         taker.memo(0).keep(kept)
 
 
-def _forked_version(parent: RunStore, before: Config, config: Config, at: int, phase: str | None, target: Path) -> int:
-    """The last step whose commit is shared. Raises ConfigError or StoreError if there can be no fork."""
+def _check_place(place: _Place, config: Config) -> None:
+    """Raise ConfigError or StoreError if there can be no fork there."""
+    parent, at, phase = place.parent, place.at, place.phase
     if phase is not None and phase not in PHASES:
         raise ConfigError(f"--phase {phase}: a fork can share the phases {', '.join(PHASES)}")
-    if target.exists() or RunStore(target).exists():
-        raise StoreError(f"There is a run {target.name!r} already; give the fork another name with --run")
-    if before.rollout.max_staleness or config.rollout.max_staleness:
+    if place.before.rollout.max_staleness or config.rollout.max_staleness:
         raise ConfigError("A run with rollout.max_staleness samples from older weights, which a fork does not have")
-    version = at if phase is None else at - 1
-    if not 0 <= version < len(parent.committed_steps()):
+    if not 0 <= place.version < len(parent.committed_steps()):
         raise StoreError(
             f"Run {parent.name!r} has not got there: its last commit is {len(parent.committed_steps()) - 1}"
         )
     if phase and not parent.memo(at).of_phases(PHASES):
         raise StoreError(
-            f"Run {parent.name!r} keeps no results of the phases of step {at}: it has not begun it here, was forked "
-            f"after it, or `ares gc` has deleted them. Share less: --at {at - 1} without --phase"
+            f"Run {parent.name!r} keeps no results of the phases of step {at}: it has not begun it, was forked after "
+            f"it, is of an earlier version of ares, or `ares gc` has deleted them. Share less: --at {at - 1} without "
+            "--phase"
         )
-    return version
 
 
-def _check_past(
-    parent: RunStore, before: Config, run: Run, digests: dict[str, Any], version: int, at: int, phase: str | None
-) -> None:
+def _check_past(place: _Place, run: Run, digests: dict[str, Any]) -> None:
     """Raise ConfigError or StoreError if what is shared does not fit the fork's data, model or settings."""
+    parent = place.parent
     check_model(parent, run.config)
     known = parent.read_run()["digests"]
     if digests["train"] != known["train"]:
         raise ConfigError("A fork keeps the train set of its run: data.train, and what it holds, cannot change")
     try:
-        RunState.restored(run.config, len(run.train_set), parent.read_commit(version).state)
+        RunState.restored(run.config, len(run.train_set), parent.read_commit(place.version).state)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"The controllers of {parent.name!r} after step {version} do not fit the new settings ({error}): "
+            f"The controllers of {parent.name!r} after step {place.version} do not fit the new settings ({error}): "
             "another kind of controller starts with a run of its own"
         ) from error
-    check_fork(before, run.config, changed_files(run.config, known, digests), at, phase)
+    check_fork(place.before, run.config, changed_files(run.config, known, digests), place.at, place.phase)
 
 
-def _write_fork(
-    parent: RunStore, before: Config, run: Run, digests: dict[str, Any], version: int, at: int, phase: str | None
-) -> None:
-    """Link what is shared into the new run's directory, completely or not at all."""
-    shared = PHASES[: PHASES.index(phase) + 1] if phase else ()
-    own, forked = identity_of(before, parent.read_run()["digests"]), parent.fork()
-    directory = run.store.directory
+def _write_fork(place: _Place, run: Run, digests: dict[str, Any]) -> None:
+    """Put the new run's directory together from what is shared, completely or not at all."""
+    parent, directory = place.parent, run.store.directory
     # Deleted as a whole if anything fails.
     target = RunStore(directory.with_name(f".{directory.name}.{os.getpid()}.partial"))
     try:
-        for path in _shared_paths(parent, version, at, shared):
-            _link(parent.directory / path, target.directory / path)
+        for step in range(place.version + 1):
+            _share(parent, parent.step_path(step), target.directory)
+            checkpoint = parent.read_commit(step).artifacts.get("checkpoint")
+            if checkpoint is not None:
+                _share(parent, checkpoint.path, target.directory)
         if parent.format() == 1:
             target.seal()
-        for kept in _shared_results(parent, at, shared):
-            target.memo(at).keep(kept)
+        for kept in place.results():
+            for ref in kept.refs():
+                _share(parent, ref.path, target.directory)
+            target.memo(place.at).keep(kept)
+        own, forked = identity_of(place.before, parent.read_run()["digests"]), parent.fork()
         described = Fork(
             run=parent.name,
-            at=at,
-            phase=phase,
-            version=version,
-            commit=parent.read_commit(version).digest(),
-            identities={each: phase_identity(own, forked, at, each) for each in shared},
-            checkpoint=_checkpoint(parent, before, target, version),
+            at=place.at,
+            phase=place.phase,
+            version=place.version,
+            commit=parent.read_commit(place.version).digest(),
+            identities={each: phase_identity(own, forked, place.at, each) for each in place.phases},
+            checkpoint=_checkpoint(place, target),
         )
         target.write_run(
             description_of(run.config, run.store.name, digests) | {"fork": described.model_dump(mode="json")}
@@ -138,57 +171,43 @@ def _write_fork(
         shutil.rmtree(target.directory, ignore_errors=True)
 
 
-def _shared_results(parent: RunStore, forked: int, phases: tuple[str, ...]) -> list[Kept]:
-    """Kept results of the forked step up to the phase. The evaluation after its update is not shared."""
-    kept = parent.memo(forked).of_phases(phases)
-    return [each for each in kept if not any("-validation-" in ref.path for ref in each.refs())]
+def _share(source: RunStore, path: str, target: Path) -> None:
+    """Link a run's artifact, or what is left of it, into another run's directory; copy what is appended to."""
+    for file in files_in(source.here(path)):
+        place = target / file.relative_to(source.directory)
+        if place.exists() or not file.exists():
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if file.name == MEMO_FILE:
+                shutil.copyfile(file, place)
+            else:
+                os.link(file, place)
+        except OSError as error:
+            raise StoreError(f"{place}: cannot be linked to {file}: {error.strerror}; runs share one disk") from error
 
 
-def _shared_paths(parent: RunStore, version: int, forked: int, phases: tuple[str, ...]) -> Iterator[str]:
-    """Files of the finished steps, and those that the shared results of the forked step name."""
-    for step in range(version + 1):
-        folder = parent.here(parent.step_path(step))
-        yield from (str(file.relative_to(parent.directory)) for file in folder.rglob("*") if file.is_file())
-        checkpoint = parent.read_commit(step).artifacts.get("checkpoint")
-        if checkpoint is not None:
-            parts = parent.here(checkpoint.path).rglob("*")
-            yield from (str(file.relative_to(parent.directory)) for file in parts if file.is_file())
-    for kept in _shared_results(parent, forked, phases):
-        yield from _files_of(parent, kept)
-
-
-def _files_of(store: RunStore, kept: Kept) -> Iterator[str]:
-    """The files that a kept result names, and that are there."""
-    for ref in kept.refs():
-        whole = store.here(ref.path)
-        files = [file for file in whole.rglob("*") if file.is_file()] if whole.is_dir() else [whole]
-        yield from (str(file.relative_to(store.directory)) for file in files if file.exists())
-
-
-def _checkpoint(parent: RunStore, config: Config, target: RunStore, version: int) -> Ref | None:
+def _checkpoint(place: _Place, target: RunStore) -> Ref | None:
     """The weights a fork starts from: the run's own checkpoint, else one made by replaying with the run's settings.
 
     The fork itself must not replay batches of its past: with its settings they would give other weights.
     """
+    parent, version = place.parent, place.version
     if version == 0:
         return None
     own = parent.read_commit(version).artifacts.get("checkpoint")
     if own is not None and target.intact([own]):
         return own
     check_weights(parent, version)
-    workers = PlainWorkers(config, parent)
-
-    async def save() -> Ref:
-        made = await workers.save(version, f".fork-{target.name.strip('.')}/checkpoint")
-        (target.directory / "checkpoints").mkdir(parents=True, exist_ok=True)
-        os.rename(parent.path(made), target.directory / f"checkpoints/{version:06d}")
-        parent.remove((parent.directory / made.path).parent)
-        return made.model_copy(update={"path": f"checkpoints/{version:06d}"})
-
+    workers = PlainWorkers(place.before, parent)
     try:
-        return asyncio.run(save())
+        made = asyncio.run(workers.save(version, f".fork-{target.name.strip('.')}/checkpoint"))
     finally:
         workers.close()
+    (target.directory / "checkpoints").mkdir(parents=True, exist_ok=True)
+    os.rename(parent.path(made), target.directory / f"checkpoints/{version:06d}")
+    parent.remove((parent.directory / made.path).parent)
+    return made.model_copy(update={"path": f"checkpoints/{version:06d}"})
 
 
 @dataclass(frozen=True)
@@ -218,7 +237,9 @@ def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) 
 
 def _prunable(store: RunStore) -> set[Path]:
     leftovers = set(store.directory.rglob(".*.partial"))
-    leftovers |= {path for path in store.children("") if path.match(".fork-*") or path.match(".*.partial")}
+    # `results` held what phases had found until 2026-11.
+    useless = (".fork-*", ".*.partial", "results")
+    leftovers |= {path for path in store.children("") if any(map(path.match, useless))}
     kept = [step for step in store.committed_steps() if _has_checkpoint(store, step)]
     is_enough = kept and kept[0] <= _oldest_needed(store)
     for step in range(1, kept[0] if is_enough else 0):
@@ -253,13 +274,3 @@ def _freed_bytes(store: RunStore, path: Path, unlinked: Counter[int]) -> int:
             unlinked[status.st_ino] += 1
             freed += status.st_size * (unlinked[status.st_ino] == status.st_nlink)
     return freed
-
-
-def _link(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if target.exists():
-        return
-    try:
-        os.link(source, target)
-    except OSError as error:
-        raise StoreError(f"{target}: cannot be linked to {source}: {error.strerror}; runs share one disk") from error
