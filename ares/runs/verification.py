@@ -6,10 +6,9 @@ the copy of a run at a URL downloads what it lacks. Not covered: the checks at e
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from ares.runs.run import read_config, resumed_commit
-from ares.store import Commit, DamagedArtifact, RunStore
+from ares.store import MEMO_FILE, Commit, DamagedArtifact, Ref, RunStore
 
 CONSEQUENCES = {
     "batch": "a resume or fork from before it does the step again",
@@ -18,6 +17,9 @@ CONSEQUENCES = {
     "samples": "training does not read it again",
     "evaluation": "training does not read it again",
 }
+"""By kind of artifact: its name without the number of a shard."""
+NOT_NEEDED_LATER = ("checkpoint", "batch", "under-way")
+"""What may be missing before an intact checkpoint: older checkpoints are deleted, and `ares gc` deletes the others."""
 
 
 @dataclass(frozen=True)
@@ -43,60 +45,52 @@ class Verification:
 
 def verify(store: RunStore) -> Verification:
     """Read a whole run directory. Raises StoreError or DamagedArtifact if run.json is missing or damaged."""
-    config, steps = read_config(store), store.committed_steps()
-    commits = [store.read_commit(step) for step in steps]
-    refs = [(commit, name) for commit in commits for name in commit.artifacts]
-    whole = {(commit.step, name): store.intact([commit.artifacts[name]]) for commit, name in refs}
-    damages = [
-        _damage(store, commit, name)
-        for commit, name in refs
-        if not whole[commit.step, name] and not _deleted(store, commit, name, whole)
-    ]
-    damages += [*_commits_after(store, len(steps)), *_results(store, len(steps))]
+    config = read_config(store)
+    commits = [store.read_commit(step) for step in store.committed_steps()]
+    intact = {ref: store.intact([ref]) for commit in commits for ref in commit.artifacts.values()}
     resumed = resumed_commit(config, store)
-    known = [commit.artifacts[name].bytes for commit, name in refs if whole[commit.step, name]]
-    return Verification(damages, len(steps), len(known), sum(known), None if resumed is None else resumed.step)
+    return Verification(
+        damages=[
+            *_artifacts(store, commits, intact),
+            *_commits_after(store, len(commits)),
+            *_memos(store, len(commits)),
+        ],
+        commits=len(commits),
+        artifacts=sum(intact.values()),
+        bytes=sum(ref.bytes for ref, is_intact in intact.items() if is_intact),
+        resumes_after=None if resumed is None else resumed.step,
+    )
 
 
-def _damage(store: RunStore, commit: Commit, name: str) -> Damage:
-    path = commit.artifacts[name].path
-    what = "has changed since it was written" if (store.directory / path).exists() else "is missing"
-    return Damage(path, what, CONSEQUENCES.get(_kind(name), "whatever reads it says so"))
-
-
-def _deleted(store: RunStore, commit: Commit, name: str, whole: dict[tuple[int, str], bool]) -> bool:
-    """Whether an artifact is gone because it is no longer needed: older checkpoints, and what `ares gc` deletes."""
-    if (store.directory / commit.artifacts[name].path).exists():
-        return False
-    later = [step for (step, artifact), intact in whole.items() if artifact == "checkpoint" and intact]
-    return _kind(name) in ("checkpoint", "batch", "under-way") and any(step > commit.step for step in later)
-
-
-def _kind(name: str) -> str:
-    """The name of an artifact without the number of a shard."""
-    return name.rstrip("-0123456789")
+def _artifacts(store: RunStore, commits: list[Commit], intact: dict[Ref, bool]) -> Iterator[Damage]:
+    checkpoints = {commit.step: commit.artifacts.get("checkpoint") for commit in commits}
+    newest = max((step for step, ref in checkpoints.items() if ref is not None and intact[ref]), default=-1)
+    for commit in commits:
+        for name, ref in commit.artifacts.items():
+            kind, exists = name.rstrip("-0123456789"), (store.directory / ref.path).exists()
+            is_deleted = not exists and kind in NOT_NEEDED_LATER and commit.step < newest
+            if not intact[ref] and not is_deleted:
+                what = "has changed since it was written" if exists else "is missing"
+                yield Damage(ref.path, what, CONSEQUENCES.get(kind, "whatever reads it says so"))
 
 
 def _commits_after(store: RunStore, first: int) -> Iterator[Damage]:
+    """Commits that do not count."""
     for folder in sorted(store.children("steps") if first else [store.directory / "bootstrap"]):
-        commit = folder / "COMMIT.json"
         step = int(folder.name) if folder.name.isdigit() else 0
-        if step < first or not commit.exists():
+        if step < first or not (folder / "COMMIT.json").exists():
             continue
         try:
             store.read_commit(step)
             what = "does not follow from the commit before it"
         except DamagedArtifact:
             what = "is damaged"
-        yield Damage(_relative(store, commit), what, "a resume does the step again")
+        yield Damage(f"{store.step_path(step)}/COMMIT.json", what, "a resume does the step again")
 
 
-def _results(store: RunStore, first: int) -> Iterator[Damage]:
+def _memos(store: RunStore, first: int) -> Iterator[Damage]:
+    """What the phases of the steps in flight have found."""
     for step in (first, first + 1):
-        memo = store.memo(step)
-        if not memo.is_intact:
-            yield Damage(_relative(store, memo.path), "is damaged", "a resume does the phases after that line again")
-
-
-def _relative(store: RunStore, path: Path) -> str:
-    return path.relative_to(store.directory).as_posix()
+        if not store.memo(step).is_intact:
+            path = f"{store.step_path(step)}/{MEMO_FILE}"
+            yield Damage(path, "is damaged", "a resume does the phases from the damaged line on again")
