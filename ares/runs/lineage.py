@@ -106,7 +106,9 @@ def _check_place(place: _Place, config: Config) -> None:
         raise StoreError(
             f"Run {parent.name!r} has not got there: its last commit is {len(parent.committed_steps()) - 1}"
         )
-    if phase and not parent.memo(at).of_phases(PHASES):
+    forked = parent.fork()
+    is_of_another = forked is not None and at <= forked.version  # with that run's settings
+    if phase and (is_of_another or not parent.memo(at).of_phases(PHASES)):
         raise StoreError(
             f"Run {parent.name!r} keeps no results of the phases of step {at}: it has not begun it, was forked after "
             f"it, is of an earlier version of ares, or `ares gc` has deleted them. Share less: --at {at - 1} without "
