@@ -11,7 +11,7 @@ from mlflow import MlflowClient
 
 from ares.runs.difference import first_difference
 from ares.runs.lineage import fork
-from ares.store import StoreError
+from ares.store import MEMO_FILE, StoreError
 from ares.store.store import RunStore
 from tests.short_runs import ares, told, train
 
@@ -19,8 +19,10 @@ OTHER_REWARD = "algorithm.aepo.enabled=false"
 
 
 def inodes(runs: Path, name: str, pattern: str) -> dict[str, int]:
+    """The files of a run that match, but for those that are appended to."""
     folder = runs / name
-    return {str(file.relative_to(folder)): file.stat().st_ino for file in sorted(folder.glob(pattern))}
+    files = [file for file in sorted(folder.glob(pattern)) if file.name != MEMO_FILE]
+    return {str(file.relative_to(folder)): file.stat().st_ino for file in files}
 
 
 def test_a_fork_after_the_rollouts_shares_them_and_then_diverges(runs: Path) -> None:
@@ -35,6 +37,8 @@ def test_a_fork_after_the_rollouts_shares_them_and_then_diverges(runs: Path) -> 
     assert inodes(runs, "forked", "steps/000004/rollout-rollout-*.parquet") == rollouts  # the very same files
     past = inodes(runs, "uninterrupted", "steps/00000[123]/**/*.*")
     assert inodes(runs, "forked", "steps/00000[123]/**/*.*") == past
+    found = [(runs / name / f"steps/000003/{MEMO_FILE}").read_bytes() for name in ("uninterrupted", "forked")]
+    assert found[0] == found[1]
 
     shown = told(runs, "diff", "uninterrupted", "forked")
     assert shown.returncode == 1
@@ -57,9 +61,8 @@ def test_two_forks_with_other_rewards_see_the_same_rollouts_and_the_same_weights
     assert inodes(runs, "one", "steps/000003/rollout-rollout-*") == inodes(
         runs, "two", "steps/000003/rollout-rollout-*"
     )
-    experience = [RunStore(runs / name).directory / "steps/000003/experience" for name in ("uninterrupted", "two")]
-    files = [sorted(file.read_bytes() for file in folder.rglob("*") if file.is_file()) for folder in experience]
-    assert files[0] == files[1]  # log-probs of step 3 are those of the weights after step 2
+    made, again = (runs / name / "steps/000003/experience.safetensors" for name in ("uninterrupted", "two"))
+    assert made.read_bytes() == again.read_bytes()  # log-probs of step 3 are those of the weights after step 2
 
 
 @pytest.mark.slow
@@ -99,6 +102,8 @@ def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> No
     from ares.runs.lineage import prune
 
     (copy.directory / "steps/000004/.batch.1.partial").mkdir()
+    (copy.directory / "results").mkdir()
+    (copy.directory / "results/000002-rollout-0123").write_text("of a run from before 2026-11-25")
     before = {path for path in copy.directory.rglob("*") if path.is_file()}
     listed = prune(copy, dry_run=True)
     assert {path for path in copy.directory.rglob("*") if path.is_file()} == before
@@ -108,9 +113,8 @@ def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> No
     assert {name for name in left if name.startswith("steps/000002/")} == {
         "steps/000002/COMMIT.json", "steps/000002/samples.parquet", "steps/000002/evaluation.parquet"
     }  # fmt: skip
-    assert any(name.startswith("steps/000003/experience/") for name in left)
-    assert any(name.startswith("results/000003-rollout") for name in left)
-    assert not any(name.endswith(".partial") or name.startswith("results/000002") for name in left)
+    assert {"steps/000003/experience.safetensors", "steps/000003/phases.jsonl"} <= left
+    assert not any(name.endswith(".partial") or name.startswith("results/") for name in left)
     last = copy.last_commit()
     assert last is not None
     assert last.step == 4

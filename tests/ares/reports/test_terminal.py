@@ -13,6 +13,8 @@ from tests.ares.store_builders import commit
 
 def test_a_path_that_looks_like_markup_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = tmp_path / "[/x]"
+    directory.mkdir(parents=True)
+    (directory / "progress.png").write_bytes(b"")
     run: Any = SimpleNamespace(
         store=SimpleNamespace(name="first", directory=directory), progress=SimpleNamespace(watch=None), commit=None,
         state=SimpleNamespace(step=0, evaluations=[]), config=config('model.path="models/[/x]"'), train_set=[1],
