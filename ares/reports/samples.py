@@ -34,24 +34,19 @@ def samples_table(name: str, step: int, width: int = 120) -> Table:
     """The samples of a step, one line each. Titles are folded if the table is wider than `width` columns."""
     rows = step_samples(name, step)
     table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE, padding=0, show_edge=False)
-    parts = {
-        name: name.removeprefix(PART).replace("_", " ") for name in map(str, rows.columns) if name.startswith(PART)
-    }
-    said = {
-        name: name.removeprefix(SAID) for name in map(str, rows.columns) if name.startswith(SAID)
-    }  # by each function
-    columns = COLUMNS | (JUDGED if "pass_ratio" in rows else GRADED) | said | parts | LAST_COLUMNS
-    shown = {column: title for column, title in columns.items() if column in rows}
-    cells = [[_cell(value) for value in row.values()] for row in rows[list(shown)].to_dict("records")]
+    names = list(map(str, rows.columns))
+    of_functions = {name: name.removeprefix(SAID) for name in names if name.startswith(SAID)}
+    parts = {name: name.removeprefix(PART).replace("_", " ") for name in names if name.startswith(PART)}
+    columns = COLUMNS | (JUDGED if "pass_ratio" in rows else GRADED) | of_functions | parts | LAST_COLUMNS
+    shown = [column for column in columns if column in rows]
+    cells = [[_cell(value) for value in row.values()] for row in rows[shown].to_dict("records")]
     widths = [max((len(row[place]) for row in cells), default=0) for place in range(len(shown))]
-    titles = {title: title for title in shown.values()}
+    titles = [columns[column] for column in shown]
     if sum(map(max, widths, map(len, titles))) + len(titles) > width:
-        titles = {
-            title: "\n".join(textwrap.wrap(title, max(widest, NARROWEST)))
-            for title, widest in zip(titles, widths, strict=True)
-        }
-    for title, folded in titles.items():
-        table.add_column(folded, no_wrap=True, justify="left" if title in ("id", "bucket") else "right")
+        folded = zip(titles, (max(widest, NARROWEST) for widest in widths), strict=True)
+        titles = ["\n".join(textwrap.wrap(title, room)) for title, room in folded]
+    for column, title in zip(shown, titles, strict=True):
+        table.add_column(title, no_wrap=True, justify="left" if column in ("id", "difficulty") else "right")
     for row in cells:
         table.add_row(*(Text(printable(cell)) for cell in row))  # as it stands: an id may look like rich's markup
     return table
