@@ -77,9 +77,10 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
 
     import psutil
 
-    from ares.store.store import Commit, RunStore
+    from ares.cluster import Cluster
+    from ares.store import Commit, RunStore
     from flows.servers.local_server import local_api
-    from flows.train import ares_train, prepare
+    from flows.start import open_run, train_in_flow
 
     marks: list[tuple[float, float, int]] = []
     write = RunStore.write_commit
@@ -95,11 +96,10 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
     overrides = [*SETTINGS, *settings, f"model.path={model}", f"data.train={home / 'train.jsonl'}",
                  f"reward.kind={home / 'reward.py'}:reward", f"train.steps={steps}",
                  f"rollout.max_response_length={work.tokens}"]  # fmt: skip
-    name = prepare("tiny-math", overrides, "run")
     with local_api() as server:
         assert server is not None
         with server.connected():
-            asyncio.run(ares_train(run=name))
+            asyncio.run(train_in_flow(open_run("tiny-math", overrides, "run", Cluster)))
     print(json.dumps(marks))
 
 

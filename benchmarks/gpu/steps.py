@@ -4,7 +4,6 @@ A step is that of the flows: sample, grade, measure, shape, update, hand over. S
 is in docs/measurements/learning.md.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -12,24 +11,24 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
-from transformers import AutoTokenizer
 
 from algorithms.keys import derive_seed
 from ares.config import Config, load
+from ares.data import load_problems, load_tokenizer
 from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.grading import load_grader
 from ares.learner import Learner
 from ares.step import RunState, graded, rewarded, shape, token_batch
 from ares.store import Commit, RunStore
 from benchmarks.gpu.device import Place, Row
-from benchmarks.models import TINY
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
 Grade = Callable[[pd.DataFrame], pd.DataFrame]
 """Rows (id, slot, sample, response, answer) → their accuracy and format."""
 
@@ -37,19 +36,8 @@ Grade = Callable[[pd.DataFrame], pd.DataFrame]
 def tiny_math(place: Place) -> Iterator[Row]:
     """A step of the profile tiny-math, with the model and problems of this repository."""
     small = ["rollout.prompts=2", "learner.global_batch_prompts=2"] if place.tiny else []
-    config = load("tiny-math", [f"model.path={TINY}", f"learner.device={place.device}", *small])
-    lines = (TINY / "train.jsonl").read_text(encoding="utf-8").splitlines()[: config.rollout.prompts]
-    problems = [json.loads(line) for line in lines]
-    template = AutoTokenizer.from_pretrained(TINY)
-    texts = [
-        template.apply_chat_template(
-            [{"role": "user", "content": problem["prompt"]}], tokenize=False, add_generation_prompt=True
-        )
-        for problem in problems
-    ]
-    prompts = template(texts, add_special_tokens=False)["input_ids"]
-    grader = load_grader(config.reward)
-    yield from _steps(place, config, prompts, [problem["answer"] for problem in problems], grader.grade)
+    config = load("tiny-math", [f"learner.device={place.device}", *small])
+    yield from _last(place, take_tiny_steps(place, config, 1 if place.tiny else 2))
 
 
 def published_shape(place: Place) -> Iterator[Row]:
@@ -61,77 +49,73 @@ def published_shape(place: Place) -> Iterator[Row]:
         f"rollout.max_response_length={longest}", f"learner.micro_batch_tokens={256 if place.tiny else 16384}",
     ])  # fmt: skip
     generator = np.random.default_rng(0)
-    asked = generator.integers(3, 300, (prompts, tokens)).tolist()
+    problems = pd.DataFrame({"prompt_token_ids": generator.integers(3, 300, (prompts, tokens)).tolist(), "answer": ""})
 
     def grade(rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(accuracy=generator.integers(0, 2, len(rows)).astype(float), format=0.0)
 
-    yield from _steps(place, config, asked, [""] * prompts, grade)
+    yield from _last(place, take_steps(place, config, problems, grade, 1 if place.tiny else 2))
 
 
-def _steps(place: Place, config: Config, prompts: list[list[int]], answers: list[str], grade: Grade) -> Iterator[Row]:
-    """Seconds of every phase of the second step; the first loads kernels."""
-    tokenizer = AutoTokenizer.from_pretrained(config.model.location)
+def take_tiny_steps(place: Place, config: Config, count: int) -> Iterator[Row]:
+    """Steps of tiny-math on its first problems, as `take_steps` yields them."""
+    tokenizer = load_tokenizer(config.model.path)
+    problems = load_problems(str(config.data.train), "", config.data, tokenizer, limit=config.rollout.prompts).frame
+    yield from take_steps(place, config, problems, load_grader(config.reward).grade, count)
+
+
+def take_steps(place: Place, config: Config, problems: pd.DataFrame, grade: Grade, count: int) -> Iterator[Row]:
+    """Seconds of every phase of each step, learner and engine taking turns, and what tells whether it was right.
+
+    problems: prompt_token_ids and answer; all steps have the same.
+    """
+    tokenizer = load_tokenizer(config.model.path)
     learner = Learner(config)
     engine = TransformersEngine.create(config.rollout, config, tokenizer)
     assert engine.device.type == learner.device.type == place.device
-    state = RunState.initial(config, len(prompts))
-    engine.load_weights(0, learner.weights())
-    for number in (1,) if place.tiny else (1, 2):
-        step = _Step(place, config, learner, engine)
-        sampled = step.timed("sample", partial(step.sampled, prompts, answers, number))
-        sampled["response"] = tokenizer.batch_decode(
-            [ids.tolist() for ids in sampled["token_ids"]], skip_special_tokens=True
-        )
-        grades = step.timed("grade", partial(grade, sampled))
-        sampled["accuracy"], sampled["format"] = grades["accuracy"].to_numpy(), grades["format"].to_numpy()
-        sampled["truncated"] = sampled["finish_reason"] == "length"
-        batch = graded(token_batch(sampled, 0), rewarded(sampled, config, state.tests))
-        batch = batch.union(step.timed("experience", partial(learner.experience, batch)))
-        metrics = step.timed("shape", partial(shape, batch, state, config))
-        result = step.timed("update", partial(learner.update, batch, state.state_dict()["beta"]))
-        step.timed("hand over", partial(_hand_over, learner, engine, number))
-    figures = step.seconds | {"whole step s": sum(step.seconds.values())}
-    if place.cuda:
-        figures["peak GiB"] = torch.cuda.max_memory_allocated() / 2**30
-    tokens = int(batch.tensor("attention_mask").sum())
-    yield {"row": f"step of {len(sampled)} responses", **figures, "tokens/s": tokens / figures["whole step s"],
-           "|Δ log p| of engine and learner": metrics["mismatch/logprob_diff_mean"],
-           "gradient norm": result.metrics.get("actor/grad_norm", float("nan"))}  # fmt: skip
+    state = RunState.initial(config, len(problems))
+    rollout = config.rollout
+    settings = SamplingSettings(rollout.temperature, rollout.top_p, rollout.max_response_length)
+    asked = problems[["prompt_token_ids", "answer"]].loc[problems.index.repeat(rollout.n)].reset_index(drop=True)
+    asked = asked.assign(slot=asked.index // rollout.n, sample=asked.index % rollout.n)
+    asked["id"] = "p" + asked["slot"].astype(str)
+    for number in range(1, count + 1):
+        seconds: dict[str, float] = {}
 
+        def timed(name: str, work: Callable[[], T], seconds: dict[str, float] = seconds) -> T:
+            started = place.clock()
+            result = work()
+            seconds[f"{name} s"] = place.clock() - started
+            return result
 
-def _hand_over(learner: Learner, engine: TransformersEngine, version: int) -> None:
-    engine.load_weights(version, learner.weights())
-
-
-class _Step:
-    """Timing and sampling of one step."""
-
-    def __init__(self, place: Place, config: Config, learner: Learner, engine: TransformersEngine) -> None:
-        self.place, self.config, self.learner, self.engine = place, config, learner, engine
-        self.seconds: dict[str, float] = {}
-
-    def timed(self, name: str, work: Callable[[], Any]) -> Any:
-        started = self.place.clock()
-        result = work()
-        self.seconds[f"{name} s"] = self.place.clock() - started
-        return result
-
-    def sampled(self, prompts: list[list[int]], answers: list[str], number: int) -> pd.DataFrame:
-        """Rows with config.rollout.n samples of every prompt."""
-        rollout = self.config.rollout
-        rows = [(slot, sample) for slot in range(len(prompts)) for sample in range(rollout.n)]
-        requests = [Request(prompts[slot], derive_seed(0, "gpu", number, slot, sample)) for slot, sample in rows]
-        settings = SamplingSettings(rollout.temperature, rollout.top_p, rollout.max_response_length)
-        completions = self.engine.generate(requests, settings)
-        return pd.DataFrame(
-            {
-                "id": f"p{slot}", "slot": slot, "sample": sample, "answer": answers[slot],
-                "prompt_token_ids": prompts[slot], "token_ids": completion.token_ids,
-                "log_probs": completion.log_probs, "finish_reason": completion.finish_reason,
-            }
-            for (slot, sample), completion in zip(rows, completions, strict=True)
+        timed("hand over", lambda: engine.load_weights(number - 1, learner.weights()))  # noqa: B023
+        seeds = [derive_seed(0, "gpu", number, row) for row in asked.index]
+        requests = [Request(*pair) for pair in zip(asked["prompt_token_ids"], seeds, strict=True)]
+        answers = timed("sample", lambda: engine.generate(requests, settings))  # noqa: B023
+        rows = asked.assign(
+            token_ids=pd.Series([answer.token_ids for answer in answers]),
+            log_probs=pd.Series([answer.log_probs for answer in answers]),
+            finish_reason=[answer.finish_reason for answer in answers],
+            truncated=[answer.finish_reason == "length" for answer in answers],
+            response=tokenizer.batch_decode([each.token_ids.tolist() for each in answers], skip_special_tokens=True),
         )  # fmt: skip
+        grades = timed("grade", partial(grade, rows))
+        rows = rows.assign(accuracy=grades["accuracy"].to_numpy(), format=grades["format"].to_numpy())
+        batch = graded(token_batch(rows, 0), rewarded(rows, config, state.tests))
+        batch = batch.union(timed("experience", partial(learner.experience, batch)))
+        metrics = timed("shape", partial(shape, batch, state, config))
+        result = timed("update", partial(learner.update, batch, state.state_dict()["beta"]))
+        whole = sum(seconds.values())
+        yield {"row": f"step of {len(rows)} responses", **seconds, "whole step s": whole,
+               "tokens/s": int(batch.tensor("attention_mask").sum()) / whole,
+               "|Δ log p| of engine and learner": metrics["mismatch/logprob_diff_mean"],
+               "gradient norm": result.metrics.get("actor/grad_norm", float("nan"))}  # fmt: skip
+
+
+def _last(place: Place, steps: Iterator[Row]) -> Iterator[Row]:
+    """The last step, since the first loads kernels."""
+    *_, row = steps
+    yield row | ({"peak GiB": torch.cuda.max_memory_allocated() / 2**30} if place.cuda else {})
 
 
 def killed_run(place: Place) -> Iterator[Row]:
