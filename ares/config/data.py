@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from algorithms.settings import MOST, MOST_TOKENS, Strict, only_with
-from ares.config.strict import explained
+from ares.config.strict import told
 
 Source = str | list[str]
 """A file, a glob, a folder, a Hugging Face data set as name:configuration@revision; or several of them."""
@@ -48,8 +48,7 @@ def _held_out_sets(value: Any) -> Any:
         try:
             sets[name] = HeldOutConfig.model_validate({"source": given} if isinstance(given, str | list) else given)
         except ValidationError as error:
-            told = [explained(one, f"{name}.{one['loc'][0]}", HeldOutConfig.model_fields) for one in error.errors()]
-            raise ValueError("; ".join(told)) from error
+            raise ValueError(told(error, name, HeldOutConfig.model_fields)) from error
     if not sets:
         raise ValueError("no held-out set is named")
     return sets

@@ -24,7 +24,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from ares.config.strict import ConfigError, explained, nearest
+from ares.config.strict import ConfigError, nearest, told
 
 REFERENCE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
 
@@ -104,11 +104,7 @@ class Kind:
         try:
             return model.model_validate(section.settings)
         except ValidationError as error:
-            told = [
-                explained(each, ".".join(map(str, (where, *each["loc"]))), model.model_fields)
-                for each in error.errors()
-            ]
-            raise ConfigError("; ".join(told)) from error
+            raise ConfigError(told(error, where, model.model_fields)) from error
 
     def make(self, section: Any, *more: Any) -> Any:
         """The implementation that a section names, made from its settings and from more."""

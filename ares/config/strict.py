@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.config import JsonDict
 
 from algorithms.settings import alternatives
@@ -48,6 +48,12 @@ def explained(error: Any, where: str, known: Iterable[str]) -> str:
     if error["type"] == "missing":
         return f"{where} is missing"
     return f"{where}: {reason(error)} (got {error['input']!r})"
+
+
+def told(error: ValidationError, where: str, known: Iterable[str]) -> str:
+    """All errors of a section, which lies at the dotted name `where` and has the settings `known`, in one line."""
+    places = [".".join(filter(None, [where, *map(str, each["loc"])])) for each in error.errors()]
+    return "; ".join(explained(each, place, known) for each, place in zip(error.errors(), places, strict=True))
 
 
 def section_of(kind: Any) -> type[BaseModel] | None:
