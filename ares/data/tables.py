@@ -76,35 +76,32 @@ def as_objects(table: pa.Table, source: str) -> pd.DataFrame:
     return _frame(columns, list(range(1, table.num_rows + 1)))
 
 
-def _read_parquet(path: Path, _: Unreadable | None, limit: int | None) -> pd.DataFrame:
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise DataError(f"{path}: not readable as parquet: {_one_line(error)}") from error
-    return as_objects(table.slice(0, limit), str(path))
+def _reader(kind: str, read: Callable[[Path], pa.Table]) -> "Reader":
+    """A reader of files that hold whole tables."""
+
+    def rows_of(path: Path, _: Unreadable | None, limit: int | None) -> pd.DataFrame:
+        try:
+            table = read(path)
+        except (ValueError, pa.ArrowException) as error:
+            raise DataError(f"{path}: not readable as {kind}: {' '.join(str(error).split())}") from error
+        return as_objects(table.slice(0, limit), str(path))
+
+    return rows_of
 
 
-def _read_arrow(path: Path, _: Unreadable | None, limit: int | None) -> pd.DataFrame:
-    try:
-        with pa.memory_map(str(path)) as content:
-            table = pa.ipc.open_stream(content).read_all()
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise DataError(f"{path}: not readable as an Arrow stream: {_one_line(error)}") from error
-    return as_objects(table.slice(0, limit), str(path))
+def _arrow(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as content:
+        return pa.ipc.open_stream(content).read_all()
 
 
-def _read_csv(path: Path, _: Unreadable | None, limit: int | None) -> pd.DataFrame:
+def _csv(path: Path) -> pa.Table:
+    """Every cell as text, empty ones as null."""
     how = pyarrow.csv.ParseOptions(newlines_in_values=True)
     blocks = pyarrow.csv.ReadOptions(block_size=LONGEST_CSV_ROW)
-    try:
-        names = pyarrow.csv.open_csv(path, read_options=blocks, parse_options=how).schema.names
-        text = pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
-        )
-        table = pyarrow.csv.read_csv(path, read_options=blocks, parse_options=how, convert_options=text)
-    except ValueError as error:
-        raise DataError(f"{path}: not readable as CSV: {_one_line(error)}") from error
-    return as_objects(table.slice(0, limit), str(path))
+    names = pyarrow.csv.open_csv(path, read_options=blocks, parse_options=how).schema.names
+    text = dict.fromkeys(names, pa.string())
+    convert = pyarrow.csv.ConvertOptions(column_types=text, null_values=[""], strings_can_be_null=True)
+    return pyarrow.csv.read_csv(path, read_options=blocks, parse_options=how, convert_options=convert)
 
 
 def _read_json(path: Path, unreadable: Unreadable | None, limit: int | None) -> pd.DataFrame:
@@ -164,12 +161,13 @@ def _checked(row: Any, may_be_half: bool) -> dict[str, Any] | str:
     return row
 
 
-FORMATS: dict[str, Callable[[Path, Unreadable | None, int | None], pd.DataFrame]] = {
+Reader = Callable[[Path, Unreadable | None, int | None], pd.DataFrame]
+FORMATS: dict[str, Reader] = {
     ".jsonl": _read_json,
     ".json": _read_json,
-    ".csv": _read_csv,
-    ".parquet": _read_parquet,
-    ".arrow": _read_arrow,
+    ".csv": _reader("CSV", _csv),
+    ".parquet": _reader("parquet", lambda path: pyarrow.parquet.read_table(path)),
+    ".arrow": _reader("an Arrow stream", _arrow),
 }
 """Readers by file extension; all but parquet and arrow may also end with .gz."""
 
@@ -182,7 +180,3 @@ def _frame(columns: dict[str, list[Any]], index: list[int]) -> pd.DataFrame:
 def _opened(path: Path) -> TextIO:
     # utf-8-sig: Windows' programs begin a file with a byte order mark.
     return gzip.open(path, "rt", encoding="utf-8-sig") if path.suffix == ".gz" else path.open(encoding="utf-8-sig")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -4,6 +4,7 @@ Not covered: reading the files (ares/evaluation/suite_problems.py).
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,15 +35,33 @@ def files_of(name: str, data: str | None) -> list[str]:
     suite = suite_of(name)
     if suite is OWN:
         return [name]
+    named = " or ".join([*suite.names, *suite.files])
+    includes = " ".join(f"--include '{pattern}'" for pattern in suite.files)
+    remedy = (
+        f"Get it: HF_HUB_OFFLINE=0 hf download {suite.hub} --repo-type dataset {includes}; or name a file or folder "
+        "that holds it with --data"
+    )
     if data is not None:
-        return _named(name, suite, Path(location(data)))
+        path = Path(location(data))
+        if not path.exists():
+            raise DataError(f"--data {path}: there is no such file or folder")
+        found = [str(path)] if path.is_file() else _in_folder(name, suite, path) or _matching(path, suite.files)
+        if not found:
+            raise DataError(f"--data {path} holds no {named}. {remedy}")
+        return found
     at_hand = os.environ.get(FOLDER)
-    if at_hand and (files := _in_folder(name, suite, Path(at_hand))):
-        return files
+    if at_hand and (found := _in_folder(name, suite, Path(at_hand))):
+        return found
     try:
         return _of_hub(suite)
     except OSError as error:
-        raise DataError(_missing(name, suite, at_hand, error)) from error
+        hub = f"cannot be read from the hub: {' '.join(str(error).split())}"
+        if constants.is_offline_mode():
+            hub = f"is not in the Hugging Face cache ({constants.HF_HUB_CACHE}), and HF_HUB_OFFLINE keeps from the hub"
+        raise DataError(
+            f"--suite {name} is not at hand: no {named} in the folder {FOLDER} ({at_hand or 'not set'}); the data set "
+            f"{suite.hub} {hub}. {remedy}"
+        ) from error
 
 
 def base_files_of(base: str, data: str | None) -> list[str]:
@@ -52,16 +71,6 @@ def base_files_of(base: str, data: str | None) -> list[str]:
         with suppress(DataError):
             return files_of(base, str(path.parent if path.is_file() else path))
     return files_of(base, None)
-
-
-def _named(name: str, suite: Suite, path: Path) -> list[str]:
-    if path.is_file():
-        return [str(path)]
-    if not path.is_dir():
-        raise DataError(f"--data {path}: there is no such file or folder")
-    if files := _in_folder(name, suite, path) or _matching(path, suite.files):
-        return files
-    raise DataError(f"--data {path} holds no {_told(suite)}. {_how_to_get(suite)}")
 
 
 def _in_folder(name: str, suite: Suite, folder: Path) -> list[str]:
@@ -75,44 +84,21 @@ def _in_folder(name: str, suite: Suite, folder: Path) -> list[str]:
     return []
 
 
-def _matching(folder: Path, patterns: list[str] | tuple[str, ...]) -> list[str]:
+def _matching(folder: Path, patterns: Sequence[str]) -> list[str]:
     return [str(path) for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
 
 
 def _of_hub(suite: Suite) -> list[str]:
     """Files of the hub's data set, from the cache if it has them. Raises OSError."""
-    patterns = list(suite.files)
-    try:
-        cached = snapshot_download(suite.hub, repo_type="dataset", allow_patterns=patterns, local_files_only=True)
-        if files := _matching(Path(cached), patterns):
+    for only_cached in (True, False):
+        try:
+            folder = snapshot_download(
+                suite.hub, repo_type="dataset", allow_patterns=list(suite.files), local_files_only=only_cached
+            )
+        except OSError:
+            if constants.is_offline_mode() or not only_cached:
+                raise
+            continue
+        if files := _matching(Path(folder), suite.files):
             return files
-    except OSError:
-        if constants.is_offline_mode():
-            raise
-    folder = Path(snapshot_download(suite.hub, repo_type="dataset", allow_patterns=patterns))
-    if files := _matching(folder, patterns):
-        return files
-    raise FileNotFoundError(f"{folder} has no {', '.join(patterns)}")
-
-
-def _missing(name: str, suite: Suite, at_hand: str | None, error: Exception) -> str:
-    where = f"no {_told(suite)} in the folder {FOLDER} ({at_hand or 'not set'})"
-    hub = (
-        f"the data set {suite.hub} is not in the Hugging Face cache ({constants.HF_HUB_CACHE}), and HF_HUB_OFFLINE "
-        "keeps from the hub"
-        if constants.is_offline_mode()
-        else f"the data set {suite.hub} cannot be read from the hub: {' '.join(str(error).split())}"
-    )
-    return f"--suite {name} is not at hand: {where}; {hub}. {_how_to_get(suite)}"
-
-
-def _told(suite: Suite) -> str:
-    return " or ".join([*suite.names, *suite.files])
-
-
-def _how_to_get(suite: Suite) -> str:
-    patterns = " ".join(f"--include '{pattern}'" for pattern in suite.files)
-    return (
-        f"Get it: HF_HUB_OFFLINE=0 hf download {suite.hub} --repo-type dataset {patterns}; or name a file or "
-        "folder that holds it with --data"
-    )
+    raise FileNotFoundError(f"{suite.hub} has no {', '.join(suite.files)}")
