@@ -62,6 +62,7 @@ def main(connection: socket.socket) -> None:
     threading.stack_size(_STACK_BYTES)
     threading.stack_size = candidate.stack_size
     sys.setrecursionlimit(sys.getrecursionlimit() + _OWN_FRAMES)
+    sys.set_int_max_str_digits(0)  # contests ask for longer numbers; the time limit bounds what they cost
     for name in ("exit", "quit"):  # of `site`, which is not imported
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     in_process.remember([*_WARM, *packages.modules()])

@@ -419,6 +419,8 @@ def test_numbers_of_any_length_are_read(pool: SandboxPool) -> None:
     assert (right.error_type, wrong.error_type) == ("accepted", "wrong_answer")
     script = {"question": "Say it.", "input_output": f'{{"inputs": ["1"], "outputs": [{more}]}}'}
     assert read(script).stdin_tests == [["1", more]]
+    prints, reads = judged(pool, script, "print(10**9000)", f"print(int('{more}'))")
+    assert [each.error_type for each in (prints, reads)] == ["accepted", "accepted"]
     negative = script | {"input_output": f'{{"inputs": ["1"], "outputs": [-{digits}]}}'}
     assert read(negative).stdin_tests == [["1", f"-{digits}"]]
 
