@@ -10,6 +10,7 @@ from typing import Any
 
 from ares.evaluation import Evaluation, EvaluationRequest, finish
 from flows.draw import sample
+from flows.prefect_conductor import PrefectConductor
 from flows.run_log import run_log
 from tasks.mismatch import check_draw
 from tasks.sampling import Draw
@@ -22,7 +23,7 @@ async def evaluate_in_flow(evaluation: Evaluation) -> dict[str, Any]:
     from flows.deployed import ares_eval
 
     named = ares_eval.with_options(flow_run_name=evaluation.run.store.directory.name)
-    named.fn = lambda request: evaluate(evaluation)
+    named.fn = lambda request: _conduct(evaluation)
     summary: dict[str, Any] = await named(evaluation.request)
     return summary
 
@@ -32,7 +33,13 @@ async def evaluate_deployed(request: EvaluationRequest) -> dict[str, Any]:
     from ares.cluster import Cluster, check_cluster
 
     check_cluster()
-    return await evaluate(Evaluation.open(request, Cluster))
+    return await _conduct(Evaluation.open(request, Cluster))
+
+
+async def _conduct(evaluation: Evaluation) -> dict[str, Any]:
+    """Evaluate inside a flow run, which shows the phases."""
+    with PrefectConductor(evaluation.run) as evaluation.run.conductor:
+        return await evaluate(evaluation)
 
 
 async def evaluate(evaluation: Evaluation) -> dict[str, Any]:

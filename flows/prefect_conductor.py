@@ -61,13 +61,14 @@ class Record:
 
 
 class PrefectConductor(PlainConductor):
-    """Shows a run in Prefect's UI. A context manager for whoever holds the run, inside its flow, in the main thread."""
+    """Shows a run in Prefect's UI. Use it as a context manager, inside the run's flow and in its main thread."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self._run_id = UUID(str(runtime.flow_run.id))
         self._step: Record | None = None
         self._suspended: State[Any] | None = None
+        self._claimed = False
         self._requests: SimpleQueue[tuple[str, Request] | None] = SimpleQueue()
         self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
         self._alarms = Alarms(run.store.name)
@@ -77,7 +78,6 @@ class PrefectConductor(PlainConductor):
 
     def __enter__(self) -> "PrefectConductor":
         self._thread.start()
-        self._send("whose run this is", lambda _: claim(f"run:{self.run.store.name}"))
         if "PREFECT_API_URL" in os.environ:
             for room in OURS:
                 logging.getLogger(room).addHandler(self._log)
@@ -124,6 +124,9 @@ class PrefectConductor(PlainConductor):
         """Have a record created, and told how what is inside ended."""
         if self._suspended is not None:
             raise Pause(state=self._suspended)
+        if not self._claimed:
+            self._claimed = True  # whoever works on a run holds it
+            self._send("whose run this is", lambda _: claim(f"run:{self.run.store.name}"))
         self._send(f"of {record.title}", create)
         ended: BaseException | None = None
         try:

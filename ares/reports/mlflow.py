@@ -70,6 +70,14 @@ class Tracking(Tracker):
             logger.warning("MLflow at %s is away: %s", self.uri, reason(error))
         logger.warning("MLflow lacks a part of this run; when it is back: ares resume %s", self.store.name)
 
+    def interrupt(self, state: str) -> None:
+        """Set the entry's state, so that it is not shown as running. A resume sets it back."""
+        try:
+            if self._entry is not None:
+                self._entry.client.set_terminated(self._entry.run_id, state)
+        except AWAY as error:
+            logger.warning("MLflow at %s is away: %s", self.uri, reason(error))
+
     def _open(self) -> Entry:
         description = self.store.read_run()
         known, code_version = description["mlflow_run_id"], description["code_version"]

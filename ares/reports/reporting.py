@@ -11,6 +11,8 @@ from ares.runs import Run
 
 PAUSE_SECONDS = 5.0
 """Between two reports: several short steps share a call, and no step waits for a slow or absent MLflow."""
+INTERRUPTED_SECONDS = 5.0
+"""How long a run that failed or was stopped waits for its tracker to know."""
 
 
 class Reporting:
@@ -19,7 +21,7 @@ class Reporting:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._ending = Event()
-        self._ended_well = False
+        self._state = "KILLED"
         self._error: Exception | None = None
         self._thread = Thread(target=self._report, name="reporting", daemon=True)
 
@@ -30,10 +32,10 @@ class Reporting:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended_well = error is None
+        self._state = "FINISHED" if error is None else "FAILED" if isinstance(error, Exception) else "KILLED"
         self._ending.set()
+        self._thread.join(None if error is None else INTERRUPTED_SECONDS)
         if error is None:
-            self._thread.join()
             self.committed()
 
     def committed(self) -> None:
@@ -46,7 +48,9 @@ class Reporting:
             tracker = load_tracker(self._run.config, self._run.store)
             while not self._ending.wait(PAUSE_SECONDS):
                 tracker.catch_up()
-            if self._ended_well:
+            if self._state == "FINISHED":
                 tracker.finish()
+            else:
+                tracker.interrupt(self._state)
         except Exception as error:  # noqa: BLE001 (it is raised in the run's own thread)
             self._error = error

@@ -27,6 +27,9 @@ class Tracker(ABC):
     def finish(self) -> None:
         """Log what is left; the run has ended."""
 
+    def interrupt(self, state: str) -> None:  # noqa: B027 (many have nothing to show)
+        """The run ended before its last step; state: FAILED or KILLED. A tracker may show it."""
+
 
 def load_tracker(config: Config, store: RunStore) -> Tracker:
     """The tracker that tracking.kind names."""

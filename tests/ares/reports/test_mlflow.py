@@ -38,6 +38,20 @@ def test_an_mlflow_that_takes_entries_but_no_files_gets_one_entry_of_a_run(tmp_p
     assert entry.data.params["rollout.n"] == "4"
 
 
+def test_a_run_that_was_stopped_is_shown_so_until_it_is_resumed(tmp_path: Path) -> None:
+    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
+    settings = config("tracking.experiment=stopped", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
+    store = RunStore(tmp_path / "run")
+    store.write_run({"code_version": "1", "mlflow_run_id": None})
+    states = []
+    for _ in range(2):
+        tracking = Tracking(settings.tracking, settings, store)
+        for act in (tracking.catch_up, lambda tracking=tracking: tracking.interrupt("KILLED")):
+            act()
+            states.append(client.get_run(store.read_run()["mlflow_run_id"]).info.status)
+    assert states == ["RUNNING", "KILLED"] * 2
+
+
 def test_a_database_that_is_locked_before_it_has_tables_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
