@@ -127,6 +127,8 @@ class PrefectConductor(PlainConductor):
         if not self._claimed:
             self._claimed = True  # whoever works on a run holds it
             self._send("whose run this is", lambda _: claim(f"run:{self.run.store.name}"))
+        # Ray, once started, aborts three seconds after a SIGTERM; this gives the signal back to Prefect.
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
         self._send(f"of {record.title}", create)
         ended: BaseException | None = None
         try:

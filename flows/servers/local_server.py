@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import httpx
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from ares.errors import UserError
 from flows.prefect_client import impatient_client
@@ -86,7 +86,8 @@ class LocalServer:
                 f"The local Prefect server did not start (exit code {self.process.poll()}): "
                 f"{last.decode(errors='replace')}. Its database lies in PREFECT_HOME (default: ~/.prefect)"
             )
-        with temporary_settings({PREFECT_API_URL: self.url}):
+        # Nobody sees its logs, and Prefect would complain about each that it could not send at the end.
+        with temporary_settings({PREFECT_API_URL: self.url, PREFECT_LOGGING_TO_API_ENABLED: False}):
             yield
 
     def stop(self) -> None:
