@@ -1,0 +1,25 @@
+"""The step that docs/design.md opens with: on one page, and a step of training."""
+
+import math
+from pathlib import Path
+
+from examples import one_step
+from tests.shared_run import REPOSITORY
+
+
+def test_it_fits_on_a_page_and_trains() -> None:
+    assert len(Path(one_step.__file__).read_text().splitlines()) <= 40
+    metrics = one_step.main()
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert metrics["actor/optimizer_steps"] == 2  # 16 prompts, 8 in an optimiser step
+    assert metrics["actor/grad_norm"] > 0
+    assert metrics["mismatch/logprob_diff_mean"] < 1e-5  # the engine samples from the learner's weights
+    assert 0 < metrics["reward/accuracy"] < 1
+    assert metrics == one_step.main()
+
+
+def test_the_page_on_the_design_shows_it_as_it_is() -> None:
+    page = (REPOSITORY / "docs" / "design.md").read_text()
+    body = Path(one_step.__file__).read_text().partition("    # 16 problems")[2].partition("    return")[0]
+    for line in filter(None, (line.strip() for line in body.splitlines()[1:])):
+        assert line in page
