@@ -70,7 +70,7 @@ async def conduct(run: Run, last: int | None = None) -> dict[str, Any]:
             reporting.committed()
             conductor.committed(run)
 
-        await asyncio.to_thread(run.workers.warm_up)
+        run.workers.warm_up()
         await train(run, conductor, committed, last)
     return display.summary()
 
