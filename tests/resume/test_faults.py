@@ -147,7 +147,7 @@ def test_a_full_disk_is_told_and_the_last_commit_stays(small_disk: Path) -> None
 
 @pytest.mark.slow
 def test_a_disk_too_full_for_a_checkpoint_is_told_in_one_line(small_disk: Path) -> None:
-    assert train(small_disk, "full", kill_at="3:update:after") == -signal.SIGKILL
+    assert train(small_disk, "full", kill_at="3:update:after", whole=True) == -signal.SIGKILL
     (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - 900_000))
     ended = ares(small_disk, "train", "tiny-math", *SMALL, "--run", "full", own_server=True)
     assert ended.returncode == 2
@@ -200,7 +200,7 @@ def held(
 def unheld(directory: Path, name: str) -> int:
     """The same run with nothing in its way."""
     (directory / "hold").unlink(missing_ok=True)
-    return train(directory, name, f"reward.kind={directory / 'reward.py'}:reward")
+    return train(directory, name, f"reward.kind={directory / 'reward.py'}:reward", whole=True)
 
 
 @pytest.mark.slow
@@ -313,8 +313,8 @@ def test_mlflow_away_for_ten_steps_holds_nothing_up_and_is_brought_up_to_date(
         server.start()
         assert process.wait(timeout=600) == 0
     settings = ["train.steps=14", f"reward.kind={tmp_path / 'reward.py'}:reward"]
-    assert train(tmp_path, "uninterrupted", *settings) == 0
-    assert train(tmp_path, "run", *settings) == 0  # it may have ended before MLflow was back
+    assert train(tmp_path, "uninterrupted", *settings, whole=True) == 0
+    assert train(tmp_path, "run", *settings, whole=True) == 0  # it may have ended before MLflow was back
     assert len({step for _, step in metric_history(tmp_path, "run")}) == 15
     server.kill()
     assert_same(tmp_path, "uninterrupted", "run")

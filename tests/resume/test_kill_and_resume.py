@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.short_runs import assert_same, train
+from tests.short_runs import assert_same, is_logged, train
 
 THOROUGH = [
     f"{step}:{phase}:{moment}"
@@ -30,10 +30,11 @@ def cut(kept: Path) -> None:
 
 
 def test_killed_in_an_update_with_two_files_damaged_it_ends_in_the_same_bits(runs: Path) -> None:
-    assert train(runs, "killed", kill_at="2:update:inside") == -signal.SIGKILL
+    assert train(runs, "killed", kill_at="2:update:inside", whole=True) == -signal.SIGKILL
     damage(runs / "killed" / "steps/000002/batch.safetensors")
     cut(runs / "killed" / "steps/000002/phases.jsonl")
-    assert train(runs, "killed") == 0
+    assert train(runs, "killed", whole=True) == 0
+    assert is_logged(runs, "killed")
     assert_same(runs, "uninterrupted", "killed")
 
 
