@@ -169,7 +169,7 @@ class Expression:
         token = self._next()
         if not token or token in ")]}+-*/^_!%':" or (token == "|" and "|" in self._open):
             return False
-        if token[0] in ".0123456789":
+        if token[0] in ".0123456789" and self._tokens[self._at - 1] != "!":
             raise Unreadable("two numbers without a sign between them")
         return True
 

@@ -51,7 +51,8 @@ r"""0.1\overline{6}, 0.\dot{3}, 0.\dot1 4\dot2, 0.(3), 0.333…"""
 SCIENTIFIC = re.compile(r"(?<![\w.])(\d+\.?\d*|\.\d+)[eE]([+-]?\d{1,3})(?!\w)")
 ORDINAL = re.compile(rf'\^\s*\{{?\s*"?\s*(st|nd|rd|th)\s*"?\s*\}}?{END}')
 OPENING = re.compile(
-    r'"?\s*(the\s+)?(final\s+)?answer(\s+is)?\s*[:=]?\s*"?\s*|答案\s*[是为]?\s*:?\s*|\\(therefore|approx)\s*|=\s*',
+    r'"?\s*(the\s+)?(final\s+)?answer(\s+is)?\s*[:=]?\s*"?\s*|答案\s*[是为]?\s*:?\s*|\\(therefore|approx)\s*|=\s*'
+    r"|(option|choice)\s+(?=\(?[A-J]\)?$)",
     re.IGNORECASE,
 )
 """What says that an answer follows."""

@@ -12,7 +12,7 @@ CURRENCIES = {"$": "dollar", "€": "euro", "£": "pound", "¥": "yuan", "元": 
 BARE = (
     "mm", "cm", "dm", "km", "kg", "mg", "ml", "mL", "kL", "kW", "kWh", "MHz", "GHz", "Hz", "mol", "Pa", "kPa", "hr",
     "hrs", "min", "mins", "sec", "secs", "ms", "ft", "in", "yd", "mi", "mph", "lb", "lbs", "oz", "rad", "st", "nd",
-    "rd", "th", "a.m", "p.m", "am", "pm", "AM", "PM",
+    "rd", "th", "m/s", "km/h", "a.m", "p.m", "am", "pm", "AM", "PM",
 )  # fmt: skip
 """Short units that need no \\text."""
 SAME = {
@@ -22,7 +22,8 @@ SAME = {
 }  # fmt: skip
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "万": 4, "亿": 8}
 CHANGES = re.compile(
-    r"\b(or|and|not|to|than|more|less|most|least|if|between|plus|minus|times|over|of|squared|cubed|dozen|hal(f|ves)|"
+    r"\b(or|and|not|to|than|more|less|most|least|if|between|plus|minus|times|over|of|is|are|was|wrong|"
+    r"incorrect|false|but|except|instead|maybe|perhaps|about|from|point|score|below|above|remainder|squared|cubed|dozen|hal(f|ves)|"
     r"thirds?|quarters?|fifths?|sixths?|tenths?|hundredths?|thousandths?|k|factorial|mod)\b|[百千或和至到]",
     re.IGNORECASE,
 )
@@ -47,6 +48,8 @@ def quantity(text: str) -> tuple[str, str]:
         return text[:-1].strip(), CURRENCIES[text[-1]]
     if text.endswith("%"):
         return text[:-1].strip(), "%"
+    if found := re.fullmatch(r'(.*?)\s*\^\\circ\s*"?([CF])"?', text):
+        return found[1], f"degree {found[2]}"
     if text.endswith("^\\circ") and not _ANGLE.search(text):
         return text.removesuffix("^\\circ").strip(), "degree"
     found = _QUANTITY.fullmatch(text)
