@@ -49,8 +49,6 @@ class Plan:
     """Modules that it names without importing them."""
     protected: tuple[str, ...] = ()
     """Built-ins that it names; they stay what they are, whatever the program binds to their names."""
-    calls_check: bool = False
-    """The text defines HumanEval's check(candidate), and leaves calling it to the judge."""
     error: str = ""
     """Why it cannot be run at all, which is not the program's fault."""
     code: bytes = b""
@@ -68,6 +66,7 @@ class _Text:
     free: frozenset[str]  # names read as globals, and not bound at the text's top level
     bound: frozenset[str]  # at its top level, or by a `global` statement
     called: frozenset[str]
+    candidate: str = ""  # the name of the function under test, if that is handed to check(candidate)
 
 
 _DOES_NOT_COMPILE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -88,36 +87,31 @@ def problem(
     else:
         for text in tests:
             try:
-                texts.append(_read(text, parse(text), "<test>"))
+                texts.append(_read_test(text, entry_point))
             except _DOES_NOT_COMPILE as error:
                 texts.append(Plan(text, apart=False, error=f"the test does not compile: {error}"))
         shadowing = _shadowing([text for text in texts if isinstance(text, _Text)], read_setup, entry_point)
-        plans = [t if isinstance(t, Plan) else _plan(t, read_setup, entry_point, shadowing, packages) for t in texts]
+        plans = [t if isinstance(t, Plan) else _plan(t, read_setup, shadowing, packages) for t in texts]
     job = {
         "plans": [vars(plan) for plan in plans],
         "setup": read_setup.text if read_setup else "",
         "setup_code": read_setup.code if read_setup else b"",
-        "entry_point": entry_point,
         "imports": _slow_imports([setup, *tests], packages),
         "seed": zlib.crc32(repr(list(tests)).encode("utf-8", "replace")),
     }
     return plans, job
 
 
-def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | None, packages: tuple[str, ...]) -> Plan:
+def _plan(test: _Text, setup: _Text, shadowing: str | None, packages: tuple[str, ...]) -> Plan:
     free = (test.free - setup.bound) | (setup.free - test.bound)
     called = test.called | setup.called
     modules = {name for name in free & MODULES if name not in called}
     protected = {name for name in free - {shadowing} if hasattr(builtins, name)}
+    protected -= {test.candidate}
     theirs = free - modules - protected - {"__name__", "__file__", "__doc__"}
-    defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in test.tree.body)
-    calls_check = defines_check and not _calls_at_top_level(test.tree, "check")
-    if calls_check and entry_point is None:
-        error = "the test defines check(candidate), but no entry_point is given to check"
-        return Plan(test.text, apart=False, error=error)
-    if calls_check and entry_point is not None:
-        theirs = theirs | {entry_point}
-        called = called | {entry_point}
+    if test.candidate:
+        theirs |= {test.candidate}
+        called |= {test.candidate}
     functions = theirs & called
     classes = {name for name in theirs if _is_class(name, name in called)}
     rule = Rule(frozenset(theirs), modules, packages)
@@ -135,7 +129,6 @@ def _plan(test: _Text, setup: _Text, entry_point: str | None, shadowing: str | N
         values=tuple(sorted(theirs - functions)),
         modules=tuple(sorted(modules)),
         protected=tuple(sorted(protected)),
-        calls_check=calls_check,
         code=test.code,
     )
 
@@ -164,6 +157,19 @@ def _shadowing(texts: list[_Text], setup: _Text, entry_point: str | None) -> str
     common = frozenset.intersection(*called)
     is_one = len(common) == 1 and all(names == common for names in called) and not common & _NEVER_THEIRS
     return next(iter(common)) if is_one else None
+
+
+def _read_test(text: str, entry_point: str | None) -> _Text | Plan:
+    """A test's text. One that defines HumanEval's check(candidate), and leaves calling it to the judge, calls it."""
+    tree = parse(text)
+    defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
+    if not defines_check or _calls_at_top_level(tree, "check"):
+        return _read(text, tree, "<test>")
+    if entry_point is None:
+        return Plan(text, False, error="the test defines check(candidate), but no entry_point is given to check")
+    text += f"\n\ncheck({entry_point})\n"
+    candidate = entry_point if entry_point.isidentifier() else ""
+    return dataclasses.replace(_read(text, parse(text), "<test>"), candidate=candidate)
 
 
 def _read(text: str, tree: ast.Module, filename: str) -> _Text:

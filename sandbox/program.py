@@ -34,21 +34,24 @@ class Program:
     setup: str = ""
     """Run with the tests, after the program, which cannot replace what it binds, except the stubs of a prompt."""
     entry_point: str | None = None
-    """The function under test; without it, whatever names the tests use."""
+    """The function under test, or an expression for it (`Solution().add`); without it, whatever names the tests use."""
     stdin_tests: Sequence[tuple[str, str]] | None = None
     """(input, expected output) pairs: the source runs as a script, once for each."""
     stdin_compare: str = "lines"
     """How outputs are compared. `lines` ignores blanks at the end of a line and empty lines at the end; `tokens`
     ignores all blanks and line breaks. Tokens are compared as text, unless the expected one has a decimal point and
     either number has three decimals or more: then they may differ by 1e-6 (absolute, or relative above 1). With
-    `numbers`, so may any two numbers of which one has a point or an exponent."""
+    `numbers`, so may any number from an answer with a point or an exponent; a whole answer must be met exactly."""
     checker: str = ""
     """For scripts with several right outputs: Python that defines `check(input, expected, output)`, which says whether
-    an output is right. It is trusted, as tests are, and runs apart from the program."""
+    an output is right. It runs apart from the program, for each output in a process of its own."""
     cpu_seconds: float = 2.0
     """CPU seconds for each test, and for loading the source."""
     wall_seconds: float | None = None
-    """Wall-clock backstop for the same; None: 5 × cpu_seconds + 1. For programs that sleep, not for slow machines."""
+    """Wall-clock backstop for the same; None: 5 × cpu_seconds + 1. For programs that sleep, not for slow machines.
+
+    All of a program's tests together may take three times that, and five times the CPU seconds they use; the rest time
+    out."""
     memory_mb: int = 512
     """MiB of address space beyond the interpreter's own."""
     fresh_per_test: bool = False

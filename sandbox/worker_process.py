@@ -176,6 +176,10 @@ class WorkerProcess:
         checker_is_new = False
         while len(known) < count:
             job["order"] = [index for index in order if index not in known]
+            job["spent"] = [
+                sum(outcome.wall for outcome in known.values()),
+                sum(outcome.cpu for outcome in known.values()),
+            ]
             job["timeouts"] = sum(outcome.verdict == "timeout" for outcome in known.values())
             try:
                 if self._cgroup is not None:
@@ -249,7 +253,7 @@ def _of_program(program: Program) -> dict[str, Any]:
         "source": str(program.source),
         "stdin_tests": [list(map(str, pair)) for pair in program.stdin_tests or ()],
         "stdin_compare": str(program.stdin_compare),
-        "checker": lanes.compiled(str(program.checker), "<checker>") if program.checker else b"",
+        "checker": str(program.checker),
         "cpu_seconds": float(program.cpu_seconds),
         "wall_seconds": float(program.wall_limit),
         "memory_bytes": int(program.memory_mb) << 20,

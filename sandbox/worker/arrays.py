@@ -25,7 +25,7 @@ _EXTENSIONS = frozenset(
 )
 _ITEMS = (type(None), bool, int, float, str)
 _LAST_CHARACTER = 0x10FFFF
-_TEXTS = ("<test>", "<setup>", "<checker>")  # what tests are compiled as
+_TEXTS = ("<test>", "<setup>", "<solution>")  # what tests and checkers of outputs are compiled as
 
 numpy: Any = None
 pandas: Any = None
@@ -63,7 +63,7 @@ def install() -> None:
 
 
 def compare_strictly() -> None:
-    """For the checker: empty arrays that a test makes or reads no longer broadcast against arrays that are not.
+    """Where answers are judged: empty arrays no longer broadcast against arrays that are not.
 
     Nothing would be left to compare: (numpy.zeros((0, 3)) == [1, 2, 3]).all() is true.
     """
@@ -85,6 +85,10 @@ def compare_strictly() -> None:
                 return out[0] if len(out) == 1 else out
             return tuple(map(_strict, result)) if isinstance(result, tuple) else _strict(result)
 
+        def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+            result = super().__array_function__(function, types, args, kwargs)
+            return type(result)(map(_strict, result)) if type(result) in (list, tuple) else _strict(result)
+
     def _plain(value: Any) -> Any:
         return value.view(numpy.ndarray) if isinstance(value, Strict) else value
 
@@ -103,6 +107,9 @@ def compare_strictly() -> None:
     _array_class = Strict
     for name in ("array", "asarray", "asanyarray"):
         setattr(numpy, name, for_tests(getattr(numpy, name)))
+    for kind in (pandas.Series, pandas.DataFrame, pandas.Index) if pandas is not None else ():
+        kind.to_numpy = for_tests(kind.to_numpy)
+        kind.values = property(for_tests(kind.values.fget))
 
 
 # numpy

@@ -3,7 +3,9 @@
 import atexit
 import builtins
 import contextlib
+import decimal
 import gc
+import importlib
 import io
 import os
 import socket
@@ -13,7 +15,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from . import server, wire
+from . import arrays, locks, server, wire
 from .confinement import Confinement
 
 EXIT_OUT_OF_MEMORY = 97
@@ -34,6 +36,7 @@ _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/0": 0,
 _open_file = open
 _set_stack_size = threading.stack_size
 _most_stack_bytes = 1 << 30
+FILE = "<solution>"
 _RPC = 3  # its number among the descriptors that stay open
 
 
@@ -59,10 +62,12 @@ def _live(confinement: Confinement, descriptors: Sequence[int]) -> int:
     global _most_stack_bytes
     _most_stack_bytes = request["memory_bytes"] // 2
     if request["stdin"] is not None:
-        _provide_stdin(request["stdin"])
+        _provide_files(request["stdin"], request["source"])
     confinement.confine_calls(False, request["memory_bytes"], request["cpu_seconds"])
     if request["stdin"] is not None:
         return _run_script(connection, request["source"])
+    if request["is_checker"]:
+        arrays.compare_strictly()
     _serve_functions(connection, requests, request["source"])
     return 0
 
@@ -75,25 +80,38 @@ def stack_size(size: int = 0) -> int:
     return _set_stack_size(min(size, _most_stack_bytes))
 
 
-def _provide_stdin(text: str) -> None:
+def _provide_files(stdin: str, source: str) -> None:
+    """Give a script its input, and its own text if it may open its file."""
+    file = _file_of(stdin)
+    os.dup2(file, 0)
+    os.close(file)
+    if "__file__" in source or "argv" in source:
+        _STREAMS[sys.argv[0]] = _file_of(source)
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+    builtins.open = io.open = _open
+
+
+def _file_of(text: str) -> int:
     # A file rather than a pipe: nobody has to feed it, and a program may read it in any way.
-    file = os.memfd_create("stdin")
+    file = os.memfd_create("text")
     with os.fdopen(os.dup(file), "wb") as writer:
         writer.write(text.encode("utf-8", "surrogatepass"))
     os.lseek(file, 0, os.SEEK_SET)
-    os.dup2(file, 0)
-    os.close(file)
-    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
-    builtins.open = io.open = _open
+    return file
 
 
 def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | None:
     """Compile and run the source in the module; None, or the phase that failed and how."""
     sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
     vars(module).update(__file__=sys.argv[0], __builtins__=builtins)  # as for a program run from a file
+    if "multiprocessing" in source:
+        locks.install()
+    if "inspect" in source or "traceback" in source:
+        cache = importlib.import_module("linecache").cache
+        cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
     phase = "compile"
     try:
-        code = compile(source.removeprefix("\ufeff"), "<solution>", "exec", dont_inherit=True)
+        code = compile(source.removeprefix("\ufeff"), FILE, "exec", dont_inherit=True)
         phase = "load"
         exec(code, module.__dict__)
     except BaseException as error:  # noqa: BLE001 - whatever the program raises, or the compiler (a null byte, nesting)
@@ -110,7 +128,7 @@ def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -
     """
     ours, theirs = socket.socketpair()
     limits = {"memory_bytes": _REHEARSAL_BYTES, "cpu_seconds": _REHEARSAL_SECONDS}
-    wire.send(ours, {"source": _REHEARSAL, "stdin": None, **limits})
+    wire.send(ours, {"source": _REHEARSAL, "stdin": None, "is_checker": False, **limits})
     arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
     for number in range(20):
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
@@ -137,7 +155,8 @@ def _serve_functions(connection: socket.socket, requests: wire.Frames, source: s
     if failure is not None:
         wire.send(connection, {"phase": failure[0], **server.describe(failure[1])})
         return
-    wire.send(connection, {"loaded": True})
+    settings = {"digits": sys.get_int_max_str_digits(), "precision": decimal.getcontext().prec}
+    wire.send(connection, {"loaded": True, **settings})
     server.Server(connection, requests, module).serve()
 
 
@@ -168,8 +187,10 @@ def _run_script(connection: socket.socket, source: str) -> int:
 
 
 def _open(file: Any, *args: Any, **kwargs: Any) -> Any:
-    """open() for scripts: the names of their streams work without /proc."""
+    """open() for scripts: the names of their streams work without /proc, and that of their own file."""
     name = os.fspath(file) if isinstance(file, os.PathLike) else file
     if isinstance(name, str) and name in _STREAMS:
         file = os.dup(_STREAMS[name])
+        if name == sys.argv[0]:
+            os.lseek(file, 0, os.SEEK_SET)
     return _open_file(file, *args, **kwargs)

@@ -9,6 +9,7 @@ sends the rest of the tests to a new checker.
 What runs here leaves no trace, so a checker can take the next program. Nothing is ever forked from a checker.
 """
 
+import decimal
 import gc
 import importlib
 import marshal
@@ -36,6 +37,7 @@ _JOB, _CONTROL = 3, 4  # their numbers among the descriptors that stay open
 _CHECKER_MEMORY_BYTES = 2 << 30
 _MAX_JOBS = 200  # of one checker, so that its memory stays flat
 _MOST_KIB = 256 << 10  # what one program's answers leave behind, reference cycles too, must not cramp the next
+_DIGITS = sys.int_info.default_max_str_digits
 _PHASES = {"compile": "syntax_error", "load": "runtime_error"}
 
 
@@ -112,6 +114,7 @@ class Checker:
         self._progress = progress
         self._session: Session | None = None
         self._timeouts = job["timeouts"]
+        self._wall, self._cpu = job["spent"]  # seconds that tests have taken
         self._usage: dict[str, Any] = {"cpu": 0.0, "peak_rss": 0, "stdout": b"", "stderr": b""}
         self._outcomes: list[list[Any]] = []
         self._flushed = time.monotonic()
@@ -128,6 +131,8 @@ class Checker:
             self._is_trusted = index >= len(self._job["plans"]) or self._job["plans"][index]["apart"]
             if spent is None and self._timeouts >= MAX_TIMEOUTS:
                 spent = _Spent("timeout", f"not run: {MAX_TIMEOUTS} tests had timed out")
+            if spent is None and self._wall > 3 * self._job["wall_seconds"] + 5 * self._cpu:
+                spent = _Spent("timeout", f"not run: the tests before took {self._wall:.0f} s")
             if spent is None:
                 signal.setitimer(signal.ITIMER_PROF, self._job["cpu_seconds"] + 0.05)
                 try:
@@ -139,6 +144,7 @@ class Checker:
                 outcome, detail = spent.outcome, spent.detail
             self._timeouts += outcome == "timeout"
             now = time.monotonic()
+            self._wall, self._cpu = self._wall + now - started, self._cpu + cpu
             shown = detail[:200].encode("utf-8", "replace").decode()
             self._outcomes.append([index, outcome, cpu, now - started, shown, self._is_trusted])
             if now - self._flushed > _FLUSH_SECONDS:
@@ -217,8 +223,6 @@ class Checker:
             if self._job["setup"]:
                 exec(marshal.loads(self._job["setup_code"]), namespace)
             exec(marshal.loads(plan["code"]), namespace)
-            if plan["calls_check"]:
-                namespace["check"](Remote(session, ["name", self._job["entry_point"]]))
         except CandidateFailed as failure:
             return failure.outcome, failure.detail
         except BaseException as error:  # noqa: BLE001 - a test may end in any exception, and that is its outcome
@@ -230,23 +234,25 @@ class Checker:
 
     def _run_in_process(self, plan: dict[str, Any], session: Session) -> tuple[str, str]:
         """Run a test inside a candidate of its own, which then sees its text."""
-        names = {name: plan[name] for name in ("protected", "modules", "calls_check")}
-        job = {name: self._job[name] for name in ("setup", "entry_point")}
+        names = {name: plan[name] for name in ("protected", "modules")}
         try:
-            return session.run(test=plan["text"], **names, **job)
+            return session.run(test=plan["text"], setup=self._job["setup"], **names)
         except CandidateFailed as failure:
             return failure.outcome, failure.detail
 
     # The candidate
 
-    def _new_session(self, stdin: str | None) -> Session:
+    def _new_session(self, stdin: str | None, checker: str = "") -> Session:
+        """A candidate that loads the program; for a script with its input, or for a checker of outputs instead."""
         job = self._job
-        session = Session(self._zygote, job["cpu_seconds"], job["wall_seconds"], job["memory_bytes"])
+        memory = _CHECKER_MEMORY_BYTES if checker else job["memory_bytes"]
+        session = Session(self._zygote, job["cpu_seconds"], job["wall_seconds"], memory)
         tests = len(job["order"]) if stdin is None else 1
         backstop = int((tests + 1) * job["cpu_seconds"]) + 2  # of the whole process, should this checker die
-        hello = {"source": job["source"], "memory_bytes": job["memory_bytes"], "cpu_seconds": backstop, "stdin": stdin}
-        self._session = session
-        session.send(hello)
+        hello = {"source": checker or job["source"], "is_checker": bool(checker), "stdin": stdin}
+        if not checker:
+            self._session = session
+        session.send({**hello, "memory_bytes": memory, "cpu_seconds": backstop})
         return session
 
     def _start(self) -> Session:
@@ -257,6 +263,7 @@ class Checker:
         reply = session.receive()
         if reply.get("loaded") is not True:
             raise _load_failure(reply)
+        _follow_settings(reply)
         return session
 
     def _end_session(self) -> None:
@@ -304,17 +311,34 @@ class Checker:
         if not self._job["checker"]:
             is_same = same_output(written, expected, self._job["stdin_compare"])
             return ("accepted", "") if is_same else ("wrong_answer", "the output differs")
-        namespace: dict[str, Any] = {"__name__": "__main__"}
+        session = self._new_session(None, checker=self._job["checker"])
         try:
-            exec(marshal.loads(self._job["checker"]), namespace)
-            check = namespace["check"]
-        except BaseException as error:  # noqa: BLE001 - not the program's fault
-            return "internal_error", f"the checker does not load: {_shown(error)}"
+            if (reply := session.receive()).get("loaded") is not True:
+                raise _load_failure(reply)
+            session.start_clock()
+            check = session.value("check")
+        except (CandidateFailed, NameError) as error:
+            session.stop()
+            return "internal_error", f"the checker does not load: {error}"
         try:
             is_right = bool(check(stdin, expected, written))
+        except CandidateFailed as failure:
+            return failure.outcome, f"the checker: {failure.detail}"
         except BaseException as error:  # noqa: BLE001 - by an output of another form; sys.exit() rejects it, too
             return "wrong_answer", f"the checker raised {_shown(error)}"
+        finally:
+            session.stop()
         return ("accepted", "") if is_right else ("wrong_answer", "the checker rejected the output")
+
+
+def _follow_settings(reply: dict[str, Any]) -> None:
+    """Numbers become as long in tests as the program wants them; never shorter, for then different ones are equal."""
+    digits, precision = reply.get("digits"), reply.get("precision")
+    digits = digits if type(digits) is int and digits > _DIGITS else 0 if digits == 0 else _DIGITS
+    sys.set_int_max_str_digits(min(digits, 1 << 30))
+    context = decimal.Context()
+    context.prec = min(max(precision, context.prec), 1 << 20) if type(precision) is int else context.prec
+    decimal.setcontext(context)
 
 
 def _load_failure(reply: dict[str, Any]) -> CandidateFailed:

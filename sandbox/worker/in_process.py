@@ -134,5 +134,3 @@ def _run(module: types.ModuleType, request: dict[str, Any]) -> None:
     exec(compile(request["setup"], "<setup>", "exec", dont_inherit=True), scope)
     scope.protects = False
     exec(compile(request["test"], "<test>", "exec", dont_inherit=True), scope)
-    if request["calls_check"]:
-        scope["check"](scope[request["entry_point"]])

@@ -14,8 +14,8 @@ from . import kernel
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE = 1 << 14
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | (1 << 15)
-# Devices, sockets, pipes and symbolic links are never made.
-_MAKE_SPECIAL = (1 << 6) | (1 << 9) | (1 << 10) | (1 << 11) | (1 << 12)
+# Devices, sockets and pipes are never made.
+_MAKE_SPECIAL = (1 << 6) | (1 << 9) | (1 << 10) | (1 << 11)
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _RULE_PATH_BENEATH = 1
 

@@ -16,9 +16,11 @@ import dataclasses
 import datetime
 import decimal
 import fractions
+import importlib
 import math
 import operator
 import sys
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -57,12 +59,38 @@ _SIMPLE: dict[type, tuple[str, Callable[[Any], list[Any]], Callable[..., Any]]] 
     decimal.Decimal: ("D", lambda value: [decimal.Decimal.__str__(value)], decimal.Decimal),
     fractions.Fraction: ("F", lambda value: [hex(value.numerator), hex(value.denominator)],
                          lambda *parts: fractions.Fraction(*(int(part, 16) for part in parts))),
-    datetime.datetime: ("datetime", lambda value: [datetime.datetime.isoformat(value)],
-                        datetime.datetime.fromisoformat),
+    datetime.datetime: ("datetime", lambda value: _time_parts(datetime.datetime, value),
+                        lambda *parts: _time_of(datetime.datetime, *parts)),
     datetime.date: ("date", lambda value: [datetime.date.isoformat(value)], datetime.date.fromisoformat),
-    datetime.time: ("time", lambda value: [datetime.time.isoformat(value)], datetime.time.fromisoformat),
+    datetime.time: ("time", lambda value: _time_parts(datetime.time, value),
+                    lambda *parts: _time_of(datetime.time, *parts)),
     datetime.timedelta: ("delta", lambda value: [value.days, value.seconds, value.microseconds], datetime.timedelta),
 }  # fmt: skip
+
+
+def _time_parts(kind: Any, value: Any) -> list[Any]:
+    """[ISO text without a zone, fold, the zone's name, its offset in seconds unless that follows from the name]."""
+    zone = value.tzinfo
+    text = kind.isoformat(value.replace(tzinfo=None))
+    if zone is None or isinstance(zone, datetime.timezone):
+        seconds = None if zone is None else zone.utcoffset(None).total_seconds()
+        return [text, value.fold, zone and zone.tzname(None), seconds]
+    if type(zone).__module__ != "zoneinfo" or zone.key is None:
+        raise NotPlain("a time zone of the program's own")
+    return [text, value.fold, zone.key, None]
+
+
+def _time_of(kind: Any, text: str, fold: int, name: str | None, seconds: float | None) -> Any:
+    zone: datetime.tzinfo | None = None
+    if seconds is not None:
+        offset = datetime.timedelta(seconds=seconds)
+        zone = datetime.timezone(offset)
+        zone = zone if zone.tzname(None) == name else datetime.timezone(offset, str(name))
+    elif name is not None:
+        zone = importlib.import_module("zoneinfo").ZoneInfo(name)
+    return kind.fromisoformat(text).replace(tzinfo=zone, fold=fold)
+
+
 # Containers: type -> (tag, what describes a value besides its items).
 _CONTAINERS: dict[type, tuple[str, Callable[[Any], list[Any]]]] = {
     list: ("l", lambda value: []),
@@ -98,6 +126,14 @@ _OF_ITEMS: dict[str, Callable[[list[Any]], Any]] = {
     "V": lambda items: dict(enumerate(items)).values(),
     "I": lambda items: dict(items).items(),
 }
+# Containers around a container: type -> (tag, what is in it, made from that). Their subclasses do not cross.
+_AROUND: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    collections.UserDict: ("ud", lambda value: value.data, collections.UserDict),
+    collections.UserList: ("ul", lambda value: value.data, collections.UserList),
+    collections.ChainMap: ("cm", lambda value: value.maps, lambda maps: collections.ChainMap(*maps)),
+    types.MappingProxyType: ("mp", dict, types.MappingProxyType),
+}
+_MADE_AROUND = {tag: make for tag, _, make in _AROUND.values()}
 _OF_PARTS = {tag: make for tag, _, make in _SIMPLE.values()}
 
 
@@ -288,6 +324,8 @@ class Writer:
             return value
         if kind is int:  # hexadecimal is linear in the length; decimal is quadratic, and limited to 4300 digits
             return value if -_BIG < value < _BIG else ["i", hex(value)]
+        if kind in _AROUND:
+            return [_AROUND[kind][0], self.encode(_AROUND[kind][1](value), depth + 1)]
         base = _base(kind)
         if base is None or depth >= MAX_DEPTH:
             name = _NAME_OF.get(id(value))
@@ -307,7 +345,10 @@ class Writer:
         if base in _SCALARS:
             return self.encode(_SCALARS[base](value))
         if base in _SIMPLE:
-            return [_SIMPLE[base][0], *_SIMPLE[base][1](value)]
+            try:
+                return [_SIMPLE[base][0], *_SIMPLE[base][1](value)]
+            except NotPlain:
+                return self._refer(value)
         if issubclass(base, _MUTABLE):
             number = self._shared.number(value)
             if number is not None:
@@ -387,6 +428,8 @@ class Reader:
             return value
         if tag in _OF_ITEMS:
             return _OF_ITEMS[tag](self.items(data[1], depth + 1))
+        if tag in _MADE_AROUND:
+            return _MADE_AROUND[tag](self.decode(data[1], depth + 1))
         if tag in _READERS:
             return _READERS[tag](self, data[1:], depth)
         if tag in _OF_PARTS:

@@ -65,6 +65,7 @@ def main(connection: socket.socket) -> None:
     sys.set_int_max_str_digits(0)  # contests ask for longer numbers; the time limit bounds what they cost
     for name in ("exit", "quit"):  # of `site`, which is not imported
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
+    builtins.help = _sitebuiltins._Helper()
     in_process.remember([*_WARM, *packages.modules()])
     zygote = Zygote(connection, layers, of_packages)
     packages.seed(candidate.RANDOM_SEED)  # nothing draws numbers before a program does

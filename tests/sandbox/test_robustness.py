@@ -126,7 +126,7 @@ def test_whatever_goes_wrong_in_judging_a_test_is_its_programs_failure(
         raise error
 
     monkeypatch.setattr(Checker, "_judged", fail)
-    job = {"plans": [], "timeouts": 0}
+    job = {"plans": [], "timeouts": 0, "spent": [0.0, 0.0]}
     outcome, _, detail = Checker(job, None, None, None)._judge(0)  # type: ignore[arg-type]
     assert outcome == "runtime_error"
     assert detail.startswith(f"it cannot be judged: {type(error).__name__}")
@@ -138,7 +138,7 @@ def test_what_fails_on_the_machine_is_no_programs_failure(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Checker, "_judged", fail)
     with pytest.raises(OSError, match="no space"):
-        Checker({"plans": [], "timeouts": 0}, None, None, None)._judge(0)  # type: ignore[arg-type]
+        Checker({"plans": [], "timeouts": 0, "spent": [0.0, 0.0]}, None, None, None)._judge(0)  # type: ignore[arg-type]
 
 
 SPAWN = """
