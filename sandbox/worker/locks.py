@@ -4,6 +4,7 @@ So ThreadPool, multiprocessing.dummy, Lock, Queue and Value work between a progr
 """
 
 import _multiprocessing  # type: ignore[import-not-found]
+import importlib
 import threading
 from types import TracebackType
 from typing import Any
@@ -18,7 +19,7 @@ class SemLock:
     handle = 0
 
     def __init__(self, kind: int, value: int, maxvalue: int, name: str, unlink: bool = True) -> None:
-        self.kind, self.maxvalue, self.name = kind, maxvalue, name
+        self.kind, self.maxvalue, self.name = kind, maxvalue, None  # a named one would be tracked by another process
         self._value = value
         self._owner, self._times = 0, 0  # the thread that took it last, and how often
         self._freed = threading.Condition()
@@ -71,4 +72,5 @@ def install() -> None:
     """Have `multiprocessing` use these."""
     module: Any = _multiprocessing
     module.SemLock = SemLock
-    module.sem_unlink = lambda name: None
+    heap: Any = importlib.import_module("multiprocessing.heap")
+    heap.Arena._dir_candidates = []  # not /dev/shm, but the folder of temporary files

@@ -40,7 +40,20 @@ _BY_NAME: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in (
         *("abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "chr", "complex", "dict", "divmod"),
-        *("enumerate", "filter", "float", "format", "frozenset", "hex", "int", "isinstance", "iter", "len", "list"),
+        *(
+            "enumerate",
+            "filter",
+            "float",
+            "format",
+            "frozenset",
+            "hash",
+            "hex",
+            "int",
+            "isinstance",
+            "iter",
+            "len",
+            "list",
+        ),
         *("map", "max", "min", "next", "object", "oct", "ord", "pow", "print", "range", "repr", "reversed", "round"),
         *("set", "slice", "sorted", "str", "sum", "tuple", "type", "zip", "Ellipsis", "NotImplemented"),
         *(name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)),

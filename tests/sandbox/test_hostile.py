@@ -171,7 +171,7 @@ def judge_all(configuration: Configuration, folder: Path, bait: Bait, environmen
 
 
 @pytest.mark.parametrize(
-    ("folder", "count"), [(BASIC, 47), (OWN, 88), (REDTEAM, 113)], ids=lambda value: getattr(value, "name", None)
+    ("folder", "count"), [(BASIC, 47), (OWN, 88), (REDTEAM, 132)], ids=lambda value: getattr(value, "name", None)
 )
 @pytest.mark.parametrize(
     "configuration",

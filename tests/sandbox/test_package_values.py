@@ -129,6 +129,10 @@ COMPARISONS = [
     "assert np.abs({}() - np.arange(1.0, 3.0)).sum() < 1e-6",
     "assert np.linalg.norm({}()[1:] - np.array([1.0, 2.0])) < 1e-6",
     "assert np.array_equiv({}(), [1.0, 2.0])",
+    "assert (np.round({}(), 2) == [1.0]).all()",
+    "assert (np.where({}() > 0, 1.0, 2.0) == [5.0]).all()",
+    "assert (np.concatenate([{0}(), {0}()]) == [5.0]).all()",
+    "assert (np.vstack([{}()]) == [5.0]).all()",
 ]
 
 
@@ -149,6 +153,33 @@ def test_an_output_checker_does_not_take_no_numbers_for_one(pool: SandboxPool) -
     sources = ["", "print(2.0)"]
     programs = [Program(source=source, stdin_tests=[("", "2")], checker=checker) for source in sources]
     assert [verdict.error_type for verdict in pool.run(programs)] == ["wrong_answer", "accepted"]
+
+
+OTHER_KINDS = """
+def mask(a): return np.ma.masked_where(np.asarray(a) > 2, a)
+def mat(a): return np.matrix(a)
+def rec(): return np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")])
+def per(): return pd.period_range("2024-01", periods=2, freq="M")
+def cut(): return pd.cut([1, 5], [0, 2, 6])
+def groups(frame): return frame.groupby("k")
+def empty(): return pd.Series([], dtype=float)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "is_accepted"),
+    [
+        ("assert (mat([[1, 2]]) * mat([[1], [2]]))[0, 0] == 5", True),
+        ("assert mask([1, 2, 3]).sum() == 3 and rec()['a'][0] == 1", True),
+        ("assert len(per()) == 2 and len(cut()) == 2", True),
+        ("assert groups(pd.DataFrame({'k': [1, 1], 'v': [2, 3]}))['v'].sum().tolist() == [5]", True),
+        ("assert (empty().values == [5]).all()", False),
+        ("assert (empty().to_numpy() == [5]).all()", False),
+    ],
+)
+def test_values_of_other_kinds_stay_with_the_program(pool: SandboxPool, test: str, is_accepted: bool) -> None:
+    verdict = judge(pool, IMPORTS + OTHER_KINDS, [test])
+    assert (verdict.error_type == "accepted") == is_accepted, verdict.tests
 
 
 FORGER = """

@@ -291,6 +291,9 @@ def test_an_input_may_be_larger_than_a_file_that_a_program_writes(pool: SandboxP
         ("nan", "1.0", False),
         ("1_0.0", "10.0", False),
         ("5.0", "1.0e400", False),
+        ("1e999", "9" * 310, False),
+        ("1000000006.5", "1000000006", False),
+        ("1e3", "1000", True),
     ],
 )
 def test_numbers_of_contests_may_be_written_in_another_way(
@@ -338,6 +341,23 @@ def test_a_checker_that_does_not_load_is_no_score(pool: SandboxPool, checker: st
     assert verdict.tests[0].detail.startswith("the checker does not load")
 
 
+def test_a_checker_leaves_nothing_behind(pool: SandboxPool) -> None:
+    """A worker judges many programs, and what a checker runs may come from one of them."""
+    setting = "import decimal\ndecimal.getcontext().prec = 3\ndef check(i, e, o): return True"
+    evaluating = "import sys\ndef check(i, e, o): return eval(o) == 1"
+    forgery = "setattr(sys.modules['worker.checker'].Checker, '_judged', lambda *a: ('accepted', 0.0, '')) or 1"
+    precise = "from decimal import Decimal\ndef f(x): return Decimal('1.23456789')"
+    verdicts = pool.run(
+        [
+            Program(source="print(1)", stdin_tests=[("", "1")], checker=setting),
+            Program(source=precise, tests=["assert f(1) * 1 == f(1)"]),
+            Program(source=f"print({forgery!r})", stdin_tests=[("", "1"), ("", "2")], checker=evaluating),
+            Program(source="def f(x): return 0", tests=["assert f(1) == 2"]),
+        ]
+    )
+    assert [verdict.error_type for verdict in verdicts] == ["accepted", "accepted", "accepted", "wrong_answer"]
+
+
 def test_a_checker_that_does_not_end_is_a_timeout_and_spoils_no_other_test(pool: SandboxPool) -> None:
     hangs = "def check(input, expected, output):\n    while input == '1':\n        pass\n    return True"
     script = Program(source="print(1)", stdin_tests=[("1", ""), ("2", "")], checker=hangs, cpu_seconds=0.5)
@@ -367,6 +387,12 @@ def test_a_checker_that_does_not_compile_is_the_callers_error() -> None:
         ("import atexit\natexit.register(lambda: print(6))", "accepted"),
         ("while True: print('x' * 1000)", "output_limit"),
         ("print(open(0).read().strip())", "accepted"),
+        ("import inspect\ndef f(): return 6\nprint(inspect.getsource(f)[-2:].strip())", "accepted"),
+        (
+            "from multiprocessing import Lock, Queue, Value\nq, v = Queue(), Value('i', 5)\nwith Lock(): q.put(1)\n"
+            "with v.get_lock(): v.value += q.get()\nprint(v.value)",
+            "accepted",
+        ),
         ("import sys\nprint(sys.stdin.buffer.readline().decode().strip())", "accepted"),
     ],
 )
