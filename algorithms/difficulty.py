@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import KeysView, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from algorithms.delta_dict import DeltaDict
 from algorithms.groups import group_numbers, plain_ids
 from algorithms.keys import derive_seed
 from algorithms.protocol import DataProto
-from algorithms.settings import TargetMode
+from algorithms.settings import DifficultySettings
 
 STATISTICS = ("count", "acc", "entropy", "hwe")
 
@@ -73,37 +73,16 @@ class DifficultyTracker:
     α_d ← clip(α_d + lr·δ_d, min, max); δ = mean − target for easy and medium, target − mean for hard (HWE tokens).
     `target_mode` says which target δ is taken against: "batch" (this batch's own rounded mean, as published, where
     δ is a rounding residue and α never adapts), "previous" (the last batch's) or "ema" (T ← (1 − target_ema)·T +
-    target_ema·mean). In the last two, the first batch with a bucket is treated as "batch". `shuffle_seed`: a placebo,
-    shuffles the difficulties of each batch among its prompts (keyed).
+    target_ema·mean). In the last two, the first batch with a bucket is treated as "batch". Without settings it is as
+    published. `shuffle_seed`: a placebo, shuffles the difficulties of each batch among its prompts (keyed).
     """
 
-    def __init__(
-        self,
-        alpha_init: float | Mapping[Any, float] = 0.5,
-        alpha_lr: float = 0.05,
-        alpha_min: float = 0.0,
-        alpha_max: float = 2.0,
-        target_mode: TargetMode = "batch",
-        target_ema: float = 0.1,
-        drop_allpass_entropy_threshold: float = -1.0,
-        shuffle_seed: int | None = None,
-    ) -> None:
-        if target_mode not in get_args(TargetMode):
-            raise ValueError(f"target_mode must be one of {get_args(TargetMode)}, got {target_mode!r}")
-        if not 0.0 <= alpha_min <= alpha_max:
-            raise ValueError(f"need 0 ≤ alpha_min ≤ alpha_max, got {alpha_min} and {alpha_max}")
-        if not 0.0 < target_ema <= 1.0:
-            raise ValueError(f"target_ema must lie in (0, 1], got {target_ema}")
-        self.alpha_lr = alpha_lr
-        self.alpha_min = alpha_min
-        self.alpha_max = alpha_max
-        self.target_mode = target_mode
-        self.target_ema = target_ema
-        self.drop_allpass_entropy_threshold = drop_allpass_entropy_threshold
+    def __init__(self, settings: DifficultySettings | None = None, shuffle_seed: int | None = None) -> None:
+        self.settings = settings = settings or DifficultySettings(target_mode="batch")
         self.shuffle_seed = shuffle_seed
         self.difficulty_dict_train: DeltaDict[Any, str] = DeltaDict()
         self.target_high_entropy_token_num_dict: dict[str, float] = {}
-        self.alpha_entropy_dict: dict[str, float] = per_bucket(alpha_init, "alpha_init")
+        self.alpha_entropy_dict: dict[str, float] = per_bucket(settings.alpha_init, "alpha_init")
         self._skipped: DeltaDict[Any, None] = DeltaDict()
         self._statistics: dict[str, dict[str, float]] = {}
 
@@ -151,8 +130,8 @@ class DifficultyTracker:
             self._adapt(bucket, means["hwe"])
             self._statistics[bucket] = {"count": float(count)} | means
 
-        if self.drop_allpass_entropy_threshold >= 0:
-            solved = (acc == 1.0) & (ent < self.drop_allpass_entropy_threshold)
+        if self.settings.drop_allpass_entropy_threshold >= 0:
+            solved = (acc == 1.0) & (ent < self.settings.drop_allpass_entropy_threshold)
             for i in np.flatnonzero(solved):
                 self.skip(gids[i])
 
@@ -168,17 +147,17 @@ class DifficultyTracker:
 
     def _adapt(self, bucket: str, mean: float) -> None:
         """Move α by the gap between the bucket's mean HWE count and its target, then move the target."""
-        rounded = round(mean)
+        settings, rounded = self.settings, round(mean)
         in_force = self.target_high_entropy_token_num_dict.get(bucket)
-        if self.target_mode == "batch" or in_force is None:
+        if settings.target_mode == "batch" or in_force is None:
             reference, target = float(rounded), float(rounded)
-        elif self.target_mode == "previous":
+        elif settings.target_mode == "previous":
             reference, target = in_force, float(rounded)
         else:
-            reference, target = in_force, (1.0 - self.target_ema) * in_force + self.target_ema * mean
+            reference, target = in_force, (1.0 - settings.target_ema) * in_force + settings.target_ema * mean
         delta = reference - mean if bucket == "hard" else mean - reference
-        alpha = self.alpha_entropy_dict[bucket] + self.alpha_lr * delta
-        self.alpha_entropy_dict[bucket] = min(max(alpha, self.alpha_min), self.alpha_max)
+        alpha = self.alpha_entropy_dict[bucket] + settings.alpha_lr * delta
+        self.alpha_entropy_dict[bucket] = min(max(alpha, settings.alpha_min), settings.alpha_max)
         # An EMA target stays fractional: rounding would swallow every small step.
         self.target_high_entropy_token_num_dict[bucket] = int(target) if target == rounded else target
 

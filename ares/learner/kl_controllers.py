@@ -1,7 +1,7 @@
 """KL controllers made from settings: the run state holds those of whole batches, the learner one inside its loss."""
 
 from algorithms.kl_controllers import KLController, fixed_kl
-from ares.config import KL_CONTROLLERS, KLConfig, PerBucket
+from ares.config import KL_CONTROLLERS, KLConfig
 
 
 def kl_controller(kl: KLConfig) -> KLController:
@@ -12,11 +12,6 @@ def kl_controller(kl: KLConfig) -> KLController:
 def loss_controller(kl: KLConfig) -> KLController | None:
     """The controller that the learner updates every optimiser step; its coefficients multiply the fixed one's."""
     return _made(kl) if kl.in_loss else None
-
-
-def plain(value: float | PerBucket) -> float | dict[str, float]:
-    """A setting that may have a value per bucket, with the buckets as strings."""
-    return {str(bucket): number for bucket, number in value.items()} if isinstance(value, dict) else value
 
 
 def _made(kl: KLConfig) -> KLController:

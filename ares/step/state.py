@@ -15,7 +15,7 @@ from algorithms.entropy import ThresholdTracker
 from algorithms.kl_controllers import KLController
 from ares.config import Config
 from ares.data import Cursor
-from ares.learner import kl_controller, loss_controller, plain
+from ares.learner import kl_controller, loss_controller
 from ares.step.rewards import observe_tests, running_pass_rates
 from ares.step.slots import SECOND_TURN_SLOT
 from rewards.pass_rates import RunningPassRates
@@ -67,16 +67,7 @@ class RunState:
         settings, kl = config.algorithm.difficulty, config.algorithm.kl
         return cls(
             step=-1,
-            difficulty=DifficultyTracker(
-                alpha_init=plain(settings.alpha_init),
-                alpha_lr=settings.alpha_lr,
-                alpha_min=settings.alpha_min,
-                alpha_max=settings.alpha_max,
-                target_mode=settings.target_mode,
-                target_ema=settings.target_ema,
-                drop_allpass_entropy_threshold=settings.drop_allpass_entropy_threshold,
-                shuffle_seed=config.train.seed if settings.shuffled else None,
-            ),
+            difficulty=DifficultyTracker(settings, config.train.seed if settings.shuffled else None),
             threshold=ThresholdTracker(config.algorithm.entropy.threshold_ema),
             kl=kl_controller(kl),
             beta=loss_controller(kl),
@@ -150,7 +141,7 @@ class RunState:
             name, accuracy = str(group["id"].iloc[0]), float(group["accuracy"].astype(float).mean())
             self.difficulty.difficulty_dict_train[name] = difficulty_bucket(accuracy)
             entropy = -float(np.concatenate(group["log_probs"].tolist()).mean())
-            if accuracy == 1.0 and entropy < self.difficulty.drop_allpass_entropy_threshold:
+            if accuracy == 1.0 and entropy < self.difficulty.settings.drop_allpass_entropy_threshold:
                 self.difficulty.skip(name)
 
     def take_update(self, beta: dict[str, Any] | None, skipped: int) -> None:

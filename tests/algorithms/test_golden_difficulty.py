@@ -9,16 +9,20 @@ from algorithms.buckets import BUCKETS
 from algorithms.difficulty import DifficultyTracker
 from algorithms.filtering import informative_rows
 from algorithms.protocol import DataProto
+from algorithms.settings import DifficultySettings
 
 
 def test_update_difficulty(golden):
     for case in golden("update_difficulty"):
         init = case["inputs"]["init"]
         tracker = DifficultyTracker(
-            alpha_init=dict(zip(BUCKETS, init["alpha"], strict=True)),
-            alpha_lr=init["lr"],
-            alpha_min=init["min"],
-            alpha_max=init["max"],
+            DifficultySettings(
+                alpha_init=dict(zip(BUCKETS, init["alpha"], strict=True)),
+                alpha_lr=init["lr"],
+                alpha_min=init["min"],
+                alpha_max=init["max"],
+                target_mode="batch",
+            )
         )
         for rows, expected in zip(case["inputs"]["batches"], case["expected"], strict=True):
             tracker.update_difficulty_and_skip_gid_set(DataProto.from_dict(non_tensors=rows))

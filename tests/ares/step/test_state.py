@@ -67,7 +67,7 @@ def test_the_controllers_have_the_configured_numbers() -> None:
         "train.seed=9",
     )
     assert found.difficulty.alpha_entropy_dict == {"easy": 0.1, "medium": 0.2, "hard": 0.3}
-    assert (found.difficulty.alpha_lr, found.difficulty.target_mode) == (0.5, "previous")
+    assert (found.difficulty.settings.alpha_lr, found.difficulty.settings.target_mode) == (0.5, "previous")
     assert isinstance(found.kl, DualAscentKL)
     assert found.kl.kl_coefs == {"easy": 1.0, "medium": 2.0, "hard": 3.0}
     assert (found.kl.target_kls["hard"], found.kl.mode) == (0.7, "compound")
