@@ -6,9 +6,10 @@
        ├─ task run "score 0"
        └─ task run "update"
 
-Steps and phases are plain awaits. A thread sends their records to the server, in order, with Prefect's client: one of
-Prefect's own subflows waits 1 to 2.5 s for the server, and these wait for nothing. While the server is away the run
-continues, with a warning. Suspend ends the run at its next step or phase.
+Steps and phases are plain awaits. A thread sends their records to the server with Prefect's client, those of steps
+first, so that a kill loses none of a finished step though the server is slow. One of Prefect's own subflows waits 1 to
+2.5 s for the server; these wait for nothing. While the server is away the run continues, with a warning. Suspend ends
+the run at its next step or phase.
 Not covered: what a step does (flows/train.py), the run's flow (flows/deployed.py), retries (ares/runs/conductor.py).
 """
 
@@ -22,7 +23,8 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, partial
-from queue import Empty, SimpleQueue
+from itertools import count
+from queue import Empty, PriorityQueue
 from threading import Thread
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -48,6 +50,8 @@ END_SECONDS = 20.0
 """How long the end of a run waits for its last records to be sent."""
 LOOK_SECONDS = 1.0
 """Between looks at whether the run was suspended."""
+STEPS, OTHERS, END = 0, 1, 2
+"""Order in which requests are sent."""
 HEARTBEAT_SECONDS = 30.0
 """A step without heartbeats is marked as crashed (deploy/automations.yaml)."""
 
@@ -57,6 +61,7 @@ class Record:
     """A flow run or task run at Prefect's server. `id` is None until it is there, and if the server was away."""
 
     title: str
+    rank: int
     id: UUID | None = None
 
 
@@ -69,7 +74,8 @@ class PrefectConductor(PlainConductor):
         self._step: Record | None = None
         self._suspended: State[Any] | None = None
         self._claimed = False
-        self._requests: SimpleQueue[tuple[str, Request] | None] = SimpleQueue()
+        self._requests: PriorityQueue[tuple[int, int, str, Request]] = PriorityQueue()
+        self._numbers = count()
         self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
         self._alarms = Alarms(run.store.name)
         self._artifacts = RunArtifacts(run, self._run_id, self._send)
@@ -87,14 +93,14 @@ class PrefectConductor(PlainConductor):
         for room in OURS:
             logging.getLogger(room).removeHandler(self._log)
         self._artifacts.update()
-        self._requests.put(None)
+        self._send("", lambda _: None, END)
         self._thread.join(END_SECONDS)
         if self._thread.is_alive():
             logger.warning("Prefect was not told how the last step of %s ended: no answer", self.run.store.name)
 
     async def step(self, title: str, number: int, work: Callable[[], Awaitable[None]]) -> None:
         """Run a step as a child flow run. Raises Pause if the run was suspended."""
-        step = Record(title)
+        step = Record(title, STEPS)
         create = partial(self._create_step, step, number)
         with self._shown(step, create, SyncPrefectClient.set_flow_run_state):
             self._step = step
@@ -108,7 +114,7 @@ class PrefectConductor(PlainConductor):
 
     async def phase(self, title: str, work: Callable[[], Awaitable[R]], retries: int) -> R:
         """Run a phase as a task run of the step, or of the run itself. Raises Pause if the run was suspended."""
-        phase, parent = Record(title), self._step or Record(self.run.store.name, self._run_id)
+        phase, parent = Record(title, OTHERS), self._step or Record(self.run.store.name, STEPS, self._run_id)
         create = partial(self._create_phase, phase, parent)
         with self._shown(phase, create, SyncPrefectClient.set_task_run_state):
             return await super().phase(title, work, retries)
@@ -126,10 +132,10 @@ class PrefectConductor(PlainConductor):
             raise Pause(state=self._suspended)
         if not self._claimed:
             self._claimed = True  # whoever works on a run holds it
-            self._send("whose run this is", lambda _: claim(f"run:{self.run.store.name}"))
+            self._send("whose run this is", lambda _: claim(f"run:{self.run.store.name}"), STEPS)
         # Ray, once started, aborts three seconds after a SIGTERM; this gives the signal back to Prefect.
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-        self._send(f"of {record.title}", create)
+        self._send(f"of {record.title}", create, record.rank)
         ended: BaseException | None = None
         try:
             yield
@@ -137,11 +143,11 @@ class PrefectConductor(PlainConductor):
             ended = error
             raise
         finally:
-            self._send(f"how {record.title} ended", partial(self._end, record, ended, set_state))
+            self._send(f"how {record.title} ended", partial(self._end, record, ended, set_state), record.rank)
 
-    def _send(self, about: str, request: Request) -> None:
+    def _send(self, about: str, request: Request, rank: int = OTHERS) -> None:
         """Queue a request. about: what Prefect does not know if it fails."""
-        self._requests.put((about, request))
+        self._requests.put((rank, next(self._numbers), about, request))
 
     # ---- in the thread ---------------------------------------------------------------------------------------------
 
@@ -150,10 +156,10 @@ class PrefectConductor(PlainConductor):
         with get_client(sync_client=True) as client:  # it tries for a minute while a server restarts
             while True:
                 with suppress(Empty):
-                    asked = self._requests.get(timeout=LOOK_SECONDS)
-                    if asked is None:
+                    rank, _, about, request = self._requests.get(timeout=LOOK_SECONDS)
+                    if rank == END:
                         return
-                    self._try(client, *asked)
+                    self._try(client, about, request)
                 if time.monotonic() - looked > LOOK_SECONDS:
                     looked = time.monotonic()
                     self._try(client, "whether the run was suspended", self._look)

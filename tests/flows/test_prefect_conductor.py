@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -215,6 +216,28 @@ def test_no_step_waits_for_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names_and_states([one, *phases_of(one.id), two]) == [
         ("step-000001", "Completed"), ("update", "Completed"), ("step-000002", "Completed")
     ]  # fmt: skip
+
+
+def test_a_server_that_is_behind_hears_of_steps_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill would lose that a step has finished, and show it as crashed."""
+    create, slow, told = SyncPrefectClient.create_task_run, threading.Event(), []
+
+    def create_slowly(client: Any, task: Any, *arguments: Any, **named: Any) -> Any:
+        assert slow.wait(60)
+        told.append(named["name"])
+        return create(client, task, *arguments, **named)
+
+    monkeypatch.setattr(SyncPrefectClient, "create_task_run", create_slowly)
+
+    async def body(conductor: PrefectConductor) -> None:
+        for number in (1, 2):
+            work = partial(conductor.phase, "update", nothing, 0)
+            await conductor.step(f"step-{number:06d}", number, work)
+        slow.set()
+
+    for step in steps_of(within_a_flow(body)):
+        assert names_and_states([step, *phases_of(step.id)]) == [(step.name, "Completed"), ("update", "Completed")]
+    assert told == ["step-000001", "step-000002", "update", "update"]
 
 
 @pytest.mark.parametrize("error", [httpx.ReadTimeout("too slow"), RuntimeError("a bug of the client")])
