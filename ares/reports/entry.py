@@ -41,7 +41,7 @@ Named: TypeAlias = Metric | Param | RunTag
 
 
 class Entry:
-    """An open entry. renamed: by name, what it is called instead, or None where it is left out; updated."""
+    """An open entry. renamed: by name, what it is called there, or None where it is left out; updated."""
 
     def __init__(self, client: MlflowClient, run_id: str, renamed: dict[str, str | None] | None = None) -> None:
         self.client = client
@@ -63,7 +63,7 @@ class Entry:
 
         One that MLflow refuses is logged under a name that it takes, or left out; a warning says so once.
         """
-        known = [(row, self._renamed.get(row.key, row.key)) for row in rows]
+        known = [(row, self._name_there(row.key)) for row in rows]
         if not (rows := [_with_name(row, name) for row, name in known if name is not None]):
             return
         kind = {Metric: "metrics", Param: "params", RunTag: "tags"}[type(rows[0])]
@@ -78,6 +78,10 @@ class Entry:
                 self.log(rows)
             for part in (names[: len(names) // 2], names[len(names) // 2 :]) if len(names) > 1 else ():
                 self.log([row for row in rows if row.key in part])
+
+    def _name_there(self, name: str) -> str | None:
+        plain = self._renamed.setdefault(name, name)
+        return None if plain is None else self._renamed.get(plain, plain)  # a plain name may have been refused, too
 
     def _rename(self, name: str, error: MlflowException) -> None:
         plain = re.sub(r"[^A-Za-z0-9_/. -]+", "_", name.replace("@", "_at_")).strip("/ ")

@@ -191,17 +191,25 @@ def test_a_name_that_mlflow_refuses_is_changed_or_left_out_and_the_others_are_lo
 ) -> None:
     """Nothing of the whole run was logged: a refusal was taken for an MLflow that is away."""
     refused = {"rewards/f/mean@1": 0.5, "rewards/f/": 0.1, "rewards/f/50% (é)": 0.2, "": 0.3, "rewards/f/50": 0.7}
+    refused |= {"x@y": 0.1, "x_at_y": 0.2}  # the one must not be mixed with the other
+    refused |= {"a/../b@c": 0.3}  # its plain name is refused, too
     tags = 'tracking.tags={"a@b": "x", team: y}'
     tracking, client = tracked(tmp_path, tags, metrics=refused)
     logged = entry_of(tracking, client).data
     assert logged.metrics["m"] == 1.0
     assert logged.metrics["rewards/f/mean_at_1"] == 0.5
     assert logged.metrics["rewards/f/50"] == 0.7
+    assert logged.metrics["x_at_y"] == 0.2
     assert logged.tags["ares.logged_step"] == "1"
     assert logged.tags["team"] == "y"
     assert "a_at_b" in logged.tags or "a@b" in logged.tags
     assert caplog.text.count("MLflow refuses 'rewards/f/mean@1': it is called 'rewards/f/mean_at_1' there") == 1
     assert caplog.text.count("MLflow refuses ''") == 1
+    before = caplog.text
+    last = tracking.store.last_commit()
+    tracking.store.write_commit(commit(2, last, metrics=refused))
+    tracking.catch_up()
+    assert caplog.text == before
     assert "away" not in caplog.text
 
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ares.runs.lineage import prune
-from ares.store import runs_directory
+from ares.store import Kept, runs_directory
 from ares.store.mirror import path_of
 from ares.store.store import Commit, DamagedArtifact, Ref, RunStore, StoreError
 from flows.cli.main import app
@@ -149,6 +149,19 @@ def test_an_artifact_that_a_kept_result_names_is_at_the_url_whatever_another_mac
     second.write_json("steps/000001/x", {"by": "second"})
     assert first.kept([ref])
     assert world.store("third").read_json(ref) == {"by": "first"}
+
+
+def test_what_phases_have_found_on_one_machine_another_finds(world: World) -> None:
+    """It stayed in the copy: another machine did the whole step in flight again."""
+    first, second = world.store("first"), world.store("second")
+    ref = first.write_json("steps/000003/rollout.json", {"by": "first"})
+    first.memo(3).keep(Kept("a", "rollout", {"rows": ref.model_dump()}))
+    found = second.memo(3).find("a")
+    assert found == {"rows": ref.model_dump()}
+    assert second.kept(Kept("a", "rollout", found).refs())
+    second.memo(3).keep(Kept("b", "score", {}))
+    third = world.store("third").memo(3)
+    assert [third.find(key) for key in "abc"] == [found, {}, None]
 
 
 # ---- runs ----------------------------------------------------------------------------------------------------------
