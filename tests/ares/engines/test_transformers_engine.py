@@ -9,8 +9,9 @@ import torch
 from transformers import DynamicCache
 
 import ares.engines.decoding as decoding
-from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids
+from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids, view_as_tensors
 from ares.engines.transformers import TransformersEngine
+from ares.models.transformers_internals import ROOM, GrowingLayer
 from tests.ares.builders import END, MODEL, PAD, engine, requests, tokenizer
 
 SETTINGS = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=24)
@@ -317,3 +318,23 @@ def test_a_generation_configuration_goes_before_the_models(tmp_path: Path) -> No
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "eos_token_id": 9}))
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7]}))
     assert end_token_ids(str(tmp_path), tokenizer()) == {END, 7}
+
+
+@pytest.mark.filterwarnings("error")
+def test_arrays_of_weights_are_taken_without_a_copy() -> None:
+    """Ray's are read-only; copied, they took as much memory again as the weights."""
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    array.flags.writeable = False
+    given = torch.ones(2)
+    views = view_as_tensors({"array": array, "tensor": given})
+    assert views["array"].data_ptr() == array.ctypes.data
+    assert views["tensor"] is given
+
+
+def test_a_cache_has_room_for_some_tokens_and_not_for_half_as_many_again() -> None:
+    layer = GrowingLayer()
+    for tokens in (300, 1, 1):
+        layer.update(torch.zeros(2, 1, tokens, 4), torch.zeros(2, 1, tokens, 4))
+    assert layer.keys is not None
+    assert layer.keys.shape == (2, 1, 302, 4)
+    assert layer.keys.untyped_storage().nbytes() <= 2 * (302 + ROOM) * 4 * 4
