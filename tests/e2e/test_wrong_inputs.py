@@ -60,7 +60,7 @@ def _nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("something was started")
 
     monkeypatch.setattr("typer.main.get_command", made_once)
-    monkeypatch.setattr("flows.cli.command.local_api", none)
+    monkeypatch.setattr("flows.servers.local_server.local_api", none)
     for module in ("main", "ablate", "evaluate"):
         monkeypatch.setattr(f"flows.cli.{module}.completed", started)
     monkeypatch.setattr("ray.init", started)

@@ -12,7 +12,7 @@ COMMANDS: dict[str, Wrong] = {
     "a run that is not there, cleaned": Wrong("gc nowhere", "nowhere"),
     **{
         f"gc {option} {amount}": Wrong(
-            f"gc {option} {amount}", f"{option} {amount}: a number from 0 on", {"runs": FOLDER}
+            f"gc {option} {amount}", f"{option} must be 0 or more (got {amount})", {"runs": FOLDER}
         )
         for option in ("--older-than", "--max-size", "--entries")
         for amount in ("-1", "nan", "inf")

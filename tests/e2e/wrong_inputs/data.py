@@ -136,7 +136,7 @@ DATA: dict[str, Wrong] = {
     "held-out data that is not there": train("held.jsonl: cannot be read", "data.validation=held.jsonl"),
     "all prompts too long": train("longer than data.max_prompt_length=2", "data.max_prompt_length=2"),
     "rows that cannot be read": rows("not JSON", "{"),
-    "no prompt": rows("column 'prompt' is missing or null", {"id": "a", "answer": "2"}),
+    "no prompt": rows("column 'prompt' is missing (columns: id, answer)", {"id": "a", "answer": "2"}),
     "an empty prompt": rows("the prompt is empty", ROW | {"prompt": " "}),
     "a prompt that is a number": rows("a prompt is text or a list of messages", ROW | {"prompt": 7}),
     "a prompt of no messages": rows("a prompt is text or a list of messages", ROW | {"prompt": []}),
