@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -111,12 +112,25 @@ def resume(
 
 @app.command()
 def status(
-    run: RunName,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    run: Annotated[
+        str | None, typer.Argument(help="Name of a run; without it, all are listed.", autocompletion=run_names)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
 ) -> None:
-    """Where a run stands."""
+    """Where a run stands, or all runs."""
     from ares.runs import run_status
+    from ares.store import StoreError, runs_directory, runs_in
 
+    if run is None:
+        for store in runs_in(runs_directory()):
+            try:
+                each = run_status(store.name)
+            except StoreError as error:  # a damaged one hides no other
+                errors.print(f"{store.name}: {error}", markup=False)
+                continue
+            line = f"{each['run']}  {each['state']}  step {each['step']} of {each['steps']}"
+            sys.stdout.write(f"{json.dumps(each) if as_json else line}\n")
+        return
     now = run_status(run)
     if as_json:
         sys.stdout.write(json.dumps(now) + "\n")
@@ -188,8 +202,9 @@ def profiles() -> None:
     names = profile_names()
     column = max(map(len, names))
     for name in names:
-        first = (PROFILES / f"{name}.yaml").read_text().splitlines()[0].lstrip("# ")
-        console.print(f"[bold]{name:{column}s}[/]  {first}")
+        lines = (PROFILES / f"{name}.yaml").read_text().splitlines()
+        comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
+        console.print(f"[bold]{name:{column}s}[/]  {comment.partition('. ')[0].rstrip('.')}.")
     next_step("ares train NAME, or ares new MINE --from NAME")
 
 
