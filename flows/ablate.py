@@ -2,9 +2,9 @@
 
 Covered: which children run and when, whose bootstrap they share, failures of a child and the end of this process. Not
 covered: the flow's parameters (flows/deployed.py), the file (ares/ablations/definition.py), a child's training
-(flows/train.py), the comparison (ares/ablations/report.py). A child is `ares train` in a process of its own, since a
-run is a context variable and Ray is one per process. Its run directory says whether it is finished: finished children
-are not trained again, and others resume from their last commit.
+(flows/train.py), the comparison (ares/ablations/report.py). A child is `ares train` in a process of its own, since Ray
+is one per process. Its run directory says whether it is finished: finished children are not trained again, and others
+resume from their last commit.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,9 @@ from ares.ablations import (
     Child,
     ParentRun,
     check_fixed,
-    children,
     complete_entry,
-    conclusion,
+    conclude,
+    list_children,
     read_ablation,
     read_rows,
     write_report,
@@ -61,6 +61,16 @@ class ChildFailed(UserError, RuntimeError):
     """A child ended without being finished; the message is its last line of output."""
 
 
+class ChildrenFailed(UserError, RuntimeError):
+    """Some children failed. The others are finished; `result` is what `ablate` returned."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        failed = result["failed"]
+        first, error = next(iter(failed.items()))
+        super().__init__(f"{len(failed)} of {len(failed) + len(result['finished'])} children failed; {first}: {error}")
+        self.result = result
+
+
 @dataclass
 class Plan:
     """An ablation that has been read and checked."""
@@ -86,31 +96,25 @@ def prepare(
     Raises ConfigError, DataError or StoreError.
     """
     definition, source = read_ablation(ablation, name)
-    runs, of_ablation = runs_directory(), children(definition, source, overrides)
+    runs, children = runs_directory(), list_children(definition, source, overrides)
     if RunStore(runs / definition.name).exists():
         raise StoreError(f"{runs / definition.name} is a training run: give the ablation another name with --name")
     check_fixed(definition, runs / definition.name)
-    for child in of_ablation:
-        _check_settings(child, RunStore(runs / child.name))
+    for child in children:
+        if _store(child).exists() and (changed := differences(read_config(_store(child)), child.config)):
+            raise StoreError(
+                f"Run {child.name!r} is there already, with other settings:\n  " + "\n  ".join(changed)
+                + "\nTake the old ones, or give the ablation another name with --name."
+            )  # fmt: skip
     digests: dict[str, dict[str, Any]] = {}
-    for child in of_ablation[: len(definition.variants)]:  # seeds read the same data and weights
+    for child in children[: len(definition.variants)]:  # seeds read the same data and weights
         _, digests[child.variant] = Run.check(child.config, child.name, runs)
-    drawn = {child.name: drawn_identity(child.config, digests[child.variant]) for child in of_ablation}
-    at_once = parallel or runs_that_fit([child.config for child in of_ablation])
-    return Plan(definition, of_ablation, list(overrides or []), at_once, drawn)
+    drawn = {child.name: drawn_identity(child.config, digests[child.variant]) for child in children}
+    at_once = parallel or runs_that_fit([child.config for child in children])
+    return Plan(definition, children, list(overrides or []), at_once, drawn)
 
 
-class ChildrenFailed(UserError, RuntimeError):
-    """Some children failed. The others are finished; `result` is what `ablate` returned."""
-
-    def __init__(self, result: dict[str, Any]) -> None:
-        failed = result["failed"]
-        first, error = next(iter(failed.items()))
-        super().__init__(f"{len(failed)} of {len(failed) + len(result['finished'])} children failed; {first}: {error}")
-        self.result = result
-
-
-async def as_asked(
+async def run_ablation(
     ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None
 ) -> dict[str, Any]:
     """The body of the flow in flows/deployed.py. Raises ChildrenFailed, and what `prepare` raises."""
@@ -133,79 +137,70 @@ async def ablate(plan: Plan) -> dict[str, Any]:
         parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
         status, files = "KILLED", []
         try:
-            failed = await _train_children(plan, parent)
+            failed = await _train_children(plan, parent.id)
             rows = read_rows(plan.ablation.name, parent.uri)
             files = write_report(rows, plan.folder / "report.html")
             status = "FAILED" if failed else "FINISHED"
         finally:
             parent.close(status, files)
-        await show_report(plan.ablation.name, conclusion(rows), files[0], parent.page)
+        conclusion = conclude(rows)
+        await show_report(plan.ablation.name, conclusion, files[0], parent.page)
     return {
         "ablation": plan.ablation.name,
         "finished": [child.name for child in plan.children if child.name not in failed],
         "failed": failed,
-        "conclusion": conclusion(rows),
+        "conclusion": conclusion,
         "report": str(files[0]),
     }
 
 
-async def _train_children(plan: Plan, parent: ParentRun) -> dict[str, str]:
-    """Train the unfinished children; returns the error of each that failed."""
+async def _train_children(plan: Plan, parent_run: str) -> dict[str, str]:
+    """Train the unfinished children, in order and as many at a time as fit; returns the error of each that failed."""
     (plan.folder / LOGS).mkdir(exist_ok=True)
     failed: dict[str, str] = {}
+    display = AblationDisplay(plan.ablation, plan.children, plan.parallel)
 
-    async def one(child: Child) -> None:
-        display.started(child)
-        logger.info("%s started", child.name)
+    async def train(child: Child) -> None:
+        following = asyncio.create_task(display.follow(child))
         try:
+            _take_bootstrap(plan, child)
+            logger.info("%s started", child.name)
             with TagsContext(current_tags=set()):  # for each tag Prefect would ask the server for a slot
-                await train_child.with_options(task_run_name=child.name)(child, parent.id, plan.folder)
-            display.finished(child)
+                await train_child.with_options(task_run_name=child.name)(child, parent_run, plan.folder)
+            display.finish(child)
             logger.info("%s finished", child.name)
-        except ChildFailed as error:
-            display.failed(child, str(error))
+        except (ChildFailed, StoreError) as error:
+            display.fail(child, str(error))
             logger.warning("%s failed: %s", child.name, error)
             failed[child.name] = str(error)
+        finally:
+            following.cancel()
 
-    with AblationDisplay(plan.ablation, plan.children, plan.parallel, runs_directory()) as display:
-        watching = asyncio.create_task(display.watch())
-        waiting = [child for child in plan.children if _state(child) != "finished"]
+    waiting = [child for child in plan.children if not _is_finished(child)]
+    running: dict[asyncio.Task[None], Child] = {}
+    with display.progress:
         for child in plan.children:
             if child not in waiting:
-                display.kept(child)
+                display.keep(child)
         try:
-            await _in_turn(plan, waiting, one)
-        finally:
-            watching.cancel()
+            async with asyncio.TaskGroup() as group:
+                while waiting or running:
+                    is_free = len(running) < plan.parallel
+                    if is_free and (following := _choose_next(plan, waiting, running.values())) is not None:
+                        waiting.remove(following)
+                        running[group.create_task(train(following))] = following
+                    else:
+                        await asyncio.wait(running, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                        running = {task: child for task, child in running.items() if not task.done()}
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
     for child in plan.children:
         if (store := _store(child)).committed_steps():
-            complete_entry(read_config(store), store, _state(child) == "finished")
+            complete_entry(read_config(store), store, _is_finished(child))
     return {child.name: failed[child.name] for child in plan.children if child.name in failed}
 
 
-async def _in_turn(plan: Plan, waiting: list[Child], train: Callable[[Child], Coroutine[Any, Any, None]]) -> None:
-    """Train children in order, as many at a time as fit; one that waits for a bootstrap comes later."""
-    running: dict[asyncio.Task[None], Child] = {}
-    try:
-        while waiting or running:
-            while len(running) < plan.parallel:
-                following = _next(plan, waiting, list(running.values()))
-                if following is None:
-                    break
-                waiting.remove(following)
-                _take_bootstrap(plan, following)
-                running[asyncio.create_task(train(following))] = following
-            done, _ = await asyncio.wait(running, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                del running[task]
-                task.result()
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-
-def _next(plan: Plan, waiting: list[Child], running: list[Child]) -> Child | None:
+def _choose_next(plan: Plan, waiting: Iterable[Child], running: Iterable[Child]) -> Child | None:
     """The first child whose bootstrap is not being drawn by a running one."""
     drawing = {plan.drawn[child.name] for child in running if not _store(child).has_commits()}
     return next((child for child in waiting if plan.drawn[child.name] not in drawing), None)
@@ -244,8 +239,10 @@ async def train_child(child: Child, parent_run: str, folder: Path) -> None:
         code = await process.wait()
     finally:
         await _end(process)
-    if code != 0 or _state(child) != "finished":
-        raise ChildFailed(_last_word(log, code))
+    if code != 0 or not _is_finished(child):
+        lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+        last_word = next(filter(None, reversed(lines)), "it said nothing")
+        raise ChildFailed(f"{last_word} (exit code {code}, {log})")
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -259,26 +256,13 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def _check_settings(child: Child, store: RunStore) -> None:
-    if store.exists() and (changed := differences(read_config(store), child.config)):
-        raise StoreError(
-            f"Run {child.name!r} is there already, with other settings:\n  " + "\n  ".join(changed)
-            + "\nTake the old ones, or give the ablation another name with --name."
-        )  # fmt: skip
-
-
 def _store(child: Child) -> RunStore:
     return RunStore(runs_directory() / child.name)
 
 
-def _state(child: Child) -> str:
+def _is_finished(child: Child) -> bool:
+    """Whether a child has nothing left to do; its run.json may hold fewer steps than are asked for now."""
     if not _store(child).exists():
-        return "new"
+        return False
     status = run_status(child.name)
-    # run.json may hold fewer steps than are asked for now.
-    return str(status["state"]) if child.config.train.ends(status["step"], status["tokens"]) else "stopped"
-
-
-def _last_word(log: Path, code: int) -> str:
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return f"{lines[-1] if lines else 'it said nothing'} (exit code {code}, {log})"
+    return bool(child.config.train.ends(status["step"], status["tokens"]))

@@ -79,9 +79,9 @@ async def ares_ablate(
         name: Another name for it, as other settings need.
         parallel: Children at a time; left open, as many as cores or the GPU allow.
     """
-    from flows.ablate import as_asked
+    from flows.ablate import run_ablation
 
-    return await as_asked(ablation, overrides, name, parallel)
+    return await run_ablation(ablation, overrides, name, parallel)
 
 
 @flow(name="ares-gc", persist_result=False, flow_run_name="gc")

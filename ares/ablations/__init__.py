@@ -3,13 +3,13 @@
 Not covered: training the children (flows/ablate.py).
 """
 
-from ares.ablations.comparison import conclusion
-from ares.ablations.definition import Ablation, Child, children, read_ablation
+from ares.ablations.definition import Ablation, Child, list_ablations, list_children, read_ablation
 from ares.ablations.display import AblationDisplay
 from ares.ablations.report import write_page, write_report
 from ares.ablations.rows import read_rows
 from ares.ablations.tables import read_csv
 from ares.ablations.tracking import ParentRun, check_fixed, complete_entry
+from ares.ablations.wording import conclude
 
 __all__ = [
     "Ablation",
@@ -17,9 +17,10 @@ __all__ = [
     "Child",
     "ParentRun",
     "check_fixed",
-    "children",
     "complete_entry",
-    "conclusion",
+    "conclude",
+    "list_ablations",
+    "list_children",
     "read_ablation",
     "read_csv",
     "read_rows",

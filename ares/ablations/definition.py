@@ -1,25 +1,11 @@
 """An ablation: variants of one profile, each trained over the same seeds; its file and its child runs.
 
 Covered: reading `profiles/ablations/NAME.yaml` (or a path), the settings of every child run, refusing what cannot be
-compared. Not covered: running the children (flows/ablate.py), comparing them (ares/ablations/report.py).
-
-    name: code-rewards
-    profile: tiny-code-hard
-    overrides: [train.steps=40]              # of every child
-    variants:                                # at least two; an empty list is the profile as it is
-      sparse: [reward.code.design=sparse]
-      dense: [reward.code.design=dense_linear]
-    seeds: [0, 1, 2]
-    baseline: sparse                         # compared with seed by seed
-    primary: val/accuracy                    # the one claim; `area/val/accuracy`: its mean over sampled tokens
-    maximise: true
-    no_worse: {val/level1/accuracy: 0.02}    # not by more than this below the baseline's
-    interaction: [val/level1/response_length, val/level4/response_length]   # does one change more than the other?
-    equal_tokens: 100000                     # children end at so many sampled tokens
+compared. docs/ablations.md shows a file. Not covered: running the children (flows/ablate.py), comparing them
+(ares/ablations/comparison.py).
 """
 
 import difflib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,13 +37,13 @@ COMMON_ONLY = ("train.steps", "tracking.", "validation.")
 """Settings in which variants may not differ: they would be compared at different steps or by different measures."""
 
 
-def _name(name: str) -> str:
+def _check_name(name: str) -> str:
     if not is_name(name):
         raise ConfigError(f"it is made of {RULE}")
     return name
 
 
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, AfterValidator(_check_name)]
 
 
 class Ablation(Strict):
@@ -91,13 +77,13 @@ class Ablation(Strict):
 
     @field_validator("seeds")
     @classmethod
-    def _each_seed_once(cls, seeds: list[int]) -> list[int]:
+    def _refuse_repeated_seeds(cls, seeds: list[int]) -> list[int]:
         if len(set(seeds)) < len(seeds):
             raise ValueError("a seed is named twice")
         return seeds
 
     @model_validator(mode="after")
-    def _the_baseline_is_a_variant(self) -> "Ablation":
+    def _check_baseline(self) -> "Ablation":
         if self.baseline is not None and self.baseline not in self.variants:
             raise ValueError(f"baseline: {self.baseline!r} is none of the variants ({', '.join(self.variants)})")
         if self.baseline is None and (self.no_worse or self.interaction):
@@ -133,7 +119,7 @@ class Child:
     config: Config
 
 
-def ablation_names() -> list[str]:
+def list_ablations() -> list[str]:
     """Names of the shipped ablations."""
     return sorted(path.stem for path in ABLATIONS.glob("*.yaml"))
 
@@ -145,9 +131,9 @@ def read_ablation(ablation: str, name: str | None = None) -> tuple[Ablation, Pat
     """
     path = Path(ablation) if ablation.endswith((".yaml", ".yml")) else ABLATIONS / f"{ablation}.yaml"
     if not is_there(path):
-        close = difflib.get_close_matches(ablation, ablation_names(), 1)
+        close = difflib.get_close_matches(ablation, list_ablations(), 1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        raise ConfigError(f"There is no ablation {ablation!r} (ablations: {', '.join(ablation_names())}).{hint}")
+        raise ConfigError(f"There is no ablation {ablation!r} (ablations: {', '.join(list_ablations())}).{hint}")
     fields = read_yaml(path)
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: an ablation is a mapping ({', '.join(Ablation.model_fields)})")
@@ -157,7 +143,7 @@ def read_ablation(ablation: str, name: str | None = None) -> tuple[Ablation, Pat
         raise ConfigError(f"{path}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
 
 
-def children(ablation: Ablation, source: Path, extra: list[Override] | None = None) -> list[Child]:
+def list_children(ablation: Ablation, source: Path, extra: list[Override] | None = None) -> list[Child]:
     """Every run of the ablation with its resolved settings; `extra` overrides apply to all of them.
 
     Seeds vary slowest, so that every variant has a finished child early. Raises ConfigError naming the file, the
@@ -172,38 +158,42 @@ def children(ablation: Ablation, source: Path, extra: list[Override] | None = No
         for override in overrides:
             if _sets(override, OWN + COMMON_ONLY):
                 raise ConfigError(f"{source}: variant {variant!r}: {override!r} may not differ between variants")
-    members = [_child(ablation, source, variant, seed, extra or []) for seed in ablation.seeds
-             for variant in ablation.variants]  # fmt: skip
-    _refuse_equal(members, source)
+    children = [_resolve(ablation, source, variant, seed, extra or []) for seed in ablation.seeds
+                for variant in ablation.variants]  # fmt: skip
+    seen: dict[str, Child] = {}
+    for child in children:
+        other = seen.setdefault(fingerprint(child.config), child)
+        if other is not child:
+            raise ConfigError(
+                f"{source}: variants {other.variant!r} and {child.variant!r} are one and the same: they differ in no "
+                "setting that changes results"
+            )
     for metric in sorted(ablation.judged):
-        _refuse_unmeasured(metric, members[0].config, source)
-    return members
+        if (need := _find_need(metric, children[0].config)) is not None:
+            raise ConfigError(f"{source}: metric {metric!r} {need}")
+    return children
 
 
-def _refuse_unmeasured(metric: str, config: Config, source: Path) -> None:
-    """Raise ConfigError for a metric of held-out problems or of a named set that does not exist."""
+def _find_need(metric: str, config: Config) -> str | None:
+    """What a metric of held-out problems needs that the settings do not give."""
     place, _, rest = metric.partition("/")
     if place != "val":
-        return
+        return None
     if config.data.validation is None:
-        raise ConfigError(f"{source}: metric {metric!r} needs held-out problems: set data.validation")
+        return "needs held-out problems: set data.validation"
+    if metric == "val/second_turn/accuracy":
+        return None if config.validation.turns > 1 else "is measured with validation.turns=2"
+    if metric == "val/few_steps/accuracy":
+        return None if config.validation.few_steps is not None else "is measured with validation.few_steps=…"
     name, of_a_set, _ = rest.partition("/")
     names = config.data.held_out_names
-    asked_for = {
-        "val/second_turn/accuracy": ("validation.turns=2", config.validation.turns > 1),
-        "val/few_steps/accuracy": ("validation.few_steps=…", config.validation.few_steps is not None),
-    }
-    if metric in asked_for:
-        setting, is_measured = asked_for[metric]
-        if not is_measured:
-            raise ConfigError(f"{source}: metric {metric!r} is measured with {setting}")
-        return
-    if of_a_set and name not in (*names, "error"):
-        known = f"those of data.validation are {', '.join(names)}" if names else "data.validation names none"
-        raise ConfigError(f"{source}: metric {metric!r} needs a held-out set called {name!r}: {known}")
+    if not of_a_set or name in (*names, "error"):
+        return None
+    known = f"those of data.validation are {', '.join(names)}" if names else "data.validation names none"
+    return f"needs a held-out set called {name!r}: {known}"
 
 
-def _child(ablation: Ablation, source: Path, variant: str, seed: int, extra: list[Override]) -> Child:
+def _resolve(ablation: Ablation, source: Path, variant: str, seed: int, extra: list[Override]) -> Child:
     is_path = ablation.profile.endswith((".yaml", ".yml"))
     profile = str(source.parent / ablation.profile) if is_path else ablation.profile
     budget = [] if ablation.equal_tokens is None else [f"train.tokens={ablation.equal_tokens}"]
@@ -222,28 +212,9 @@ def _sets(override: Override, fields: tuple[str, ...]) -> bool:
     return any(f"{name}.".startswith(f"{field.rstrip('.')}.") or field.startswith(f"{name}.") for field in fields)
 
 
-def _refuse_equal(members: list[Child], source: Path) -> None:
-    seen: dict[str, Child] = {}
-    for child in members:
-        other = seen.setdefault(fingerprint(child.config), child)
-        if other is not child:
-            raise ConfigError(
-                f"{source}: variants {other.variant!r} and {child.variant!r} are one and the same: they differ in no "
-                "setting that changes results"
-            )
-
-
 def _explain(problem: Any) -> str:
     names = [str(part) for part in problem["loc"]]
     if not names:
         return reason(problem)
     where = f"variant {names[1]!r}" if names[0] == "variants" and len(names) > 1 else names[0]
     return explained(problem, where, Ablation.model_fields)
-
-
-def differing_settings(settings: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Settings (by variant) in which variants differ: name, and value by variant."""
-    for name in sorted(set().union(*settings.values())):
-        values = {variant: of_variant.get(name) for variant, of_variant in settings.items()}
-        if len({str(value) for value in values.values()}) > 1:
-            yield name, values

@@ -2,15 +2,13 @@
 
 import asyncio
 import math
-from pathlib import Path
-from types import TracebackType
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from ares.ablations.definition import Ablation, Child
 from ares.reports import console
-from ares.store import RunStore
+from ares.store import RunStore, runs_directory
 
 REFRESH_SECONDS = 2.0
 
@@ -18,88 +16,60 @@ REFRESH_SECONDS = 2.0
 class AblationDisplay:
     """The terminal view of an ablation. Without a terminal, a line is printed when a child starts and ends."""
 
-    def __init__(self, ablation: Ablation, children: list[Child], parallel: int, runs: Path) -> None:
-        self.ablation = ablation
-        self.runs = runs
-        self.console = console()
-        self.console.print(
+    def __init__(self, ablation: Ablation, children: list[Child], parallel: int) -> None:
+        self._metric = ablation.metric
+        self._console = console()
+        self._console.print(
             f"[bold]{ablation.name}[/]  {len(ablation.variants)} variants × {len(ablation.seeds)} seeds of "
-            f"{escape(ablation.profile)}, {parallel} at a time; logs: {escape(str(runs / ablation.name / 'logs'))}"
+            f"{escape(ablation.profile)}, {parallel} at a time; "
+            f"logs: {escape(str(runs_directory() / ablation.name / 'logs'))}"
         )
         self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=self.console,
-            disable=not self.console.is_terminal,
-        )
-        self.rows: dict[str, TaskID] = {}
+            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"), console=self._console, disable=not self._console.is_terminal,
+        )  # fmt: skip
+        self._lines: dict[str, TaskID] = {}
         for child in children:
-            label = f"{child.variant}  seed {child.seed}"
-            self.rows[child.name] = self.progress.add_task(
-                escape(label), total=child.config.train.steps, start=False, note="[dim]waiting[/]"
-            )
-        self.running: dict[str, Child] = {}
+            label, steps = escape(f"{child.variant}  seed {child.seed}"), child.config.train.steps
+            self._lines[child.name] = self.progress.add_task(label, total=steps, start=False, note="[dim]waiting[/]")
 
-    def __enter__(self) -> "AblationDisplay":
-        self.progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.progress.stop()
-
-    async def watch(self) -> None:
-        """Follow running children by their run directories until cancelled."""
-        while True:
-            for child in list(self.running.values()):
+    async def follow(self, child: Child) -> None:
+        """Show a running child's last commit until cancelled."""
+        self.progress.start_task(self._lines[child.name])
+        self._tell(child, "started")
+        try:
+            while True:
                 self._show(child)
-            await asyncio.sleep(REFRESH_SECONDS)
+                await asyncio.sleep(REFRESH_SECONDS)
+        finally:
+            self.progress.stop_task(self._lines[child.name])
 
-    def kept(self, child: Child) -> None:
+    def keep(self, child: Child) -> None:
         """Show that a child was finished before."""
         self._show(child)
-        self._say(child, "kept, finished before")
+        self._tell(child, "kept, finished before")
 
-    def started(self, child: Child) -> None:
-        """Show that a child was started."""
-        self.running[child.name] = child
-        self.progress.start_task(self.rows[child.name])
-        self.progress.update(self.rows[child.name], note="starting")
-        self._say(child, "started")
-
-    def finished(self, child: Child) -> None:
+    def finish(self, child: Child) -> None:
         """Show a child's last step."""
-        self.running.pop(child.name)
-        figure = self._show(child)
-        self.progress.stop_task(self.rows[child.name])
-        self._say(child, "finished" + (f", {self.ablation.metric} {figure:.3f}" if figure is not None else ""))
+        self._tell(child, f"finished, {self._show(child)}".removesuffix(", "))
 
-    def failed(self, child: Child, error: str) -> None:
+    def fail(self, child: Child, error: str) -> None:
         """Show a child's error."""
-        self.running.pop(child.name)
-        self.progress.stop_task(self.rows[child.name])
-        self.progress.update(self.rows[child.name], note="[red]failed[/]")
-        self.progress.console.print(f"[red]{escape(child.name)} failed:[/] {escape(error)}")
+        self.progress.update(self._lines[child.name], note="[red]failed[/]")
+        self._console.print(f"[red]{escape(child.name)} failed:[/] {escape(error)}")
 
-    def _say(self, child: Child, what: str) -> None:
-        if not self.console.is_terminal:
-            self.console.print(f"{child.name}: {what}")
+    def _tell(self, child: Child, what: str) -> None:
+        if not self._console.is_terminal:
+            self._console.print(f"{child.name}: {what}")
 
-    def _show(self, child: Child) -> float | None:
-        """Update a child's line to its last commit; returns the compared metric's last value, if any."""
-        store = RunStore(self.runs / child.name)
-        figure = None
-        commits = store.committed_steps()
+    def _show(self, child: Child) -> str:
+        """Update a child's line to its last commit; returns the compared metric's last value in words, if any."""
+        store = RunStore(runs_directory() / child.name)
+        commits, value = store.committed_steps(), math.nan
         for step in reversed(commits):
-            metrics = store.read_commit(step).metrics
-            if self.ablation.metric in metrics:
-                figure = metrics[self.ablation.metric]
+            if (value := store.read_commit(step).metrics.get(self._metric, math.nan)) == value:
                 break
-        told = f"{self.ablation.metric} {figure:.3f}" if figure is not None and math.isfinite(figure) else ""
+        told = f"{self._metric} {value:.3f}" if math.isfinite(value) else ""
         if commits:
-            self.progress.update(self.rows[child.name], completed=commits[-1], note=told)
-        return figure
+            self.progress.update(self._lines[child.name], completed=commits[-1], note=told)
+        return told

@@ -6,34 +6,36 @@ step (a repeated step) the last. Not covered: what the values mean (ares/ablatio
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
+import pandas as pd
 import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Run as Entry
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.ablations.definition import Ablation
-from ares.ablations.tracking import DEFINITION, TrackingError
+from ares.errors import UserError
 from ares.reports import AWAY, PROBLEMS
 from ares.store import database_of
 
 TOKENS = "perf/total_num_tokens"
 """Sampled tokens of a step."""
+DEFINITION = "ares.ablation.definition"
+"""Tag of an ablation's own MLflow run, the parent of its children's: its YAML."""
+MOST_ENTRIES = 50_000
+"""MLflow returns no more runs of an experiment at once."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One stored value of a metric."""
-
-    step: int
-    value: float
+class TrackingError(UserError, RuntimeError):
+    """MLflow cannot be reached, or does not know the ablation."""
 
 
-@dataclass
+@dataclass(eq=False)
 class ChildRows:
     """One child as MLflow has it."""
 
@@ -44,19 +46,19 @@ class ChildRows:
     status: str
     code_version: str
     settings: dict[str, str]
-    rows: dict[str, list[Row]] = field(repr=False)
-    """By metric, one row a step, ascending."""
-    problems: dict[int, dict[str, float]] = field(default_factory=dict, repr=False)
-    """By step of an evaluation: the accuracy on each held-out problem."""
+    rows: dict[str, pd.Series] = field(repr=False)
+    """By metric: its values by step, ascending."""
+    problems: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
+    """The accuracy on each held-out problem, a row an evaluation's step and a column a problem."""
 
     @property
     def step(self) -> int:
         """The last step with any row; −1 without one."""
-        return max((rows[-1].step for rows in self.rows.values() if rows), default=-1)
+        return max((int(rows.index[-1]) for rows in self.rows.values() if len(rows)), default=-1)
 
     def tokens_at(self, step: int) -> float:
         """Tokens sampled up to the end of a step, including the bootstrap."""
-        return sum(row.value for row in self.rows.get(TOKENS, []) if row.step <= step)
+        return float(self.rows[TOKENS].loc[:step].sum()) if TOKENS in self.rows else 0.0
 
 
 @dataclass
@@ -74,9 +76,32 @@ class AblationRows:
     repeated: list[str]
     """Children with more than one entry; the newest counts."""
 
+    @property
+    def logged(self) -> set[str]:
+        """The metrics that any child has."""
+        return {name for child in self.children for name in child.rows}
+
     def of(self, variant: str) -> list[ChildRows]:
         """The children of a variant, by seed."""
         return [child for child in self.children if child.variant == variant]
+
+    def find_differing_settings(self) -> pd.DataFrame:
+        """The settings in which variants differ, a column a variant with any child; NaN where one has no such setting.
+
+        Every child of a variant has the same ones but for its seed.
+        """
+        settings = pd.DataFrame({child.variant: child.settings for child in reversed(self.children)}, dtype=object)
+        settings = settings[settings.columns[::-1]].drop(index="train.seed", errors="ignore").sort_index()
+        return settings[settings.nunique(axis=1, dropna=False) > 1]
+
+
+@contextmanager
+def naming_mlflow(uri: str) -> Iterator[None]:
+    """Turn what MLflow raises when it is away into a TrackingError that names its address."""
+    try:
+        yield
+    except AWAY as error:
+        raise TrackingError(f"MLflow at {uri}: {str(error).splitlines()[0]}") from error
 
 
 def read_rows(experiment: str, uri: str) -> AblationRows:
@@ -84,13 +109,14 @@ def read_rows(experiment: str, uri: str) -> AblationRows:
     database = database_of(uri)
     if database is not None and not database.exists():  # reading would create it
         raise TrackingError(f"There are no metrics yet: no {database}")
-    try:
+    with naming_mlflow(uri):
         client = MlflowClient(tracking_uri=uri)
         stored = client.get_experiment_by_name(experiment)
         if stored is None:
             names = sorted(each.name for each in client.search_experiments())
             raise TrackingError(f"MLflow at {uri} has no experiment {experiment!r} (experiments: {', '.join(names)})")
-        entries = _entries(client, stored.experiment_id)
+        newest_first = ["attributes.start_time DESC"]
+        entries = list(client.search_runs([stored.experiment_id], max_results=MOST_ENTRIES, order_by=newest_first))
         parent = next((entry for entry in entries if DEFINITION in entry.data.tags), None)
         if parent is None:
             raise TrackingError(f"Experiment {experiment!r} of MLflow at {uri} holds no ablation, only single runs")
@@ -98,9 +124,7 @@ def read_rows(experiment: str, uri: str) -> AblationRows:
         mine = [entry for entry in entries if entry.data.tags.get(MLFLOW_PARENT_RUN_ID) == parent.info.run_id]
         newest = {(entry.data.tags["ares.variant"], int(entry.data.tags["ares.seed"])): entry for entry in mine[::-1]}
         wanted = [(variant, seed) for variant in definition.variants for seed in sorted(definition.seeds)]
-        children = [_child(client, newest[key], *key) for key in wanted if key in newest]
-    except AWAY as error:
-        raise TrackingError(f"MLflow at {uri}: {str(error).splitlines()[0]}") from error
+        children = [_read_child(client, newest[key], *key) for key in wanted if key in newest]
     counts = Counter(str(entry.info.run_name) for entry in mine)
     return AblationRows(
         uri=uri,
@@ -114,19 +138,7 @@ def read_rows(experiment: str, uri: str) -> AblationRows:
     )
 
 
-def _entries(client: MlflowClient, experiment_id: str) -> list[Entry]:
-    """Every run of the experiment, newest first."""
-    entries: list[Entry] = []
-    token = None
-    while True:
-        page = client.search_runs([experiment_id], order_by=["attributes.start_time DESC"], page_token=token)
-        entries += page
-        token = page.token
-        if not token:
-            return entries
-
-
-def _child(client: MlflowClient, entry: Entry, variant: str, seed: int) -> ChildRows:
+def _read_child(client: MlflowClient, entry: Entry, variant: str, seed: int) -> ChildRows:
     run_id = str(entry.info.run_id)
     return ChildRows(
         run_id=run_id,
@@ -136,22 +148,22 @@ def _child(client: MlflowClient, entry: Entry, variant: str, seed: int) -> Child
         status=str(entry.info.status),
         code_version=str(entry.data.tags.get("ares.code_version", "unknown")),
         settings=dict(entry.data.params),
-        rows={metric: _one_a_step(client.get_metric_history(run_id, metric)) for metric in entry.data.metrics},
-        problems=_problems(client, run_id),
+        rows={metric: _read_metric(client, run_id, metric) for metric in entry.data.metrics},
+        problems=_read_problems(client, run_id),
     )
 
 
-def _problems(client: MlflowClient, run_id: str) -> dict[int, dict[str, float]]:
-    """By step, the logged accuracy on each held-out problem; empty for runs before 2026-11-23."""
+def _read_metric(client: MlflowClient, run_id: str, metric: str) -> pd.Series:
+    history = sorted(client.get_metric_history(run_id, metric), key=lambda row: row.timestamp)
+    last = {int(row.step): float(row.value) for row in history}
+    return pd.Series(last, dtype=float).sort_index()
+
+
+def _read_problems(client: MlflowClient, run_id: str) -> pd.DataFrame:
+    """The logged accuracy on each held-out problem, by step; empty for runs before 2026-11-23."""
     if not client.list_artifacts(run_id, PROBLEMS):
-        return {}
+        return pd.DataFrame()
     with TemporaryDirectory() as folder:
         files = sorted(Path(client.download_artifacts(run_id, PROBLEMS, folder)).glob("*.json"))
-        return {int(file.stem): json.loads(file.read_text(encoding="utf-8")) for file in files}
-
-
-def _one_a_step(history: list[Any]) -> list[Row]:
-    last: dict[int, Row] = {}
-    for metric in sorted(history, key=lambda metric: metric.timestamp):
-        last[metric.step] = Row(int(metric.step), float(metric.value))
-    return [last[step] for step in sorted(last)]
+        by_step = {int(file.stem): json.loads(file.read_text(encoding="utf-8")) for file in files}
+    return pd.DataFrame.from_dict(by_step, orient="index")

@@ -5,22 +5,22 @@ beside it (a line for every child and evaluation, a column for every problem), a
 `# `, with the definition, the children and the settings in which they differ. Not covered: the report.
 """
 
-import csv
 import io
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 import yaml
 
-from ares.ablations.comparison import primary, values
-from ares.ablations.definition import Ablation, differing_settings
-from ares.ablations.measures import error_measures, measures
-from ares.ablations.plots import CURVES
-from ares.ablations.rows import TOKENS, AblationRows, ChildRows, Row
+from ares.ablations.comparison import find_primary, find_weights
+from ares.ablations.definition import Ablation
+from ares.ablations.measures import list_measures
+from ares.ablations.rows import TOKENS, AblationRows, ChildRows
 from ares.config import ConfigError
 
 HEAD = "# "
-OF_A_LINE = ("variant", "seed", "step")
+OF_A_LINE = ["variant", "seed", "step"]
 OF_A_CHILD = ("run_id", "name", "variant", "seed", "status", "code_version")
 OF_AN_ABLATION = ("uri", "experiment", "experiment_id", "run_id", "command_line", "repeated")
 
@@ -30,44 +30,32 @@ def problems_path(rows: Path) -> Path:
     return rows.with_name(f"{rows.stem}-problems.csv")
 
 
-def used_metrics(ablation: AblationRows) -> list[str]:
-    """The metrics that a report uses."""
-    logged = {name for child in ablation.children for name in child.rows}
-    known = [*measures(ablation.definition.primary, ablation.definition.maximise, logged), *error_measures()]
-    shown = {measure.metric for measure in known} | dict(CURVES).keys() | {TOKENS} | ablation.definition.judged
-    return sorted(shown & logged)
-
-
-def rows_csv(ablation: AblationRows) -> str:
+def write_rows(ablation: AblationRows) -> str:
     """The rows of every child, for the metrics that a report uses, below a head with everything else it shows."""
-    names = used_metrics(ablation)
-    lines: list[list[str]] = []
-    for child in ablation.children:
-        by_step: dict[int, dict[str, str]] = {}
-        for name in names:
-            for row in child.rows.get(name, []):
-                by_step.setdefault(row.step, {})[name] = repr(row.value)
-        lines += [
-            [child.variant, str(child.seed), str(step), *(by_step[step].get(name, "") for name in names)]
-            for step in sorted(by_step)
-        ]
-    head = yaml.safe_dump(_head(ablation), sort_keys=False, allow_unicode=True, width=110)
-    return "".join(f"{HEAD}{line}\n" for line in head.splitlines()) + _csv([[*OF_A_LINE, *names], *lines])
+    definition = ablation.definition
+    measured = {measure.metric for measure in list_measures(definition.primary, ablation.logged)}
+    names = sorted((measured | {TOKENS} | definition.judged) & ablation.logged)
+    head = {
+        "definition": definition.model_dump(mode="json"),
+        **{name: getattr(ablation, name) for name in OF_AN_ABLATION},
+        "settings": {variant: of.dropna().to_dict() for variant, of in ablation.find_differing_settings().items()},
+        "children": [{name: getattr(child, name) for name in OF_A_CHILD} for child in ablation.children],
+    }
+    lines = yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=110).splitlines()
+    # As text: an empty cell is no row, and `nan` is a row that holds no number.
+    tables = [
+        (child, pd.DataFrame({name: child.rows[name].map(repr) for name in names if name in child.rows}).sort_index())
+        for child in ablation.children
+    ]
+    return "".join(f"{HEAD}{line}\n" for line in lines) + _write_lines(tables, names)
 
 
-def problems_csv(ablation: AblationRows) -> str:
+def write_problems(ablation: AblationRows) -> str:
     """The accuracy on each held-out problem at the evaluations that the primary metric is made of; "" without any."""
-    used = {
-        (child.run_id, row.step): child.problems[row.step]
-        for of in values(ablation, primary(ablation)).values() for value in of for child in [value.child]
-        for row in value.rows if row.step in child.problems
-    }  # fmt: skip
-    names = sorted({name for table in used.values() for name in table})
-    lines = [
-        [child.variant, str(child.seed), str(step), *(repr(table[name]) if name in table else "" for name in names)]
-        for child in ablation.children for (run_id, step), table in used.items() if run_id == child.run_id
-    ]  # fmt: skip
-    return _csv([[*OF_A_LINE, *names], *lines]) if lines else ""
+    used = [(child, child.problems[child.problems.index.isin(weights.index)])
+            for child, weights in find_weights(ablation, find_primary(ablation))]  # fmt: skip
+    names = sorted({str(name) for _, table in used for name in table.columns[table.notna().any()]})
+    return _write_lines(used, names) if names else ""
 
 
 def read_csv(path: Path) -> AblationRows:
@@ -76,56 +64,44 @@ def read_csv(path: Path) -> AblationRows:
         text = path.read_text(encoding="utf-8")
         lines = text.splitlines(keepends=True)
         head = yaml.safe_load("".join(line.removeprefix(HEAD) for line in lines if line.startswith(HEAD)))
-        body = "".join(line for line in lines if not line.startswith(HEAD))
-        beside = problems_path(path)
-        problems = beside.read_text(encoding="utf-8") if beside.exists() else ""
-        return _ablation(head, body, problems)
+        of = {name: head[name] for name in OF_AN_ABLATION} | {"definition": Ablation.model_validate(head["definition"])}
+        children = {
+            (each["variant"], each["seed"]): ChildRows(
+                **each, settings=dict(head["settings"][each["variant"]]), rows={}
+            )
+            for each in head["children"]
+        }
+        for key, table in _read_lines("".join(line for line in lines if not line.startswith(HEAD))):
+            values = {str(name): cells.dropna().astype(float) for name, cells in table.items()}
+            children[key].rows = {name: rows for name, rows in values.items() if len(rows)}
+        problems = problems_path(path)
+        for key, table in _read_lines(problems.read_text(encoding="utf-8") if problems.exists() else ""):
+            children[key].problems = table.astype(float)
+        return AblationRows(**of, children=list(children.values()))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: not the rows of an ablation, as `ares report` writes them ({error})") from error
 
 
-def _head(ablation: AblationRows) -> dict[str, Any]:
-    first: dict[str, dict[str, str]] = {}
-    for child in ablation.children:
-        first.setdefault(child.variant, child.settings)
-    differing = list(differing_settings(first)) if first else []
-    return {
-        "definition": ablation.definition.model_dump(mode="json"),
-        **{name: getattr(ablation, name) for name in OF_AN_ABLATION},
-        "settings": {variant: {name: of[variant] for name, of in differing if of[variant] is not None}
-                     for variant in first},
-        "children": [{name: getattr(child, name) for name in OF_A_CHILD} for child in ablation.children],
-    }  # fmt: skip
+def _write_lines(tables: list[tuple[ChildRows, pd.DataFrame]], names: list[str]) -> str:
+    """A line for each child and index of its table, a column for each name."""
+    lines = [
+        table.reindex(columns=names).set_axis(
+            pd.MultiIndex.from_product([[child.variant], [child.seed], table.index], names=OF_A_LINE)
+        )
+        for child, table in tables
+    ]
+    empty = pd.DataFrame(columns=names, index=pd.MultiIndex.from_product([[], [], []], names=OF_A_LINE))
+    return pd.concat(lines or [empty]).to_csv(lineterminator="\n")
 
 
-def _ablation(head: dict[str, Any], body: str, problems: str) -> AblationRows:
-    children = {
-        (of["variant"], of["seed"]): ChildRows(**of, settings=dict(head["settings"][of["variant"]]), rows={})
-        for of in head["children"]
-    }
-    for line in csv.DictReader(io.StringIO(body)):
-        child, step = _of_line(children, line)
-        for name, value in line.items():
-            if value:
-                child.rows.setdefault(name, []).append(Row(step, float(value)))
-    for line in csv.DictReader(io.StringIO(problems)):
-        child, step = _of_line(children, line)
-        child.problems[step] = {name: float(value) for name, value in line.items() if value}
-    return AblationRows(
-        definition=Ablation.model_validate(head["definition"]), children=list(children.values()),
-        **{name: head[name] for name in OF_AN_ABLATION},
-    )  # fmt: skip
-
-
-def _of_line(children: dict[tuple[str, int], ChildRows], line: dict[str, str]) -> tuple[ChildRows, int]:
-    """The child and the step of a line; removes their columns from it."""
-    variant, seed, step = (line.pop(name) for name in OF_A_LINE)
-    return children[variant, int(seed)], int(step)
-
-
-def _csv(lines: list[list[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
+def _read_lines(text: str) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
+    """The cells of each child as text, by step and name; NaN where one is empty, "nan" where it says so."""
+    kinds: dict[str, type] = defaultdict(lambda: object, variant=str, seed=int, step=int)
+    if text:
+        table = pd.read_csv(
+            io.StringIO(text), index_col=OF_A_LINE, dtype=kinds, keep_default_na=False, na_values=[""]
+        )  # fmt: skip
+        for (variant, seed), lines in table.groupby(level=["variant", "seed"]):
+            yield (str(variant), int(str(seed))), lines.droplevel(["variant", "seed"])

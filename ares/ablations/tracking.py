@@ -6,34 +6,26 @@ as parent. An ablation is compared from MLflow, so an unreachable MLflow is an e
 
 import json
 from pathlib import Path
+from typing import Any
 
 import yaml
 from mlflow import MlflowClient
 
 from ares.ablations.definition import Ablation
+from ares.ablations.rows import DEFINITION, naming_mlflow
 from ares.config import Config, ConfigError, Override
-from ares.errors import UserError
-from ares.reports import AWAY, Tracking, mlflow_page, open_experiment
+from ares.reports import Tracking, mlflow_page, open_experiment
 from ares.store import RunStore, tracking_uri
 
-DEFINITION = "ares.ablation.definition"
-"""Tag of the parent run: the ablation's YAML. It marks a parent."""
 FILE = "ablation.json"
 """File in the ablation's folder: its MLflow run, and what was fixed before the first child started."""
 LONGEST_TAG = 8000
 """Characters MLflow keeps of a tag."""
 
 
-class TrackingError(UserError, RuntimeError):
-    """MLflow cannot be reached, or does not know the ablation."""
-
-
 def check_fixed(ablation: Ablation, folder: Path) -> None:
     """Raise ConfigError if what a started ablation is judged by has changed."""
-    try:
-        stored = json.loads((folder / FILE).read_text())
-    except FileNotFoundError:
-        return
+    stored = _read_file(folder)
     changed = [f"{name}: {stored[name]!r} → {value!r}" for name, value in ablation.fixed.items()
                if name in stored and stored[name] != value]  # fmt: skip
     if changed:
@@ -44,63 +36,53 @@ def check_fixed(ablation: Ablation, folder: Path) -> None:
         )
 
 
+def _read_file(folder: Path) -> dict[str, Any]:
+    """What the ablation's file says; nothing before it has started."""
+    file = folder / FILE
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
 class ParentRun:
     """An ablation's own MLflow run."""
 
     def __init__(self, ablation: Ablation, config: Config, folder: Path, extra: list[Override]) -> None:
         """Find or create it; `folder` is the ablation's, `config` that of any child. Raises TrackingError."""
-        self.folder = folder
         self.uri = tracking_uri(config.tracking.uri, folder.parent)
         definition = yaml.safe_dump(ablation.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         if len(definition) > LONGEST_TAG:
             raise ConfigError(f"Ablation {ablation.name}: its YAML is longer than an MLflow tag ({LONGEST_TAG})")
         tags = {DEFINITION: definition, "ares.ablation": ablation.name, "ares.ablation.command_line": " ".join(extra),
                 "ares.directory": str(folder.absolute())}  # fmt: skip
-        try:
-            self.client = MlflowClient(tracking_uri=self.uri)
-            self.experiment_id = open_experiment(self.client, ablation.name, folder.parent)
-            self.id = self._found() or self._created(ablation.name)
-            described = {"name": ablation.name, "mlflow_run_id": self.id, **ablation.fixed}
-            RunStore(folder).write_json(FILE, described)  # before the first child starts
+        with naming_mlflow(self.uri):
+            self._client = MlflowClient(tracking_uri=self.uri)
+            experiment = open_experiment(self._client, ablation.name, folder.parent)
+            stored = _read_file(folder).get("mlflow_run_id")
+            run = (
+                self._client.get_run(stored) if stored else self._client.create_run(experiment, run_name=ablation.name)
+            )
+            self.id = str(run.info.run_id)
+            fixed = {"name": ablation.name, "mlflow_run_id": self.id, **ablation.fixed}
+            RunStore(folder).write_json(FILE, fixed)  # before the first child starts
             for key, value in tags.items():
-                self.client.set_tag(self.id, key, value)
-            self.client.set_terminated(self.id, "RUNNING")
-        except AWAY as error:
-            raise TrackingError(f"MLflow at {self.uri}: {str(error).splitlines()[0]}") from error
-
-    @property
-    def page(self) -> str | None:
+                self._client.set_tag(self.id, key, value)
+            self._client.set_terminated(self.id, "RUNNING")
+        page = mlflow_page(self.uri, folder.parent)
+        self.page = None if page is None else f"{page}/#/experiments/{experiment}/runs/{self.id}"
         """Address of the ablation's run in MLflow's UI, if there is one."""
-        page = mlflow_page(self.uri, self.folder.parent)
-        return None if page is None else f"{page}/#/experiments/{self.experiment_id}/runs/{self.id}"
-
-    def _found(self) -> str | None:
-        try:
-            run_id = str(json.loads((self.folder / FILE).read_text())["mlflow_run_id"])
-        except FileNotFoundError:
-            return None
-        self.client.get_run(run_id)
-        return run_id
-
-    def _created(self, name: str) -> str:
-        return str(self.client.create_run(self.experiment_id, run_name=name).info.run_id)
 
     def close(self, status: str, files: list[Path]) -> None:
         """Set the state (FINISHED, FAILED or KILLED) and log the report's files. Raises TrackingError."""
-        try:
+        with naming_mlflow(self.uri):
             for file in files:
-                self.client.log_artifact(self.id, str(file))
-            self.client.set_terminated(self.id, status)
-        except AWAY as error:
-            raise TrackingError(f"MLflow at {self.uri}: {str(error).splitlines()[0]}") from error
+                self._client.log_artifact(self.id, str(file))
+            self._client.set_terminated(self.id, status)
 
 
 def complete_entry(config: Config, store: RunStore, finished: bool) -> None:
     """Log what MLflow is missing of a child: MLflow was away or locked, or the child was killed before it could log."""
-    description = store.read_run()
-    tracking = Tracking(config.tracking, config, store)
-    if description["mlflow_run_id"] is not None:
-        entry = MlflowClient(tracking_uri=tracking.uri).get_run(description["mlflow_run_id"])
+    tracking, run_id = Tracking(config.tracking, config, store), store.read_run()["mlflow_run_id"]
+    if run_id is not None:
+        entry = MlflowClient(tracking_uri=tracking.uri).get_run(run_id)
         logged = int(entry.data.tags.get("ares.logged_step", -1))
         if entry.info.status == "FINISHED" and logged == store.committed_steps()[-1]:
             return

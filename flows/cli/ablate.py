@@ -55,7 +55,7 @@ def report(
     ] = None,
 ) -> None:
     """Write an ablation's report again from what MLflow has of it, or from the rows beside another report."""
-    from ares.ablations import conclusion, read_csv, read_rows, write_page, write_report
+    from ares.ablations import conclude, read_csv, read_rows, write_page, write_report
     from ares.config import ConfigError
     from ares.store import runs_directory, tracking_uri
 
@@ -66,13 +66,13 @@ def report(
     if rows is not None:
         stored, page = read_csv(rows), out or rows.with_suffix(".html")
         write_page(stored, page, rows)
-        console.print(f"{conclusion(stored)}\nreport: {page}", markup=False)
+        console.print(f"{conclude(stored)}\nreport: {page}", markup=False)
         return
     assert experiment is not None
     runs = runs_directory()
     stored = read_rows(experiment, tracking_uri(None, runs))
     files = write_report(stored, out or runs / stored.definition.name / "report.html")
-    console.print(f"{conclusion(stored)}\nreport: {files[0]}\nrows:   {files[1]}", markup=False)
+    console.print(f"{conclude(stored)}\nreport: {files[0]}\nrows:   {files[1]}", markup=False)
 
 
 def _list_children(ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None) -> None:

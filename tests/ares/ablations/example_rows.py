@@ -3,8 +3,10 @@
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import pandas as pd
+
 from ares.ablations.definition import Ablation
-from ares.ablations.rows import AblationRows, ChildRows, Row
+from ares.ablations.rows import AblationRows, ChildRows
 
 ABLATION = Ablation(name="leash", profile="tiny-math", variants={"loose": [], "tight": []}, seeds=[0, 1, 2])
 FINAL = {"loose": [0.60, 0.62, 0.64], "tight": [0.80, 0.83, 0.81]}
@@ -14,19 +16,19 @@ def child(variant: str, seed: int, final: float, steps: int = 8, code: bool = Fa
     """Evaluations at the start, half-way and at the end; a training metric at every step."""
     every = range(1, steps + 1)
     rows = {
-        "val/accuracy": [Row(step, value) for step, value in ((0, 0.4), (steps // 2, 0.5), (steps, final))],
-        "filter/kept_share": [Row(step, 0.5 + 0.01 * step + 0.001 * seed) for step in every],
-        "timing_s/step": [Row(step, 2.0) for step in every],
-        "response_length/mean": [Row(step, 30.0 + step) for step in every],
-        "perf/total_num_tokens": [Row(step, 100.0) for step in range(steps + 1)],
+        "val/accuracy": {0: 0.4, steps // 2: 0.5, steps: final},
+        "filter/kept_share": {step: 0.5 + 0.01 * step + 0.001 * seed for step in every},
+        "timing_s/step": dict.fromkeys(every, 2.0),
+        "response_length/mean": {step: 30.0 + step for step in every},
+        "perf/total_num_tokens": dict.fromkeys(range(steps + 1), 100.0),
     }
     if code:
-        rows["code/error/accepted"] = [Row(step, 0.05 * step) for step in every]
-        rows["code/error/wrong_answer"] = [Row(step, 1 - 0.05 * step) for step in every]
-        rows["code/cost/tokens_per_solved"] = [Row(step, 1000.0 / step) for step in every]
+        rows["code/error/accepted"] = {step: 0.05 * step for step in every}
+        rows["code/error/wrong_answer"] = {step: 1 - 0.05 * step for step in every}
+        rows["code/cost/tokens_per_solved"] = {step: 1000.0 / step for step in every}
     settings = {"algorithm.kl.coef": "0.1" if variant == "tight" else "0.01", "rollout.n": "8", "train.seed": str(seed)}
     return ChildRows(f"{variant}{seed}" * 4, f"leash-{variant}-seed{seed}", variant, seed, "FINISHED", "abc", settings,
-                     rows)  # fmt: skip
+                     {name: pd.Series(of) for name, of in rows.items()})  # fmt: skip
 
 
 def ablation(code: bool = False, **changes: object) -> AblationRows:
@@ -69,6 +71,5 @@ def paired_ablation() -> AblationRows:
     """Against loose, with the held-out accuracies of ten problems, of which every seed solves the same share."""
     found = ablation(definition=ABLATION.model_copy(update={"baseline": "loose"}))
     for of in found.children:
-        of.problems = {row.step: {f"p{n}": row.value + 0.01 * (n % 2 - 0.5) for n in range(10)}
-                       for row in of.rows["val/accuracy"]}  # fmt: skip
+        of.problems = pd.DataFrame({f"p{n}": of.rows["val/accuracy"] + 0.01 * (n % 2 - 0.5) for n in range(10)})
     return found

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from algorithms.keys import derive_seed
-from ares.ablations.paired import LEVEL, Resampling, drawn_means, holm, p_of_draws, paired, resampling
-from ares.ablations.statistics import leader
+from ares.ablations.statistics import add_skew_test, adjust, draw_means, draw_shares, find_winner, pair
+from ares.evaluation import LEVEL, p_of_draws
 
 VARIANTS, PROBLEMS, SAMPLES = 3, 200, 4
 SPREAD = 0.04
-VERDICTS = ("unpaired", "t", "bootstrap", "both")
-"""both: the larger p of the two, which is the verdict of ablations with a baseline."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +32,15 @@ class World:
     """Standard deviation over problems of what a problem gives a variant: of it, the problems held out are a sample."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
     """Shares of simulated ablations."""
 
-    verdict: str
-    false_claims: float
-    power: float
+    false_claims: float = 0.0
+    power: float = 0.0
 
 
-def simulated(world: World, rng: np.random.Generator) -> np.ndarray:
+def simulate(world: World, rng: np.random.Generator) -> np.ndarray:
     """Measured accuracies [variants, seeds, problems] of one ablation; variant 0 is the baseline, 1 has the effect."""
     of_problem = rng.normal(0.5, 0.15, (1, 1, PROBLEMS))
     of_seed = rng.normal(0, SPREAD * world.shared**0.5, (1, world.seeds, 1))
@@ -53,30 +50,39 @@ def simulated(world: World, rng: np.random.Generator) -> np.ndarray:
     return rng.binomial(SAMPLES, np.clip(of_problem + of_seed + own + of_variant + effects, 0, 1)) / SAMPLES
 
 
-def claims(measured: np.ndarray, draws: Resampling) -> dict[str, dict[int, bool]]:
+def claim(measured: np.ndarray, shares: tuple[np.ndarray, ...]) -> dict[str, dict[int, bool]]:
     """By verdict: the variants of which a difference is claimed, and whether it is for the better."""
-    means = measured.mean(2)
-    best = leader({str(variant): values.tolist() for variant, values in enumerate(means)})
-    claimed: dict[str, dict[int, bool]] = {"unpaired": {int(best.name): True} if best.wins else {}}
-    differences = measured[1:] - measured[0]
-    p_t = {number: paired(each.mean(1).tolist()).p_seeds or 0.0 for number, each in enumerate(differences, 1)}
-    p_b = {number: p_of_draws(drawn_means(each, draws)) for number, each in enumerate(differences, 1)}
-    both = {number: max(p_t[number], p_b[number]) for number in p_t}
-    for verdict, p in zip(VERDICTS[1:], (p_t, p_b, both), strict=True):
-        adjusted = holm({str(number): value for number, value in p.items()})
-        below = [number for number in p if adjusted[str(number)] < LEVEL]
-        claimed[verdict] = {number: bool(differences[number - 1].mean() > 0) for number in below}
-    return claimed
+    best = find_winner({str(variant): values.tolist() for variant, values in enumerate(measured.mean(2))})
+    differences = {number: measured[number] - measured[0] for number in range(1, len(measured))}
+    p = {
+        str(number): max(pair(each.mean(1).tolist()).p_seeds or 0.0, p_of_draws(draw_means(each, *shares)))
+        for number, each in differences.items()
+    }
+    below = [int(number) for number, adjusted in adjust(p).items() if adjusted < LEVEL]
+    return {
+        "unpaired": {} if best is None else {int(best): True},
+        "both": {number: bool(differences[number].mean() > 0) for number in below},
+    }
 
 
-def outcomes(world: World, ablations: int, bootstrap_draws: int = 10_000) -> list[Outcome]:
-    """False claims and power of every verdict, over this many simulated ablations."""
+def count_outcomes(world: World, ablations: int, draws: int) -> dict[str, Outcome]:
+    """False claims and power of both verdicts, over this many simulated ablations."""
     rng = np.random.default_rng(derive_seed("simulated ablations", str(world)))
-    draws = resampling(world.seeds, PROBLEMS, ("simulated", world.seeds), bootstrap_draws)
-    false, true = dict.fromkeys(VERDICTS, 0), dict.fromkeys(VERDICTS, 0)
+    shares = draw_shares((world.seeds, PROBLEMS), ("simulated", world.seeds), draws)
+    outcomes = {"unpaired": Outcome(), "both": Outcome()}
     for _ in range(ablations):
-        for verdict, claimed in claims(simulated(world, rng), draws).items():
+        for verdict, claimed in claim(simulate(world, rng), shares).items():
             is_true = world.effect > 0 and claimed.get(1, False)
-            true[verdict] += is_true
-            false[verdict] += len(claimed) > is_true
-    return [Outcome(verdict, false[verdict] / ablations, true[verdict] / ablations) for verdict in VERDICTS]
+            outcomes[verdict].power += is_true / ablations
+            outcomes[verdict].false_claims += (len(claimed) > is_true) / ablations
+    return outcomes
+
+
+def count_skewed_claims(seeds: int, comparisons: int) -> tuple[float, float]:
+    """Shares of comparisons with skewed differences of mean zero that the t test claims, and that both tests do."""
+    rng = np.random.default_rng(derive_seed("skewed differences", seeds))
+    found = [add_skew_test(pair((rng.exponential(1, seeds) - 1).tolist())) for _ in range(comparisons)]
+    return (
+        sum((each.p_seeds or 0.0) < LEVEL for each in found) / comparisons,
+        sum((each.p or 0.0) < LEVEL for each in found) / comparisons,
+    )

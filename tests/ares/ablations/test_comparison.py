@@ -1,59 +1,78 @@
-"""Differences from a baseline, margins, interactions and areas, in the report and its plot."""
+"""Which numbers are compared and what is said of them: baselines, margins, interactions, areas, budgets, the plot."""
 
-from pathlib import Path
-
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from ares.ablations import plots
-from ares.ablations.comparison import conclusion
-from ares.ablations.measures import area_weights, compared_tokens, end_of, measures, value_of
-from ares.ablations.report import difference_picture, render, write_page, write_report
-from ares.ablations.rows import AblationRows, Row
-from ares.ablations.tables import read_csv
-from tests.ares.ablations.example_rows import ABLATION, Page, ablation, child, paired_ablation
+from ares.ablations.comparison import find_values
+from ares.ablations.measures import (
+    Measure,
+    find_compared_tokens,
+    find_finished,
+    find_last_step,
+    list_measures,
+    weigh_area,
+)
+from ares.ablations.report import draw_named_differences, render
+from ares.ablations.rows import AblationRows
+from ares.ablations.wording import conclude
+from tests.ares.ablations.example_rows import ABLATION, FINAL, Page, ablation, child, paired_ablation
 
 
 @pytest.fixture(autouse=True)
 def _no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take most of a report's time."""
-    monkeypatch.setattr("ares.ablations.report.curves", lambda *_, **__: "<svg/>")
+    monkeypatch.setattr("ares.ablations.report.draw_curves", lambda *_, **__: "<svg/>")
 
 
 def test_a_baseline_is_compared_with_seed_by_seed() -> None:
     """Worked by hand: .20, .21, .17; mean .1933, s .0208, half the interval 4.3027 · .0208 / √3 = .0517, t 16.1."""
-    told = conclusion(paired_ablation())
+    told = conclude(paired_ablation())
     assert told.startswith("val/accuracy against loose, paired by seed: tight is better: +0.193 [+0.142, +0.245]")
     assert ", over problems too [+0.1" in told
     assert ", p 0.004." in told
     rows = {row[0]: row for row in Page(render(paired_ablation(), "report.csv")).rows if row}
-    assert "p 0.0038" in rows["val/accuracyvalue at the last step, primary"][1]
-    assert rows["groups kept by the filtermean over all steps, exploratory"][1].startswith("0.000 [0.000, 0.000]")
+    tight = rows["val/accuracyvalue at the last step, primary"][2]
+    assert tight.startswith("0.813[0.775, 0.851]Δ +0.193 [+0.142, +0.245]problems too [+0.1")
+    assert tight.endswith("p 0.0038")
+    assert "Δ 0.000 [0.000, 0.000]" in rows["groups kept by the filtermean over all steps, exploratory"][2]
 
 
 def test_without_values_by_problem_the_seeds_speak_alone() -> None:
+    """Both tests of them: with a degree of freedom less, and the skew of .20, .21, .17, p is .017 instead of .004."""
     found = paired_ablation()
     for of in found.children:
-        of.problems = {}
-    assert "over problems" not in conclusion(found)
-    assert "tight is better" in conclusion(found)
+        of.problems = pd.DataFrame()
+    told = conclude(found)
+    assert "over problems" not in told
+    assert "tight is better: +0.193 [+0.142, +0.245], p 0.017." in told
 
 
 def test_a_finished_child_without_a_number_is_named_in_the_verdict() -> None:
     """One that diverged silently went missing, and its variant looked better for it."""
     for found in (paired_ablation(), ablation()):
-        assert "Left out" not in conclusion(found)
-        found.children[-1].rows["val/accuracy"][-1] = Row(8, float("nan"))
-        assert conclusion(found).endswith(" Left out, since val/accuracy is not a number: tight seed 2.")
+        assert "Left out" not in conclude(found)
+        found.children[-1].rows["val/accuracy"][8] = float("nan")
+        assert conclude(found).endswith(" Left out, since val/accuracy is not a number: tight seed 2.")
 
 
 def test_variants_that_share_nothing_are_compared_unpaired() -> None:
     found = paired_ablation()
     for of in found.children:
         of.settings |= {"model.path": of.variant, "data.train": of.variant}
-    told = conclusion(found)
+    told = conclude(found)
     assert "tight shares neither weights nor problems with loose: unpaired. tight wins on val/accuracy" in told
     assert "is better" not in told
+
+
+def test_without_a_baseline_a_winner_is_named_where_intervals_separate() -> None:
+    assert conclude(ablation()).startswith("tight wins on val/accuracy: its interval, tight 0.813 [0.775, 0.851]")
+    close = ablation()
+    close.children[0] = child("loose", 0, 0.9)
+    assert conclude(close).startswith("No winner can be named on val/accuracy: intervals overlap")
+    fewer = ablation(definition=ABLATION.model_copy(update={"maximise": False}))
+    assert conclude(fewer).startswith("loose wins on val/accuracy")
 
 
 BESIDES = {
@@ -68,91 +87,95 @@ def besides_ablation(tight: list[float], easy: list[float]) -> AblationRows:
     found = ablation(definition=ABLATION.model_copy(update=BESIDES))
     for of in found.children:
         share = easy[of.seed] if of.variant == "tight" else 1.0
-        of.rows["val/accuracy"][-1] = Row(8, tight[of.seed] if of.variant == "tight" else 0.6)
-        of.rows["val/easy/response_length"] = [Row(8, (20.0 + of.seed) * share)]
-        of.rows["val/hard/response_length"] = [Row(8, 50.0 + of.seed)]
+        of.rows["val/accuracy"][8] = tight[of.seed] if of.variant == "tight" else 0.6
+        of.rows["val/easy/response_length"] = pd.Series({8: (20.0 + of.seed) * share})
+        of.rows["val/hard/response_length"] = pd.Series({8: 50.0 + of.seed})
     return found
 
 
 @pytest.mark.parametrize(
     ("tight", "judgement"),
-    [
-        ([0.60, 0.605, 0.595], "no worse (+0.000 [-0.012, +0.012])"),  # half the interval: 4.3027 · .005 / √3
-        ([0.60, 0.62, 0.58], "not shown (+0.000 [-0.050, +0.050])"),
-        ([0.56, 0.565, 0.555], "worse (-0.040 [-0.052, -0.028])"),
+    [  # 12.706 (t of one degree of freedom) · .001 / √3 is half the interval
+        ([0.60, 0.601, 0.599], "no worse (+0.000 [-0.007, +0.007])"),
+        ([0.60, 0.62, 0.58], "not shown (+0.000 [-0.147, +0.147])"),
+        ([0.56, 0.561, 0.559], "worse (-0.040 [-0.047, -0.033])"),
     ],
 )
-def test_no_worse_is_said_where_the_interval_lies_above_the_margin(tight: list[float], judgement: str) -> None:
-    found = besides_ablation(tight, [0.8, 0.8, 0.8])
-    assert f"val/accuracy, by at most 0.02 lower: tight {judgement}." in conclusion(found)
-    cells = [row for row in Page(render(found, "report.csv")).rows if row and row[0].startswith("val/accuracyno worse")]
-    assert judgement.partition(" (")[0] in cells[0][1]
+def test_no_worse_is_said_where_the_intervals_lie_above_the_margin(tight: list[float], judgement: str) -> None:
+    assert f"val/accuracy, by at most 0.02 lower: tight {judgement}." in conclude(
+        besides_ablation(tight, [0.8, 0.8, 0.8])
+    )
 
 
 def test_other_held_out_problems_count_against_no_worse() -> None:
     found = besides_ablation([0.60, 0.605, 0.595], [0.8, 0.8, 0.8])
     for of in found.children:  # ten problems, of which the variant solves half more and half fewer
-        sign = 0.2 if of.variant == "tight" else 0.0
-        last = of.rows["val/accuracy"][-1].value
-        of.problems = {8: {f"p{n}": last + sign * (-1) ** n for n in range(10)}}
-    assert "val/accuracy, by at most 0.02 lower: tight not shown (+0.000 [-0.1" in conclusion(found)
+        sign, last = 0.2 if of.variant == "tight" else 0.0, of.rows["val/accuracy"][8]
+        of.problems = pd.DataFrame({f"p{n}": {8: last + sign * (-1) ** n} for n in range(10)})
+    assert "val/accuracy, by at most 0.02 lower: tight not shown (+0.000 [-0.1" in conclude(found)
 
 
 def test_an_interaction_is_the_ratio_of_two_changes() -> None:
-    """Worked by hand: ln .8, ln .78, ln .82 have the mean −.2234 and the spread .0250: −20.0 % [−24.8, −14.9]."""
-    found = besides_ablation([0.6, 0.61, 0.6], [0.8, 0.78, 0.82])
-    told = conclusion(found)
-    assert "val/easy/response_length against val/hard/response_length" in told
-    assert "tight -20.0 % [-24.8, -14.9], p 0.004: less." in told
-    rows = {row[0]: row for row in Page(render(found, "report.csv")).rows if row}
-    assert rows["val/hard/response_lengthchange, in percent"][1] == "+0.0 % [+0.0, +0.0]"
-    assert rows["val/easy/response_lengthchange, in percent"][1] == "-20.0 % [-24.8, -14.9]"
-    level = besides_ablation([0.6, 0.61, 0.6], [0.9, 1.0, 1.1])
-    assert ": not shown." in conclusion(level).partition("against val/hard")[2]
+    """Worked by hand: ln .8, ln .79, ln .81 have the mean −.2232 and the spread .0125: −20.0 % [−22.5, −17.5]."""
+    told = conclude(besides_ablation([0.6, 0.61, 0.6], [0.8, 0.79, 0.81]))
+    assert "val/easy/response_length against val/hard/response_length, both as shares of the baseline's" in told
+    assert "tight -20.0 % [-22.5, -17.5], p 0.018" in told
+    assert told.endswith(": less.")
+    assert conclude(besides_ablation([0.6, 0.61, 0.6], [0.9, 1.0, 1.1])).endswith(": not shown.")
 
 
 def test_the_picture_shows_every_seed_the_mean_its_interval_and_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worked by hand: −.04, −.035, −.045 have the mean −.04 and half the interval 4.3027 · .005 / √3."""
     drawn: list[Figure] = []
-    monkeypatch.setattr(plots, "_svg", lambda figure: drawn.append(figure) or "")
-    difference_picture(besides_ablation([0.56, 0.565, 0.555], [0.8, 0.8, 0.8]))
+    monkeypatch.setattr(plots, "_write_svg", lambda figure: drawn.append(figure) or "")
+    draw_named_differences(besides_ablation([0.56, 0.565, 0.555], [0.8, 0.8, 0.8]))
     (axis,) = drawn[0].axes  # the primary metric is the one with the margin
     seeds, interval, mean, zero, margin = (line.get_xdata() for line in axis.get_lines())
     assert list(seeds) == pytest.approx([-0.04, -0.035, -0.045])
     assert list(interval) == pytest.approx([-0.04 - 0.01242, -0.04 + 0.01242], abs=1e-5)
     assert [*mean, zero[0], margin[0]] == pytest.approx([-0.04, 0.0, -0.02])
-    assert difference_picture(ablation()) == ""  # no baseline
-
-
-def test_what_was_decided_besides_is_in_the_file_of_rows(tmp_path: Path) -> None:
-    made = besides_ablation([0.6, 0.61, 0.6], [0.8, 0.78, 0.82])
-    html, rows, picture = write_report(made, tmp_path / "report.html")
-    assert conclusion(read_csv(rows)) == conclusion(made)
-    before = html.read_bytes(), picture.read_bytes()
-    assert write_page(read_csv(rows), html, rows) == [html, picture]
-    assert (html.read_bytes(), picture.read_bytes()) == before
+    assert draw_named_differences(ablation()) == ""  # no baseline
 
 
 def test_an_area_is_the_mean_height_over_tokens_as_far_as_all_have_come() -> None:
     """Worked by hand: from 100 tokens .4, at 500 .5, at 900 .6: .5 over all, .45 over the first half."""
-    assert area_weights([100, 500, 900], 900) == pytest.approx([0.25, 0.5, 0.25])
-    assert area_weights([100, 500, 900], 500) == pytest.approx([0.5, 0.5, 0.0])
-    assert area_weights([100, 500, 900], 300) == pytest.approx([0.75, 0.25, 0.0])  # half-way up the first stretch
-    assert area_weights([100], 100) is None
-    over = next(measure for measure in measures("area/val/accuracy", True))
+    tokens = pd.Series({0: 100.0, 4: 500.0, 8: 900.0})
+    for limit, weights in ((900, [0.25, 0.5, 0.25]), (500, [0.5, 0.5, 0.0]), (300, [0.75, 0.25, 0.0])):
+        assert weigh_area(tokens, limit).tolist() == pytest.approx(weights)
+    assert weigh_area(tokens[:1], 100).empty
+    over = list_measures("area/val/accuracy", [])[0]
     assert (over.metric, over.how) == ("val/accuracy", "area")
-    found = value_of(over, child("loose", 0, 0.6), 8, 900)
-    assert found is not None
-    assert found.value == pytest.approx(0.5)
     longer = ablation()  # one that samples twice the tokens a step counts only as far as the others have come
-    longer.children[0].rows["perf/total_num_tokens"] = [Row(step, 200.0) for step in range(9)]
-    assert compared_tokens(longer) == 900
+    longer.children[1].rows["val/accuracy"][8] = 0.6
+    assert find_values(longer, over)["loose"][1] == pytest.approx(0.5)
+    longer.children[0].rows["perf/total_num_tokens"] *= 2
+    assert find_compared_tokens(longer) == 900
 
 
 def test_children_of_a_budget_end_where_they_reach_it() -> None:
     found = ablation(definition=ABLATION.model_copy(update={"equal_tokens": 800}))
     found.children[0] = child("loose", 0, 0.6, steps=7)  # 800 tokens: it is done, a step before the others
     found.children[1] = child("loose", 1, 0.6, steps=6)
-    assert [end_of(found, of) for of in found.children] == [7, None, 8, 8, 8, 8]
-    assert compared_tokens(found) == 800
+    assert [end for _, end in find_finished(found)] == [7, 8, 8, 8, 8]
+    assert find_compared_tokens(found) == 800
     assert "leash-loose-seed1 (last row at step 6" in render(found, "report.csv")
+
+
+def test_an_unfinished_child_is_left_out() -> None:
+    found = ablation()
+    found.children[5] = child("tight", 2, 0.1, steps=4)
+    assert find_last_step(found) == 8
+    assert find_values(found, list_measures("val/accuracy", [])[0])["tight"].dropna().tolist() == FINAL["tight"][:2]
+
+
+@pytest.mark.parametrize(
+    ("how", "value"),
+    [("last", 0.58), ("tail", 0.575), ("mean", 0.545), ("sum", 8 * 0.545)],
+)
+def test_rows_become_one_number(how: str, value: float) -> None:
+    """kept_share is .51, .52 … .58 at steps 1 to 8; of the last quarter .57 and .58."""
+    measure = Measure("filter/kept_share", "kept", how)  # type: ignore[arg-type]
+    found = ablation()
+    assert find_values(found, measure)["loose"][0] == pytest.approx(value)
+    found.children[0].rows["filter/kept_share"][8] = float("nan")  # counts as missing
+    assert pd.isna(find_values(found, measure)["loose"][0])

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ares.ablations.definition import Ablation, ablation_names, children, read_ablation
+from ares.ablations.definition import Ablation, list_ablations, list_children, read_ablation
 from ares.config import ConfigError
 from ares.config.profiles import fingerprint, load
 
@@ -26,12 +26,12 @@ def written(folder: Path, **changes: Any) -> str:
 
 def refusal(ablation: str, *extra: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        children(*read_ablation(ablation), list(extra))
+        list_children(*read_ablation(ablation), list(extra))
     return str(caught.value)
 
 
 def test_a_child_is_the_profile_with_the_common_the_variants_and_the_command_lines_settings(tmp_path: Path) -> None:
-    found = children(*read_ablation(written(tmp_path)), ["learner.lr=1e-3"])
+    found = list_children(*read_ablation(written(tmp_path)), ["learner.lr=1e-3"])
     assert [child.name for child in found] == [
         "leash-fixed-seed3", "leash-as_it_is-seed3", "leash-fixed-seed1", "leash-as_it_is-seed1",
     ]  # fmt: skip
@@ -53,13 +53,13 @@ def test_where_and_under_what_a_run_is_tracked_leaves_its_identity_alone() -> No
 
 def test_another_name_is_another_experiment_and_other_runs(tmp_path: Path) -> None:
     ablation, source = read_ablation(written(tmp_path), name="tight")
-    child = children(ablation, source)[0]
+    child = list_children(ablation, source)[0]
     assert (child.name, child.config.tracking.experiment) == ("tight-fixed-seed3", "tight")
 
 
 def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("extends: tiny-math\nlearner: {lr: 0.001}\n")
-    found = children(*read_ablation(written(tmp_path, profile="own.yaml")))
+    found = list_children(*read_ablation(written(tmp_path, profile="own.yaml")))
     assert found[0].config.learner.lr == 0.001
 
 
@@ -116,11 +116,11 @@ def test_an_unknown_ablation_is_an_error_that_names_the_nearest() -> None:
     assert "Did you mean math-kl?" in refusal("math_kl")
 
 
-@pytest.mark.parametrize("name", ablation_names())
+@pytest.mark.parametrize("name", list_ablations())
 def test_every_shipped_ablation_can_be_started(name: str) -> None:
     ablation, source = read_ablation(name)
     assert ablation.name == name
-    assert len(children(ablation, source)) == len(ablation.variants) * len(ablation.seeds)
+    assert len(list_children(ablation, source)) == len(ablation.variants) * len(ablation.seeds)
 
 
 def test_the_models_fields_are_the_files_keys() -> None:
@@ -131,7 +131,7 @@ def test_the_models_fields_are_the_files_keys() -> None:
 
 
 def test_a_budget_of_tokens_is_every_childs(tmp_path: Path) -> None:
-    found = children(*read_ablation(written(tmp_path, equal_tokens=900)))
+    found = list_children(*read_ablation(written(tmp_path, equal_tokens=900)))
     assert {child.config.train.tokens for child in found} == {900}
     assert {child.config.train.ends(4, 899) for child in found} == {False}
     assert {child.config.train.ends(4, 900) for child in found} == {True}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.ablations.definition import ablation_names, children, read_ablation
+from ares.ablations.definition import list_ablations, list_children, read_ablation
 from ares.config import defaults, load, rules, sections, without_effect
 from ares.config.extensions import GRADERS
 from flows.cli.command import warn_of_idle
@@ -58,10 +58,10 @@ def test_every_condition_names_a_setting_and_values_that_it_may_have() -> None:
         assert not values or set(values.split("|")) <= set(every[name].choices) | {"math", "code"}, condition
 
 
-@pytest.mark.parametrize("name", ablation_names())
+@pytest.mark.parametrize("name", list_ablations())
 def test_no_setting_of_a_shipped_ablation_is_without_effect(name: str, caplog: pytest.LogCaptureFixture) -> None:
     definition, source = read_ablation(name)
-    warn_of_idle(*((child.config, child.overrides) for child in children(definition, source, None)))
+    warn_of_idle(*((child.config, child.overrides) for child in list_children(definition, source, None)))
     assert caplog.messages == []
 
 
