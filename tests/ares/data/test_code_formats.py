@@ -439,7 +439,7 @@ def test_a_rows_checker_judges_scripts_and_calls(pool: SandboxPool) -> None:
     assert [each.error_type for each in (right, wrong, cheats)] == ["accepted", "wrong_answer", "wrong_answer"]
     verdicts = judged(pool, CALLED, "def split(n): return 2, n - 2", "def split(n): return [n]", "def split(n): pass")
     assert [each.error_type for each in verdicts] == ["accepted", "wrong_answer", "runtime_error"]
-    assert all(each.trusted_compare for each in [right, *verdicts])
+    assert right.trusted_compare  # a script's; what a call returned is handed to the row's checker in its process
 
 
 @pytest.mark.parametrize(
