@@ -1,7 +1,7 @@
 """Differences of paired values: Student's t interval and test, a bootstrap, McNemar's exact test.
 
 Covered: values that come in pairs, one a problem (or one a seed, for ares/ablations). Not covered: where they come
-from (ares/evaluation/comparison.py), several seeds crossed with problems (ares/ablations/paired.py).
+from (ares/evaluation/comparison.py), several seeds crossed with problems (ares/ablations/statistics.py).
 """
 
 import math
