@@ -10,7 +10,7 @@ from typing import Any
 
 from ares.config import differences
 from ares.runs.run import read_config
-from ares.store import Commit, RunStore
+from ares.store import MEMO_FILE, Commit, RunStore, files_in
 
 SHOWN = 8
 """Differing values of one kind that are listed."""
@@ -33,26 +33,24 @@ def first_difference(one: RunStore, other: RunStore) -> Difference | None:
     """None if all steps are bit-identical in weights, controllers and metrics, and both runs end at the same one."""
     steps = one.committed_steps(), other.committed_steps()
     for step in steps[0][: len(steps[1])]:
-        commits = one.read_commit(step), other.read_commit(step)
-        lines = list(_lines(*commits))
-        if lines:
-            return Difference(step, [*_phases(one, other, step), *lines])
-    if len(steps[0]) != len(steps[1]):
-        shorter, longer = sorted((one, other), key=lambda store: len(store.committed_steps()))
-        ends = [len(store.committed_steps()) - 1 for store in (shorter, longer)]
-        return Difference(ends[0] + 1, [f"{shorter.name} ends at step {ends[0]}, {longer.name} at step {ends[1]}"])
-    return None
+        if lines := list(_lines(one.read_commit(step), other.read_commit(step))):
+            return Difference(step, [*_first_file(one, other, step), *lines])
+    if len(steps[0]) == len(steps[1]):
+        return None
+    (shorter, ended), (longer, last) = sorted(
+        ((store.name, len(its) - 1) for store, its in zip((one, other), steps, strict=True)), key=lambda run: run[1]
+    )
+    return Difference(ended + 1, [f"{shorter} ends at step {ended}, {longer} at step {last}"])
 
 
 def _lines(one: Commit, other: Commit) -> Iterator[str]:
     for name in sorted(one.artifacts.keys() | other.artifacts.keys()):
         refs = one.artifacts.get(name), other.artifacts.get(name)
-        if None in refs:
-            # Runs may write checkpoints at different steps; a missing evaluation is a difference.
-            if name != "checkpoint":
-                yield f"{name}: in one of the two only"
-        elif refs[0] is not None and refs[1] is not None and refs[0].sha256 != refs[1].sha256:
-            yield f"{'weights or optimiser (checkpoint)' if name == 'checkpoint' else name}: other content"
+        if refs[0] is not None and refs[1] is not None:
+            if refs[0].sha256 != refs[1].sha256:
+                yield f"{'weights or optimiser (checkpoint)' if name == 'checkpoint' else name}: other content"
+        elif name != "checkpoint":  # which runs may write at different steps
+            yield f"{name}: in one of the two only"
     yield from _values("controllers", dict(_flat(one.state)), dict(_flat(other.state)))
     yield from _values("metrics", one.metrics, other.metrics)
 
@@ -66,15 +64,14 @@ def _values(kind: str, one: dict[str, Any], other: dict[str, Any]) -> Iterator[s
         yield f"{kind}: {len(names) - SHOWN} more"
 
 
-def _phases(one: RunStore, other: RunStore, step: int) -> Iterator[str]:
-    """The oldest file of the step that both runs have and that differs: it names the phase."""
-    folders = [store.here(store.step_path(step)) for store in (one, other)]
-    files = {file for file in folders[0].rglob("*") if file.is_file() and file.name != "COMMIT.json"}
+def _first_file(one: RunStore, other: RunStore, step: int) -> Iterator[str]:
+    """The oldest artifact of the step that both runs have and that differs: it names the phase."""
+    mine, others = (store.here(store.step_path(step)) for store in (one, other))
+    files = [file for file in files_in(mine) if file.name not in ("COMMIT.json", MEMO_FILE)]
     for file in sorted(files, key=lambda path: (path.stat().st_mtime_ns, path)):
-        name = file.relative_to(folders[0])
-        twin = folders[1] / name
+        twin = others / file.relative_to(mine)
         if twin.exists() and twin.read_bytes() != file.read_bytes():
-            yield f"first file that differs: {name}"
+            yield f"first file that differs: {file.relative_to(mine)}"
             return
 
 

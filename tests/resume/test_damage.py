@@ -20,6 +20,7 @@ import pytest
 
 from ares.errors import UserError
 from ares.runs import fork
+from ares.store import MEMO_FILE
 from ares.store.store import RunStore
 from tests import prefect_server
 from tests.in_process import run_in_this_process, train_here
@@ -72,7 +73,7 @@ def interrupt(runs: Path) -> Path:
 
 
 def kind(file: Path) -> str:
-    """What a file of the run directory belongs to, for the table: `COMMIT`, `rollout`, `results of this step`, …"""
+    """What a file of the run directory belongs to, for the table: `COMMIT`, `rollout`, `phases`, …"""
     if file.parts[0] in ("steps", "bootstrap"):
         return file.parts[2 if file.parts[0] == "steps" else 1].partition(".")[0].partition("-")[0]
     return file.parts[0].partition(".")[0]
@@ -129,11 +130,11 @@ def test_damage_anywhere_is_noticed_or_changes_nothing(directory: Path, number: 
 
 
 def test_a_kept_result_with_another_number_is_not_believed(directory: Path, copy: Path) -> None:
-    for result in (copy / "results").glob(f"{LAST:06d}-*"):
-        text = result.read_text()
-        changed = re.sub(r"(metrics.*?\d\.\d*?)[1-8]", r"\g<1>9", text, count=1)
-        assert "metrics" not in text or changed != text
-        result.write_text(changed)
+    memo = copy / f"steps/{LAST:06d}" / MEMO_FILE
+    lines = memo.read_text().splitlines()
+    changed = [re.sub(r"(metrics.*?\d\.\d*?)[1-8]", r"\g<1>9", line, count=1) for line in lines]
+    assert changed != lines
+    memo.write_text("".join(f"{line}\n" for line in changed))
     trained(directory, "copy")
     assert digests(directory, "copy") == digests(directory, "whole")
 
@@ -144,17 +145,18 @@ def test_verify_names_what_is_damaged_and_where_a_resume_begins(directory: Path,
     assert (ended.returncode, "0 damaged; resumes after step 3" in ended.stdout) == (0, True)
 
     draws = random.Random(0)
-    flipped(next((copy / f"steps/{LAST - 1:06d}/batch").iterdir()), draws)
-    cut_short(next((copy / "results").glob(f"{LAST:06d}-score*")), draws)
+    flipped(copy / f"steps/{LAST - 1:06d}/batch.safetensors", draws)
+    cut_short(copy / f"steps/{LAST:06d}" / MEMO_FILE, draws)
     deleted(copy / "steps/000001/samples.parquet", draws)
     ended = told(directory, "verify", "copy")
     assert ended.returncode == 1
     samples, batch, result, summary = ended.stdout.splitlines()
     assert samples == "steps/000001/samples.parquet is missing: training does not read it again"
     assert batch == (
-        "steps/000003/batch has changed since it was written: a resume or fork from before it does the step again"
+        "steps/000003/batch.safetensors has changed since it was written: "
+        "a resume or fork from before it does the step again"
     )
-    assert result.startswith(f"results/{LAST:06d}-score")
+    assert result.startswith(f"steps/{LAST:06d}/{MEMO_FILE} is damaged: ")
     assert summary.endswith("3 damaged; resumes after step 2")
 
     flipped(copy / "steps/000002/COMMIT.json", draws)
