@@ -87,6 +87,7 @@ class Rule:
         self._modules = {name: name for name in modules}  # by the name that the text gives them
         self._packages = packages
         self._own: set[str] = set()  # names of what is no data of the test's: functions, classes, their instances
+        self._bound: set[str] = set()  # names of parameters and variables
         self._caught: set[str] = set()  # names of exceptions
         self.asks_for_objects = False
         """Whether it looks at more than plain data have."""
@@ -113,6 +114,10 @@ class Rule:
                 line for line in node.body if isinstance(line, ast.FunctionDef) and isinstance(node, ast.ClassDef)
             ]
             self._own.update(method.args.args[0].arg for method in methods if method.args.args)
+        elif isinstance(node, ast.arg):
+            self._bound.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            self._bound.add(node.id)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]
@@ -155,7 +160,7 @@ class Rule:
     # What is not seen through: each says why
 
     def _on_Name(self, node: ast.Name) -> str:
-        is_known = node.id in FUNCTIONS | EXCEPTIONS | self._theirs | {"__name__"}
+        is_known = node.id in FUNCTIONS | EXCEPTIONS | self._theirs | self._bound | {"__name__"}
         return "" if is_known or not hasattr(builtins, node.id) or node.id in self._own else f"it uses {node.id}"
 
     def _on_Attribute(self, node: ast.Attribute) -> str:

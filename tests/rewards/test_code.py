@@ -113,12 +113,12 @@ def test_a_failure_of_the_sandbox_is_no_score_and_counted(caplog):
 
 @pytest.mark.parametrize(("untrusted", "reward"), [("accept", 1.0), ("zero", 0.5), ("drop", None)])
 def test_tests_that_run_in_the_programs_process_count_as_the_caller_says(untrusted, reward):
-    completion = "```python\ndef f(): return 1\nclass A:\n    def v(self): return 1\n```\n"
+    completion = "```python\ndef f(): return 1\n```\n"
     counted = {}
     rewards = code_reward(
         [completion],
         provider_type="local",
-        test_cases=[["assert A().v() == 1", "assert f() == 1"]],
+        test_cases=[["assert type(f()) is int", "assert f() == 1"]],
         untrusted=untrusted,
         log_metric=counted.__setitem__,
     )

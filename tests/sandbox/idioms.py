@@ -8,7 +8,7 @@ judge that accepts everything would agree on all others.
 
 CALLS: list[tuple[str, list[str]]] = [
     ("def f(x): return x + 1", [
-        "assert f(1) == 2", "assert f(1) == 3", "assert f(-1) == 0 and f(0.5) == 1.5", "assert not f(-1)",
+        "assert f(1) == 2", "assert f(1) == 3", "input = [1]\nassert f(input[0]) == 2", "assert f(-1) == 0 and f(0.5) == 1.5", "assert not f(-1)",
         "assert f(True) == 2", "assert f(10**30) == 10**30 + 1", "x = f(1)\nassert x == 2\nassert x != 3",
         "assert [f(i) for i in range(3)] == [1, 2, 3]", "assert all(f(i) == i + 1 for i in range(9))",
         "assert list(map(f, [1, 2])) == [2, 3]", "for a, b in [(1, 2), (2, 3)]:\n    assert f(a) == b",

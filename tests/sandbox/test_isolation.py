@@ -116,7 +116,7 @@ NEVER = {  # name: numbers
     "execve": (59, 221), "ptrace": (101, 117), "socket": (41, 198), "connect": (42, 203), "bind": (49, 200),
     "mount": (165, 40), "unshare": (272, 97), "setns": (308, 268), "bpf": (321, 280), "io_uring_setup": (425, 425),
     "process_vm_readv": (310, 270), "memfd_create": (319, 279), "prctl": (157, 167), "keyctl": (250, 219),
-    "sendmsg": (46, 211), "pidfd_open": (434, 434), "userfaultfd": (323, 282), "symlinkat": (266, 36),
+    "sendmsg": (46, 211), "pidfd_open": (434, 434), "userfaultfd": (323, 282), "linkat": (265, 37),
     "execveat": (322, 281), "perf_event_open": (298, 241), "open_by_handle_at": (304, 265), "setuid": (105, 146),
 }  # fmt: skip
 

@@ -62,9 +62,9 @@ def test_accuracy_can_be_the_pass_ratio() -> None:
 
 @pytest.mark.parametrize(("untrusted", "ratio"), [("accept", 1.0), ("zero", 0.5), ("drop", None)])
 def test_tests_that_run_in_the_programs_process_count_as_the_config_says(untrusted: str, ratio: float | None) -> None:
-    body = "def double(x): return x + x\nclass Doubler:\n    def double(self, x): return x + x"
+    body = "def double(x): return x + x"
     row = rows("right").assign(response=f"```python\n{body}\n```\n")
-    row["test_cases"] = [["assert double(1) == 2", "assert Doubler().double(1) == 2"]]
+    row["test_cases"] = [["assert double(1) == 2", "assert type(double(1)) is int"]]
     grader = CodeGrader(CodeConfig.model_validate({"workers": 1, "untrusted": untrusted}))
     grader.start()
     graded = grader.grade(row)
