@@ -50,6 +50,7 @@ class Sampling:
         self.step = step
         self._roll_out = roll_out or (lambda draw: rollout(step, draw, label=draw.label))
         self._room = asyncio.Semaphore(IN_HAND)
+        self._done = 0
         self.rollouts: list[asyncio.Task[Rows]] = []
         self._scores: list[asyncio.Task[Scores]] = []
         step.run.progress.begin(draws[0].purpose, sum(draw.responses for draw in draws))
@@ -67,7 +68,10 @@ class Sampling:
 
     async def _rolled_out(self, draw: Draw) -> Rows:
         async with self._room:
-            return await self._roll_out(draw)
+            rows = await self._roll_out(draw)
+        self._done += draw.responses  # nobody has counted those of a shard that was kept
+        self.step.run.progress.reach(draw.purpose, self._done)
+        return rows
 
     async def _graded(self, draw: Draw, rows: asyncio.Task[Rows]) -> Scores:
         return await score(self.step, draw, await rows, label=draw.label)

@@ -20,10 +20,10 @@ class Progress:
         self.watch(part, 0, total)
 
     def reach(self, part: str, done: int) -> None:
-        """Set the count of a part, if it has begun."""
+        """Raise the count of a part, if it has begun."""
         if part in self._parts:
-            total = self._parts[part][1]
-            self._parts[part] = (min(done, total), total)
+            before, total = self._parts[part]
+            self._parts[part] = (min(max(before, done), total), total)
             self.watch(part, *self._parts[part])
 
     def add(self, part: str, count: int) -> None:
