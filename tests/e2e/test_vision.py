@@ -27,7 +27,7 @@ train = partial(short_runs.train, profile="tiny-vision")
 @pytest.fixture(scope="module")
 def vision_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("vision")
-    assert train(runs, "whole", *SHORTER) == 0
+    assert train(runs, "whole", *SHORTER, whole=True) == 0
     return runs
 
 
