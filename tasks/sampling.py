@@ -46,7 +46,7 @@ class Draw(BaseModel):
     @property
     def label(self) -> str:
         """What a phase's title calls it."""
-        return f"{self.purpose} {self.shard}"
+        return f"{self.shard}" if self.purpose == "rollout" else f"{self.purpose} {self.shard}"
 
 
 class Rows(BaseModel):

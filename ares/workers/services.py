@@ -3,7 +3,7 @@
 Not covered: which version they are asked for (ares/workers/workers.py), the processes (ares/cluster).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ class EngineService:
         """Version of the current weights; None before any were loaded."""
         return self.engine.version
 
-    def load_weights(self, version: int, weights: dict[str, np.ndarray | Tensor]) -> None:
+    def load_weights(self, version: int, weights: Mapping[str, np.ndarray | Tensor]) -> None:
         """Copy the weights of a policy version: arrays in main memory, or the learner's own tensors."""
         self.engine.load_weights(version, view_as_tensors(weights))
         _wait_for_gpu()  # the learner may change its own as soon as this returns

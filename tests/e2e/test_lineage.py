@@ -61,8 +61,8 @@ def test_two_forks_with_other_rewards_see_the_same_rollouts_and_the_same_weights
     assert inodes(runs, "one", "steps/000003/rollout-rollout-*") == inodes(
         runs, "two", "steps/000003/rollout-rollout-*"
     )
-    made, again = (runs / name / "steps/000003/experience.safetensors" for name in ("uninterrupted", "two"))
-    assert made.read_bytes() == again.read_bytes()  # log-probs of step 3 are those of the weights after step 2
+    first, again = (runs / name / "steps/000003/experience.safetensors" for name in ("uninterrupted", "two"))
+    assert first.read_bytes() == again.read_bytes()  # log-probs of step 3 are those of the weights after step 2
 
 
 @pytest.mark.slow
