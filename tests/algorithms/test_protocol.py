@@ -3,8 +3,10 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from algorithms.protocol import DataProto
 
@@ -137,15 +139,29 @@ def test_save_and_load(tmp_path):
         },
         {"high_entropy_threshold": 0.25, "global_token_num": [1, 2, 3], "note": None},
     )
-    data.save(tmp_path / "batch")
-    assert sorted(path.name for path in (tmp_path / "batch").iterdir()) == [
-        "meta.json",
-        "rows.parquet",
-        "tensors.safetensors",
-    ]
-    loaded = DataProto.load(tmp_path / "batch")
+    data.save(tmp_path / "batch.safetensors")
+    assert [path.name for path in tmp_path.iterdir()] == ["batch.safetensors"]
+    loaded = DataProto.load(tmp_path / "batch.safetensors")
     data.non_tensor_batch["global_id"] = np.array([1, 2, 3], dtype=object)
     same(loaded, data)
+
+
+def test_only_the_columns_that_are_asked_for_are_saved(tmp_path):
+    batch().save(tmp_path / "batch", ["uid"])
+    loaded = DataProto.load(tmp_path / "batch")
+    assert list(loaded.non_tensor_batch) == ["uid"]
+    assert loaded.batch.keys() == batch().batch.keys()
+
+
+def test_a_folder_of_an_earlier_version_is_read(tmp_path):
+    """Its batches are replayed by runs that continue."""
+    save_file({"responses": torch.arange(6).reshape(3, 2)}, tmp_path / "tensors.safetensors")
+    pd.DataFrame({"uid": [1, 2, 3], "difficulty": ['"easy"', '"hard"', "null"]}).to_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "meta.json").write_text('{"meta_info": {"step": 3}, "rows": 3, "encoded": ["difficulty"]}')
+    loaded = DataProto.load(tmp_path)
+    assert loaded.non_tensor_batch["difficulty"].tolist() == ["easy", "hard", None]
+    assert loaded.tensor("responses").tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert loaded.meta_info == {"step": 3}
 
 
 def test_save_and_load_without_rows_or_fields(tmp_path):

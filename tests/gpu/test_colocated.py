@@ -20,7 +20,7 @@ def test_weights_reach_the_engine_after_an_update_and_not_by_main_memory(
     from ares.cluster import Cluster
 
     cluster = Cluster(config(learns_on(device), "model.dtype=bfloat16"), RunStore(tmp_path / "run"))
-    batch = cluster.store.write_folder("batch", shaped(on("cpu"), sampled()).save)
+    batch = cluster.store.write_file("batch.safetensors", shaped(on("cpu"), sampled()).save)
     asked = [Request(request.prompt_token_ids, seed) for seed, request in enumerate(requests(6))]
 
     async def apart(version: int) -> float:

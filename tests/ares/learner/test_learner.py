@@ -163,7 +163,8 @@ def test_with_the_engines_log_probs_the_update_measures_the_mismatch_where_it_be
     trained = learner(*of_engine)
     batch = to_batch(sampled(), PAD)
     batch.batch["engine_log_probs"] = exact.tensor("old_log_probs") - 0.1 * mask
-    metrics = shape(as_sampled(batch), RunState.initial(trained.config, 100), trained.config)
+    batch = batch.union(as_sampled(batch))
+    metrics = shape(batch, RunState.initial(trained.config, 100), trained.config)
     assert metrics["entropy/mean"] == pytest.approx(float(-batch.tensor("engine_log_probs")[mask].mean()))
     assert not any(name.startswith("mismatch/") for name in metrics)
     measured = trained.update(batch).metrics  # two optimiser steps: before the second the policy is another

@@ -48,7 +48,7 @@ class Pair:
         return asyncio.run(self.group.update(batch, None))
 
     def written(self, batch: DataProto, name: str) -> Ref:
-        return self.store.write_folder(name, batch.save)
+        return self.store.write_file(name, batch.save)
 
     def weights(self) -> list[dict[str, np.ndarray]]:
         return ray.get([actor.weights.remote() for actor in self.group.actors])

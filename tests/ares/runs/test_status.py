@@ -33,7 +33,7 @@ def step_of_a_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Commit
     metrics = shape(batch, after, run.config)
     artifacts = {
         "samples": run.store.write_rows(step.path("samples.parquet"), readable_rows(batch)),
-        "batch": run.store.write_folder(step.path("batch"), batch.save),
+        "batch": run.store.write_file(step.path("batch.safetensors"), batch.save),
     }
     state = after.state_dict() | {"evaluations": [{"step": 1, "accuracy": 0.5, "mean_length": 6.0}]}
     commit = Commit(
