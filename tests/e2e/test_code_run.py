@@ -79,12 +79,16 @@ def test_inspect_shows_every_test_of_a_program_and_how_it_ended(code_runs: Path)
 
 def test_a_fork_after_judging_shares_what_the_programs_took(code_runs: Path) -> None:
     fork("code", 1, "score", [], "shared", code_runs)
-    taken = [
-        {file.name for file in (code_runs / name / "steps" / "000001").glob("exec-time-*")}
+    of_run, of_fork = (
+        {
+            kept.refs()[0].path: kept.result["cpu_seconds"]
+            for kept in RunStore(code_runs / name).memo(1).of_phases(["score"])
+        }
         for name in ("code", "shared")
-    ]
-    assert {"exec-time-rollout-0000.parquet", "exec-time-second-turn-0000.parquet"} <= taken[1]
-    assert taken[1] == {name for name in taken[0] if "validation" not in name}
+    )
+    assert {path.partition("score-")[2] for path in of_fork} >= {"rollout-0000.parquet", "second-turn-0000.parquet"}
+    assert of_fork == {path: seconds for path, seconds in of_run.items() if "validation" not in path}
+    assert all(seconds and min(seconds) >= 0 for seconds in of_fork.values())
 
 
 @pytest.mark.slow

@@ -30,9 +30,8 @@ def test_a_run_says_where_it_stands(runs: Path, monkeypatch: pytest.MonkeyPatch)
     assert status["buckets"]["easy"].keys() >= {"alpha", "beta", "lambda"}
 
 
-def test_libraries_say_nothing_on_the_terminal_and_what_they_log_is_kept(runs: Path) -> None:
+def test_libraries_say_nothing_on_the_terminal(runs: Path) -> None:
     assert (runs.parent / "uninterrupted.stderr").read_text() == ""
-    assert "ray" in (runs / "uninterrupted" / "log.txt").read_text()
     lines = (runs.parent / "uninterrupted.stdout").read_text().splitlines()
     assert lines[-1] == "next: ares eval uninterrupted, or ares inspect uninterrupted --step 1"
 

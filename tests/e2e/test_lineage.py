@@ -29,7 +29,7 @@ def test_a_fork_after_the_rollouts_shares_them_and_then_diverges(runs: Path) -> 
     made = told(runs, "fork", "uninterrupted", "--at", "4", "--phase", "rollout", OTHER_REWARD, "--run", "forked")
     assert made.returncode == 0, made.stderr
     assert "algorithm.aepo.enabled: True → False" in made.stdout
-    resumed = ares(runs, "resume", "forked")
+    resumed = ares(runs, "resume", "forked", whole=True)
     assert resumed.returncode == 0, resumed.stderr
 
     rollouts = inodes(runs, "uninterrupted", "steps/000004/rollout-rollout-*.parquet")

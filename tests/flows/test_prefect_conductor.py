@@ -305,7 +305,7 @@ def test_a_second_sigterm_does_not_interrupt_the_clean_up() -> None:
 
 def test_the_run_has_all_lines_of_its_log_and_a_step_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", str(PREFECT_API_URL.value()))
-    ours = logging.getLogger("ares.workers.cluster")
+    ours = logging.getLogger("ares.cluster.cluster")
 
     async def body(conductor: PrefectConductor) -> None:
         async def work() -> None:

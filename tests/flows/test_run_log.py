@@ -10,7 +10,7 @@ import pytest
 from flows.cli import main as command_line
 from flows.run_log import FORMAT, JsonLines
 
-LOGGER = logging.getLogger("ares.workers.cluster")
+LOGGER = logging.getLogger("ares.cluster.cluster")
 
 
 def test_an_error_is_a_line_of_json_and_nothing_else_is_printed(
@@ -34,7 +34,7 @@ def test_an_error_is_a_line_of_json_and_nothing_else_is_printed(
     error, step = (json.loads(line) for line in printed.out.splitlines())
     assert (error["level"], error["message"].partition(" in ")[0]) == ("error", "There is no run 'no-such-run'")
     assert (step["level"], step["message"], step["run"], step["step"]) == ("info", "step 1", "first", 1)
-    assert step["logger"] == "ares.workers.cluster"
+    assert step["logger"] == "ares.cluster.cluster"
     assert step["time"].endswith("+00:00")
 
 

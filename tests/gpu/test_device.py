@@ -35,8 +35,14 @@ def learns_on(device: str) -> str:
 
 
 def on(device: str, *overrides: str) -> Learner:
-    """A learner that has its device to itself, so gradients stay after an update."""
+    """A learner that has its device to itself."""
     return learner(learns_on(device), "rollout.placement=split", *overrides)
+
+
+@pytest.fixture
+def _gradients_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an update, too."""
+    monkeypatch.setattr(Learner, "_release_memory", lambda self: None)
 
 
 def distance(one: list[Tensor], other: list[Tensor]) -> float:
@@ -74,6 +80,7 @@ def test_log_probs_and_entropy_agree_with_a_plain_softmax(
         assert distance([tiled], [plain]) < tolerance
 
 
+@pytest.mark.usefixtures("_gradients_stay")
 def test_an_update_in_bfloat16_has_the_gradients_of_float32_on_a_cpu(device: str) -> None:
     plain = on("cpu")
     batch = shaped(plain, sampled())
@@ -144,6 +151,7 @@ def test_pictures_are_answered_and_read_alike(device: str, tmp_path: Path) -> No
     assert any(gradient is not None and float(gradient.abs().sum()) > 0 for gradient in tower)
 
 
+@pytest.mark.usefixtures("_gradients_stay")
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("bfloat16", 0.1)])
 def test_packed_rows_have_the_gradients_of_padded_ones(device: str, dtype: str, tolerance: float) -> None:
     results = []

@@ -23,7 +23,7 @@ def test_a_cluster_without_room_is_named_with_the_numbers(
         cluster.close()
     finally:
         machines.shutdown()
-    assert [record.getMessage() for record in caplog.records if record.name == "ares.workers.cluster"] == [
+    assert [record.getMessage() for record in caplog.records if record.name == "ares.cluster.cluster"] == [
         "learner.ranks=2 × threads=1 + rollout.engines=1 × threads=1 need 3 CPUs, and the Ray cluster has 1 free of 1: "
         "the run waits for more"
     ]

@@ -12,7 +12,7 @@ from ares.errors import UserError
 from flows.cli import logs
 from flows.cli import main as command_line
 
-OURS, THEIRS = logging.getLogger("ares.workers.cluster"), logging.getLogger("somelibrary")
+OURS, THEIRS = logging.getLogger("ares.cluster.cluster"), logging.getLogger("somelibrary")
 
 
 @pytest.fixture(autouse=True)
