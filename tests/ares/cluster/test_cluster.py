@@ -173,8 +173,8 @@ class Careless:
     def __init__(self, *settings: Any) -> None:
         raise KeyError("a mistake\nof two lines")
 
-    def version(self) -> int:
-        return 0
+    def notes(self) -> list[str]:
+        return []
 
 
 class Raising(Careless):
@@ -182,7 +182,7 @@ class Raising(Careless):
 
     def __init__(self, *settings: Any) -> None: ...
 
-    def version(self) -> int:
+    def notes(self) -> list[str]:
         raise ValueError("no such thing")
 
 
@@ -202,7 +202,7 @@ def test_what_an_actor_raises_is_told_once_with_its_name_and_the_file_of_its_tra
     assert "\n" not in str(caught.value)
     file = run.store.directory / "errors" / "learner.txt"
     assert f"(its trace: {file})" in str(caught.value)
-    assert f"in {'version' if actor is Raising else '__init__'}" in file.read_text()
+    assert f"in {'notes' if actor is Raising else '__init__'}" in file.read_text()
     assert not [record for record in caplog.records if "died" in record.getMessage()]
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
+from ares.cluster import Cluster
 from ares.config import Config, ConfigError
 from ares.evaluation.estimates import _estimate, summarise
 from ares.evaluation.evaluation import Evaluation
@@ -155,7 +156,8 @@ def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_t
 
     monkeypatch.setattr("ares.cluster.cluster.ray.remote", lambda actor: Started())
     changes = ["rollout.max_response_length=40", "data.max_prompt_length=60"]
-    cluster = opened("run", step=0, overrides=changes).run.workers
+    request = EvaluationRequest(target="run", step=0, max_problems=4, n=8, overrides=changes)
+    cluster = Evaluation.open(request, Cluster).run.workers
     cluster._start_engine()
     cluster._start_learner()
     engine, learner = started
