@@ -77,6 +77,8 @@ async def conduct(run: Run, last: int | None = None) -> dict[str, Any]:
 
 async def train_in_flow(run: Run) -> dict[str, Any]:
     """Train an open run in a flow run that is named after it."""
+    run.workers.warm_up()  # learner and engine load while Prefect is imported
+
     from prefect import flow
 
     from flows.ownership import run_flow
