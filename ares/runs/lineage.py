@@ -32,7 +32,7 @@ from ares.runs.run import Run, description_of, identity_of, read_config
 from ares.runs.step import DRAWN, phase_identity
 from ares.step import RunState
 from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, run_store
-from ares.workers import PlainWorkers, check_weights
+from ares.workers import PlainWorkers, Workers, check_weights
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def _checkpoint(place: _Place, target: RunStore) -> Ref | None:
     if own is not None and target.intact([own]):
         return own
     check_weights(parent, version)
-    workers = PlainWorkers(place.before, parent)
+    workers = _workers_of(place.before, parent)
     try:
         made = asyncio.run(workers.save(version, f".fork-{target.name.strip('.')}/checkpoint"))
     finally:
@@ -210,6 +210,15 @@ def _checkpoint(place: _Place, target: RunStore) -> Ref | None:
     os.rename(parent.path(made), target.directory / f"checkpoints/{version:06d}")
     parent.remove((parent.directory / made.path).parent)
     return made.model_copy(update={"path": f"checkpoints/{version:06d}"})
+
+
+def _workers_of(config: Config, store: RunStore) -> Workers:
+    """Who replays a run's updates: this process, or for several ranks, whose sums round differently, Ray's actors."""
+    if config.learner.ranks == 1 and config.rollout.engines == 1:
+        return PlainWorkers(config, store)
+    from ares.cluster import Cluster
+
+    return Cluster(config, store)
 
 
 @dataclass(frozen=True)
