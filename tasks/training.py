@@ -119,10 +119,8 @@ async def shape_batch(step: Step, samples: Samples, found: list[Experience]) -> 
     run, rows = step.run, pd.concat(step.drawn, ignore_index=True)
     rows = in_training_order(rows[rows["slot"].isin(samples.slots)])
     batch = graded(select_rows([_measured(step, each) for each in found], rows, run.pad_id), rows)
-    metrics, table = (
-        await asyncio.to_thread(shape, batch, step.state, step.config, run.is_trigger),
-        readable_rows(batch),
-    )
+    metrics = await asyncio.to_thread(shape, batch, step.state, step.config, run.is_trigger)
+    table = readable_rows(batch)
     if step.config.rollout.parts > 1:
         metrics |= lag_metrics(table, step.number, step.config.rollout)
     columns = [name for name in OF_UPDATES if name in batch.non_tensor_batch]

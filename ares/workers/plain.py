@@ -6,6 +6,7 @@ Covered: one rank and one engine. Not covered: restarting after a death, since i
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -49,14 +50,11 @@ class PlainLearner:
         self.config = config
         self.store = store
         self.turns = turns
-        self._made: LearnerService | None = None
 
-    @property
+    @cached_property
     def service(self) -> LearnerService:
         """The learner itself; loading it takes a while."""
-        if self._made is None:
-            self._made = LearnerService(self.config, self.store)
-        return self._made
+        return LearnerService(self.config, self.store)
 
     async def started(self) -> None:
         """Load the model."""
@@ -91,7 +89,7 @@ class PlainLearner:
 
     def kill(self) -> None:
         """Free the memory."""
-        self._made = None
+        vars(self).pop("service", None)
 
 
 class PlainEngine:
@@ -100,14 +98,11 @@ class PlainEngine:
     def __init__(self, config: Config, turns: Turns) -> None:
         self.config = config
         self.turns = turns
-        self._made: EngineService | None = None
 
-    @property
+    @cached_property
     def service(self) -> EngineService:
         """The engine itself; loading it takes a while."""
-        if self._made is None:
-            self._made = EngineService(self.config)
-        return self._made
+        return EngineService(self.config)
 
     async def _call(self, work: Callable[[], T]) -> T:
         return await self.turns.take(self.config.rollout.threads, work)
@@ -142,7 +137,7 @@ class PlainEngine:
 
     def kill(self) -> None:
         """Free the memory."""
-        self._made = None
+        vars(self).pop("service", None)
 
 
 class PlainWorkers(Workers):
