@@ -70,15 +70,14 @@ async def conduct(run: Run, last: int | None = None) -> dict[str, Any]:
             reporting.committed()
             conductor.committed(run)
 
-        await asyncio.to_thread(run.workers.warm_up)  # in the main thread Ray would take over SIGTERM
+        run.workers.warm_up()
         await train(run, conductor, committed, last)
     return display.summary()
 
 
 async def train_in_flow(run: Run) -> dict[str, Any]:
     """Train an open run in a flow run that is named after it."""
-    # In a thread, since Ray takes over SIGTERM in the main one; learner and engine load while Prefect is imported.
-    await asyncio.to_thread(run.workers.warm_up)
+    run.workers.warm_up()  # learner and engine load while Prefect is imported
 
     from prefect import flow
 

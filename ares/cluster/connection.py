@@ -6,8 +6,12 @@ share the run directory (docs/operations.md).
 
 import logging
 import os
+import signal
 import socket
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +62,22 @@ def connect(cpus: int) -> None:
     """Connect to Ray, unless connected. cpus: of a local one. Raises ConfigError if RAY_ADDRESS cannot be joined."""
     if ray.is_initialized():
         return
+    with _sigterm_kept():
+        _connect(cpus)
+
+
+@contextmanager
+def _sigterm_kept() -> Iterator[None]:
+    """In the main thread Ray takes over SIGTERM: a cancelled run would be shown as crashed."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
+
+
+def _connect(cpus: int) -> None:
     shown = logging.getLogger("ray").isEnabledFor(logging.INFO)
     quiet: dict[str, Any] = {"configure_logging": False, "log_to_driver": shown}
     address = os.environ.get("RAY_ADDRESS")
