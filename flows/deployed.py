@@ -2,7 +2,7 @@
 
 A worker imports the flow of a dead or cancelled run to look for hooks, and keeps what that imports: with torch,
 transformers and Ray half a gigabyte. Not covered: the bodies (flows/train.py, flows/evaluate.py, flows/ablate.py,
-flows/retention.py).
+ares/runs/retention.py).
 """
 
 from typing import Any
@@ -89,19 +89,17 @@ def ares_gc(
     older_than: float | None = None,
     max_size: float | None = None,
     keep_best: int = 0,
-    entries: float | None = None,
     working_files: bool = False,
 ) -> int:
-    """Delete what is no longer needed. All left open, that is what was deleted in MLflow thirty days ago, no run.
+    """Delete what is no longer needed. All left open, that is nothing.
 
     Args:
         older_than: Whole runs whose last step is so many days old.
         max_size: The oldest runs, until all take no more than so many GB.
         keep_best: But not so many runs with the highest held-out accuracies.
-        entries: MLflow entries of so many days ago whose run is gone; its page restores them for thirty days.
         working_files: What no run needs to resume; no fork starts before the oldest kept checkpoint then.
     """
-    from flows.retention import collect, policy
+    from ares.runs import Policy, collect
 
     with run_log():
-        return collect(policy(older_than, max_size, keep_best, entries, working_files))
+        return collect(Policy(older_than, max_size, keep_best, working_files))

@@ -1,4 +1,4 @@
-"""Reports on a run: MLflow, the terminal, sample pages, plots.
+"""Reports on a run: MLflow, the terminal, sample tables, plots.
 
 Not covered: comparisons over several runs (ares/ablations).
 """
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ares.reports.pages import VIEW, mlflow_page
 from ares.reports.reporting import Reporting
-from ares.reports.sample_page import write_samples
 from ares.reports.samples import sample_report, samples_table
 from ares.reports.terminal import Display, Parts, bars, console, held_out_line, step_line
 from ares.reports.tracker import Tracker, load_tracker
 
 if TYPE_CHECKING:
-    from ares.reports.entries import abandoned, purge, trash
     from ares.reports.entry import AWAY, open_experiment
     from ares.reports.evaluation_entry import log_evaluation
     from ares.reports.mlflow import PROBLEMS, Tracking
@@ -28,7 +26,6 @@ __all__ = [
     "Reporting",
     "Tracker",
     "Tracking",
-    "abandoned",
     "bars",
     "console",
     "held_out_line",
@@ -36,17 +33,14 @@ __all__ = [
     "log_evaluation",
     "mlflow_page",
     "open_experiment",
-    "purge",
     "sample_report",
     "samples_table",
     "step_line",
-    "trash",
-    "write_samples",
 ]
 
 _WITH_MLFLOW = {
     "AWAY": "entry", "PROBLEMS": "mlflow", "Tracking": "mlflow", "open_experiment": "entry",
-    "log_evaluation": "evaluation_entry", "abandoned": "entries", "purge": "entries", "trash": "entries",
+    "log_evaluation": "evaluation_entry",
 }  # fmt: skip
 
 

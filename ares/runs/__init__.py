@@ -8,15 +8,14 @@ from ares.runs.difference import first_difference, settings_difference
 from ares.runs.digests import check_model, model_digest, run_files
 from ares.runs.doctor import findings
 from ares.runs.export import export
-from ares.runs.lineage import fork, prune, share_bootstrap
-from ares.runs.retention import TRASH_DAYS, Policy, known_run, to_delete
+from ares.runs.lineage import fork, share_bootstrap
+from ares.runs.retention import Policy, collect
 from ares.runs.run import MakeWorkers, Run, code_version, drawn_identity, identity_of, read_config, under_way
 from ares.runs.status import run_status
 from ares.runs.step import Step
 from ares.runs.verification import verify
 
 __all__ = [
-    "TRASH_DAYS",
     "Conductor",
     "MakeWorkers",
     "PlainConductor",
@@ -25,22 +24,20 @@ __all__ = [
     "Step",
     "check_model",
     "code_version",
+    "collect",
     "drawn_identity",
     "export",
     "findings",
     "first_difference",
     "fork",
     "identity_of",
-    "known_run",
     "may_be_retried",
     "model_digest",
-    "prune",
     "read_config",
     "run_files",
     "run_status",
     "settings_difference",
     "share_bootstrap",
-    "to_delete",
     "under_way",
     "verify",
 ]

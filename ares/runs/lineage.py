@@ -19,8 +19,6 @@ up to P: they keep the identity they had, so its step K finds them. Without P it
 import asyncio
 import os
 import shutil
-import stat
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -219,69 +217,3 @@ def _workers_of(config: Config, store: RunStore) -> Workers:
     from ares.cluster import Cluster
 
     return Cluster(config, store)
-
-
-@dataclass(frozen=True)
-class Deletion:
-    """What was (or would be) deleted."""
-
-    path: Path
-    bytes: int
-
-
-def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) -> list[Deletion]:
-    """Delete what neither resuming a run nor forking it from its oldest kept checkpoint on can need.
-
-    That is: leftovers of interrupted writes, and of the steps before the oldest intact checkpoint everything but the
-    commits and the tables that people read (samples, evaluation). Files that a fork shares stay with the fork.
-    unlinked: links of each file (by inode) that earlier dry runs would have deleted; updated.
-    Raises RunHeld if the run is being trained.
-    """
-    with store.lock():
-        prunable = sorted(_prunable(store))
-        counted: Counter[int] = Counter() if unlinked is None else unlinked
-        pruned = [Deletion(path, _freed_bytes(store, path, counted)) for path in prunable]
-        for path in [] if dry_run else prunable:
-            store.remove(path)
-    return pruned
-
-
-def _prunable(store: RunStore) -> set[Path]:
-    leftovers = set(store.directory.rglob(".*.partial"))
-    # `results` held what phases had found until 2026-11.
-    useless = (".fork-*", ".*.partial", "results")
-    leftovers |= {path for path in store.children("") if any(map(path.match, useless))}
-    kept = [step for step in store.committed_steps() if _has_checkpoint(store, step)]
-    is_enough = kept and kept[0] <= _oldest_needed(store)
-    for step in range(1, kept[0] if is_enough else 0):
-        commit = store.read_commit(step)
-        named = {commit.artifacts[name].path for name in ("samples", "evaluation") if name in commit.artifacts}
-        folder = store.step_path(step)
-        stay = {store.directory / path for path in (*named, f"{folder}/COMMIT.json")}
-        leftovers |= store.children(folder) - stay
-    return leftovers
-
-
-def _oldest_needed(store: RunStore) -> int:
-    """The oldest policy that a planned step samples from (rollout.max_staleness)."""
-    last = store.last_commit()
-    assert last is not None
-    return last.step - max(len(last.state.get("planned", [])) - 1, 0)
-
-
-def _has_checkpoint(store: RunStore, step: int) -> bool:
-    checkpoint = store.read_commit(step).artifacts.get("checkpoint")
-    return checkpoint is not None and store.intact([checkpoint])
-
-
-def _freed_bytes(store: RunStore, path: Path, unlinked: Counter[int]) -> int:
-    """Bytes that a deletion frees, at the URL if there is one; a file stays until its last link is deleted."""
-    if store.mirror is not None:
-        return sum(store.mirror.sizes(path.relative_to(store.directory).as_posix()).values())
-    freed = 0
-    for file in path.rglob("*") if path.is_dir() else [path]:
-        status = file.stat()
-        if stat.S_ISREG(status.st_mode):
-            unlinked[status.st_ino] += 1
-            freed += status.st_size * (unlinked[status.st_ino] == status.st_nlink)
-    return freed

@@ -1,87 +1,186 @@
-"""Which whole runs to delete: by age and total size, sparing the best.
+"""What `ares gc` and the flow `ares-gc` delete, by a policy: whole runs, and files that no run needs.
 
-Covered: the policy, choosing whole runs. Not covered: what a kept run no longer needs (ares/runs/lineage.py, `prune`),
-MLflow's entries (ares/reports/entries.py), Prefect's database (flows/environment.py says how long it keeps what).
+Covered: runs by age and total size, sparing the best; leftovers and working files of runs that stay. Runs in training
+are left alone. Not covered: MLflow's entries (`mlflow gc`), Prefect's database (flows/environment.py says how long it
+keeps what).
 """
 
+import logging
+import math
+import re
+import stat
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from ares.store import Commit, RunStore
+from ares.config import ConfigError
+from ares.store import RunStore, StoreError, run_store, runs_directory, runs_in
 
+logger = logging.getLogger(__name__)
 DAY = 24 * 3600.0
-TRASH_DAYS = 30
-"""Days that deleted entries stay in MLflow's trash, from where its UI restores them."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What to delete; by default nothing of any run.
-
-    The oldest runs go first; a run is as old as its last commit.
-    """
+    """What to delete; by default nothing. The oldest runs go first; a run is as old as its last commit."""
 
     older_than: float | None = None
     """Days."""
-    max_bytes: int | None = None
-    """Limit on all runs together."""
+    max_size: float | None = None
+    """Limit on all runs together, in GB."""
     keep_best: int = 0
     """How many runs with the highest held-out accuracies stay."""
-    entries_older_than: float | None = None
-    """MLflow entries of deleted runs go after so many days without a change."""
     working_files: bool = False
     """Delete what no run needs to resume. Afterwards no fork starts before the oldest kept checkpoint."""
 
-
-@dataclass(frozen=True)
-class KnownRun:
-    """What a policy depends on."""
-
-    store: RunStore
-    sizes: dict[int | str, int]
-    """Bytes of each file. Files that forks share count once."""
-    finished: float
-    """Seconds since the epoch."""
-    accuracy: float | None
-    """The best on held-out problems; None if never measured."""
-    is_held: bool
+    def __post_init__(self) -> None:
+        for name in ("older_than", "max_size", "keep_best"):
+            amount = getattr(self, name)
+            if amount is not None and not 0 <= amount < math.inf:  # a negative one would delete every run
+                raise ConfigError(f"--{name.replace('_', '-')} must be 0 or more (got {amount:g})")
+        if self.keep_best and self.older_than is None and self.max_size is None:
+            raise ConfigError("--keep-best says what stays; --older-than or --max-size say what goes")
 
 
-def known_run(store: RunStore) -> KnownRun:
-    """Read what a policy depends on. Raises StoreError if there is no such run."""
-    store.read_run()
-    commit = store.last_commit()
-    made = (store.directory / "run.json").stat().st_mtime
-    finished = made if commit is None else commit.timestamp / 1000
-    return KnownRun(store, store.sizes(), finished, _best(commit), store.is_held())
+def collect(
+    policy: Policy, names: list[str] | None = None, dry_run: bool = False, say: Callable[[str], None] = logger.info
+) -> int:
+    """Apply a policy to all runs, or to the named ones; returns the bytes freed.
+
+    Runs that are in training or damaged are left alone. Raises StoreError if such a run is named.
+    """
+
+    @contextmanager
+    def left_alone() -> Iterator[None]:
+        """Say so of a run that cannot be used, unless it is named."""
+        try:
+            yield
+        except StoreError as error:
+            if names:
+                raise
+            say(f"left alone: {error}")
+
+    total, stay = 0, []
+    for store in [run_store(name) for name in names] if names else runs_in(runs_directory()):
+        with left_alone():
+            store.read_run()
+            stay.append(store)
+    for store, freed, why in expired(stay, policy):
+        with left_alone():
+            if not dry_run:
+                store.delete()
+            stay.remove(store)
+            total += freed
+            say(f"{store.name}: the run, {freed:,d} bytes ({why})")
+    unlinked: Counter[int] = Counter()
+    for store in stay if policy.working_files else ():
+        with left_alone():
+            pruned = prune(store, dry_run, unlinked if dry_run else None)
+            if dry_run:
+                _list(store, pruned, say)
+            total += sum(pruned.values())
+            say(f"{store.name}: {len(pruned)} files and folders, {sum(pruned.values()):,d} bytes")
+    return total
 
 
-def _best(commit: Commit | None) -> float | None:
-    evaluations = commit.state.get("evaluations", []) if commit is not None else []
-    return max((float(evaluation["accuracy"]) for evaluation in evaluations), default=None)
-
-
-def to_delete(runs: list[KnownRun], policy: Policy, now: float | None = None) -> list[tuple[KnownRun, int, str]]:
+def expired(stores: list[RunStore], policy: Policy, now: float | None = None) -> list[tuple[RunStore, int, str]]:
     """The runs that a policy deletes, the bytes that each frees, and why; never one in training or one of the best."""
+    if policy.older_than is None and policy.max_size is None:
+        return []
     now = time.time() if now is None else now
-    measured = sorted((run for run in runs if run.accuracy is not None), key=lambda run: run.accuracy or 0.0)
-    best = {run.store.name for run in measured[len(measured) - min(policy.keep_best, len(measured)) :]}
-    holders = Counter(file for run in runs for file in run.sizes)
-    left = sum({file: size for run in runs for file, size in run.sizes.items()}.values())
+    finished, accuracies, sizes = {}, {}, {}
+    for store in stores:
+        commit = store.last_commit()
+        made = (store.directory / "run.json").stat().st_mtime
+        finished[store] = made if commit is None else commit.timestamp / 1000
+        if commit is not None and commit.state.get("evaluations"):
+            accuracies[store] = max(float(evaluation["accuracy"]) for evaluation in commit.state["evaluations"])
+        sizes[store] = store.sizes()
+    best = sorted(accuracies, key=lambda store: accuracies[store], reverse=True)[: policy.keep_best]
+    holders = Counter(file for files in sizes.values() for file in files)  # forks share some
+    left = sum({file: size for files in sizes.values() for file, size in files.items()}.values())
     given_up = []
-    for run in sorted(runs, key=lambda run: run.finished):
-        if run.is_held or run.store.name in best:
+    for store in sorted(stores, key=lambda store: finished[store]):
+        age = (now - finished[store]) / DAY
+        if store in best or store.is_held():
             continue
-        age = (now - run.finished) / DAY
         if policy.older_than is not None and age > policy.older_than:
             why = f"{age:.0f} days old"
-        elif policy.max_bytes is not None and left > policy.max_bytes:
+        elif policy.max_size is not None and left > policy.max_size * 1e9:
             why = f"all runs take {left:,d} bytes"
         else:
             continue
-        freed = sum(size for file, size in run.sizes.items() if holders[file] == 1)
-        holders.subtract(run.sizes.keys())
+        freed = sum(size for file, size in sizes[store].items() if holders[file] == 1)
+        holders.subtract(sizes[store].keys())
         left -= freed
-        given_up.append((run, freed, why))
+        given_up.append((store, freed, why))
     return given_up
+
+
+def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) -> dict[Path, int]:
+    """Delete what neither resuming a run nor forking it from its oldest kept checkpoint on can need.
+
+    That is: leftovers of interrupted writes, and of the steps before the oldest intact checkpoint everything but the
+    commits and the tables that people read (samples, evaluation). Files that a fork shares stay with the fork.
+    unlinked: links of each file (by inode) that earlier dry runs would have deleted; updated. Returns what was (or
+    would be) deleted, and the bytes that frees. Raises RunHeld if the run is being trained.
+    """
+    with store.lock():
+        counted: Counter[int] = Counter() if unlinked is None else unlinked
+        pruned = {path: _freed_bytes(store, path, counted) for path in sorted(_prunable(store))}
+        for path in () if dry_run else pruned:
+            store.remove(path)
+    return pruned
+
+
+def _prunable(store: RunStore) -> set[Path]:
+    leftovers = set(store.directory.rglob(".*.partial"))
+    # `results` held what phases had found until 2026-11.
+    useless = (".fork-*", ".*.partial", "results")
+    leftovers |= {path for path in store.children("") if any(map(path.match, useless))}
+    kept = [step for step in store.committed_steps() if _has_checkpoint(store, step)]
+    is_enough = kept and kept[0] <= _oldest_needed(store)
+    for step in range(1, kept[0] if is_enough else 0):
+        commit = store.read_commit(step)
+        named = {commit.artifacts[name].path for name in ("samples", "evaluation") if name in commit.artifacts}
+        folder = store.step_path(step)
+        stay = {store.directory / path for path in (*named, f"{folder}/COMMIT.json")}
+        leftovers |= store.children(folder) - stay
+    return leftovers
+
+
+def _oldest_needed(store: RunStore) -> int:
+    """The oldest policy that a planned step samples from (rollout.max_staleness)."""
+    last = store.last_commit()
+    assert last is not None
+    return last.step - max(len(last.state.get("planned", [])) - 1, 0)
+
+
+def _has_checkpoint(store: RunStore, step: int) -> bool:
+    checkpoint = store.read_commit(step).artifacts.get("checkpoint")
+    return checkpoint is not None and store.intact([checkpoint])
+
+
+def _freed_bytes(store: RunStore, path: Path, unlinked: Counter[int]) -> int:
+    """Bytes that a deletion frees, at the URL if there is one; a file stays until its last link is deleted."""
+    if store.mirror is not None:
+        return sum(store.mirror.sizes(path.relative_to(store.directory).as_posix()).values())
+    freed = 0
+    for file in path.rglob("*") if path.is_dir() else [path]:
+        status = file.stat()
+        if stat.S_ISREG(status.st_mode):
+            unlinked[status.st_ino] += 1
+            freed += status.st_size * (unlinked[status.st_ino] == status.st_nlink)
+    return freed
+
+
+def _list(store: RunStore, pruned: dict[Path, int], say: Callable[[str], None]) -> None:
+    """A line a kind of file: those whose paths differ in numbers only, as `steps/#/rollout-#.parquet`."""
+    kinds: dict[str, list[int]] = {}
+    for path, freed in pruned.items():
+        kinds.setdefault(re.sub(r"\d+", "#", str(path.relative_to(store.directory))), []).append(freed)
+    for kind, sizes in sorted(kinds.items()):
+        say(f"{sum(sizes):14,d}  {len(sizes):6,d} × {kind}")

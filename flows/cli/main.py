@@ -13,7 +13,6 @@ import signal
 import sys
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -155,17 +154,10 @@ def inspect(
         str | None, typer.Option("--id", help="Problem; without it the step's samples are listed.")
     ] = None,
     sample: Annotated[int, typer.Option(help="Sample number within the problem.")] = 0,
-    html: Annotated[Path | None, typer.Option(help="Write the step's samples to this page, with their images.")] = None,
 ) -> None:
     """One sample with every part of its reward, or the list of a step's samples."""
     from ares.reports import sample_report, samples_table
 
-    if html is not None:
-        from ares.reports import write_samples
-
-        write_samples(run, step, html)
-        console.print(f"{html}: the samples of step {step}")
-        return
     if problem is None:
         # A table that is still too wide is not cropped: the terminal breaks its lines.
         console.print(samples_table(run, step, console.width), width=1000, crop=False)

@@ -78,17 +78,13 @@ def gc(
         float | None, typer.Option(help="Delete the oldest runs until all take no more than this many GB.")
     ] = None,
     keep_best: Annotated[int, typer.Option(min=0, help="But keep this many with the highest held-out accuracies.")] = 0,
-    entries: Annotated[
-        float | None, typer.Option(help="Move MLflow entries this many days old whose run is gone to MLflow's trash.")
-    ] = None,
 ) -> None:
     """Delete what no run needs: leftovers, and working files of steps before the oldest kept checkpoint.
 
-    With --older-than or --max-size whole runs too, but none that is being trained. Unless runs are named, also what was
-    deleted in MLflow thirty days ago.
+    With --older-than or --max-size whole runs too, but none that is being trained.
     """
-    from flows.retention import collect, policy
+    from ares.runs import Policy, collect
 
-    chosen = policy(older_than, max_size, keep_best, entries, working_files=True)
-    total = collect(chosen, runs, dry_run, partial(console.print, markup=False))
+    policy = Policy(older_than, max_size, keep_best, working_files=True)
+    total = collect(policy, runs, dry_run, partial(console.print, markup=False))
     console.print(f"{'would free' if dry_run else 'freed'} {total:,d} bytes")

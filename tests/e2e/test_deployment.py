@@ -166,7 +166,7 @@ def test_retention_waits_for_no_run_and_touches_none_in_training(deployed: Deplo
     deployed.wait_for(flow_runs["beside-too"], "Running")
     a_run(deployed.runs, "old", 50, None, now=time.time())
     collecting = deployed.get("deployments/name/ares-gc/ares-gc")["id"]
-    parameters = {"older_than": 30, "working_files": True, "entries": 0}
+    parameters = {"older_than": 30, "working_files": True}
     body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
     collected = str(deployed.post(f"deployments/{collecting}/create_flow_run", body)["id"])
     assert deployed.wait_for(collected, *ENDED) == "Completed", deployed.message(collected)

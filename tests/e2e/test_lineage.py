@@ -99,7 +99,7 @@ def test_diff_names_step_and_what(runs: Path, copy: RunStore) -> None:
 
 
 def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> None:
-    from ares.runs.lineage import prune
+    from ares.runs.retention import prune
 
     (copy.directory / "steps/000004/.batch.1.partial").mkdir()
     (copy.directory / "results").mkdir()
@@ -118,7 +118,7 @@ def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> No
     last = copy.last_commit()
     assert last is not None
     assert last.step == 4
-    assert prune(copy, dry_run=False) == []
+    assert prune(copy, dry_run=False) == {}
 
 
 def test_a_dry_gc_foretells_what_is_freed_of_runs_that_share_files(copy: RunStore, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_weights_that_gc_made_unreachable_are_reported_before_anything_starts(
 ) -> None:
     """`ares eval --step` started Ray and failed a minute later in the learner: "batch is missing"."""
     from ares.evaluation import Evaluation, EvaluationRequest
-    from ares.runs.lineage import prune
+    from ares.runs.retention import prune
 
     monkeypatch.setenv("ARES_RUNS", str(copy.directory.parent))
     monkeypatch.setattr("ares.cluster.cluster.connect", lambda *_: pytest.fail("Ray was started"))

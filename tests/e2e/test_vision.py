@@ -45,7 +45,7 @@ def test_pictures_go_through_the_same_steps_by_reference(vision_runs: Path) -> N
     assert not list((vision_runs / "whole" / "steps").rglob("*.png"))
 
 
-def test_inspect_names_the_picture_and_a_page_shows_it(vision_runs: Path, tmp_path: Path) -> None:
+def test_inspect_names_the_picture(vision_runs: Path) -> None:
     row = RunStore(vision_runs / "whole").read_rows(
         RunStore(vision_runs / "whole").read_commit(1).artifacts["samples"]
     ).iloc[0]  # fmt: skip
@@ -53,11 +53,6 @@ def test_inspect_names_the_picture_and_a_page_shows_it(vision_runs: Path, tmp_pa
         vision_runs, "inspect", "whole", "--step", "1", "--id", row["id"], "--sample", str(row["sample"])
     ).stdout
     assert f"image: {path_of(row['media_references'][0])}" in told
-    page = tmp_path / "step.html"
-    assert ares(vision_runs, "inspect", "whole", "--step", "1", "--html", str(page)).returncode == 0
-    text = page.read_text()
-    assert text.count("data:image/png;base64,") == 16
-    assert path_of(row["media_references"][0]) in text
 
 
 def test_mlflow_has_the_pictures_of_the_samples(vision_runs: Path) -> None:

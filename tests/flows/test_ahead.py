@@ -16,7 +16,8 @@ import pytest
 
 from algorithms.keys import derive_seed
 from ares.config import ConfigError, load
-from ares.runs import fork, prune, read_config, verify
+from ares.runs import fork, read_config, verify
+from ares.runs.retention import prune
 from ares.runs.run import Run
 from ares.store import RunStore
 from ares.workers.plain import PlainEngine, PlainLearner, PlainWorkers
@@ -340,9 +341,9 @@ def test_what_an_old_policy_is_rebuilt_from_is_kept(tmp_path: Path, watched: Wat
     assert sorted(path.name for path in (store.directory / "checkpoints").iterdir()) == ["000002", "000004"]
     gone = store.directory / "checkpoints" / "000002"
     gone.rename(store.directory / "away")
-    assert prune(store, dry_run=True) == []
+    assert prune(store, dry_run=True) == {}
     (store.directory / "away").rename(gone)
-    assert {deleted.path.parent.name for deleted in prune(store, dry_run=False)} == {"000001"}
+    assert {path.parent.name for path in prune(store, dry_run=False)} == {"000001"}
     trained(tmp_path, "run", settings)
     last = [each.read_commit(STEPS).artifacts["checkpoint"].sha256 for each in (whole, store)]
     assert last[0] == last[1]

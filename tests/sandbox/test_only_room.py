@@ -24,7 +24,6 @@ ALLOWED = {
     ("flows/ablate.py", "asyncio.create_subprocess_exec"): "starts `ares train` for each child, with checked settings",
     ("ares/forks.py", "import runpy"): "runs Ray's worker script in a forked process, in place of a new Python",
     ("ares/forks.py", "os.execv"): "becomes Ray's worker script, where nobody forks",
-    ("ares/reports/entries.py", "import subprocess"): "runs `mlflow gc`, with arguments of its own",
     ("ares/models/weights.py", "import pickle"): "names its error, that of a damaged file of weights",
     ("ares/runs/run.py", "import subprocess"): "asks git for the version of the code",
     ("flows/servers/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",

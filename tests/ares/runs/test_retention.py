@@ -1,13 +1,16 @@
-"""Which runs `ares gc` deletes by age and by size, and which it keeps as the best."""
+"""What `ares gc` and the flow `ares-gc` delete by age and by size, and what they never touch."""
 
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ares.runs.retention import DAY, Policy, known_run, to_delete
+from ares.config import ConfigError
+from ares.runs.retention import DAY, Policy, expired
 from ares.store.store import RunStore
+from flows.deployed import ares_gc
 from tests.ares.store_builders import commit
 from tests.short_runs import told
 
@@ -15,14 +18,13 @@ NOW = 100 * DAY
 
 
 def a_run(runs: Path, name: str, age: float, accuracy: float | None, size: int = 1000, now: float = NOW) -> RunStore:
-    """A run whose last commit is this many days old."""
+    """A run whose last commit is this many days old, with a leftover of an interrupted write."""
     store = RunStore(runs / name)
     store.write_run({"config": {}})
     evaluations = [] if accuracy is None else [{"accuracy": accuracy}, {"accuracy": accuracy / 2}]
-    store.write_commit(
-        commit(0, None, state={"evaluations": evaluations}, timestamp=int((now - age * DAY) * 1000))
-    )  # fmt: skip
+    store.write_commit(commit(0, None, state={"evaluations": evaluations}, timestamp=int((now - age * DAY) * 1000)))
     (store.directory / "weights").write_bytes(bytes(size))
+    (store.directory / ".left.1.partial").mkdir()
     return store
 
 
@@ -33,45 +35,46 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def given_up(runs: Path, policy: Policy) -> list[str]:
-    known = [known_run(RunStore(path)) for path in sorted(runs.iterdir())]
-    return [run.store.name for run, *_ in to_delete(known, policy, NOW)]
+def freed_by(runs: Path, **policy: Any) -> dict[str, int]:
+    stores = [RunStore(path) for path in sorted(runs.iterdir())]
+    return {store.name: freed for store, freed, _ in expired(stores, Policy(**policy), NOW)}
 
 
-def test_by_age_the_oldest_first_and_the_best_stay(runs: Path) -> None:
-    assert given_up(runs, Policy(older_than=30)) == ["old-best", "old", "unmeasured"]
-    assert given_up(runs, Policy(older_than=30, keep_best=1)) == ["old", "unmeasured"]
-    assert given_up(runs, Policy(older_than=30, keep_best=3)) == ["unmeasured"]
-    assert given_up(runs, Policy(older_than=30, keep_best=9)) == ["unmeasured"]
-    assert given_up(runs, Policy(older_than=55)) == ["old-best"]
+@pytest.mark.parametrize(
+    ("policy", "given_up"),
+    [
+        ({}, []),
+        ({"older_than": 30}, ["old-best", "old", "unmeasured"]),
+        ({"older_than": 30, "keep_best": 1}, ["old", "unmeasured"]),
+        ({"older_than": 30, "keep_best": 3}, ["unmeasured"]),
+        ({"older_than": 30, "keep_best": 9}, ["unmeasured"]),
+        ({"older_than": 55}, ["old-best"]),
+    ],
+)
+def test_by_age_the_oldest_first_and_the_best_stay(policy: dict[str, Any], given_up: list[str], runs: Path) -> None:
+    assert list(freed_by(runs, **policy)) == given_up
 
 
 def test_by_size_as_many_of_the_oldest_as_it_takes(runs: Path) -> None:
-    one = sum(known_run(RunStore(runs / "old")).sizes.values())
-    assert given_up(runs, Policy(max_bytes=4 * one + 1000)) == []
-    assert given_up(runs, Policy(max_bytes=2 * one + 1000)) == ["old-best", "old"]
-    assert given_up(runs, Policy(max_bytes=0, keep_best=1)) == ["old", "unmeasured", "new"]
+    one = sum(RunStore(runs / "old").sizes().values())
+    assert list(freed_by(runs, max_size=(4 * one + 1000) / 1e9)) == []
+    assert list(freed_by(runs, max_size=(2 * one + 1000) / 1e9)) == ["old-best", "old"]
+    assert list(freed_by(runs, max_size=0, keep_best=1)) == ["old", "unmeasured", "new"]
 
 
 def test_what_forks_share_is_counted_once_and_freed_with_the_last_of_them(runs: Path) -> None:
     """Each fork counted as a copy: `--max-size` deleted runs of a directory that was smaller than that."""
-    own = sum(size for path in runs.iterdir() for size in known_run(RunStore(path)).sizes.values())
+    own = sum(size for path in runs.iterdir() for size in RunStore(path).sizes().values())
     size = 100_000
     (runs / "old" / "shared").write_bytes(bytes(size))
     for name in ("old-best", "new"):
         os.link(runs / "old" / "shared", runs / name / "shared")
-    assert given_up(runs, Policy(max_bytes=own + size)) == []
-    known = [known_run(RunStore(path)) for path in sorted(runs.iterdir())]
-    freed = {run.store.name: freed for run, freed, _ in to_delete(known, Policy(max_bytes=0), NOW)}
+    assert freed_by(runs, max_size=(own + size) / 1e9) == {}
+    freed = freed_by(runs, max_size=0)
     assert list(freed) == ["old-best", "old", "unmeasured", "new"]
     assert freed["new"] > size > freed["old"]
     assert sum(freed.values()) == own + size
-    assert given_up(runs, Policy(max_bytes=size)) == ["old-best", "old", "unmeasured", "new"]
-
-
-def test_a_run_that_is_being_trained_stays(runs: Path) -> None:
-    with RunStore(runs / "old").lock():
-        assert given_up(runs, Policy(older_than=0)) == ["old-best", "unmeasured", "new"]
+    assert list(freed_by(runs, max_size=size / 1e9)) == ["old-best", "old", "unmeasured", "new"]
 
 
 def test_gc_deletes_them_and_a_dry_one_says_the_same(tmp_path: Path) -> None:
@@ -85,7 +88,64 @@ def test_gc_deletes_them_and_a_dry_one_says_the_same(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new"]
 
 
-def test_keeping_the_best_alone_is_not_a_policy(tmp_path: Path) -> None:
-    refused = told(tmp_path, "gc", "--keep-best", "3")
-    assert refused.returncode == 2
-    assert "--older-than or --max-size say what goes" in refused.stderr
+def files(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.usefixtures("prefect")
+def test_the_flow_deletes_nothing_without_a_policy_and_with_the_harshest_nothing_of_a_run_in_training(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARES_RUNS", str(runs))
+    before = files(runs)
+    assert ares_gc() == 0
+    assert files(runs) == before
+    with RunStore(runs / "new").lock():
+        before = files(runs / "new")
+        assert ares_gc(older_than=0.0, working_files=True) > 0
+        assert files(runs / "new") == before
+    assert [path.name for path in runs.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [(False, "Run 'new' is being trained by another process"), (True, "run.json: not readable as JSON")],
+)
+def test_a_run_that_cannot_be_used_holds_up_the_others_only_where_it_is_named(
+    damage: bool, why: str, runs: Path
+) -> None:
+    """`ares gc` ended with an error at the first one, and left the rest; the daily one too."""
+    with RunStore(runs / "new").lock():
+        if damage:
+            (runs / "new" / "run.json").write_text("{")
+        done = told(runs, "gc", "--older-than", "99")
+        assert done.returncode == 0, done.stderr
+        assert "left alone: " in done.stdout
+        assert why in done.stdout
+        named = told(runs, "gc", "new")
+    assert [path.name for path in runs.iterdir()] == ["new"]
+    assert (runs / "new" / ".left.1.partial").exists()
+    assert (named.returncode, why in named.stderr) == (2, True)
+
+
+def test_a_dry_run_has_a_line_for_each_kind_of_file(runs: Path) -> None:
+    """It had a line for each file: 1,800 for two runs."""
+    for number in range(30):
+        (runs / "new" / f".left.{number}.partial").mkdir(exist_ok=True)
+    listed = told(runs, "gc", "--dry-run", "new").stdout.splitlines()
+    assert [line.split() for line in listed[:1]] == [["0", "30", "×", ".left.#.partial"]]
+    assert listed[1:] == ["new: 30 files and folders, 0 bytes", "would free 0 bytes"]
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ({"older_than": -1.0}, "--older-than must be 0 or more"),
+        ({"max_size": float("inf")}, "--max-size must be 0 or more"),
+        ({"keep_best": -1}, "--keep-best must be 0 or more"),
+        ({"keep_best": 3}, "--older-than or --max-size say what goes"),
+    ],
+)
+def test_a_policy_that_would_delete_every_run_or_says_nothing_is_refused(option: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        ares_gc.fn(**option)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ares.runs.lineage import prune
+from ares.runs.retention import prune
 from ares.store import Kept, runs_directory
 from ares.store.mirror import path_of
 from ares.store.store import Commit, DamagedArtifact, Ref, RunStore, StoreError
@@ -260,8 +260,8 @@ def test_gc_deletes_at_the_url_what_no_run_needs(world: World) -> None:
     second = world.store("second")
     planned = prune(second, dry_run=True)
     gone = [".1-2-3.partial", *(f"steps/{step:06d}/batch.json" for step in (1, 2, 3))]
-    assert sorted(str(each.path.relative_to(second.directory)) for each in planned) == gone
-    assert sum(each.bytes for each in planned) == 18 + sum(commits[step].artifacts["batch"].bytes for step in (1, 2, 3))
+    assert sorted(str(path.relative_to(second.directory)) for path in planned) == gone
+    assert sum(planned.values()) == 18 + sum(commits[step].artifacts["batch"].bytes for step in (1, 2, 3))
     before = world.there()
     assert prune(second, dry_run=False) == planned
     assert world.there() == [path for path in before if path not in gone]

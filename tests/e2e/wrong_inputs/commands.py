@@ -28,9 +28,8 @@ COMMANDS: dict[str, Wrong] = {
     "settings of another version": run_json(
         "rollout.magic is unknown", "resume old", SOUND | {"config": SOUND["config"] | {"rollout": {"magic": 1}}}
     ),
-    "a step that is not there": run_json("no committed step 3", "inspect old --step 3", SOUND),
     "a step before the first": run_json("no committed step -1", "inspect old --step -1", SOUND),
-    "a page of a step that is not there": run_json("no committed step 3", "inspect old --step 3 --html p.html", SOUND),
+    "a step that is not there": run_json("no committed step 3", "inspect old --step 3", SOUND),
     "a fork of a step that is not there": run_json("old", "fork old --at 3 --run new", SOUND),
     "a fork of no phase": run_json("--phase magic", "fork old --at 1 --phase magic --run new", SOUND),
     "an export into a file": Wrong(
