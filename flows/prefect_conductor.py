@@ -123,7 +123,7 @@ class PrefectConductor(PlainConductor):
         """Show the step that was just committed, and check it for alarms."""
         assert run.commit is not None
         self._alarms.committed(run.commit)
-        self._artifacts.committed(run.commit)
+        self._artifacts.committed()
 
     @contextmanager
     def _shown(self, record: Record, create: Request, set_state: Callable[..., object]) -> Iterator[None]:

@@ -43,7 +43,7 @@ def open_run(
 def held(run: Run) -> Iterator[Display]:
     """Hold a run from its last commit on, and show it on the terminal; leaving ends its learner, engine and graders."""
     try:
-        with run.store.lock(), run.store.synced_behind():
+        with run.store.lock():
             run.restore()
             with Display(run) as display:
                 yield display

@@ -5,8 +5,8 @@
              ▼
            the conductor runs the function (Prefect: as a task run) ─▶ the result is appended ─▶ that result
 
-Covered: keys of inputs, kept results, timings. Not covered: the file (ares/store/memo.py), what else the key depends on
-(ares/runs: Step.key), what phases do (the other modules of this package).
+Covered: keys of inputs, kept results, timings. Not covered: the file (ares/store/sealed_lines.py), what else the key
+depends on (ares/runs: Step.key), what phases do (the other modules of this package).
 """
 
 import json

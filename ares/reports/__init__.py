@@ -7,10 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ares.reports.pages import VIEW, mlflow_page
-from ares.reports.reporting import Reporting
+from ares.reports.reporting import Reporting, Tracker
 from ares.reports.samples import sample_report, samples_table
 from ares.reports.terminal import Display, Parts, bars, console, held_out_line, step_line
-from ares.reports.tracker import Tracker, load_tracker
 
 if TYPE_CHECKING:
     from ares.reports.entry import AWAY, open_experiment
@@ -29,7 +28,6 @@ __all__ = [
     "bars",
     "console",
     "held_out_line",
-    "load_tracker",
     "log_evaluation",
     "mlflow_page",
     "open_experiment",

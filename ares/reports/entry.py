@@ -8,14 +8,14 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from getpass import getuser
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import yaml
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, LifecycleStage, Metric, Param, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, LifecycleStage, Param
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import (
     MLFLOW_DATASET_CONTEXT,
@@ -35,18 +35,20 @@ AWAY = (MlflowException, OSError, SQLAlchemyError)
 """What MLflow raises when it cannot be reached; SQLAlchemyError if its database is locked before it has tables."""
 LONGEST_NAME = 500
 """Characters of a data set's name: MLflow refuses a longer one, which a list of files easily makes."""
+LONGEST_KEY = 250
+"""Characters of the name of a metric or tag."""
 LONGEST_REASON = 100
 """Characters that are shown of an error."""
-Named: TypeAlias = Metric | Param | RunTag
 
 
 class Entry:
-    """An open entry. renamed: by name, what it is called there, or None where it is left out; updated."""
+    """An open entry."""
 
-    def __init__(self, client: MlflowClient, run_id: str, renamed: dict[str, str | None] | None = None) -> None:
+    def __init__(self, client: MlflowClient, run_id: str) -> None:
         self.client = client
         self.run_id = run_id
-        self._renamed = {} if renamed is None else renamed
+        self._told: set[str] = set()
+        """Names that a warning was about."""
 
     @property
     def is_gone(self) -> bool:
@@ -58,41 +60,33 @@ class Entry:
                 raise
             return True
 
-    def log(self, rows: Sequence[Named]) -> None:
-        """Log metrics, parameters or tags, all of one kind.
+    def names_there(self, names: Iterable[str]) -> dict[str, str]:
+        """What metrics or tags are called there. One whose plain name is empty or another's is missing.
 
-        One that MLflow refuses is logged under a name that it takes, or left out; a warning says so once.
+        A warning says once what is renamed or left out.
         """
-        known = [(row, self._name_there(row.key)) for row in rows]
-        if not (rows := [_with_name(row, name) for row, name in known if name is not None]):
-            return
-        kind = {Metric: "metrics", Param: "params", RunTag: "tags"}[type(rows[0])]
-        try:
-            self.client.log_batch(self.run_id, **{kind: rows})
-        except MlflowException as error:
-            if error.error_code != "INVALID_PARAMETER_VALUE" or self.is_gone:
-                raise
-            names = list(dict.fromkeys(row.key for row in rows))
-            if len(names) == 1:
-                self._rename(names[0], error)
-                self.log(rows)
-            for part in (names[: len(names) // 2], names[len(names) // 2 :]) if len(names) > 1 else ():
-                self.log([row for row in rows if row.key in part])
+        given = list(names)
+        there = {name: name for name in given if plain_name(name) == name}
+        for name in given:
+            plain = plain_name(name)
+            is_free = plain != "" and plain not in there.values()
+            if name not in there and is_free:
+                there[name] = plain
+            if there.get(name) != name and name not in self._told:
+                outcome = f"it is called {plain!r} there" if name in there else "it is left out there"
+                logger.warning("MLflow refuses %r: %s", name, outcome)
+                self._told.add(name)
+        return there
 
-    def _name_there(self, name: str) -> str | None:
-        plain = self._renamed.setdefault(name, name)
-        return None if plain is None else self._renamed.get(plain, plain)  # a plain name may have been refused, too
-
-    def _rename(self, name: str, error: MlflowException) -> None:
-        plain = re.sub(r"[^A-Za-z0-9_/. -]+", "_", name.replace("@", "_at_")).strip("/ ")
-        is_new = plain not in (name, "", ".", "..", *self._renamed.values())
-        self._renamed[name] = plain if is_new else None
-        outcome = f"it is called {plain!r} there" if is_new else f"it is left out there ({reason(error)})"
-        logger.warning("MLflow refuses %r: %s", name, outcome)
+    def log_tags(self, tags: Mapping[str, str]) -> None:
+        """Set tags of any name."""
+        for name, plain in self.names_there(tags).items():
+            self.client.set_tag(self.run_id, plain, tags[name])
 
     def log_settings(self, config: Config, more: Mapping[str, Any]) -> None:
         """Log settings and `more` as parameters, and the profile; repeating it does no harm."""
-        self.log([Param(key, str(value)[:500]) for key, value in (result_settings(config) | dict(more)).items()])
+        settings = result_settings(config) | dict(more)
+        self.client.log_batch(self.run_id, params=[Param(key, str(value)[:500]) for key, value in settings.items()])
         profile = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
         self.client.log_text(self.run_id, profile, "profile.yaml")
 
@@ -104,19 +98,20 @@ class Entry:
         self.client.log_inputs(self.run_id, datasets=[used])
 
 
-def find_or_create(uri: str, config: Config, store: RunStore, known: str | None, tags: Mapping[str, str],
-                   renamed: dict[str, str | None] | None = None) -> tuple[Entry, str]:  # fmt: skip
+def find_or_create(
+    uri: str, config: Config, store: RunStore, known: str | None, tags: Mapping[str, str]
+) -> tuple[Entry, str]:
     """The entry that is known, now RUNNING, or a new one named after the run; and the id of its experiment."""
     client = MlflowClient(tracking_uri=uri)
     experiment = open_experiment(client, config.tracking.experiment, store.directory.parent)
     if known is not None:
-        entry = Entry(client, known, renamed)
+        entry = Entry(client, known)
         if not entry.is_gone:
             client.set_terminated(known, "RUNNING")
             return entry, experiment
         logger.warning("MLflow at %s has no entry %s any more: it is made anew", uri, known)
     made = client.create_run(experiment, run_name=store.name, tags=dict(tags))
-    return Entry(client, made.info.run_id, renamed), experiment
+    return Entry(client, made.info.run_id), experiment
 
 
 def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
@@ -156,15 +151,13 @@ def _user() -> str:
         return str(os.getuid())
 
 
+def plain_name(name: str) -> str:
+    """A name as MLflow takes it: letters, digits, `_-.:/` and spaces, in parts that are neither empty nor dots."""
+    text = re.sub(r"[^\w/.\- :]+", "_", name.replace("@", "_at_"))
+    return "/".join(part for part in text.split("/") if part.strip(" ."))[:LONGEST_KEY]
+
+
 def reason(error: BaseException) -> str:
     """What an error says, in a few words: MLflow's fill a screen."""
     line = next(iter(str(error).splitlines()), type(error).__name__)
     return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}…"
-
-
-def _with_name(row: Named, name: str) -> Named:
-    if name == row.key:
-        return row
-    if isinstance(row, Metric):
-        return Metric(name, row.value, row.timestamp, row.step)
-    return type(row)(name, row.value)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mlflow.entities import Metric, RunTag
+from mlflow.entities import Metric
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.evaluation import Evaluation
@@ -92,13 +92,15 @@ def _parent(evaluation: Evaluation) -> dict[str, str]:
 
 
 def _log(entry: Entry, evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
-    entry.log([RunTag(key, value) for key, value in evaluation.config.tracking.tags.items()])
+    entry.log_tags(evaluation.config.tracking.tags)
     asked = {f"eval.{name}": summary[name] for name in DECIDED_BY if name in summary}
     entry.log_settings(evaluation.config, asked)
     entry.log_data(str(summary["source"]), str(summary["data"]), "evaluation")
     now = int(time.time() * 1000)
-    values = sorted(metrics_of(summary).items())
-    entry.log([Metric(name, value, now, evaluation.number) for name, value in values])
+    metrics = metrics_of(summary)
+    names = entry.names_there(metrics).items()
+    values = [Metric(there, metrics[name], now, evaluation.number) for name, there in names]
+    entry.client.log_batch(entry.run_id, metrics=values)
     directory = evaluation.run.store.directory
     for path in (path for pattern in FILES for path in sorted(directory.glob(pattern))):
         entry.client.log_artifact(entry.run_id, str(path))

@@ -6,15 +6,17 @@ profile, catching up after MLflow was away. Not covered: comparing runs, which M
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pandas as pd
-from mlflow.entities import Metric, RunTag
+from mlflow.entities import Metric
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.config import Config, TrackingConfig
 from ares.data import MediaError, thumbnail
 from ares.reports.entry import AWAY, Entry, find_or_create, origin, reason
-from ares.reports.tracker import Tracker
+from ares.reports.reporting import Tracker
 from ares.store import Commit, DamagedArtifact, RunStore, tracking_uri
 
 logger = logging.getLogger(__name__)
@@ -35,7 +37,6 @@ class Tracking(Tracker):
         self.uri = tracking_uri(config.tracking.uri, store.directory.parent)
         self._entry: Entry | None = None
         self._logged = -1
-        self._renamed: dict[str, str | None] = {}
         self._is_away = False
 
     def catch_up(self) -> None:
@@ -43,17 +44,12 @@ class Tracking(Tracker):
 
         A deleted entry is created anew with every commit.
         """
-        try:
+        with self._noticing_absence():
             self._entry = self._entry or self._open()
             while steps := self.store.committed_steps()[self._logged + 1 :][:STEPS_PER_CALL]:
                 self._log(self._entry, [self.store.read_commit(step) for step in steps])
                 self._logged = steps[-1]
             self._is_away = False
-        except AWAY as error:
-            self._entry = None  # the next call checks that the entry still exists
-            if not self._is_away:
-                logger.warning("MLflow at %s is away, training continues: %s", self.uri, reason(error))
-            self._is_away = True
 
     def finish(self) -> None:
         """Log what is left, with the plot of the run, and close the entry."""
@@ -61,22 +57,29 @@ class Tracking(Tracker):
 
         self.catch_up()
         plot = plot_progress(self.store)
-        try:
+        with self._noticing_absence():
             if self._entry is not None:
                 self._entry.client.log_artifact(self._entry.run_id, str(plot))
                 self._entry.client.set_terminated(self._entry.run_id)
-                return
-        except AWAY as error:
-            logger.warning("MLflow at %s is away: %s", self.uri, reason(error))
-        logger.warning("MLflow lacks a part of this run; when it is back: ares resume %s", self.store.name)
+        if self._entry is None:
+            logger.warning("MLflow lacks a part of this run; when it is back: ares resume %s", self.store.name)
 
     def interrupt(self, state: str) -> None:
         """Set the entry's state, so that it is not shown as running. A resume sets it back."""
-        try:
+        with self._noticing_absence():
             if self._entry is not None:
                 self._entry.client.set_terminated(self._entry.run_id, state)
+
+    @contextmanager
+    def _noticing_absence(self) -> Iterator[None]:
+        """Warn, once, if MLflow is away; the next call checks that the entry still exists."""
+        try:
+            yield
         except AWAY as error:
-            logger.warning("MLflow at %s is away: %s", self.uri, reason(error))
+            self._entry = None
+            if not self._is_away:
+                logger.warning("MLflow at %s is away, training continues: %s", self.uri, reason(error))
+            self._is_away = True
 
     def _open(self) -> Entry:
         description = self.store.read_run()
@@ -84,7 +87,7 @@ class Tracking(Tracker):
         tags = origin("ares train", self.config, code_version, self.store)
         if self.settings.parent_run is not None:
             tags[MLFLOW_PARENT_RUN_ID] = self.settings.parent_run
-        entry, experiment = find_or_create(self.uri, self.config, self.store, known, tags, self._renamed)
+        entry, experiment = find_or_create(self.uri, self.config, self.store, known, tags)
         if entry.run_id != known:  # written at once, so that a retry after a failure finds the entry
             self.store.write_run(description | {"mlflow_run_id": entry.run_id, "mlflow_experiment_id": experiment})
         self._logged = int(entry.client.get_run(entry.run_id).data.tags.get(LOGGED, -1))
@@ -98,7 +101,7 @@ class Tracking(Tracker):
         if (fork := self.store.fork()) is not None:
             tags |= {"ares.forked_from": fork.run, "ares.forked_at_step": str(fork.at)}
             tags |= {"ares.forked_at_phase": fork.phase or "commit", "ares.forked_commit": fork.commit}
-        entry.log([RunTag(key, value) for key, value in tags.items()])
+        entry.log_tags(tags)
         entry.log_settings(self.config, {})
         digests, data = self.store.read_run().get("digests", {}), self.config.data
         held_out = ", ".join(data.held_out_names) if isinstance(data.validation, dict) else data.validation
@@ -107,18 +110,22 @@ class Tracking(Tracker):
                 entry.log_data(str(source), digests[name], context)
 
     def _log(self, entry: Entry, commits: list[Commit]) -> None:
-        entry.log(
+        logged = [(commit, sorted((commit.metrics | commit.timings).items())) for commit in commits]
+        names = entry.names_there(dict.fromkeys(name for _, metrics in logged for name, _ in metrics))
+        entry.client.log_batch(
+            entry.run_id,
             [
-                Metric(name, value, commit.timestamp, commit.step)
-                for commit in commits
-                for name, value in sorted((commit.metrics | commit.timings).items())
-            ]
+                Metric(names[name], value, commit.timestamp, commit.step)
+                for commit, metrics in logged
+                for name, value in metrics
+                if name in names
+            ],
         )
         for commit in commits:
             if "evaluation" in commit.artifacts:
                 self._log_evaluation(entry, commit)
         # Last, so that it is set only once everything before it has arrived.
-        entry.log([RunTag(LOGGED, str(commits[-1].step))])
+        entry.client.set_tag(entry.run_id, LOGGED, str(commits[-1].step))
 
     def _log_evaluation(self, entry: Entry, commit: Commit) -> None:
         """Accuracies per held-out problem, and a table of held-out and one of training samples.

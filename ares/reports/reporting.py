@@ -1,18 +1,43 @@
-"""Logging a run's commits to its tracker in a thread beside the steps.
+"""Trackers log a run's commits where people look at them: MLflow, or what a profile names.
 
-Covered: when the tracker is asked. Not covered: what it logs (ares/reports/mlflow.py).
+Covered: the interface, and the thread beside the steps in which a run's tracker is asked. Not covered: MLflow
+(ares/reports/mlflow.py).
 """
 
+from abc import ABC, abstractmethod
 from threading import Event, Thread
 from types import TracebackType
+from typing import Any
 
-from ares.reports.tracker import load_tracker
+from ares.config import TRACKERS, Config
 from ares.runs import Run
+from ares.store import RunStore
 
 PAUSE_SECONDS = 5.0
 """Between two reports: several short steps share a call, and no step waits for a slow or absent MLflow."""
 INTERRUPTED_SECONDS = 5.0
 """How long a run that failed or was stopped waits for its tracker to know."""
+
+
+class Tracker(ABC):
+    """Logs a run's commits; `settings`: the tracker's own, if it has any, else config.tracking.
+
+    The run directory is the truth: after an outage or a kill, a tracker finds there what it has missed.
+    """
+
+    def __init__(self, settings: Any, config: Config, store: RunStore) -> None:
+        self.settings, self.config, self.store = settings, config, store
+
+    @abstractmethod
+    def catch_up(self) -> None:
+        """Log every commit that is not logged yet. Runs in a thread beside the steps: may be slow, must not raise."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Log what is left; the run has ended."""
+
+    def interrupt(self, state: str) -> None:  # noqa: B027 (many have nothing to show)
+        """The run ended before its last step; state: FAILED or KILLED. A tracker may show it."""
 
 
 class Reporting:
@@ -45,7 +70,7 @@ class Reporting:
 
     def _report(self) -> None:
         try:
-            tracker = load_tracker(self._run.config, self._run.store)
+            tracker: Tracker = TRACKERS.make(self._run.config.tracking, self._run.config, self._run.store)
             while not self._ending.wait(PAUSE_SECONDS):
                 tracker.catch_up()
             if self._state == "FINISHED":

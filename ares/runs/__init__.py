@@ -4,7 +4,7 @@ Not covered: the order of a run's work (flows/).
 """
 
 from ares.runs.conductor import Conductor, PlainConductor, may_be_retried
-from ares.runs.difference import first_difference, settings_difference
+from ares.runs.difference import first_difference
 from ares.runs.digests import check_model, model_digest, run_files
 from ares.runs.doctor import findings
 from ares.runs.export import export
@@ -36,7 +36,6 @@ __all__ = [
     "read_config",
     "run_files",
     "run_status",
-    "settings_difference",
     "share_bootstrap",
     "under_way",
     "verify",

@@ -1,46 +1,31 @@
-"""Where two runs first differ: settings, then step by step artifacts, controllers and metrics.
+"""Where two runs first differ: step by step artifacts, controllers and metrics.
 
 Covered: everything a resumed run must reproduce. Not covered: seconds and rates, which differ between executions; how
 runs compare in quality (MLflow's UI).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from ares.config import differences
-from ares.runs.run import read_config
 from ares.store import MEMO_FILE, Commit, RunStore, files_in
 
 SHOWN = 8
 """Differing values of one kind that are listed."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The first step in which two runs differ, and in what."""
+def first_difference(one: RunStore, other: RunStore) -> tuple[int, list[str]] | None:
+    """The first step in which two runs differ, and a line for each thing that does.
 
-    step: int
-    lines: list[str]
-
-
-def settings_difference(one: RunStore, other: RunStore) -> list[str]:
-    """Result-changing settings that differ, as `field: before → after`."""
-    return differences(read_config(one), read_config(other))
-
-
-def first_difference(one: RunStore, other: RunStore) -> Difference | None:
-    """None if all steps are bit-identical in weights, controllers and metrics, and both runs end at the same one."""
-    steps = one.committed_steps(), other.committed_steps()
-    for step in steps[0][: len(steps[1])]:
+    None: all steps are bit-identical in weights, controllers and metrics, and both runs end at the same one.
+    """
+    steps, others = one.committed_steps(), other.committed_steps()
+    for step in steps[: len(others)]:
         if lines := list(_lines(one.read_commit(step), other.read_commit(step))):
-            return Difference(step, [*_first_file(one, other, step), *lines])
-    if len(steps[0]) == len(steps[1]):
+            return step, [*_first_file(one, other, step), *lines]
+    if len(steps) == len(others):
         return None
-    (shorter, ended), (longer, last) = sorted(
-        ((store.name, len(its) - 1) for store, its in zip((one, other), steps, strict=True)), key=lambda run: run[1]
-    )
-    return Difference(ended + 1, [f"{shorter} ends at step {ended}, {longer} at step {last}"])
+    (ended, shorter), (last, longer) = sorted([(len(steps) - 1, one.name), (len(others) - 1, other.name)])
+    return ended + 1, [f"{shorter} ends at step {ended}, {longer} at step {last}"]
 
 
 def _lines(one: Commit, other: Commit) -> Iterator[str]:
@@ -67,10 +52,10 @@ def _values(kind: str, one: dict[str, Any], other: dict[str, Any]) -> Iterator[s
 def _first_file(one: RunStore, other: RunStore, step: int) -> Iterator[str]:
     """The oldest artifact of the step that both runs have and that differs: it names the phase."""
     mine, others = (store.here(store.step_path(step)) for store in (one, other))
-    files = [file for file in files_in(mine) if file.name not in ("COMMIT.json", MEMO_FILE)]
-    for file in sorted(files, key=lambda path: (path.stat().st_mtime_ns, path)):
+    for file in sorted(files_in(mine), key=lambda path: (path.stat().st_mtime_ns, path)):
         twin = others / file.relative_to(mine)
-        if twin.exists() and twin.read_bytes() != file.read_bytes():
+        is_artifact = file.name not in ("COMMIT.json", MEMO_FILE) and twin.exists()
+        if is_artifact and twin.read_bytes() != file.read_bytes():
             yield f"first file that differs: {file.relative_to(mine)}"
             return
 

@@ -5,7 +5,6 @@ Covered: the hashes in run.json, and the errors when one has changed. Not covere
 """
 
 import hashlib
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,8 @@ from ares.config import Config, ConfigError, absent_model, extension_files, loca
 from ares.data import Problems
 from ares.store import RunStore, StoreError, file_digest
 
-logger = logging.getLogger(__name__)
 OF_A_MODEL = (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model")
 WEIGHTS = (".safetensors", ".bin")
-FILES = ("files", "model_files")
-"""Digests of single files; older runs lack them, and get them when they are resumed."""
 
 
 def digests_of(config: Config, train: Problems, validation: Problems | None, graded_with: str = "") -> dict[str, Any]:
@@ -104,15 +100,6 @@ def changed_files(config: Config, before: dict[str, Any], now: dict[str, Any]) -
 def check_model(store: RunStore, config: Config) -> None:
     """Raise StoreError if the model directory is not what a run was started with."""
     _check_same_model(store.name, store.read_run()["digests"], model_digests(config.model.path))
-
-
-def completed(name: str, before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """A run's digests, and those of files that were not hashed when it was started."""
-    files = {kind: now[kind] | before.get(kind, {}) for kind in FILES}
-    added = [path for kind in FILES for path in sorted(files[kind].keys() - before.get(kind, {}).keys())]
-    if added:
-        logger.info("%s: from now on it also depends on the content of %s", name, ", ".join(added))
-    return before | files
 
 
 def _check_same_model(name: str, before: dict[str, Any], now: dict[str, Any]) -> None:

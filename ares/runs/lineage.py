@@ -142,8 +142,6 @@ def _write_fork(place: _Place, run: Run, digests: dict[str, Any]) -> None:
             checkpoint = parent.read_commit(step).artifacts.get("checkpoint")
             if checkpoint is not None:
                 _share(parent, checkpoint.path, target.directory)
-        if parent.format() == 1:
-            target.seal()
         for kept in place.results():
             for ref in kept.refs():
                 _share(parent, ref.path, target.directory)

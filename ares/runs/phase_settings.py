@@ -12,7 +12,6 @@ covered: data and weights, which are compared by content (ares/runs/digests.py).
         settings, which cannot change           algorithm.kl.penalty=full is first read here: it may change
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel
@@ -51,46 +50,20 @@ FIRST_USE = {
 """The first phase that a setting affects, or every setting of a section but those named besides; it affects all later
 phases, too."""
 
-Rule = Callable[[Config, Config], bool]
-"""(before, after) → whether what is shared was computed differently, or lacks something."""
 CHOSEN_GROUPS = (
     "algorithm.filter.enabled", "algorithm.filter.key", "algorithm.filter.low", "algorithm.filter.high",
     "algorithm.filter.max_tries", "algorithm.overlong.mask_truncated",
     "algorithm.overlong.include_truncated_in_baseline",
 )  # fmt: skip
-EARLIER: dict[str, dict[str, Rule]] = {
-    BOOTSTRAP: {
-        "algorithm.kl.coef": lambda _, after: _only_starts_there(after),
-    },
-    WEIGHTS: {
-        "model.lora": lambda *_: True,
-        "model.train_vision": lambda _, after: after.model.lora is not None,
-        "algorithm.advantage.estimator": lambda before, after: _lacks_values(before, after),
-        **dict.fromkeys(
-            ("algorithm.kl.reference_sync", "algorithm.kl.placement"),
-            lambda before, after: _other_reference(before, after),
-        ),
-    },
-    "rollout": {
-        "algorithm.advantage.estimator": lambda before, after: (
-            before.algorithm.advantage.needs_greedy != after.algorithm.advantage.needs_greedy
-        ),
-    },
-    "experience": {
-        "algorithm.advantage.estimator": lambda before, after: _lacks_values(before, after),
-        "algorithm.kl.placement": lambda before, after: before.algorithm.kl.placement == "none",
-        "algorithm.kl.penalty": lambda _, after: after.algorithm.kl.penalty == "full",
-        "algorithm.policy.epochs": lambda _, after: after.model.family == "masked_diffusion",  # masks of each epoch
-        **dict.fromkeys(CHOSEN_GROUPS, lambda before, after: not (before.measures_all and after.measures_all)),
-    },
-}
-"""Settings that affect something before their phase in FIRST_USE if a rule holds."""
 OF_STEPS = {
     "rollout.max_staleness",
     "rollout.second_turn.enabled", "rollout.second_turn.children", "rollout.second_turn.shuffled",
 }  # fmt: skip
 """Settings of sampling that do not affect the bootstrap and its evaluation: held-out problems get one real second turn
 however a run is trained."""
+
+
+OPTIONAL_SECTIONS = ("model.lora", "reward.code.verpo")
 
 
 def first_use(name: str) -> str:
@@ -100,13 +73,44 @@ def first_use(name: str) -> str:
     return FIRST_USE[name]
 
 
+def earlier_uses(before: Config, after: Config) -> dict[str, dict[str, bool]]:
+    """By part, the settings that affect it before their phase in FIRST_USE, depending on others.
+
+    True: if they change so, what a fork shares was computed differently, or lacks something.
+    """
+    had, has = before.algorithm, after.algorithm
+    lacks_values = has.advantage.needs_values and not had.advantage.needs_values
+    only_starts_there = has.kl.kind == "adaptive" or (has.kl.kind == "token_adaptive" and has.kl.mode == "compound")
+    moving = [each.kl.reference_sync is not None and each.kl.placement != "none" for each in (had, has)]
+    other_reference = has.kl.placement != "none" and moving[0] != moving[1]
+    return {
+        BOOTSTRAP: {"algorithm.kl.coef": only_starts_there},
+        WEIGHTS: {
+            "model.lora": True,
+            "model.train_vision": after.model.lora is not None,
+            "algorithm.advantage.estimator": lacks_values,
+            "algorithm.kl.reference_sync": other_reference,
+            "algorithm.kl.placement": other_reference,
+        },
+        "rollout": {"algorithm.advantage.estimator": had.advantage.needs_greedy != has.advantage.needs_greedy},
+        "experience": {
+            "algorithm.advantage.estimator": lacks_values,
+            "algorithm.kl.placement": had.kl.placement == "none",
+            "algorithm.kl.penalty": has.kl.penalty == "full",
+            "algorithm.policy.epochs": after.model.family == "masked_diffusion",  # masks of each epoch
+            **dict.fromkeys(CHOSEN_GROUPS, not (before.measures_all and after.measures_all)),
+        },
+    }
+
+
 def bootstrap_settings(config: Config) -> dict[str, Any]:
     """The settings that the bootstrap's responses, grades and log-probs depend on, and a few more.
 
     Left out are those that affect only shaping and updates, or what later steps sample. Engines are given the longest
     sequence.
     """
-    named = {name for part in ("rollout", "experience", WEIGHTS) for name in EARLIER[part]} - set(CHOSEN_GROUPS)
+    earlier = earlier_uses(config, config)
+    named = {name for part in ("rollout", "experience", WEIGHTS) for name in earlier[part]} - set(CHOSEN_GROUPS)
     settings = {
         name: value
         for name, value in result_settings(config).items()
@@ -148,13 +152,12 @@ def shared_parts(at: int, phase: str | None) -> tuple[str, ...]:
 
 def in_the_way(before: Config, after: Config, files: set[str], parts: tuple[str, ...]) -> dict[str, str]:
     """Settings that differ and that a shared part was computed with, and the first such part."""
-    changed = changed_settings(before, after) | files
+    earlier = earlier_uses(before, after)
     conflicts: dict[str, str] = {}
     for part in parts:
-        rules = EARLIER.get(part, {})
-        named = {name for name in changed & rules.keys() if rules[name](before, after)}
-        for name in sorted(named | {name for name in changed if first_use(name) == part}):
-            conflicts.setdefault(name, part)
+        for name in sorted(changed_settings(before, after) | files):
+            if first_use(name) == part or earlier.get(part, {}).get(name):
+                conflicts.setdefault(name, part)
     return conflicts
 
 
@@ -163,9 +166,6 @@ def changed_settings(before: Config, after: Config) -> set[str]:
     old, new = result_settings(before), result_settings(after)
     names = {name for name in old | new if old.get(name) != new.get(name)}
     return {_whole(name) for name in names}
-
-
-OPTIONAL_SECTIONS = ("model.lora", "reward.code.verpo")
 
 
 def _whole(name: str) -> str:
@@ -178,22 +178,3 @@ def _shown(config: Config, name: str) -> str:
     for part in name.split("."):
         value = getattr(value, part)
     return repr(value.model_dump(mode="json") if isinstance(value, BaseModel) else value)
-
-
-def _lacks_values(before: Config, after: Config) -> bool:
-    return after.algorithm.advantage.needs_values and not before.algorithm.advantage.needs_values
-
-
-def _only_starts_there(config: Config) -> bool:
-    """Whether the KL coefficient is only the start value of a controller."""
-    kl = config.algorithm.kl
-    return kl.kind == "adaptive" or (kl.kind == "token_adaptive" and kl.mode == "compound")
-
-
-def _other_reference(before: Config, after: Config) -> bool:
-    """Whether a checkpoint has a moved reference that is to stay fixed, or lacks one that is to move."""
-    if after.algorithm.kl.placement == "none":
-        return False
-    kls = (before.algorithm.kl, after.algorithm.kl)
-    moving = [kl.reference_sync is not None and kl.placement != "none" for kl in kls]
-    return moving[0] != moving[1]

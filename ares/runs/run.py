@@ -37,7 +37,7 @@ from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, load_grader, try_on
 from ares.models import AdaptedLayers, adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.conductor import Conductor, PlainConductor
-from ares.runs.digests import check_same, completed, digests_of
+from ares.runs.digests import check_same, digests_of
 from ares.runs.doctor import describe_machine, with_this_machine
 from ares.runs.phase_settings import bootstrap_settings
 from ares.runs.progress import Progress
@@ -120,11 +120,8 @@ class Run:
                 known = self.store.read_run()
                 now = {
                     "config": self.config.model_dump(mode="json"),
-                    "digests": completed(self.store.name, known["digests"], digests),
                     "machines": with_this_machine(self.store.name, known.get("machines", [])),
                 }
-                if self.store.format() == 1:
-                    self.store.seal()
                 self.store.write_run(known | now)
             else:
                 self.store.write_run(description_of(self.config, self.store.name, digests))

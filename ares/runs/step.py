@@ -111,7 +111,7 @@ class Step:
         run.store.forget(self.number)
         run.advance(commit)
         needed = sampled_version(self.config, self.number + 1)
-        run.store.prune_checkpoints(commit, self.config.train.keep_checkpoints, needed)
+        run.store.prune_checkpoints(self.number, self.config.train.keep_checkpoints, needed)
 
     def _timings(self) -> dict[str, float]:
         total = time.perf_counter() - self.started

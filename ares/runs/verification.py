@@ -23,22 +23,14 @@ NOT_NEEDED_LATER = ("checkpoint", "batch", "under-way")
 
 
 @dataclass(frozen=True)
-class Damage:
-    """A file or folder that is not what was written, and the consequence."""
-
-    path: str
-    what: str
-    consequence: str
-
-
-@dataclass(frozen=True)
 class Verification:
-    """The result: damage, and totals of what is intact."""
+    """What was found."""
 
-    damages: list[Damage]
+    damages: list[str]
+    """A line for each file that is not what was written, with the consequence."""
     commits: int
-    artifacts: int
-    bytes: int
+    intact: set[Ref]
+    """Artifacts."""
     resumes_after: int | None
     """The step after which a resume begins; None: with the bootstrap."""
 
@@ -47,34 +39,28 @@ def verify(store: RunStore) -> Verification:
     """Read a whole run directory. Raises StoreError or DamagedArtifact if run.json is missing or damaged."""
     config = read_config(store)
     commits = [store.read_commit(step) for step in store.committed_steps()]
-    intact = {ref: store.intact([ref]) for commit in commits for ref in commit.artifacts.values()}
+    intact = {ref for commit in commits for ref in commit.artifacts.values() if store.intact([ref])}
     resumed = resumed_commit(config, store)
-    return Verification(
-        damages=[
-            *_artifacts(store, commits, intact),
-            *_commits_after(store, len(commits)),
-            *_memos(store, len(commits)),
-        ],
-        commits=len(commits),
-        artifacts=sum(intact.values()),
-        bytes=sum(ref.bytes for ref, is_intact in intact.items() if is_intact),
-        resumes_after=None if resumed is None else resumed.step,
-    )
+    damages = [*_artifacts(store, commits, intact), *_commits_after(store, len(commits))]
+    for step in (len(commits), len(commits) + 1):  # in flight
+        if not store.memo(step).is_intact:
+            path = f"{store.step_path(step)}/{MEMO_FILE}"
+            damages.append(f"{path} is damaged: a resume does the phases from the damaged line on again")
+    return Verification(damages, len(commits), intact, None if resumed is None else resumed.step)
 
 
-def _artifacts(store: RunStore, commits: list[Commit], intact: dict[Ref, bool]) -> Iterator[Damage]:
-    checkpoints = {commit.step: commit.artifacts.get("checkpoint") for commit in commits}
-    newest = max((step for step, ref in checkpoints.items() if ref is not None and intact[ref]), default=-1)
+def _artifacts(store: RunStore, commits: list[Commit], intact: set[Ref]) -> Iterator[str]:
+    newest = max((commit.step for commit in commits if commit.artifacts.get("checkpoint") in intact), default=-1)
     for commit in commits:
         for name, ref in commit.artifacts.items():
             kind, exists = name.rstrip("-0123456789"), (store.directory / ref.path).exists()
             is_deleted = not exists and kind in NOT_NEEDED_LATER and commit.step < newest
-            if not intact[ref] and not is_deleted:
+            if ref not in intact and not is_deleted:
                 what = "has changed since it was written" if exists else "is missing"
-                yield Damage(ref.path, what, CONSEQUENCES.get(kind, "whatever reads it says so"))
+                yield f"{ref.path} {what}: {CONSEQUENCES.get(kind, 'whatever reads it says so')}"
 
 
-def _commits_after(store: RunStore, first: int) -> Iterator[Damage]:
+def _commits_after(store: RunStore, first: int) -> Iterator[str]:
     """Commits that do not count."""
     for folder in sorted(store.children("steps") if first else [store.directory / "bootstrap"]):
         step = int(folder.name) if folder.name.isdigit() else 0
@@ -85,12 +71,4 @@ def _commits_after(store: RunStore, first: int) -> Iterator[Damage]:
             what = "does not follow from the commit before it"
         except DamagedArtifact:
             what = "is damaged"
-        yield Damage(f"{store.step_path(step)}/COMMIT.json", what, "a resume does the step again")
-
-
-def _memos(store: RunStore, first: int) -> Iterator[Damage]:
-    """What the phases of the steps in flight have found."""
-    for step in (first, first + 1):
-        if not store.memo(step).is_intact:
-            path = f"{store.step_path(step)}/{MEMO_FILE}"
-            yield Damage(path, "is damaged", "a resume does the phases from the damaged line on again")
+        yield f"{store.step_path(step)}/COMMIT.json {what}: a resume does the step again"

@@ -3,16 +3,14 @@
 Covered: artifacts with hashes, commits, locks, upload and download. Not covered: what an artifact means (tasks/).
 """
 
-from ares.store.commits import Commit, Fork, Ref, sealed_text, unsealed_text
+from ares.store.commits import Commit, Fork, Ref
 from ares.store.errors import DamagedArtifact, RunHeld, StoreError
 from ares.store.files import file_digest, files_in
-from ares.store.journal import Journal
 from ares.store.locations import database_of, run_store, runs_directory, runs_in, tracking_uri
 from ares.store.lock import held, is_held
-from ares.store.memo import FILE as MEMO_FILE
-from ares.store.memo import Kept, Memo
 from ares.store.mirror import path_of
 from ares.store.names import RULE, checked_name, is_name, name_after
+from ares.store.sealed_lines import MEMO_FILE, Journal, Kept, Memo
 from ares.store.store import RunStore
 
 __all__ = [
@@ -40,7 +38,5 @@ __all__ = [
     "run_store",
     "runs_directory",
     "runs_in",
-    "sealed_text",
     "tracking_uri",
-    "unsealed_text",
 ]

@@ -1,7 +1,7 @@
-"""run.json and COMMIT.json: their models, checksums and format version; checksums of kept results.
+"""run.json and COMMIT.json: their models, checksums and format version.
 
-Files of format 1 have neither checksum nor version; they are read, and sealed when their run is resumed. Not covered:
-where the files lie, how commits are chained (ares/store/store.py).
+Files of format 1 have neither checksum nor version; they are read. Not covered: where the files lie, how commits are
+chained (ares/store/store.py).
 """
 
 import hashlib
@@ -23,41 +23,24 @@ def sealed(body: dict[str, Any]) -> dict[str, Any]:
     return whole | {"checksum": _checksum(whole)}
 
 
-def unsealed(content: bytes, path: Path) -> tuple[dict[str, Any], int]:
-    """A file's body and its format. Raises DamagedArtifact, or StoreError if a newer version of ares wrote it."""
+def unsealed(content: bytes, path: Path) -> dict[str, Any]:
+    """A file's body. Raises DamagedArtifact, or StoreError if a newer version of ares wrote it."""
     try:
         body = dict(json.loads(content))
     except (ValueError, TypeError, RecursionError) as error:
         raise DamagedArtifact(f"{path}: not readable as JSON ({error}); restore it from a copy") from error
     told, version = body.pop("checksum", None), body.get("format")
     if told is None and version is None:
-        return body, 1
+        return body
     if told != _checksum(body):
         raise DamagedArtifact(f"{path} has changed since it was written; restore it from a copy")
     if version != FORMAT:
         raise StoreError(f"{path}: format {version} is of another version of ares, this one reads up to {FORMAT}")
-    return {name: value for name, value in body.items() if name != "format"}, FORMAT
+    return {name: value for name, value in body.items() if name != "format"}
 
 
 def _checksum(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def sealed_text(text: str) -> str:
-    """A text as it is written: with its checksum, as JSON."""
-    return json.dumps({"checksum": hashlib.sha256(text.encode()).hexdigest(), "text": text})
-
-
-def unsealed_text(content: str) -> str:
-    """The text that was sealed. Raises DamagedArtifact if it has changed."""
-    try:
-        told, text = (json.loads(content)[name] for name in ("checksum", "text"))
-        whole = told == hashlib.sha256(text.encode()).hexdigest()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedArtifact(f"not a sealed text: {error}") from error
-    if not whole:
-        raise DamagedArtifact("the text has changed since it was written")
-    return str(text)
 
 
 class Ref(BaseModel, frozen=True):

@@ -8,9 +8,7 @@ import hashlib
 import os
 import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
 
 
 def files_in(path: Path) -> list[Path]:
@@ -54,39 +52,6 @@ def fsync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-class Syncing:
-    """Syncs files and folders in a background thread."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "sync")
-        self._errors: list[OSError] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._thread.shutdown()
-
-    def add(self, paths: list[Path]) -> None:
-        """Queue paths to be synced."""
-        self._thread.submit(self._sync, paths)
-
-    def wait(self) -> None:
-        """Wait until everything that was queued is synced. Raises OSError."""
-        self._thread.submit(lambda: None).result()
-        if self._errors:
-            raise self._errors.pop()
-
-    def _sync(self, paths: list[Path]) -> None:
-        for path in paths:
-            try:
-                fsync(path)
-            except FileNotFoundError:
-                continue  # discarded or replaced since
-            except OSError as error:
-                self._errors.append(error)
 
 
 def remedy_for(error: Exception, place: Path) -> str:

@@ -1,9 +1,9 @@
 """The run directory: artifacts that are whole or absent, and the chain of commits.
 
 Covered: atomic writes (temporary name, fsync, rename), content hashes, rows as parquet, folders that a caller fills,
-`run.json`, `COMMIT.json`, background syncing, the lock that keeps a second process out; for the copy of a run at a URL,
+`run.json`, `COMMIT.json`, the lock that keeps a second process out; for the copy of a run at a URL,
 the upload before every local write. Not covered: how to upload (ares/store/mirror.py), what artifacts mean (tasks/),
-results of phases (ares/store/memo.py).
+results of phases (ares/store/sealed_lines.py).
 
     runs/<run>/run.json                    resolved configuration, fingerprint, code version, MLflow run
     runs/<run>/bootstrap/…                 the pass over the train set
@@ -16,7 +16,7 @@ results of phases (ares/store/memo.py).
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,11 @@ from safetensors import SafetensorError
 
 from ares.store.commits import Commit, Fork, Ref, sealed, unsealed
 from ares.store.errors import DamagedArtifact, StoreError
-from ares.store.files import Syncing, files_in, folders_in, fsync, remedy_for, remove_tree, tree_hash
+from ares.store.files import files_in, folders_in, fsync, remedy_for, remove_tree, tree_hash
 from ares.store.lease import new_writer
 from ares.store.lock import held, is_held
-from ares.store.memo import FILE as MEMO_FILE
-from ares.store.memo import Memo
 from ares.store.mirror import mirror_of
+from ares.store.sealed_lines import MEMO_FILE, Memo
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +48,8 @@ class RunStore:
         self._is_fresh = self.mirror is None
         self._links: dict[int, tuple[tuple[int, ...], str | None, str]] = {}
         """By step, of commits that were read: the file's stamp, parent, digest."""
-        self._format: int | None = None
         self._whole: set[Ref] = set()
         """Checkpoints whose content was found to be what was written."""
-        self._syncing: Syncing | None = None
         self._tables: dict[Ref, pa.Table] = {}
         """Tables of the steps under way."""
         self._memos: dict[int, Memo] = {}
@@ -74,10 +71,10 @@ class RunStore:
 
     # ---- artifacts -------------------------------------------------------------------------------------------------
 
-    def write_json(self, path: str, value: Any, at_once: bool = False) -> Ref:
-        """Write a JSON file; `at_once`: synced when this returns, even inside `synced_behind`."""
+    def write_json(self, path: str, value: Any, synced: bool = False) -> Ref:
+        """Write a JSON file. synced: it survives a power failure from here on."""
         text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
-        return self._write(path, lambda target: _write_bytes(target, text.encode()), at_once)
+        return self._write(path, lambda target: _write_bytes(target, text.encode()), synced)
 
     def write_rows(self, path: str, rows: pd.DataFrame) -> Ref:
         """Write a table as parquet; of a step under way, it stays in memory for `read_rows`, until `forget`."""
@@ -101,13 +98,13 @@ class RunStore:
 
     def read_json(self, ref: Ref) -> Any:
         """Read a JSON artifact. Raises DamagedArtifact."""
-        return json.loads(self._checked(ref).read_bytes())
+        return json.loads(self.path(ref).read_bytes())
 
     def read_rows(self, ref: Ref) -> pd.DataFrame:
         """Read a table artifact; of a step under way, once. Raises DamagedArtifact."""
         table = self._tables.get(ref)
         if table is None:
-            table = pq.read_table(self._checked(ref))
+            table = pq.read_table(self.path(ref))
             self._keep(ref, table)
         return table.to_pandas()
 
@@ -124,7 +121,11 @@ class RunStore:
 
     def path(self, ref: Ref) -> Path:
         """Where an artifact is, its content checked. Raises DamagedArtifact."""
-        return self._checked(ref)
+        path, digest = self.directory / ref.path, self._hash(ref)
+        if digest != ref.sha256:
+            what = "is missing" if digest is None else "has changed since it was written"
+            raise DamagedArtifact(f"{path} {what} (expected sha256 {ref.sha256[:12]}…)")
+        return path
 
     def intact(self, refs: list[Ref]) -> bool:
         """Whether every artifact is there with the content that was written."""
@@ -204,59 +205,37 @@ class RunStore:
             else:
                 self.mirror.put(files)
 
-    def _checked(self, ref: Ref) -> Path:
-        path = self.directory / ref.path
-        digest = self._hash(ref)
-        if digest != ref.sha256:
-            what = "is missing" if digest is None else "has changed since it was written"
-            raise DamagedArtifact(f"{path} {what} (expected sha256 {ref.sha256[:12]}…)")
-        return path
-
-    @contextmanager
-    def synced_behind(self) -> Iterator[None]:
-        """Inside, writing an artifact does not wait for the disk; a commit waits for everything written before it.
-
-        A power failure may leave half-written artifacts under their final names, which their hashes reveal.
-        """
-        try:
-            with Syncing() as self._syncing:
-                yield
-        finally:
-            self._syncing = None
-
-    def _write(self, path: str, make: Callable[[Path], None], at_once: bool = False) -> Ref:
-        behind = None if at_once else self._syncing
+    def _write(self, path: str, make: Callable[[Path], None], synced: bool = False) -> Ref:
         target = self.directory / path
         temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
-            made = [folder for folder in target.parents if not folder.exists()]
             target.parent.mkdir(parents=True, exist_ok=True)
             remove_tree(temporary)
             make(temporary)
             digest = tree_hash(temporary)
             assert digest is not None
             size = sum(file.stat().st_size for file in files_in(temporary))
-            if behind is None:
-                for each in [*files_in(temporary), *folders_in(temporary)]:
-                    fsync(each)
+            if synced:
+                fsync(temporary)
             self._upload(path, temporary)
             if temporary.is_dir():
                 remove_tree(target)
             os.replace(temporary, target)
-            # A journal and the lock make folders of a run, too.
-            above = [folder for folder in target.parents if at_once and folder.is_relative_to(self.directory)]
-            folders = list(dict.fromkeys([target.parent, *above, *(new.parent for new in made)]))
-            if behind is None:
-                for folder in folders:
-                    fsync(folder)
-            else:
-                behind.add([*files_in(target), *folders_in(target), *folders])
+            if synced:
+                self._sync([target])
         except (OSError, SafetensorError) as error:
             remove_tree(temporary)
             raise StoreError(f"{target}: cannot be written: {error}. {remedy_for(error, self.directory)}") from error
         finally:
             remove_tree(temporary)  # left only if something failed
         return Ref(path=path, sha256=digest, bytes=size)
+
+    def _sync(self, paths: Iterable[Path]) -> None:
+        """Flush files and folders to disk, with everything in them and the folders that name them. Raises OSError."""
+        inside = [each for path in paths if path.exists() for each in [*files_in(path), *folders_in(path)]]
+        above = [folder for path in inside for folder in path.parents if folder.is_relative_to(self.directory.parent)]
+        for each in dict.fromkeys([*inside, *above]):
+            fsync(each)
 
     # ---- the run and its commits -----------------------------------------------------------------------------------
 
@@ -266,15 +245,10 @@ class RunStore:
 
     def write_run(self, description: dict[str, Any]) -> None:
         """Write run.json."""
-        self.write_json("run.json", sealed(description), at_once=True)
-        self._format = None
+        self.write_json("run.json", sealed(description), synced=True)
 
     def read_run(self) -> dict[str, Any]:
         """Read run.json. Raises StoreError when there is no such run or the file is damaged."""
-        description, self._format = self._read_run()
-        return description
-
-    def _read_run(self) -> tuple[dict[str, Any], int]:
         path = self._opened / "run.json"
         try:
             return unsealed(path.read_bytes(), path)
@@ -288,17 +262,6 @@ class RunStore:
     def has_commits(self) -> bool:
         """Whether any step was ever finished here, intact or not."""
         return next(self._opened.glob("*/**/COMMIT.json"), None) is not None
-
-    def format(self) -> int:
-        """Format of run.json: 1 is without checksums, 2 with them."""
-        if self._format is None:
-            self._format = self._read_run()[1] if self.exists() else 1
-        return self._format
-
-    def seal(self) -> None:
-        """Add checksums to the commits of a run of format 1; write run.json afterwards."""
-        for step in self.committed_steps():
-            self.write_commit(self.read_commit(step))
 
     def fork(self) -> Fork | None:
         """What the run was forked from; None if it was not."""
@@ -317,25 +280,26 @@ class RunStore:
         return "bootstrap" if step == 0 else f"steps/{step:06d}"
 
     def write_commit(self, commit: Commit) -> None:
-        """Finish a step, which does not count until this file is there."""
-        if self._syncing is not None:
-            try:
-                self._syncing.wait()
-            except OSError as error:
-                remedy = remedy_for(error, self.directory)
-                raise StoreError(f"{self.directory}: not on disk: {error}. {remedy}") from error
-        body = sealed(commit.model_dump(mode="json"))
-        self.write_json(f"{self.step_path(commit.step)}/COMMIT.json", body, at_once=True)
+        """Finish a step, which does not count until this file is there. Its artifacts are synced first.
+
+        Until then a power failure may leave half-written ones under their final names, which their hashes reveal.
+        """
+        folder = self.step_path(commit.step)
+        try:
+            self._sync(self.directory / path for path in (folder, *(ref.path for ref in commit.artifacts.values())))
+        except OSError as error:
+            remedy = remedy_for(error, self.directory)
+            raise StoreError(f"{self.directory}: not on disk: {error}. {remedy}") from error
+        self.write_json(f"{folder}/COMMIT.json", sealed(commit.model_dump(mode="json")), synced=True)
 
     def read_commit(self, step: int) -> Commit:
         """The commit of a step. Raises DamagedArtifact."""
         path = self._opened / self.step_path(step) / "COMMIT.json"
         try:
-            body, version = unsealed(path.read_bytes(), path)
-            commit = Commit.model_validate(body)
+            commit = Commit.model_validate(unsealed(path.read_bytes(), path))
         except (ValidationError, FileNotFoundError) as error:
             raise DamagedArtifact(f"{path}: {error}") from error
-        if version < self.format() or commit.step != step:
+        if commit.step != step:
             raise DamagedArtifact(f"{path} is not the commit that was written there")
         return commit
 
@@ -373,33 +337,30 @@ class RunStore:
         steps = self.committed_steps()
         return self.read_commit(steps[-1]) if steps else None
 
-    def prune_checkpoints(self, last: Commit, keep: int, needed: int | None = None) -> None:
-        """Delete all checkpoints but the newest `keep` whole ones, up to the commit that was just written.
+    def prune_checkpoints(self, last: int, keep: int, needed: int) -> None:
+        """Delete all checkpoints but the newest `keep` whole ones, up to the step that was just committed.
 
         needed: the oldest version whose weights may be asked for; a checkpoint no newer than that stays.
         Checkpoints of later steps belong to a past that is being redone, and are left alone.
         """
-        whole, oldest = 0, last.step
-        needed = last.step if needed is None else needed
+        whole, oldest = 0, last
         folders = {int(path.name): path for path in self.children("checkpoints") if path.name.isdigit()}
-        for step in sorted((step for step in folders if step <= last.step), reverse=True):
-            ref = self.checkpoint_of(last if step == last.step else step)
+        for step in sorted((step for step in folders if step <= last), reverse=True):
+            ref = self.checkpoint_of(step)
             if (whole >= keep and oldest <= needed) or ref is None:
                 self.remove(folders[step])
-            elif step == last.step or self._is_whole(ref):
+            elif step == last or self._is_whole(ref):
                 whole, oldest = whole + 1, step
 
-    def checkpoint_of(self, commit: Commit | int) -> Ref | None:
+    def checkpoint_of(self, step: int) -> Ref | None:
         """The checkpoint of a step, if its commit or the run's fork names one."""
         fork = self.fork()
-        step = commit if isinstance(commit, int) else commit.step
         if fork is not None and fork.version == step:
             return fork.checkpoint
         try:
-            known = self.read_commit(commit) if isinstance(commit, int) else commit
+            return self.read_commit(step).artifacts.get("checkpoint")
         except DamagedArtifact:
             return None
-        return known.artifacts.get("checkpoint")
 
     def _is_whole(self, ref: Ref) -> bool:
         """Whether a checkpoint is what was written. It is read once; one that is only at the URL is trusted."""

@@ -35,7 +35,6 @@ from flows.cli.command import (
 from flows.cli.completion import profile_names, run_names
 from flows.cli.data import app as data_app
 from flows.cli.evaluate import evaluate
-from flows.cli.export import export
 from flows.cli.logs import keep_in, set_up
 from flows.cli.sandbox import app as sandbox_app
 from flows.cli.services import down, up
@@ -56,9 +55,8 @@ app.command("new")(settings_cli.new)
 app.command("ablate")(ablate_cli.ablate)
 app.command("report")(ablate_cli.report)
 app.command("eval")(evaluate)
-for command in (runs_cli.fork, runs_cli.diff, runs_cli.verify, runs_cli.gc):
+for command in (runs_cli.fork, runs_cli.diff, runs_cli.verify, runs_cli.export, runs_cli.gc):
     app.command()(command)
-app.command()(export)
 app.command()(up)
 app.command()(down)
 

@@ -1,7 +1,8 @@
-"""`ares fork`, `diff`, `verify` and `gc`: shared pasts, where two runs differ, what is whole, what is not needed."""
+"""`ares fork`, `diff`, `verify`, `export` and `gc`: what is done with runs besides training them."""
 
 import time
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,39 +34,54 @@ def fork(
 
 def diff(run_a: RunName, run_b: RunName) -> None:
     """Where two runs first differ, and in what; exit code 0 when bit-identical in weights, controllers and metrics."""
-    from ares.runs import first_difference, settings_difference
+    from ares.config import differences
+    from ares.runs import first_difference, read_config
     from ares.store import run_store
 
     one, other = (run_store(name) for name in (run_a, run_b))
-    for line in settings_difference(one, other):
+    for line in differences(read_config(one), read_config(other)):
         console.print(f"setting {line}", markup=False)
-    where = first_difference(one, other)
-    if where is None:
+    difference = first_difference(one, other)
+    if difference is None:
         steps = len(one.committed_steps()) - 1
         console.print(f"{run_a} and {run_b} are bit-identical in weights, controllers and metrics up to step {steps}")
         return
-    console.print(f"first difference: step {where.step}")
-    for line in where.lines:
+    step, lines = difference
+    console.print(f"first difference: step {step}")
+    for line in lines:
         console.print(f"  {line}", markup=False)
     raise typer.Exit(1)
 
 
 def verify(run: RunName) -> None:
     """Whether a run's files are what was written, and after which step it resumes; exit code 1 when any is damaged."""
-    from ares.runs import verify as verified
+    from ares.runs import verify as read_all
     from ares.store import run_store
 
-    verification = verified(run_store(run))
-    for damage in verification.damages:
-        console.print(f"{damage.path} {damage.what}: {damage.consequence}", markup=False)
-    after = verification.resumes_after
-    begins = "with the bootstrap" if after is None else f"after step {after}"
+    found = read_all(run_store(run))
+    for line in found.damages:
+        console.print(line, markup=False)
+    begins = "with the bootstrap" if found.resumes_after is None else f"after step {found.resumes_after}"
     console.print(
-        f"{run}: {verification.commits} commits and {verification.artifacts} artifacts whole, "
-        f"{verification.bytes:,d} bytes; {len(verification.damages)} damaged; resumes {begins}",
+        f"{run}: {found.commits} commits and {len(found.intact)} artifacts whole, "
+        f"{sum(ref.bytes for ref in found.intact):,d} bytes; {len(found.damages)} damaged; resumes {begins}",
         markup=False,
     )
-    raise typer.Exit(1 if verification.damages else 0)
+    raise typer.Exit(1 if found.damages else 0)
+
+
+def export(
+    run: RunName,
+    out: Annotated[Path, typer.Option(help="Folder to write, new or empty.")],
+    step: Annotated[int | None, typer.Option(help="The newest checkpoint at or before this step.")] = None,
+    merge: Annotated[bool, typer.Option("--merge", help="model.lora: the model with its adapters merged.")] = False,
+) -> None:
+    """Write a run's weights and tokenizer so that transformers, vLLM and lm-eval read them."""
+    from ares.runs import export as write
+
+    version = write(run, out, step, merge)
+    console.print(f"{out}: the weights of {run} after step {version}")
+    next_step(f"ares eval {out} --data PROBLEMS")
 
 
 def gc(

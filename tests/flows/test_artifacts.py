@@ -1,7 +1,6 @@
-"""What Prefect's UI shows of a run: each artifact is made once, then updated."""
+"""What Prefect's UI shows of a run: progress and summary are made once, then updated."""
 
 import asyncio
-import json
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -40,41 +39,36 @@ def shown(flow_run: str) -> dict[str, Any]:
 
 
 def _committed(step: int) -> Commit:
-    return commit(step, None, metrics={"critic/kl": 0.125 * step}, timings={"timing_s/step": 1.0})
+    return commit(step, None, metrics={"bucket/easy/acc": 0.125 * step}, timings={"timing_s/step": 1.0})
 
 
-def test_progress_steps_summary_and_links_are_shown_and_updated(run: Any) -> None:
+def test_progress_and_summary_are_shown_and_updated(run: Any) -> None:
     @flow
     def trains() -> str:
         with get_client(sync_client=True) as client:
             of_run = RunArtifacts(run, UUID(str(runtime.flow_run.id)), lambda about, request: request(client))
             for step in (1, 2):
                 run.state.step, run.commit = step, _committed(step)
-                of_run.committed(run.commit)
+                of_run.committed()
             of_run.update()
         return str(runtime.flow_run.id)
 
     found = shown(trains())
-    assert found.keys() == {f"first-run-{name}" for name in ("progress", "steps", "summary", "mlflow", "mlflow-all")}
+    assert found.keys() == {"first-run-progress", "first-run-summary"}
     assert found["first-run-progress"] == 50.0
-    rows = json.loads(found["first-run-steps"])
-    assert [(row["step"], row["KL"]) for row in rows] == [(2, "0.250"), (1, "0.125")]
-    assert "step **2** of 4" in found["first-run-summary"]
-    assert found["first-run-mlflow"] == "[curves in MLflow](http://127.0.0.1:5000/#/experiments/7/runs/abc)"
-
-
-def test_the_link_to_all_runs_opens_their_table(run: Any) -> None:
-    """Without `workflowType` MLflow opened its page of traces."""
-    of_run = RunArtifacts(run, UUID(int=0), lambda about, request: None)
-    _, _, link = of_run._contents()["mlflow-all"]
-    page = "http://127.0.0.1:5000/#/experiments/7/runs?workflowType=machine_learning&viewStateShareKey=ares"
-    assert link == f"[beside the others in MLflow]({page})"
+    summary = found["first-run-summary"]
+    assert "step **2** of 4" in summary
+    assert "| easy |  | 0.25 |" in summary
+    assert "[curves in MLflow](http://127.0.0.1:5000/#/experiments/7/runs/abc)" in summary
+    table = "http://127.0.0.1:5000/#/experiments/7/runs?workflowType=machine_learning&viewStateShareKey=ares"
+    assert f"[beside the others]({table})" in summary  # without `workflowType` MLflow opened its page of traces
 
 
 def test_without_a_ui_nothing_is_sent(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL")
+    run.commit = _committed(1)
     of_run = RunArtifacts(run, UUID(int=0), lambda about, request: pytest.fail("sent"))
-    of_run.committed(_committed(1))
+    of_run.committed()
     of_run.update()
 
 

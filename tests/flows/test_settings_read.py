@@ -16,7 +16,7 @@ import flows.draw
 from ares.config import Strict, result_settings
 from ares.config.profiles import load
 from ares.config.run import Config
-from ares.runs.phase_settings import EARLIER, PHASES, UPDATE, WEIGHTS, first_use
+from ares.runs.phase_settings import PHASES, UPDATE, WEIGHTS, earlier_uses, first_use
 from ares.runs.run import Run
 from tasks.phase import Phase
 from tasks.training import choose, experience, shape_batch
@@ -120,8 +120,9 @@ def test_no_phase_reads_a_setting_that_a_fork_sharing_it_may_change(
     assert set(reads) == set(PHASES)
     assert "rollout.temperature" in reads["rollout"]
     assert "algorithm.advantage.estimator" in reads["shape"]
+    uses = earlier_uses(run_config, run_config)
     for number, phase in enumerate(PHASES):
-        earlier = {name for part in (WEIGHTS, *PHASES[: number + 1]) for name in EARLIER.get(part, {})}
+        earlier = {name for part in (WEIGHTS, *PHASES[: number + 1]) for name in uses.get(part, {})}
         mine = reads[phase] & set(result_settings(run_config)) - earlier
         later = {name for name in mine if first_use(name) in (*PHASES[number + 1 :], UPDATE)}
         assert not later, f"{phase} reads {later}: FIRST_USE has them later"

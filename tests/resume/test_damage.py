@@ -79,30 +79,29 @@ def kind(file: Path) -> str:
     return file.parts[0].partition(".")[0]
 
 
-def outcome(runs: Path, source: Path, number: int) -> tuple[str, str, str]:
-    """Damage the number-th copy and resume it: what was damaged, how, and what came of it."""
+def outcome(runs: Path, source: Path, number: int, chosen: str | None = None) -> tuple[str, str]:
+    """Damage a file (of a kind) in the number-th copy and resume it: what was damaged, and what came of it."""
     draws = random.Random(f"damage {number}")
     shutil.copytree(source, runs / "damaged")
     try:
         files = sorted(path for path in (runs / "damaged").rglob("*") if path.is_file() and path.name != "lock")
         # A kind first: else nearly all would be results of the bootstrap.
         kinds = sorted({kind(file.relative_to(runs / "damaged")) for file in files})
-        chosen = draws.choice(kinds)
+        chosen = chosen or draws.choice(kinds)
         file = draws.choice([file for file in files if kind(file.relative_to(runs / "damaged")) == chosen])
         damage = draws.choice(DAMAGES)
         damage(file, draws)
-        how = damage.__name__
-        where = f"{number}: {file.relative_to(runs / 'damaged')} {how}"
+        where = f"{number}: {file.relative_to(runs / 'damaged')} {damage.__name__}"
         try:
             trained(runs, "damaged")
         except UserError as error:
             if len(str(error).splitlines()) > 8:
                 raise AssertionError(f"{where}: {error}") from error
-            return chosen, how, "refused"
+            return chosen, "refused"
         except Exception as error:
             raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
         assert digests(runs, "damaged") == digests(runs, "whole"), f"{where}: other bits"
-        return chosen, how, "bit-identical"
+        return chosen, "bit-identical"
     finally:
         shutil.rmtree(runs / "damaged")
 
@@ -124,9 +123,25 @@ def copy(directory: Path) -> Iterator[Path]:
     shutil.rmtree(directory / "copy")
 
 
-@pytest.mark.parametrize("number", range(4))
-def test_damage_anywhere_is_noticed_or_changes_nothing(directory: Path, number: int) -> None:
-    outcome(directory, directory / "interrupted", number)
+FAST = ("rollout", "phases", "COMMIT", "checkpoints")
+SLOW = ("score", "experience", "batch", "samples", "evaluation")
+
+
+@pytest.mark.parametrize("chosen", [*FAST, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)])
+def test_damage_of_any_kind_of_file_is_noticed_and_repaired(directory: Path, chosen: str) -> None:
+    number = [*FAST, *SLOW].index(chosen)
+    assert outcome(directory, directory / "interrupted", number, chosen) == (chosen, "bit-identical")
+
+
+def test_several_damages_at_once_are_repaired(directory: Path, copy: Path) -> None:
+    draws = random.Random(1)
+    shutil.rmtree(copy / f"checkpoints/{LAST:06d}")
+    flipped(copy / f"steps/{LAST - 1:06d}/batch.safetensors", draws)
+    cut_short(copy / f"steps/{LAST:06d}" / MEMO_FILE, draws)
+    trained(directory, "copy")
+    assert digests(directory, "copy") == digests(directory, "whole")
+    store = RunStore(copy)
+    assert store.intact(list(store.read_commit(LAST).artifacts.values()))
 
 
 def test_a_kept_result_with_another_number_is_not_believed(directory: Path, copy: Path) -> None:
@@ -219,7 +234,7 @@ def main(first: int, count: int) -> None:
             source = interrupt(runs)
             for number in range(first, first + count):
                 try:
-                    what, _, came = outcome(runs, source, number)
+                    what, came = outcome(runs, source, number)
                     counted[what, came] += 1
                 except AssertionError as error:
                     failed.append(str(error))

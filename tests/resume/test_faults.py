@@ -1,4 +1,4 @@
-"""What goes wrong besides kills, and what happens then: no committed step is lost or silently wrong.
+"""What goes wrong besides kills and damaged files, and what happens then: no committed step is lost or silently wrong.
 
 The list with its remedies is docs/reliability.md. A run that met a fault and then continued is bit-identical to one
 that met none.
@@ -14,7 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,92 +25,7 @@ import pytest
 from ares.store.store import RunStore
 from tests.deployed import REWARD
 from tests.shared_run import SMALL
-from tests.short_runs import REPOSITORY, ares, assert_same, commits, metric_history, told, train
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def delete(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def one(folder: Path, pattern: str) -> Path:
-    return sorted(folder.glob(pattern))[0]
-
-
-def same_commits(runs: Path, expected: str, actual: str) -> None:
-    assert [commit.digest() for commit in commits(runs, actual)] == [
-        commit.digest() for commit in commits(runs, expected)
-    ]
-
-
-def copied(runs: Path, source: str, name: str) -> RunStore:
-    """A copy of a run under its own name; its MLflow entry stays that of the source, so only commits are compared."""
-    shutil.copytree(runs / source, runs / name)
-    return RunStore(runs / name)
-
-
-@pytest.mark.slow
-def test_a_lost_checkpoint_a_damaged_batch_and_a_half_written_result_are_made_again(runs: Path) -> None:
-    store = copied(runs, "uninterrupted", "damaged")
-    delete(store.directory / "checkpoints/000004")
-    flip(one(store.directory, "steps/000004/batch.safetensors"))
-    truncate(store.directory / "steps/000004/phases.jsonl")
-    assert train(runs, "damaged") == 0
-    same_commits(runs, "uninterrupted", "damaged")
-    assert store.intact(list(store.read_commit(4).artifacts.values()))
-
-
-@pytest.fixture(scope="module")
-def before_the_last_commit(runs: Path) -> Path:
-    """A run whose last step has everything but its commit."""
-    assert train(runs, "uncommitted", kill_at="4:commit:before") == -signal.SIGKILL
-    return runs
-
-
-KINDS = {
-    "rollout": "steps/000004/rollout-rollout-0000.parquet",
-    "score": "steps/000004/score-rollout-0000.parquet",
-    "experience": "steps/000004/experience.safetensors",
-    "batch": "steps/000004/batch.safetensors",
-    "samples": "steps/000004/samples.parquet",
-    "evaluation": "steps/000004/evaluation.parquet",
-    "checkpoint": "checkpoints/000004/policy.safetensors",
-    "older checkpoint": "checkpoints/000003/policy.safetensors",
-    "result": "steps/000004/phases.jsonl",
-    "commit": "steps/000003/COMMIT.json",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", [flip, truncate, delete])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_artifact_is_made_again(
-    before_the_last_commit: Path, kind: str, damage: Callable[[Path], None]
-) -> None:
-    runs, name = before_the_last_commit, f"{kind.replace(' ', '-')}-{damage.__name__}"
-    store = copied(runs, "uncommitted", name)
-    damage(one(store.directory, KINDS[kind]))
-    assert train(runs, name) == 0
-    same_commits(runs, "uninterrupted", name)
-
-
-def test_a_damaged_run_json_is_told_and_nothing_is_touched(runs: Path) -> None:
-    store = copied(runs, "uninterrupted", "no-json")
-    truncate(store.directory / "run.json")
-    ended = told(runs, "status", "no-json")
-    assert ended.returncode == 2
-    assert "run.json: not readable as JSON" in ended.stderr
-    assert "restore it from a copy" in ended.stderr
-
+from tests.short_runs import REPOSITORY, ares, assert_same, metric_history, train
 
 # ---- the file system ------------------------------------------------------------------------------------------------
 

@@ -23,32 +23,51 @@ from tests.ares.builders import config
 from tests.ares.store_builders import chain, commit
 
 
+def opened(runs: Path, *settings: str, steps: int = 0, **described: Any) -> tuple[Tracking, MlflowClient]:
+    """The tracking of a run of so many steps, with MLflow's database beside it."""
+    mlflow_database.beside(runs)
+    given = config("tracking.experiment=tracked", "tracking.samples=0", *settings)
+    store = RunStore(runs / "run")
+    store.write_run({"code_version": "1", "mlflow_run_id": None} | described)
+    chain(store, steps)
+    return Tracking(given.tracking, given, store), MlflowClient(tracking_uri=tracking_uri(None, runs))
+
+
+def again(tracking: Tracking) -> Tracking:
+    """The tracking of the same run in another process."""
+    return Tracking(tracking.settings, tracking.config, tracking.store)
+
+
+def entry_of(tracking: Tracking, client: MlflowClient) -> Entry:
+    return client.get_run(tracking.store.read_run()["mlflow_run_id"])
+
+
+def steps_of(tracking: Tracking, client: MlflowClient) -> list[int]:
+    """The steps of which a metric is logged."""
+    return [row.step for row in client.get_metric_history(entry_of(tracking, client).info.run_id, "m")]
+
+
 def test_an_mlflow_that_takes_entries_but_no_files_gets_one_entry_of_a_run(tmp_path: Path) -> None:
-    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
-    settings = config("tracking.experiment=half", f"tracking.uri={client.tracking_uri}")
+    tracking, client = opened(tmp_path)
     # Only through its server can files be put there.
-    experiment = client.create_experiment("half", artifact_location="mlflow-artifacts:/half")
-    store = RunStore(tmp_path / "run")
-    store.write_run({"code_version": "1", "mlflow_run_id": None})
+    experiment = client.create_experiment("tracked", artifact_location="mlflow-artifacts:/half")
     for _ in range(3):
-        Tracking(settings.tracking, settings, store).catch_up()
+        again(tracking).catch_up()
     (entry,) = client.search_runs([experiment])
-    assert store.read_run()["mlflow_run_id"] == entry.info.run_id
+    assert tracking.store.read_run()["mlflow_run_id"] == entry.info.run_id
     assert "ares.logged_step" not in entry.data.tags
     assert entry.data.params["rollout.n"] == "4"
 
 
 def test_a_run_that_was_stopped_is_shown_so_until_it_is_resumed(tmp_path: Path) -> None:
-    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
-    settings = config("tracking.experiment=stopped", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
-    store = RunStore(tmp_path / "run")
-    store.write_run({"code_version": "1", "mlflow_run_id": None})
+    tracking, client = opened(tmp_path)
     states = []
     for _ in range(2):
-        tracking = Tracking(settings.tracking, settings, store)
-        for act in (tracking.catch_up, lambda tracking=tracking: tracking.interrupt("KILLED")):
-            act()
-            states.append(client.get_run(store.read_run()["mlflow_run_id"]).info.status)
+        tracking = again(tracking)
+        tracking.catch_up()
+        states.append(entry_of(tracking, client).info.status)
+        tracking.interrupt("KILLED")
+        states.append(entry_of(tracking, client).info.status)
     assert states == ["RUNNING", "KILLED"] * 2
 
 
@@ -56,61 +75,47 @@ def test_a_database_that_is_locked_before_it_has_tables_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It ended the run: MLflow lets the database's own error through."""
-    impatient = f"tracking.uri=sqlite:///{tmp_path / 'mlflow.db'}?timeout=0.1"
-    settings, store = config("tracking.experiment=locked", "tracking.samples=0", impatient), RunStore(tmp_path / "run")
-    store.write_run({"code_version": "1", "mlflow_run_id": None})
-    chain(store, 3)
-    holder = sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
+    folder = tmp_path / "without tables"
+    folder.mkdir()
+    tracking, _ = opened(tmp_path, f"tracking.uri=sqlite:///{folder / 'mlflow.db'}?timeout=0.1", steps=3)
+    holder = sqlite3.connect(folder / "mlflow.db", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    tracking = Tracking(settings.tracking, settings, store)
     tracking.catch_up()
     assert "is away, training continues: (sqlite3.OperationalError) database is locked" in caplog.text
     holder.execute("ROLLBACK")
     holder.close()
     tracking.catch_up()
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
-    history = client.get_metric_history(store.read_run()["mlflow_run_id"], "m")
-    assert [row.step for row in history] == [0, 1, 2]
+    assert steps_of(tracking, MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("lost", "restarted"), [("deleted", False), ("deleted", True), ("unknown", True)])
 def test_a_lost_entry_is_rebuilt_from_the_commits(
     lost: str, restarted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
-    settings = config("tracking.experiment=lost", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
-    store = RunStore(tmp_path / "run")
-    store.write_run({"code_version": "1", "mlflow_run_id": None})
-    commits = chain(store, 3)
-    tracking = Tracking(settings.tracking, settings, store)
+    tracking, client = opened(tmp_path, steps=3)
     tracking.catch_up()
-    first = str(store.read_run()["mlflow_run_id"])
+    store, first = tracking.store, entry_of(tracking, client).info.run_id
     if lost == "deleted":
         client.delete_run(first)
     else:
         store.write_run(store.read_run() | {"mlflow_run_id": "0" * 32})
-    store.write_commit(commit(3, commits[-1]))
-    if restarted:
-        tracking = Tracking(settings.tracking, settings, store)
+    store.write_commit(commit(3, store.last_commit()))
+    tracking = again(tracking) if restarted else tracking
     tracking.catch_up()
     tracking.catch_up()  # whoever noticed in the middle catches up the next time
-    second = str(store.read_run()["mlflow_run_id"])
-    assert second != first
-    assert [row.step for row in client.get_metric_history(second, "m")] == [0, 1, 2, 3]
+    assert entry_of(tracking, client).info.run_id != first
+    assert steps_of(tracking, client) == [0, 1, 2, 3]
     assert "it is made anew" in caplog.text
 
 
 def test_several_steps_take_one_call_and_each_keeps_its_own_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
-    settings = config("tracking.experiment=several", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
-    store = RunStore(tmp_path / "run")
-    store.write_run({"code_version": "1", "mlflow_run_id": None})
+    tracking, client = opened(tmp_path)
     last = None
     for step in range(120):
         last = commit(step, last, metrics={"m": float(step)}, timestamp=1000 + step)
-        store.write_commit(last)
+        tracking.store.write_commit(last)
     calls: list[int] = []
     log_batch = MlflowClient.log_batch
 
@@ -119,29 +124,24 @@ def test_several_steps_take_one_call_and_each_keeps_its_own_values(
         return log_batch(self, run_id, metrics, **named)
 
     monkeypatch.setattr(MlflowClient, "log_batch", counted)
-    Tracking(settings.tracking, settings, store).catch_up()
-    entry = str(store.read_run()["mlflow_run_id"])
-    history = client.get_metric_history(entry, "m")
+    tracking.catch_up()
+    entry = entry_of(tracking, client)
+    history = client.get_metric_history(entry.info.run_id, "m")
     assert [(row.step, row.value, row.timestamp) for row in history] == [
         (step, float(step), 1000 + step) for step in range(120)
     ]
-    assert client.get_run(entry).data.metrics["m"] == 119.0
-    assert client.get_run(entry).data.tags["ares.logged_step"] == "119"
+    assert entry.data.metrics["m"] == 119.0
+    assert entry.data.tags["ares.logged_step"] == "119"
     assert calls == [100, 100, 40]  # two metrics a step
 
 
 def test_a_run_of_many_files_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """MLflow refuses a data set whose name is longer than 500 characters: nothing of the run was ever logged."""
-    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
     files = [f"/data/shards/part-{number:05d}-of-00064.parquet" for number in range(64)]
-    where = (f"data.train={json.dumps(files)}", f"tracking.uri={client.tracking_uri}")
-    settings = config("tracking.experiment=files", "tracking.samples=0", *where)
-    store = RunStore(tmp_path / "run")
-    store.write_run({"code_version": "1", "mlflow_run_id": None, "digests": {"train": "a" * 16}})
-    chain(store, 2)
-    Tracking(settings.tracking, settings, store).catch_up()
+    tracking, client = opened(tmp_path, f"data.train={json.dumps(files)}", steps=2, digests={"train": "a" * 16})
+    tracking.catch_up()
     assert not caplog.text
-    entry = client.get_run(store.read_run()["mlflow_run_id"])
+    entry = entry_of(tracking, client)
     assert entry.data.tags["ares.logged_step"] == "1"
     (used,) = entry.inputs.dataset_inputs
     assert used.dataset.name.startswith(str(files)[:400])
@@ -150,40 +150,17 @@ def test_a_run_of_many_files_is_logged(tmp_path: Path, caplog: pytest.LogCapture
 @pytest.mark.parametrize("lost", ["evaluation", "samples"])
 def test_a_lost_table_is_left_out(lost: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It ended the run, and every fork of it, since a fork logs its whole past."""
-    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
-    settings = config("tracking.experiment=lost-table", f"tracking.uri={client.tracking_uri}")
-    store = RunStore(tmp_path / "run")
-    store.write_run({"code_version": "1", "mlflow_run_id": None})
-    table = pd.DataFrame({"id": ["a", "a"], "accuracy": [1.0, 0.0]})
+    tracking, client = opened(tmp_path, "tracking.samples=8")
+    store, table = tracking.store, pd.DataFrame({"id": ["a", "a"], "accuracy": [1.0, 0.0]})
     artifacts = {name: store.write_rows(f"steps/000000/{name}.parquet", table) for name in ("evaluation", "samples")}
     store.write_commit(commit(0, None, artifacts=artifacts))
     (store.directory / artifacts[lost].path).unlink()
-    Tracking(settings.tracking, settings, store).catch_up()
+    tracking.catch_up()
     assert f"step 0: {lost} samples are not in MLflow: " in caplog.text
-    entry = client.get_run(store.read_run()["mlflow_run_id"])
+    entry = entry_of(tracking, client)
     assert entry.data.tags["ares.logged_step"] == "0"
     logged = {folder.path for folder in client.list_artifacts(entry.info.run_id)} - {"profile.yaml"}
     assert logged == ({"samples"} if lost == "evaluation" else {"evaluation", "problems"})
-
-
-def tracked(runs: Path, *settings: str, metrics: dict[str, float] | None = None) -> tuple[Tracking, MlflowClient]:
-    """The tracking of a run of two steps with MLflow's database beside it, which has caught up."""
-    uri = tracking_uri(None, runs)
-    mlflow_database.beside(runs)
-    given = config("tracking.experiment=tracked", "tracking.samples=0", *settings)
-    store = RunStore(runs / "run")
-    store.write_run({"code_version": "1", "mlflow_run_id": None})
-    last = None
-    for step in range(2):
-        last = commit(step, last, metrics={"m": 1.0, **(metrics or {})})
-        store.write_commit(last)
-    tracking = Tracking(given.tracking, given, store)
-    tracking.catch_up()
-    return tracking, MlflowClient(tracking_uri=uri)
-
-
-def entry_of(tracking: Tracking, client: MlflowClient) -> Entry:
-    return client.get_run(tracking.store.read_run()["mlflow_run_id"])
 
 
 def test_a_name_that_mlflow_refuses_is_changed_or_left_out_and_the_others_are_logged(
@@ -194,20 +171,20 @@ def test_a_name_that_mlflow_refuses_is_changed_or_left_out_and_the_others_are_lo
     refused |= {"x@y": 0.1, "x_at_y": 0.2}  # the one must not be mixed with the other
     refused |= {"a/../b@c": 0.3}  # its plain name is refused, too
     tags = 'tracking.tags={"a@b": "x", team: y}'
-    tracking, client = tracked(tmp_path, tags, metrics=refused)
+    tracking, client = opened(tmp_path, tags)
+    tracking.store.write_commit(commit(0, None, metrics={"m": 1.0} | refused))
+    tracking.catch_up()
     logged = entry_of(tracking, client).data
     assert logged.metrics["m"] == 1.0
     assert logged.metrics["rewards/f/mean_at_1"] == 0.5
     assert logged.metrics["rewards/f/50"] == 0.7
     assert logged.metrics["x_at_y"] == 0.2
-    assert logged.tags["ares.logged_step"] == "1"
     assert logged.tags["team"] == "y"
-    assert "a_at_b" in logged.tags or "a@b" in logged.tags
+    assert logged.tags["a_at_b"] == "x"
     assert caplog.text.count("MLflow refuses 'rewards/f/mean@1': it is called 'rewards/f/mean_at_1' there") == 1
     assert caplog.text.count("MLflow refuses ''") == 1
     before = caplog.text
-    last = tracking.store.last_commit()
-    tracking.store.write_commit(commit(2, last, metrics=refused))
+    tracking.store.write_commit(commit(1, tracking.store.last_commit(), metrics=refused))
     tracking.catch_up()
     assert caplog.text == before
     assert "away" not in caplog.text
@@ -218,7 +195,8 @@ def test_an_mlflow_that_is_away_is_told_once_and_the_end_says_how_the_record_is_
 ) -> None:
     """A warning of 400 characters after each step, and none at the end."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    tracking, _ = tracked(tmp_path, "tracking.uri=http://127.0.0.1:9")
+    tracking, _ = opened(tmp_path, "tracking.uri=http://127.0.0.1:9", steps=2)
+    tracking.catch_up()
     tracking.catch_up()
     assert [len(record.getMessage()) < 200 for record in caplog.records] == [True]
     caplog.clear()
@@ -234,15 +212,13 @@ def test_after_a_move_of_the_runs_folder_artifacts_lie_in_the_folder_where_it_is
     """Later ones went to a new folder in the old place."""
 
     def log_text(self: MlflowClient, run_id: str, text: str, file: str) -> None:
-        folder = (
-            tmp_path / "before" / "mlartifacts" / run_id / "artifacts"
-        )  # MLflow's would remember it in this process
+        folder = tmp_path / "before" / "mlartifacts" / run_id / "artifacts"  # MLflow's own keeps the folder in mind
         folder.mkdir(parents=True)
         (folder / file).write_text(text)
 
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, "log_text", log_text)
-        tracked(tmp_path / "before")
+        opened(tmp_path / "before", steps=2)[0].catch_up()
     (tmp_path / "before").rename(tmp_path / "now")
     moved = RunStore(tmp_path / "now" / "run")
     given = config("tracking.experiment=tracked", "tracking.samples=0")
@@ -258,7 +234,8 @@ def test_after_a_move_of_the_runs_folder_artifacts_lie_in_the_folder_where_it_is
 
 @pytest.mark.parametrize("name", ["runs?", "100%", "a%41b", "run s#"])
 def test_the_database_lies_beside_the_runs_whatever_their_folder_is_called(name: str, tmp_path: Path) -> None:
-    tracking, client = tracked(tmp_path / name)
+    tracking, client = opened(tmp_path / name, steps=2)
+    tracking.catch_up()
     assert entry_of(tracking, client).data.tags["ares.logged_step"] == "1"
     assert {path.parent.name for path in tmp_path.rglob("mlflow.db")} == {name}
 
@@ -277,20 +254,16 @@ def test_a_user_without_a_name_is_a_number(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_entry_says_who_ran_what_on_which_data(tmp_path: Path) -> None:
-    client = MlflowClient(tracking_uri=mlflow_database.beside(tmp_path))
-    settings = config("tracking.experiment=told", f"tracking.uri={client.tracking_uri}", "tracking.samples=0")
-    store = RunStore(tmp_path / "run")
     digests = {"train": "a" * 64, "validation": None}
-    store.write_run({"code_version": f"{'c' * 40}+changes", "mlflow_run_id": None, "digests": digests})
-    chain(store, 1)
-    Tracking(settings.tracking, settings, store).catch_up()
-    entry = client.get_run(store.read_run()["mlflow_run_id"])
+    tracking, client = opened(tmp_path, steps=1, code_version=f"{'c' * 40}+changes", digests=digests)
+    tracking.catch_up()
+    entry = entry_of(tracking, client)
     told = {name: entry.data.tags[f"mlflow.{name}"] for name in ("user", "source.name", "source.git.commit")}
     assert told == {"user": getuser(), "source.name": "ares train", "source.git.commit": "c" * 40}
     (used,) = entry.inputs.dataset_inputs
-    assert (used.dataset.name, used.dataset.digest) == (str(settings.data.train), "a" * 36)
+    assert (used.dataset.name, used.dataset.digest) == (str(tracking.config.data.train), "a" * 36)
     assert [(tag.key, tag.value) for tag in used.tags] == [("mlflow.data.context", "training")]
-    experiment = client.get_experiment_by_name("told")
+    experiment = client.get_experiment_by_name("tracked")
     assert experiment is not None
     view = json.loads(experiment.tags["mlflow.sharedViewState.ares"])
     assert {"metrics.`val/accuracy`", "metrics.`bucket/hard/alpha`"} <= set(view["selectedColumns"])

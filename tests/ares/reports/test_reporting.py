@@ -23,10 +23,10 @@ def test_the_tracker_is_told_how_a_run_ended(
     tracker = SimpleNamespace(
         catch_up=lambda: heard.append("catch up"), finish=lambda: heard.append("finished"), interrupt=heard.append
     )
-    monkeypatch.setattr(reporting, "load_tracker", lambda config, store: tracker)
+    monkeypatch.setattr(reporting, "TRACKERS", SimpleNamespace(make=lambda *_: tracker))
 
     def run() -> None:
-        with Reporting(SimpleNamespace(config=None, store=None)):
+        with Reporting(SimpleNamespace(config=SimpleNamespace(tracking=None), store=None)):
             if error is not None:
                 raise error
 

@@ -2,7 +2,6 @@
 reads."""
 
 import json
-import logging
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from ares.runs.digests import model_digest
 from ares.runs.lineage import fork
 from ares.runs.run import Run
 from ares.step.state import RunState
-from ares.store.store import Commit, RunStore, StoreError
+from ares.store.store import Commit, StoreError
 from tests.ares.builders import MODEL, config
 
 REWARD = "def score(completions, **columns):\n    return [float('1' in one) for one in completions]\n"
@@ -95,27 +94,11 @@ def test_a_fork_may_name_another_file(place: Path) -> None:
     fork("here", 0, None, [f"reward.kind={place / 'other.py'}:score"], "other", place / "runs")
 
 
-def test_a_run_from_before_such_digests_gets_them(place: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = bootstrapped(place).store
-    description = store.read_run()
-    del description["digests"]["files"], description["digests"]["model_files"]
-    store.write_run(description)
-    with caplog.at_level(logging.INFO):
-        Run.open(settings(place), "here", place / "runs")
-    assert "reward.py" in caplog.text
-    (place / "reward.py").write_text(INVERTED)
-    with pytest.raises(StoreError, match=r"reward\.py"):
-        Run.open(settings(place), "here", place / "runs")
-
-
 def test_looking_at_a_run_writes_nothing(place: Path) -> None:
     store = bootstrapped(place).store
     description = store.read_run()
-    del description["digests"]["files"]
-    store.write_run(description)
     fork("here", 0, None, [], "other", place / "runs")
     assert store.read_run() == description
-    assert json.dumps(RunStore(place / "runs" / "other").read_run()["digests"]).count("reward.py") == 1
 
 
 def test_commits_without_run_json_are_not_a_new_run(place: Path) -> None:
@@ -124,20 +107,6 @@ def test_commits_without_run_json_are_not_a_new_run(place: Path) -> None:
     for settings_of_it in (settings(place), config("learner.lr=0.5")):
         with pytest.raises(StoreError, match=r"its run\.json is gone"):
             Run.open(settings_of_it, "here", place / "runs")
-
-
-def test_a_run_of_the_first_format_is_sealed_when_it_is_continued_and_its_fork_at_once(place: Path) -> None:
-    store = bootstrapped(place).store
-    for path in (store.directory / "run.json", store.directory / "bootstrap" / "COMMIT.json"):
-        body = json.loads(path.read_text())
-        path.write_text(json.dumps({key: body[key] for key in body if key not in ("format", "checksum")}))
-    fork("here", 0, None, [], "other", place / "runs")
-    assert RunStore(store.directory).format() == 1
-    Run.open(settings(place), "here", place / "runs")
-    for name in ("here", "other"):
-        run_store = RunStore(place / "runs" / name)
-        assert run_store.format() == 2
-        assert run_store.committed_steps() == [0]
 
 
 def test_a_model_of_the_hub_is_known_by_its_revision_and_none_of_its_code_runs(

@@ -7,7 +7,7 @@ import pytest
 
 from ares.config.profiles import load
 from ares.runs import doctor
-from ares.runs.doctor import _packages
+from ares.runs.doctor import _of_programs
 from ares.runs.run import Run
 from sandbox import packages
 from tests.ares.builders import config
@@ -15,11 +15,11 @@ from tests.ares.builders import config
 
 def test_packages_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path))
-    finding = _packages(None)
+    _, finding = _of_programs(None)
     assert finding.good
     assert len(finding.subject) <= 14  # as wide as the command shows it
     assert "ares sandbox packages add" in finding.text
-    missing = _packages(load("tiny-code", ['reward.code.packages=["numpy"]']))
+    _, missing = _of_programs(load("tiny-code", ['reward.code.packages=["numpy"]']))
     assert not missing.good
     assert missing.text.endswith("ares sandbox packages add numpy")
 

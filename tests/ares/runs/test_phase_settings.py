@@ -7,7 +7,6 @@ from ares.config.strict import ConfigError
 from ares.runs.phase_settings import (
     ALIKE,
     BOOTSTRAP,
-    EARLIER,
     FIRST_USE,
     OPTIONAL_SECTIONS,
     PHASES,
@@ -16,6 +15,7 @@ from ares.runs.phase_settings import (
     bootstrap_settings,
     changed_settings,
     check_fork,
+    earlier_uses,
     first_use,
     in_the_way,
     shared_parts,
@@ -25,11 +25,12 @@ VERPO = ("alpha", "sigma", "delta", "gamma", "beta")
 
 
 def test_every_setting_that_changes_results_has_its_first_phase_and_nothing_else_is_named() -> None:
-    settings = set(result_settings(load("tiny-math")))
+    config = load("tiny-math")
+    settings = set(result_settings(config))
     assert {first_use(name) for name in settings} == {BOOTSTRAP, *PHASES, UPDATE, ALIKE}
     sections = {".".join(name.split(".")[:length]) for name in settings for length in range(1, 9)}
     assert sorted(FIRST_USE.keys() - sections) == []
-    assert {name for rules in EARLIER.values() for name in rules} <= settings
+    assert {name for named in earlier_uses(config, config).values() for name in named} <= settings
     assert set(OPTIONAL_SECTIONS) <= settings
 
 

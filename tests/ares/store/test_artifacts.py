@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,7 @@ from pyarrow import ArrowNotImplementedError
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from ares.store.files import fsync
-from ares.store.journal import Journal
+from ares.store.sealed_lines import Journal
 from ares.store.store import DamagedArtifact, Ref, RunStore, StoreError
 from tests.ares.builders import REPOSITORY
 from tests.ares.store_builders import KINDS, READERS, ROWS, WRITERS, chain, commit, everything, fill
@@ -177,69 +175,46 @@ def test_a_full_disk_is_reported_with_its_remedy_whichever_library_wrote(store: 
             store.write_folder("f", fails(error))
 
 
-def test_everything_on_the_way_to_an_artifact_is_synced(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: set[int] = set()
-    monkeypatch.setattr("ares.store.store.fsync", lambda path: synced.add(path.stat().st_ino))
-    ref = store.write_folder("steps/000001/x", fill)
-    place = store.directory / ref.path
-    wanted = [*place.rglob("*"), place, *list(place.parents)[:4]]
-    assert store.directory.parent in wanted
-    assert [path for path in wanted if path.stat().st_ino not in synced] == []
-
-
-def test_folders_that_others_have_made_are_synced_with_the_commit(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run's holder makes its folder, and a journal that of a step: neither name was ever synced, so a power failure
-    could lose committed steps."""
-    shutil.rmtree(store.directory, ignore_errors=True)
-    synced: set[Path] = set()
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What is synced, in order."""
+    paths: list[Path] = []
     for module in ("lock", "store"):
-        monkeypatch.setattr(f"ares.store.{module}.fsync", synced.add)
-    with store.lock():
-        Journal(store.directory / "steps/000001/rollout.journal", "key").add(ROWS)
-        store.write_commit(commit(1, None))
-    places = ("steps/000001", "steps", "", "..")
-    assert {(store.directory / place).resolve() for place in places} <= {path.resolve() for path in synced}
+        monkeypatch.setattr(f"ares.store.{module}.fsync", lambda path: paths.append(path.resolve()))
+    return paths
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_commit_waits_for_the_disk_and_an_artifact_does_not(
-    kind: str, store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced, held = [], threading.Event()
+def test_all_that_a_commit_needs_is_synced_before_it(kind: str, store: RunStore, synced: list[Path]) -> None:
+    """A run's holder makes its folder, and a journal that of a step: neither name was ever synced, so a power failure
+    could lose committed steps."""
+    shutil.rmtree(store.directory, ignore_errors=True)
+    with store.lock():
+        Journal(store.directory / "steps/000001/rollout.journal", "key").add(ROWS)
+        refs = [WRITERS[kind](store, place) for place in ("steps/000001/x", "checkpoints/000001")]
+        store.discard(WRITERS[kind](store, "steps/000001/y"))
+        store.write_commit(commit(1, None, artifacts={"checkpoint": refs[1]}))
+    (committed,) = [place for place, path in enumerate(synced) if ".COMMIT.json" in path.name]
+    written = [store.directory / ref.path for ref in refs]
+    wanted = {each for path in written for each in [path, *path.rglob("*"), path.parent]}
+    wanted |= {store.directory / "steps", store.directory, store.directory.parent}
+    assert {path.resolve() for path in wanted} <= set(synced[:committed])
+    assert (store.directory / "steps/000001").resolve() in synced[committed:]  # its own name
 
-    def slowly(path: Path) -> None:
-        assert held.wait(60)
-        fsync(path)
-        synced.append(path)
 
-    monkeypatch.setattr("ares.store.files.fsync", slowly)
-    with store.synced_behind():
-        ref = WRITERS[kind](store, "steps/000000/x")
-        discarded = WRITERS[kind](store, "steps/000000/y")
-        assert synced == []
-        assert store.intact([ref])
-        store.discard(discarded)
-        held.set()
-        monkeypatch.setattr("ares.store.store.fsync", lambda path: synced.append(path))
-        chain(store, 1)
-    (committed,) = [place for place, path in enumerate(synced) if "COMMIT.json" in path.name]
-    place = store.directory / ref.path
-    wanted = [*place.rglob("*"), place, *list(place.parents)[:4]]
-    assert store.directory.parent in wanted
-    assert set(wanted) <= set(synced[:committed])
+def test_run_json_is_synced_with_its_name(store: RunStore, synced: list[Path]) -> None:
+    store.write_run({"run": "run"})
+    assert {store.directory.resolve(), store.directory.parent.resolve()} <= set(synced)
 
 
 def test_nothing_is_committed_that_the_disk_has_refused(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ares.store.files.fsync", refused)
-    with store.synced_behind():
-        store.write_json("steps/000000/x", 1)
-        with pytest.raises(StoreError, match=r"not on disk: .*The disk is full"):
-            chain(store, 1)
+    store.write_json("steps/000000/x", 1)
+    monkeypatch.setattr("ares.store.store.fsync", refused)
+    with pytest.raises(StoreError, match=r"not on disk: .*The disk is full"):
+        chain(store, 1)
     assert store.last_commit() is None
 
 

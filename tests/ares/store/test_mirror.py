@@ -240,7 +240,7 @@ def test_a_partly_uploaded_commit_is_left_out(world: World) -> None:
 def test_old_checkpoints_are_deleted_at_the_url_by_a_machine_that_never_had_them(world: World) -> None:
     commits = finished(world.store("first"), 7)
     second = world.store("second")
-    second.prune_checkpoints(commits[-1], keep=1)
+    second.prune_checkpoints(commits[-1].step, keep=1, needed=commits[-1].step)
     assert [path for path in world.there() if path.startswith("checkpoints")] == ["checkpoints/000006"]
 
 
