@@ -17,6 +17,7 @@ from pyarrow import ArrowNotImplementedError
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from ares.store.files import remove_tree
 from ares.store.sealed_lines import Journal
 from ares.store.store import DamagedArtifact, Ref, RunStore, StoreError
 from tests.ares.builders import REPOSITORY
@@ -32,59 +33,45 @@ def test_what_was_written_is_read_back(store: RunStore) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_content_has_the_same_ref_wherever_it_is_written(kind: str, tmp_path: Path) -> None:
-    first, second = (WRITERS[kind](RunStore(tmp_path / name), "x") for name in ("one", "two"))
-    assert first == second
-    assert first.bytes > 0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_artifact_is_found_after_the_run_directory_moved(kind: str, store: RunStore, tmp_path: Path) -> None:
+def test_the_same_content_has_the_same_ref_wherever_it_is_and_moves_to(
+    kind: str, store: RunStore, tmp_path: Path
+) -> None:
     ref = WRITERS[kind](store, "deep/x")
+    assert WRITERS[kind](RunStore(tmp_path / "other"), "deep/x") == ref
+    assert ref.bytes > 0
     store.directory.rename(tmp_path / "moved")
     moved = RunStore(tmp_path / "moved")
     READERS[kind](moved, ref)
     assert moved.intact([ref])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_changed_content_is_a_damaged_artifact(kind: str, store: RunStore) -> None:
-    ref = WRITERS[kind](store, "x")
-    assert store.intact([ref])
-    path = store.directory / "x"
-    target = path / "b.txt" if kind == "folder" else path
-    content = bytearray(target.read_bytes())
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
     content[-1] ^= 1
-    target.write_bytes(content)
-    assert not store.intact([ref])
-    with pytest.raises(DamagedArtifact, match=r"x has changed since it was written"):
-        READERS[kind](store, ref)
+    path.write_bytes(content)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_absent_artifact_is_a_damaged_artifact(kind: str, store: RunStore) -> None:
-    with pytest.raises(DamagedArtifact, match="is missing"):
-        READERS[kind](store, Ref(path="x", sha256="0" * 64, bytes=1))
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a bit": lambda path: flip(path / "b.txt" if path.is_dir() else path),
+    "all of it": remove_tree,
+    "a file more": lambda folder: (folder / "c.txt").write_text("c"),
+    "a file less": lambda folder: (folder / "b.txt").unlink(),
+    "another name": lambda folder: (folder / "b.txt").rename(folder / "c.txt"),
+}
 
 
-@pytest.mark.parametrize("change", ["added", "removed", "renamed"])
-def test_a_folder_with_other_files_is_a_damaged_artifact(change: str, store: RunStore) -> None:
-    ref = store.write_folder("f", fill)
-    folder = store.directory / "f"
-    if change == "added":
-        (folder / "c.txt").write_text("c")
-    elif change == "removed":
-        (folder / "b.txt").unlink()
-    else:
-        (folder / "b.txt").rename(folder / "c.txt")
-    assert not store.intact([ref])
-
-
-def test_one_damaged_artifact_of_many_is_not_intact(store: RunStore) -> None:
-    refs = [WRITERS[kind](store, kind) for kind in KINDS]
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [(kind, damage) for damage in DAMAGES for kind in KINDS if kind == "folder" or damage in ("a bit", "all of it")],
+)
+def test_what_is_not_what_was_written_is_a_damaged_artifact(kind: str, damage: str, store: RunStore) -> None:
+    refs = [WRITERS[kind](store, name) for name in ("x", "y")]
     assert store.intact(refs)
-    (store.directory / "json").unlink()
+    DAMAGES[damage](store.directory / "x")
     assert not store.intact(refs)
+    what = "is missing" if damage == "all of it" else "has changed since it was written"
+    with pytest.raises(DamagedArtifact, match=f"x {what}"):
+        READERS[kind](store, refs[0])
 
 
 def test_a_folder_written_again_holds_the_new_files_only(store: RunStore) -> None:
@@ -103,7 +90,7 @@ def fails_midway(folder: Path) -> None:
     raise Interrupted
 
 
-def test_a_writer_that_fails_midway_leaves_nothing(store: RunStore) -> None:
+def test_a_writer_that_fails_midway_leaves_what_was_there(store: RunStore) -> None:
     with pytest.raises(Interrupted):
         store.write_folder("f", fails_midway)
     with pytest.raises(ValueError, match="JSON"):
@@ -111,9 +98,6 @@ def test_a_writer_that_fails_midway_leaves_nothing(store: RunStore) -> None:
     with pytest.raises(ArrowNotImplementedError):
         store.write_rows("r.parquet", pd.DataFrame({"a": [{}, {}]}))
     assert everything(store) == []
-
-
-def test_a_writer_that_fails_midway_leaves_the_old_content(store: RunStore) -> None:
     ref = store.write_folder("f", fill)
     with pytest.raises(Interrupted):
         store.write_folder("f", fails_midway)
