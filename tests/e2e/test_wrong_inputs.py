@@ -93,7 +93,6 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("inspect uninterrupted --step 2 --html {bad}", "the page cannot be written"),
         ("export uninterrupted --out {bad}", "cannot be written"),
         ("inspect uninterrupted --step 2 --id nowhere", "nowhere"),
         ("inspect uninterrupted --step 99", "no committed step 99"),

@@ -14,7 +14,7 @@ COMMANDS: dict[str, Wrong] = {
         f"gc {option} {amount}": Wrong(
             f"gc {option} {amount}", f"{option} must be 0 or more (got {amount})", {"runs": FOLDER}
         )
-        for option in ("--older-than", "--max-size", "--entries")
+        for option in ("--older-than", "--max-size")
         for amount in ("-1", "nan", "inf")
     },
     "a run that is not there, evaluated": Wrong("eval nowhere", "nowhere"),
