@@ -1,4 +1,4 @@
-"""The code of docs/extending.md: each block is written to its file, named by a configuration, and does as described.
+"""The files of examples/extensions, which docs/extending.md explains: named by a configuration, each does as described.
 
 Not covered: a whole run with it.
 """
@@ -30,39 +30,29 @@ from ares.config import (
 )
 from ares.engines import SamplingSettings
 from ares.grading import load_grader
-from ares.step.rewards import JudgedPrograms
+from ares.step import JudgedPrograms
+from examples import extensions
 from rewards.shaping import CodeOutcomes
 from tests.ares.builders import MODEL, engine, requests, tokenizer
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
-BLOCKS = dict(
-    re.findall(r"^```python\n# extensions/(\w+)\.py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-)
+FOLDER = Path(extensions.__file__).parent
+PAGE = FOLDER.parents[1] / "docs" / "extending.md"
 GRADED = pd.DataFrame({
     "id": ["a", "a"], "slot": [0, 0], "sample": [0, 1], "prompt": ["1+1", "1+1"], "response": ["it is 2", "3"],
     "answer": ["2", "2"],
 })  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "extensions"
-    folder.mkdir()
-    for name, text in BLOCKS.items():
-        (folder / f"{name}.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-
-
 def configured(setting: str, reference: str, *overrides: str) -> Config:
-    config = load("tiny-math", [f"{setting}=extensions/{reference}", *overrides])
+    config = load("tiny-math", [f"{setting}=examples/extensions/{reference}", *overrides])
     assert list(extension_files(config).values()) == [setting]
     return config
 
 
-def test_every_block_of_the_page_is_tested() -> None:
-    tested = set(re.findall(r'"(\w+)\.py:\w+"', Path(__file__).read_text(encoding="utf-8")))
-    assert BLOCKS.keys() == tested
-    assert len(re.findall(r"^```python", PAGE.read_text(encoding="utf-8"), re.M)) == len(BLOCKS)
+def test_every_example_is_on_the_page_and_tested() -> None:
+    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
+    assert files == set(re.findall(r'"(\w+)\.py:\w+"', Path(__file__).read_text(encoding="utf-8")))
+    assert files == set(re.findall(r"\(\.\./examples/extensions/(\w+)\.py\)", PAGE.read_text(encoding="utf-8")))
 
 
 def test_the_estimator_ranks_within_a_group() -> None:

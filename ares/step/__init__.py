@@ -17,7 +17,7 @@ from ares.step.requests import (
     requested_rows,
     second_turn_rows,
 )
-from ares.step.rewards import PART, rewarded
+from ares.step.rewards import PART, JudgedPrograms, rewarded
 from ares.step.rows import in_training_order, joined_rows, sampled_rows, with_scores
 from ares.step.shape import shape
 from ares.step.slots import FEW_STEPS_SLOT, GREEDY, is_second_turn
@@ -29,6 +29,7 @@ __all__ = [
     "PART",
     "PROMPT",
     "FilterExhausted",
+    "JudgedPrograms",
     "Refill",
     "RunState",
     "as_sampled",
