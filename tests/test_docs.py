@@ -1,4 +1,5 @@
-"""README and docs name what exists: links, files, modules, tests, commands with their options, settings.
+"""README and docs name what exists: links, files, modules, tests, commands with their options, settings, profiles,
+metrics, variables of the environment, targets of make.
 
 Not covered: whether a command does what the page says, and figures.
 """
@@ -21,7 +22,8 @@ from ares.config import Config
 from flows.cli.main import app
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PRODUCT = ("algorithms", "ares", "flows", "rewards", "sandbox", "tasks", "tests", "benchmarks", "deploy")
 MAP = REPOSITORY / "docs" / "coming-from-verl-or-trl.md"
 """In its tables only the first column is ours."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
@@ -31,6 +33,7 @@ FILE = re.compile(
 )
 MODULE = re.compile(r"python -m ((?:benchmarks|examples|tests|flows|ares)(?:\.\w+)+)")
 TEST = re.compile(r"`(?:[\w/.]+::)?(test_\w+)(…?)`")
+VARIABLE = re.compile(r"\b((?:ARES|E2B|MORPH)_[A-Z_]+)\b")
 SETTING = re.compile(rf"(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
 MADE = ("examples/tiny/checkpoints", "examples/data_preprocess", "benchmarks/NAME", "rewards/NAME", "rewards/right/")
 """Folders that a command fills or that verl has, and metrics that look like files."""
@@ -75,6 +78,36 @@ def commands(text: str) -> Iterator[list[str]]:
             words = words[1:]
         if words[:1] == ["ares"]:
             yield words[1:]
+
+
+def inline_commands(page: Path) -> Iterator[list[str]]:
+    """Words of every `ares …` command within a sentence; a lone `…` or NAME stands for what a user fills in."""
+    for span in re.findall(r"`(?:[.\w]+/)*(ares [^`]+)`", prose(page)):
+        yield shlex.split(span)[1:]
+
+
+@cache
+def sources() -> str:
+    """The text of the product, its tests and deployments."""
+    kinds = {".py", ".yaml", ".sh", ".conf", ".sbatch"}
+    paths = (path for folder in PRODUCT for path in sorted((REPOSITORY / folder).rglob("*")))
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths if path.suffix in kinds)
+
+
+def expanded(name: str) -> list[str]:
+    """`a/{b,c}/d` as a/b/d and a/c/d."""
+    begin, brace, rest = name.partition("{")
+    if not brace:
+        return [name]
+    choices, _, end = rest.partition("}")
+    return [each for choice in choices.split(",") for each in expanded(f"{begin}{choice}{end}")]
+
+
+def metrics_of(page: Path) -> Iterator[str]:
+    """Names of metrics at the head of an item: "- `a`, `b/{c,d}`: …"."""
+    for head in re.findall(r"^- ((?:`[^`]+`(?:, )?)+):", prose(page), re.M):
+        for span in re.findall(r"`([^`]+)`", head):
+            yield from expanded(span)
 
 
 def known(model: Any, path: list[str]) -> bool:
@@ -156,16 +189,59 @@ def test_tests_that_are_named_are_there(page: Path) -> None:
 def test_commands_and_their_options_are_known(page: Path) -> None:
     root = typer.main.get_command(app)
     wrong = []
-    for block in blocks(page, "bash"):
-        for words in commands(block):
-            command: Any = root
-            while words and words[0] in getattr(command, "commands", ()):
-                command, words = command.commands[words[0]], words[1:]
-            options = {name for each in command.params for name in each.opts}
-            unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in options]
-            if hasattr(command, "commands") or unknown:
-                wrong.append(f"ares {command.name} {' '.join(words)}")
+    in_blocks = [words for block in blocks(page, "bash") for words in commands(block)]
+    for words in [*in_blocks, *inline_commands(page)]:
+        command: Any = root
+        while words and words[0] in getattr(command, "commands", ()):
+            command, words = command.commands[words[0]], words[1:]
+        options = {name for each in command.params for name in each.opts} | {"--help"}
+        unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in options]
+        if (hasattr(command, "commands") and words[:1] != ["--help"]) or unknown:
+            wrong.append(f"ares {command.name} {' '.join(words)}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_profiles_and_ablations_are_shipped(page: Path) -> None:
+    profiles = {path.stem for path in (REPOSITORY / "profiles").glob("*.yaml")}
+    ablations = {path.stem for path in (REPOSITORY / "profiles" / "ablations").glob("*.yaml")}
+    wrong = []
+    in_blocks = [words for block in blocks(page, "bash") for words in commands(block)]
+    for command, name, *_ in filter(lambda words: len(words) > 1, [*in_blocks, *inline_commands(page)]):
+        shipped = {"train": profiles, "doctor": profiles, "ablate": ablations}.get(command)
+        if shipped is not None and name[0].islower() and name not in shipped:
+            wrong.append(f"ares {command} {name}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_variables_of_the_environment_are_read(page: Path) -> None:
+    named = set(VARIABLE.findall(page.read_text(encoding="utf-8")))
+    assert [each for each in sorted(named) if each not in sources()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_targets_of_make_are_there(page: Path) -> None:
+    targets = set(re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.M))
+    code = [*re.findall(r"`([^`\n]+)`", prose(page)), *blocks(page, "bash")]
+    named = [target for text in code for target in re.findall(r"(?:^|[,;:] )make ([\w-]+)", text, re.M)]
+    assert [each for each in named if each not in targets] == []
+
+
+def test_metrics_are_logged() -> None:
+    """By the last part of their names, as most names are put together."""
+    names = set(metrics_of(REPOSITORY / "docs" / "metrics.md"))
+    assert len(names) > 30
+    parts = {name: name.removesuffix("/…").split("/")[-1].rstrip("…_") for name in names}
+    assert [name for name, part in parts.items() if not part.isupper() and part not in sources()] == []
+
+
+def test_images_and_rows_are_shown() -> None:
+    """What no page shows or links is left over."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    files = [*(REPOSITORY / "docs" / "images").iterdir(), *(REPOSITORY / "docs" / "results").glob("*.csv")]
+    beside = [path.name for path in files if not path.stem.endswith("-problems")]  # these lie beside a table of rows
+    assert [name for name in beside if name not in text] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -177,7 +253,7 @@ def test_settings_are_known(page: Path) -> None:
 def test_python_blocks_parse_and_import_what_is_there(page: Path) -> None:
     for block in blocks(page, "python"):
         for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in ("ares", "rewards", "sandbox"):
+            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in PRODUCT:
                 module = importlib.import_module(str(node.module))
                 assert [each.name for each in node.names if not hasattr(module, each.name)] == []
 
@@ -192,3 +268,5 @@ def test_the_checks_see_what_is_wrong() -> None:
     assert known(Config, ["data", "validation", "gsm8k", "prompt_key"])
     assert not known(Config, ["data", "validation", "gsm8k", "promt_key"])
     assert "what-goes-together" in anchors(REPOSITORY / "README.md")
+    assert sum(len(list(inline_commands(page))) for page in PAGES) > 20
+    assert expanded("a/{b,c}/d") == ["a/b/d", "a/c/d"]
