@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prefect import tags, task
+from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.context import TagsContext
 from prefect.settings import PREFECT_API_URL
 
 from ares.ablations import (
@@ -41,7 +40,6 @@ from ares.errors import UserError
 from ares.runs import Run, drawn_identity, read_config, run_status, share_bootstrap
 from ares.store import RunStore, StoreError, runs_directory
 from ares.workers import runs_that_fit
-from flows import ownership
 from flows.artifacts import show_report
 from flows.run_log import run_log
 
@@ -131,9 +129,7 @@ async def ablate(plan: Plan) -> dict[str, Any]:
 
     Returns the names of finished children, the errors of failed ones, the conclusion and the report's path.
     """
-    tag = f"ablation:{plan.ablation.name}"
-    with RunStore(plan.folder).lock(), tags(tag):
-        await asyncio.to_thread(ownership.claim, tag)
+    with RunStore(plan.folder).lock():
         parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
         status, files = "KILLED", []
         try:
@@ -165,8 +161,7 @@ async def _train_children(plan: Plan, parent_run: str) -> dict[str, str]:
         try:
             _take_bootstrap(plan, child)
             logger.info("%s started", child.name)
-            with TagsContext(current_tags=set()):  # for each tag Prefect would ask the server for a slot
-                await train_child.with_options(task_run_name=child.name)(child, parent_run, plan.folder)
+            await train_child.with_options(task_run_name=child.name)(child, parent_run, plan.folder)
             display.finish(child)
             logger.info("%s finished", child.name)
         except (ChildFailed, StoreError) as error:
@@ -229,7 +224,7 @@ async def train_child(child: Child, parent_run: str, folder: Path) -> None:
                *(f"{name}={json.dumps(value)}" for name, value in given.items()), "--run", child.name]  # fmt: skip
     # All share one API: this process's own, or the user's server.
     api = PREFECT_API_URL.value()
-    environment = os.environ | ({"PREFECT_API_URL": api} if api else {}) | await ownership.link_to_task()
+    environment = os.environ | ({"PREFECT_API_URL": api} if api else {})
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, env=environment,

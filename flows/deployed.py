@@ -80,8 +80,9 @@ async def ares_ablate(
         parallel: Children at a time; left open, as many as cores or the GPU allow.
     """
     from flows.ablate import run_ablation
+    from flows.prefect_client import run_until_suspended
 
-    return await run_ablation(ablation, overrides, name, parallel)
+    return await run_until_suspended(run_ablation(ablation, overrides, name, parallel))
 
 
 @flow(name="ares-gc", persist_result=False, flow_run_name="gc")

@@ -10,13 +10,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from prefect import runtime
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    create_model,
-    model_serializer,
-)
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_serializer
 
 from ares.config import Config, profile_names
 
@@ -101,17 +95,13 @@ else:
     Settings = _form(Config)
 
 
-def as_overrides(settings: BaseModel) -> list[str]:
+def as_overrides(section: BaseModel, prefix: str = "") -> list[str]:
     """The fields of the form that were filled in, as dotted overrides."""
-    return _dotted(settings, "")
-
-
-def _dotted(section: BaseModel, prefix: str) -> list[str]:
     overrides: list[str] = []
     for name in sorted(section.model_fields_set):
         value = getattr(section, name)
         if isinstance(value, BaseModel):
-            overrides += _dotted(value, f"{prefix}{name}.")
+            overrides += as_overrides(value, f"{prefix}{name}.")
         elif isinstance(value, Switch):
             overrides.append(f"{prefix}{name}={'true' if value is Switch.ON else 'false'}")
         elif value not in (None, ""):  # an emptied box

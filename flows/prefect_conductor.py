@@ -6,16 +6,14 @@
        ├─ task run "score 0"
        └─ task run "update"
 
-Steps and phases are plain awaits. A thread sends their records to the server with Prefect's client, those of steps
-first, so that a kill loses none of a finished step though the server is slow. One of Prefect's own subflows waits 1 to
-2.5 s for the server; these wait for nothing. While the server is away the run continues, with a warning. Suspend ends
-the run at its next step or phase.
+Steps and phases are plain awaits. A thread sends their records to the server with Prefect's client. One of Prefect's
+own subflows waits 1 to 2.5 s for the server; these wait for nothing. While the server is away the run continues, with a
+warning. Suspend ends the run at its next step or phase.
 Not covered: what a step does (flows/train.py), the run's flow (flows/deployed.py), retries (ares/runs/conductor.py).
 """
 
 import asyncio
 import logging
-import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -23,8 +21,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import count
-from queue import Empty, PriorityQueue
+from queue import Empty, Queue
 from threading import Thread
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -34,24 +31,19 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import State
 from prefect.events import emit_event
 from prefect.exceptions import Pause, TerminationSignal
-from prefect.logging.handlers import APILogHandler
-from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running, Suspended
+from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running
 
 from ares.runs import PlainConductor, Run
 from flows.alarms import Alarms
 from flows.artifacts import RunArtifacts
-from flows.ownership import claim
-from flows.run_log import OURS
+from flows.prefect_client import LOOK_SECONDS, find_suspension
+from flows.run_log import OURS, LogsTab, has_ui
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
 Request = Callable[[SyncPrefectClient], object]
 END_SECONDS = 20.0
 """How long the end of a run waits for its last records to be sent."""
-LOOK_SECONDS = 1.0
-"""Between looks at whether the run was suspended."""
-STEPS, OTHERS, END = 0, 1, 2
-"""Order in which requests are sent."""
 HEARTBEAT_SECONDS = 30.0
 """A step without heartbeats is marked as crashed (deploy/automations.yaml)."""
 
@@ -61,7 +53,6 @@ class Record:
     """A flow run or task run at Prefect's server. `id` is None until it is there, and if the server was away."""
 
     title: str
-    rank: int
     id: UUID | None = None
 
 
@@ -73,9 +64,7 @@ class PrefectConductor(PlainConductor):
         self._run_id = UUID(str(runtime.flow_run.id))
         self._step: Record | None = None
         self._suspended: State[Any] | None = None
-        self._claimed = False
-        self._requests: PriorityQueue[tuple[int, int, str, Request]] = PriorityQueue()
-        self._numbers = count()
+        self._requests: Queue[tuple[str, Request] | None] = Queue()
         self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
         self._alarms = Alarms(run.store.name)
         self._artifacts = RunArtifacts(run, self._run_id, self._send)
@@ -84,7 +73,8 @@ class PrefectConductor(PlainConductor):
 
     def __enter__(self) -> "PrefectConductor":
         self._thread.start()
-        if "PREFECT_API_URL" in os.environ:
+        self._send("whose run this is", self._tag)
+        if has_ui():
             for room in OURS:
                 logging.getLogger(room).addHandler(self._log)
         return self
@@ -93,14 +83,14 @@ class PrefectConductor(PlainConductor):
         for room in OURS:
             logging.getLogger(room).removeHandler(self._log)
         self._artifacts.update()
-        self._send("", lambda _: None, END)
+        self._requests.put(None)
         self._thread.join(END_SECONDS)
         if self._thread.is_alive():
             logger.warning("Prefect was not told how the last step of %s ended: no answer", self.run.store.name)
 
     async def step(self, title: str, number: int, work: Callable[[], Awaitable[None]]) -> None:
         """Run a step as a child flow run. Raises Pause if the run was suspended."""
-        step = Record(title, STEPS)
+        step = Record(title)
         create = partial(self._create_step, step, number)
         with self._shown(step, create, SyncPrefectClient.set_flow_run_state):
             self._step = step
@@ -114,7 +104,7 @@ class PrefectConductor(PlainConductor):
 
     async def phase(self, title: str, work: Callable[[], Awaitable[R]], retries: int) -> R:
         """Run a phase as a task run of the step, or of the run itself. Raises Pause if the run was suspended."""
-        phase, parent = Record(title, OTHERS), self._step or Record(self.run.store.name, STEPS, self._run_id)
+        phase, parent = Record(title), self._step or Record(self.run.store.name, self._run_id)
         create = partial(self._create_phase, phase, parent)
         with self._shown(phase, create, SyncPrefectClient.set_task_run_state):
             return await super().phase(title, work, retries)
@@ -130,12 +120,7 @@ class PrefectConductor(PlainConductor):
         """Have a record created, and told how what is inside ended."""
         if self._suspended is not None:
             raise Pause(state=self._suspended)
-        if not self._claimed:
-            self._claimed = True  # whoever works on a run holds it
-            self._send("whose run this is", lambda _: claim(f"run:{self.run.store.name}"), STEPS)
-        # Ray, once started, aborts three seconds after a SIGTERM; this gives the signal back to Prefect.
-        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-        self._send(f"of {record.title}", create, record.rank)
+        self._send(f"of {record.title}", create)
         ended: BaseException | None = None
         try:
             yield
@@ -143,11 +128,11 @@ class PrefectConductor(PlainConductor):
             ended = error
             raise
         finally:
-            self._send(f"how {record.title} ended", partial(self._end, record, ended, set_state), record.rank)
+            self._send(f"how {record.title} ended", partial(self._end, record, ended, set_state))
 
-    def _send(self, about: str, request: Request, rank: int = OTHERS) -> None:
+    def _send(self, about: str, request: Request) -> None:
         """Queue a request. about: what Prefect does not know if it fails."""
-        self._requests.put((rank, next(self._numbers), about, request))
+        self._requests.put((about, request))
 
     # ---- in the thread ---------------------------------------------------------------------------------------------
 
@@ -156,10 +141,10 @@ class PrefectConductor(PlainConductor):
         with get_client(sync_client=True) as client:  # it tries for a minute while a server restarts
             while True:
                 with suppress(Empty):
-                    rank, _, about, request = self._requests.get(timeout=LOOK_SECONDS)
-                    if rank == END:
+                    asked = self._requests.get(timeout=LOOK_SECONDS)
+                    if asked is None:
                         return
-                    self._try(client, about, request)
+                    self._try(client, *asked)
                 if time.monotonic() - looked > LOOK_SECONDS:
                     looked = time.monotonic()
                     self._try(client, "whether the run was suspended", self._look)
@@ -171,6 +156,10 @@ class PrefectConductor(PlainConductor):
             reason = str(error) or type(error).__name__  # a timeout has no text
             logger.warning("Prefect's server is away, and not told %s: %s; the run continues", about, reason)
 
+    def _tag(self, client: SyncPrefectClient) -> None:
+        tags = client.read_flow_run(self._run_id).tags
+        client.update_flow_run(self._run_id, tags={*tags, f"run:{self.run.store.name}"})
+
     def _create_step(self, step: Record, number: int, client: SyncPrefectClient) -> None:
         """Create a flow run, below a task run that stands for it in the run. The key is unique: Prefect's own ones
         count calls, and a Retry begins at another step."""
@@ -181,6 +170,7 @@ class PrefectConductor(PlainConductor):
             _STEP, name=step.title, parameters={"number": number}, parent_task_run_id=place.id, state=Running(),
             tags=[f"run:{self.run.store.name}"],
         ).id  # fmt: skip
+        self._show_alive(step)
 
     def _create_phase(self, phase: Record, parent: Record, client: SyncPrefectClient) -> None:
         if parent.id is not None:
@@ -214,17 +204,18 @@ class PrefectConductor(PlainConductor):
 
     def _look(self, client: SyncPrefectClient) -> None:
         """Notice a Suspend, and show that the step is alive."""
-        state = client.read_flow_run(self._run_id).state
-        if state is not None and state.is_paused() and self._suspended is None:
-            # The UI's button allows 300 s for Resume, and then fails the run.
-            client.set_flow_run_state(self._run_id, Suspended(message=state.message), force=True)
-            self._suspended = state
+        if self._suspended is None:
+            self._suspended = find_suspension(client, self._run_id)
         self._alarms.look()
         step = self._step
         if step is not None and step.id is not None and time.monotonic() - self._beat > HEARTBEAT_SECONDS:
-            self._beat = time.monotonic()
-            resource = {"prefect.resource.id": f"prefect.flow-run.{step.id}", "prefect.resource.name": step.title}
-            emit_event("prefect.flow-run.heartbeat", resource=resource)
+            self._show_alive(step)
+
+    def _show_alive(self, step: Record) -> None:
+        """Without further heartbeats the step is marked as crashed."""
+        self._beat = time.monotonic()
+        resource = {"prefect.resource.id": f"prefect.flow-run.{step.id}", "prefect.resource.name": step.title}
+        emit_event("prefect.flow-run.heartbeat", resource=resource)
 
 
 class _StepLog(logging.Handler):
@@ -233,18 +224,12 @@ class _StepLog(logging.Handler):
     def __init__(self, conductor: PrefectConductor) -> None:
         super().__init__(logging.INFO)
         self._conductor = conductor
-        self._api = APILogHandler()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a record: the step's flow run may not be there yet."""
         step = self._conductor._step
-
-        def send(client: SyncPrefectClient) -> None:
-            if step is not None and step.id is not None:
-                self._api.emit(logging.makeLogRecord(record.__dict__ | {"flow_run_id": str(step.id)}))
-
         if step is not None:
-            self._conductor._send("of a line of the log", send)
+            self._conductor._send("of a line of the log", lambda _: LogsTab(step.id).emit(record))
 
 
 def _train_step(number: int) -> None:

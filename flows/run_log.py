@@ -22,6 +22,11 @@ def is_json() -> bool:
     return os.environ.get(FORMAT) == "json"
 
 
+def has_ui() -> bool:
+    """Whether flow runs are shown to anybody: the server that a command starts for itself has no UI."""
+    return "PREFECT_API_URL" in os.environ
+
+
 class JsonLines(logging.Handler):
     """Writes a record as a JSON object to stdout: time, level, logger, message, and the fields of its `about`."""
 
@@ -42,13 +47,12 @@ class JsonLines(logging.Handler):
 
 @contextmanager
 def run_log() -> Iterator[None]:
-    """Inside a flow: records of ares go to its flow run.
+    """Inside a flow: records of ares go to its flow run."""
+    from prefect import runtime
 
-    Without PREFECT_API_URL there is no UI to show them: the server that a command starts for itself has none.
-    """
     handlers: list[logging.Handler] = []
-    if "PREFECT_API_URL" in os.environ:
-        handlers.append(_LogsTab(logging.INFO))
+    if has_ui():
+        handlers.append(LogsTab(runtime.flow_run.id))
     if is_json() and not any(isinstance(handler, JsonLines) for handler in logging.getLogger().handlers):
         handlers.append(JsonLines(logging.INFO))  # in a process of a worker, not of the command line
     loggers = [logging.getLogger(room) for room in OURS]
@@ -66,17 +70,17 @@ def run_log() -> Iterator[None]:
                 logger.removeHandler(handler)
 
 
-class _LogsTab(logging.Handler):
-    """Sends records to Prefect's API, in batches."""
+class LogsTab(logging.Handler):
+    """Sends records to the Logs tab of a flow run, in batches. None: nobody gets them."""
 
-    def __init__(self, level: int) -> None:
-        from prefect import runtime
+    def __init__(self, flow_run: object) -> None:
         from prefect.logging.handlers import APILogHandler
 
-        super().__init__(level)
-        self._run = str(runtime.flow_run.id)
+        super().__init__(logging.INFO)
+        self._flow_run = flow_run
         self._api = APILogHandler()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record to the run, whichever thread logs it."""
-        self._api.emit(logging.makeLogRecord(record.__dict__ | {"flow_run_id": self._run}))
+        """Send a record, whichever thread logs it."""
+        if self._flow_run is not None:
+            self._api.emit(logging.makeLogRecord(record.__dict__ | {"flow_run_id": str(self._flow_run)}))

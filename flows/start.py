@@ -81,17 +81,15 @@ async def train_in_flow(run: Run) -> dict[str, Any]:
 
     from prefect import flow
 
-    from flows.ownership import run_flow
     from flows.run_log import run_log
 
-    @flow(name="ares-train", persist_result=False)
+    @flow(name="ares-train", flow_run_name=run.store.name, persist_result=False)
     async def ares_train(run: str) -> dict[str, Any]:
         with run_log():
             return await conduct(opened)
 
     opened = run
-    summary: dict[str, Any] = await run_flow(ares_train, run.store.name, run=run.store.name)
-    return summary
+    return await ares_train(run.store.name)
 
 
 async def train_deployed(

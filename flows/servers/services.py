@@ -24,9 +24,8 @@ from flows.servers import POOL, service
 from flows.servers.deployment import register
 
 START_SECONDS = 180.0
-RESTARTS = 5
-QUIET_SECONDS = 60.0
-"""A service is restarted at most RESTARTS times in so many seconds; then it waits, and the others keep running."""
+RESTART_SECONDS = 10.0
+"""A service is restarted no more often: one that keeps dying must not stop the others, which runs need."""
 
 
 class ServiceError(UserError, RuntimeError):
@@ -69,7 +68,7 @@ class Services:
         self.runs = runs_directory().absolute()
         self.directory = self.runs / ".services"
         self.processes: dict[str, service.Service] = {}
-        self.restarts: dict[str, list[float]] = {}
+        self.restarted: dict[str, float] = {}
 
     def __enter__(self) -> "Services":
         """Start everything; returns when it is ready for runs. Raises ServiceError or DeploymentError."""
@@ -106,16 +105,13 @@ class Services:
             time.sleep(0.5)
 
     def look_after(self, name: str, now: float) -> None:
-        """Restart a service that has ended. One that keeps dying must not stop the others, which runs need."""
+        """Restart a service that has ended."""
         code = self.processes[name].poll()
-        recent = [at for at in self.restarts.get(name, []) if now - at < QUIET_SECONDS]
-        if code is None or len(recent) == RESTARTS:
+        if code is None or (name in self.restarted and now - self.restarted[name] < RESTART_SECONDS):
             return
         service.kill_group(self.processes[name])  # its children may outlive it, and hold its port
-        self.restarts[name] = [*recent, now]
-        last = len(recent) + 1 == RESTARTS
-        then = f"; the last time within {QUIET_SECONDS:.0f} s" if last else ""
-        self.say(f"{name} ended (exit code {code}) and is started again{then}; see {self._log(name)}")
+        self.restarted[name] = now
+        self.say(f"{name} ended (exit code {code}) and is started again; see {self._log(name)}")
         self.start(name)
 
     def stop(self) -> None:
