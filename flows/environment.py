@@ -40,11 +40,6 @@ for _name in ("no_proxy", "NO_PROXY"):
     _hosts = [host for host in os.environ.get(_name, "").split(",") if host]
     os.environ[_name] = ",".join([*_hosts, *(host for host in LOOPBACK if host not in _hosts)])
 
-LONGEST_TMPDIR = 40
-"""Ray's sockets lie in TMPDIR, about 60 characters deeper, and the kernel allows 107."""
-if len(os.environ.get("TMPDIR", "")) > LONGEST_TMPDIR:
-    os.environ.setdefault("RAY_TMPDIR", "/tmp")
-
 
 def close_stderr() -> None:
     """Triton would list every object that is not released when Python ends."""

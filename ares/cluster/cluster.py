@@ -160,7 +160,7 @@ class Cluster(Workers):
                 ray.shutdown()
                 self._through_memory = True  # Ray's watch over other transfers does not outlive its shutdown
 
-    async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def _persistently(self, role: str, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         """Do `work`, and do it again with new actors when one dies or hangs.
 
         Raises WorkerError when the learner, or the engine, has died ATTEMPTS times (a machine that dies with both
@@ -170,7 +170,7 @@ class Cluster(Workers):
         while True:
             await self._leave_dead_ray()
             try:
-                return await work()
+                return await work(*arguments)
             # Before RayTaskError: an error caused by a death, such as of the actor that hands weights over, is both.
             except (*DEATHS, ActorHung, ObjectLostError) as error:  # weights are lost with their machine
                 if getattr(error, "actor_init_failed", False):

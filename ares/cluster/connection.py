@@ -10,8 +10,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,10 @@ logger = logging.getLogger(__name__)
 logging.getLogger("ray").handlers.clear()
 logging.getLogger("ray").propagate = True
 logging.getLogger("ray").setLevel(logging.NOTSET)
-ATTEMPTS = 3
 LONGEST_FOLDER = 40
 """Bytes of the folder that a local Ray is kept in: the names of its sockets there have at most 107."""
 REACH_SECONDS = 10.0
 """How long to wait for a connection to a cluster."""
-
 PACKAGES = ("ares", "algorithms", "rewards", "sandbox")
 """What actors import."""
 
@@ -62,19 +59,12 @@ def connect(cpus: int) -> None:
     """Connect to Ray, unless connected. cpus: of a local one. Raises ConfigError if RAY_ADDRESS cannot be joined."""
     if ray.is_initialized():
         return
-    with _sigterm_kept():
-        _connect(cpus)
-
-
-@contextmanager
-def _sigterm_kept() -> Iterator[None]:
-    """In the main thread Ray takes over SIGTERM: a cancelled run would be shown as crashed."""
     before = signal.getsignal(signal.SIGTERM)
     try:
-        yield
+        _connect(cpus)
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, before)  # Ray has taken it over: a cancelled run would be shown as crashed
 
 
 def _connect(cpus: int) -> None:
@@ -93,15 +83,15 @@ def _connect(cpus: int) -> None:
         return
     if len(os.fsencode(tempfile.gettempdir())) > LONGEST_FOLDER:  # as Slurm makes it for every job
         os.environ.setdefault("RAY_TMPDIR", "/tmp")
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            # "local": left open, Ray would look for a cluster that someone has started on this machine.
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
-            return
-        except Exception as error:  # Ray raises no narrower class when its raylet needs more than 30 s
-            if attempt == ATTEMPTS or "timed out during startup" not in str(error):
-                raise
-            logger.warning("Ray did not start (attempt %d of %d): %s", attempt, ATTEMPTS, error)
+    # "local": left open, Ray would look for a cluster that someone has started on this machine.
+    local = partial(ray.init, address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+    try:
+        local()
+    except Exception as error:  # Ray raises no narrower class when its raylet needs more than 30 s
+        if "timed out during startup" not in str(error):
+            raise
+        logger.warning("Ray did not start and is started again: %s", error)
+        local()
 
 
 def has_died() -> bool:

@@ -70,8 +70,7 @@ class LearnerGroup(_Group):
         Raises one of DEATHS when one died, whatever the others raise because of it, and ActorHung.
         """
         await self.started()
-        size = max([1, *(argument.bytes for argument in arguments if isinstance(argument, Ref))])
-        async with self._patience.waiting(method, name_of(self.actors[0]), size):
+        async with self._patience.waiting(method, name_of(self.actors[0])):
             return (await _all([getattr(actor, method).remote(*arguments) for actor in self.actors]))[0]
 
     async def update(

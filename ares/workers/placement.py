@@ -7,8 +7,8 @@ GPUs only threads are counted. Nothing here has run on a GPU. Not covered: Ray's
 import importlib.metadata
 import importlib.util
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from transformers import AutoConfig
@@ -16,16 +16,15 @@ from transformers import AutoConfig
 from ares.config import Config, ConfigError
 
 
-@dataclass(frozen=True)
-class Demand:
-    """GPUs that a configuration asks for, where they are used."""
+class Demand(NamedTuple):
+    """GPUs that a configuration asks for, where they are used, and how they are counted."""
 
     gpus: int
     text: str
 
 
 def demand(config: Config) -> Demand:
-    """GPUs that the learner's ranks and the engines need together, and how that is counted."""
+    """GPUs that the learner's ranks and the engines need together."""
     ranks, rollout = config.learner.ranks, config.rollout
     each = rollout.vllm.tensor_parallel if rollout.engine == "vllm" else 1
     engines = f"rollout.engines={rollout.engines}" + (f" × rollout.vllm.tensor_parallel={each}" if each > 1 else "")

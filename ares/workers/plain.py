@@ -43,18 +43,18 @@ class Turns:
         self._thread.shutdown(cancel_futures=True)
 
 
-class PlainLearner:
-    """The learner of this process. It is made by the first call."""
+class _Plain:
+    """A service in this process: it is made by the first call, which takes a while."""
 
-    def __init__(self, config: Config, store: RunStore, turns: Turns) -> None:
-        self.config = config
-        self.store = store
-        self.turns = turns
+    def __init__(self, make: Callable[[], Any], threads: int, turns: Turns) -> None:
+        self._make = make
+        self._threads = threads
+        self._turns = turns
 
     @cached_property
-    def service(self) -> LearnerService:
-        """The learner itself; loading it takes a while."""
-        return LearnerService(self.config, self.store)
+    def service(self) -> Any:
+        """The learner or engine itself."""
+        return self._make()
 
     async def started(self) -> None:
         """Load the model."""
@@ -62,23 +62,45 @@ class PlainLearner:
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the service."""
-        return await self.turns.take(self.config.learner.threads, lambda: getattr(self.service, method)(*arguments))
+        return await self._turns.take(self._threads, lambda: getattr(self.service, method)(*arguments))
+
+    async def stream(self, told: Callable[[Any], None] | None, method: str, *arguments: Any) -> list[Any]:
+        """All that a method of the service yields; `told` is given each as it comes."""
+        loop = asyncio.get_running_loop()
+
+        def work() -> list[Any]:
+            parts = []
+            for part in getattr(self.service, method)(*arguments):
+                parts.append(part)
+                if told is not None:
+                    loop.call_soon_threadsafe(told, part)
+            return parts
+
+        return await self._turns.take(self._threads, work)
+
+    def kill(self) -> None:
+        """Free the memory."""
+        vars(self).pop("service", None)
+
+
+class PlainLearner(_Plain):
+    """The learner of this process."""
+
+    def __init__(self, config: Config, store: RunStore, turns: Turns) -> None:
+        super().__init__(lambda: LearnerService(config, store), config.learner.threads, turns)
+        self.config = config
 
     async def update(
         self, batch: Ref, beta: dict[str, Any] | None, progress: Callable[[int], None] | None
     ) -> UpdateResult:
         """One training step."""
-        loop = asyncio.get_running_loop()
 
-        def work() -> UpdateResult:
-            for result in self.service.update(batch, beta):
-                if isinstance(result, UpdateResult):
-                    return result
-                if progress is not None:
-                    loop.call_soon_threadsafe(progress, result)
-            raise AssertionError("an update ends with its result")
+        def count(part: int | UpdateResult) -> None:
+            if progress is not None and isinstance(part, int):
+                progress(part)
 
-        return await self.turns.take(self.config.learner.threads, work)
+        result: UpdateResult = (await self.stream(count, "update", batch, beta))[-1]
+        return result
 
     def weights(self) -> Any:
         """The weights themselves, which the engine copies before the next update; copies where it may load them later
@@ -87,57 +109,26 @@ class PlainLearner:
             return self.service.weights_in_place()
         return {name: array.copy() for name, array in self.service.weights().items()}
 
-    def kill(self) -> None:
-        """Free the memory."""
-        vars(self).pop("service", None)
 
-
-class PlainEngine:
-    """The engine of this process. It is made by the first call."""
+class PlainEngine(_Plain):
+    """The engine of this process."""
 
     def __init__(self, config: Config, turns: Turns) -> None:
-        self.config = config
-        self.turns = turns
-
-    @cached_property
-    def service(self) -> EngineService:
-        """The engine itself; loading it takes a while."""
-        return EngineService(self.config)
-
-    async def _call(self, work: Callable[[], T]) -> T:
-        return await self.turns.take(self.config.rollout.threads, work)
-
-    async def started(self) -> None:
-        """Load the model."""
-        await self._call(lambda: self.service)
+        super().__init__(lambda: EngineService(config), config.rollout.threads, turns)
 
     async def load_weights(self, version: int, weights: Any) -> None:
         """Take over the weights of a version."""
-        await self._call(lambda: self.service.load_weights(version, weights))
+        await self.call("load_weights", version, weights)
 
     async def generate(
         self, requests: list[Request], settings: SamplingSettings, finished: Finished | None
     ) -> pd.DataFrame:
         """One row a request, in order; `finished` is given them as they finish."""
-        loop = asyncio.get_running_loop()
-
-        def work() -> pd.DataFrame:
-            parts = []
-            for rows in self.service.generate(requests, settings):
-                parts.append(rows)
-                if finished is not None:
-                    loop.call_soon_threadsafe(finished, rows)
-            return pd.concat(parts).sort_index()
-
-        return await self._call(work)
+        return pd.concat(await self.stream(finished, "generate", requests, settings)).sort_index()
 
     async def sleep(self) -> None:
         """Free memory for the learner."""
-        await self._call(lambda: self.service.sleep())
-
-    def kill(self) -> None:
-        """Free the memory."""
-        vars(self).pop("service", None)
+        await self.call("sleep")
 
 
 class PlainWorkers(Workers):
@@ -154,9 +145,6 @@ class PlainWorkers(Workers):
     def uses_gpus(self) -> bool:
         """Whether learner and engine are on a GPU."""
         return uses_gpus(self.config, torch.cuda.device_count())
-
-    def _start(self) -> None:
-        pass
 
     def _start_learner(self) -> PlainLearner:
         return PlainLearner(self.config, self.store, self._turns)

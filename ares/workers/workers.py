@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -41,48 +41,11 @@ class UpdateInputs:
     beta: dict[str, Any] | None
 
 
-class LearnerHandle(Protocol):
-    """The learner, wherever it lives."""
-
-    async def started(self) -> None:
-        """Wait until it has loaded the model."""
-
-    async def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of LearnerService."""
-
-    async def update(self, batch: Ref, beta: dict[str, Any] | None, progress: Callable[[int], None] | None) -> Any:
-        """One training step; `progress` is told how many optimiser steps are done."""
-
-    def weights(self) -> Any:
-        """The policy's weights, in a form that the engine's `load_weights` takes."""
-
-    def kill(self) -> None:
-        """End it."""
-
-
-class EngineHandle(Protocol):
-    """The engine, wherever it lives."""
-
-    async def started(self) -> None:
-        """Wait until it has loaded the model."""
-
-    async def load_weights(self, version: int, weights: Any) -> None:
-        """Take over the weights of a version."""
-
-    async def generate(
-        self, requests: list[Request], settings: SamplingSettings, finished: Finished | None
-    ) -> pd.DataFrame:
-        """One row a request, in order; `finished` is given them as they finish."""
-
-    async def sleep(self) -> None:
-        """Free memory for the learner."""
-
-    def kill(self) -> None:
-        """End it."""
-
-
 class Workers(ABC):
-    """Learner and engine of one run. `sampling`: the engine's configuration, if not the learner's."""
+    """Learner and engine of one run, which can do what PlainLearner and PlainEngine can (plain.py).
+
+    sampling: the engine's configuration, if not the learner's.
+    """
 
     def __init__(self, config: Config, store: RunStore, sampling: Config | None = None) -> None:
         self.config = config
@@ -110,34 +73,35 @@ class Workers(ABC):
 
         `finished` is given the rows as they finish, indexed by request; after an actor's death some come twice.
         """
+        return await self._persistently("engine", self._sample, version, requests, settings, finished)
 
-        async def work() -> pd.DataFrame:
-            async with self._sampling:
-                engine = await self._engine_at(version)
-                return await engine.generate(requests, settings, finished)
-
-        return await self._persistently("engine", work)
+    async def _sample(self, version: int, *asked: Any) -> pd.DataFrame:
+        async with self._sampling:
+            engine = await self._engine_at(version)
+            answers: pd.DataFrame = await engine.generate(*asked)
+            return answers
 
     async def experience(self, version: int, batch: Ref, target: str) -> Ref:
         """Write log-probs, entropies and values of a batch under the policy of a version to `target`."""
-        measured: Ref = await self._measured(version, "experience", batch, target)
+        measured: Ref = await self._persistently("learner", self._ask_learner, version, "experience", batch, target)
         return measured
 
     async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
         """How far the log-probs of a version's policy are from those that rows were sampled with."""
-        measured: dict[str, float] = await self._measured(version, "mismatch", rows, temperature)
+        asked = (version, "mismatch", rows, temperature)
+        measured: dict[str, float] = await self._persistently("learner", self._ask_learner, *asked)
         return measured
 
-    async def _measured(self, version: int, method: str, *arguments: Any) -> Any:
-        """What a method of the learner returns at a version."""
+    async def save(self, version: int, target: str) -> Ref:
+        """Write the checkpoint of a version."""
+        saved: Ref = await self._persistently("learner", self._ask_learner, version, "save", target)
+        return saved
 
-        async def work() -> Any:
-            async with self._learning:
-                learner = await self._learner_at(version)
-                await self._engine_sleeps()
-                return await learner.call(method, *arguments)
-
-        return await self._persistently("learner", work)
+    async def _ask_learner(self, version: int, method: str, *arguments: Any) -> Any:
+        async with self._learning:
+            learner = await self._learner_at(version)
+            await self._engine_sleeps()
+            return await learner.call(method, *arguments)
 
     def announce_update(self, step: int, batch: Ref, beta: dict[str, Any] | None) -> None:
         """Set the inputs of a step's update before they are committed: a rebuilt learner replays it from here."""
@@ -148,35 +112,23 @@ class Workers(ABC):
 
         `progress` is told how many optimiser steps are done.
         """
+        return await self._persistently("learner", self._update, step, progress)
 
-        async def work() -> UpdateResult:
-            async with self._learning:
-                learner = await self._learner_at(step - 1)
-                if self.config.rollout.max_staleness:
-                    self._held(step - 1, learner)
-                await self._engine_sleeps()
-                inputs = self._update_inputs(step)
-                self._learner_version = None  # a cancelled update still completes
-                try:
-                    result: UpdateResult = await learner.update(inputs.batch, inputs.beta, progress)
-                except self.raised_by_the_learner:
-                    self.shut_down()  # half of the update may be in the weights
-                    raise
-                self._learner_version = step
-                return result
-
-        return await self._persistently("learner", work)
-
-    async def save(self, version: int, target: str) -> Ref:
-        """Write the checkpoint of a version."""
-
-        async def work() -> Ref:
-            async with self._learning:
-                learner = await self._learner_at(version)
-                saved: Ref = await learner.call("save", target)
-                return saved
-
-        return await self._persistently("learner", work)
+    async def _update(self, step: int, progress: Callable[[int], None] | None) -> UpdateResult:
+        async with self._learning:
+            learner = await self._learner_at(step - 1)
+            if self.config.rollout.max_staleness:
+                self._held(step - 1, learner)
+            await self._engine_sleeps()
+            inputs = self._update_inputs(step)
+            self._learner_version = None  # a cancelled update still completes
+            try:
+                result: UpdateResult = await learner.update(inputs.batch, inputs.beta, progress)
+            except self.raised_by_the_learner:
+                self.shut_down()  # half of the update may be in the weights
+                raise
+            self._learner_version = step
+            return result
 
     def warm_up(self) -> None:
         """Start learner and engine now, so that they load during other work."""
@@ -220,27 +172,26 @@ class Workers(ABC):
     def uses_gpus(self) -> bool:
         """Whether learner and engine are on GPUs. Known once they were started."""
 
-    @abstractmethod
-    def _start(self) -> None:
+    def _start(self) -> None:  # noqa: B027 (in this process nothing is needed)
         """Make ready what learner and engine need; called before every use of them."""
 
     @abstractmethod
-    def _start_learner(self) -> LearnerHandle: ...
+    def _start_learner(self) -> Any: ...
 
     @abstractmethod
-    def _start_engine(self) -> EngineHandle: ...
+    def _start_engine(self) -> Any: ...
 
-    async def _persistently(self, role: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def _persistently(self, role: str, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         """Do `work`; where learner and engine can die, again with new ones. role: the one that works."""
-        return await work()
+        return await work(*arguments)
 
-    async def _handed_over_in_place(self, engine: EngineHandle, version: int) -> bool:
+    async def _handed_over_in_place(self, engine: Any, version: int) -> bool:
         """Have the engine copy the learner's own weights, if there is a way; returns whether it did."""
         return False
 
     # ---- bringing them to a version --------------------------------------------------------------------------------
 
-    async def _engine_at(self, version: int) -> EngineHandle:
+    async def _engine_at(self, version: int) -> Any:
         self._start()
         engine = self._engine or await self._new_engine()  # meanwhile the learner's side may end everything
         if self._engine_version != version:
@@ -250,10 +201,9 @@ class Workers(ABC):
                 async with self._learning if self.takes_turns else nullcontext():  # it would put the engine to sleep
                     await engine.load_weights(version, weights)
             self._engine_version = version
-        checked: EngineHandle = engine
-        return checked
+        return engine
 
-    async def _new_engine(self) -> EngineHandle:
+    async def _new_engine(self) -> Any:
         """Start the engine; on shared GPUs once the learner has loaded, and while it is idle: vLLM counts all memory
         that is taken while it starts as its own."""
         async with self._learning if self.takes_turns else nullcontext():
@@ -272,7 +222,7 @@ class Workers(ABC):
         async with self._learning:
             return self._held(version, await self._learner_at(version))
 
-    def _held(self, version: int, learner: LearnerHandle) -> Any:
+    def _held(self, version: int, learner: Any) -> Any:
         """The weights of a version, which the learner has now; they are kept where it may move on before an engine has
         loaded them."""
         stale = self.config.rollout.max_staleness
@@ -289,13 +239,12 @@ class Workers(ABC):
             self._engine_version = None
             await self._engine.sleep()
 
-    def _running_learner(self) -> LearnerHandle:
+    def _running_learner(self) -> Any:
         if self._learner is None:
             self._learner, self._learner_version = self._start_learner(), None
-        learner: LearnerHandle = self._learner
-        return learner
+        return self._learner
 
-    async def _learner_at(self, version: int) -> LearnerHandle:
+    async def _learner_at(self, version: int) -> Any:
         self._start()
         # Read both now: while `version` is awaited, the engine's side may end the learner.
         learner, held = self._running_learner(), self._learner_version
@@ -304,14 +253,14 @@ class Workers(ABC):
             held = self._learner_version = await learner.call("version")
         return learner if held == version else await self._rewind(learner, version, held if held < version else None)
 
-    async def _say_notes(self, learner: LearnerHandle) -> None:
+    async def _say_notes(self, learner: Any) -> None:
         """Say once what a user should know of how the model is computed."""
         for note in await learner.call("notes"):
             if note not in self._said:
                 logger.warning(note)
                 self._said.add(note)
 
-    async def _rewind(self, learner: LearnerHandle, version: int, held: int | None) -> LearnerHandle:
+    async def _rewind(self, learner: Any, version: int, held: int | None) -> Any:
         """Load the newest checkpoint at or before `version` and replay the batches committed since then."""
         checkpoint_version, checkpoint = newest_checkpoint(self.store, version)
         self._learner_version = None

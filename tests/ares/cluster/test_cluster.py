@@ -1,4 +1,8 @@
-"""Actors that die are rebuilt from the run directory, at the weights they had, and the phase continues."""
+"""Actors that die are rebuilt from the run directory, at the weights they had, and the phase continues.
+
+Actors of tests are classes inside a function, which Ray ships by value: it would import this file, and with it torch
+and transformers, for others.
+"""
 
 import asyncio
 import os
@@ -89,6 +93,7 @@ def test_dead_actors_are_rebuilt_and_give_the_same_bits(run_at_2: Run) -> None:
     assert_same_samples(after, answered)
 
 
+@pytest.mark.slow
 def test_the_policy_after_a_step_is_reached_by_replay_and_by_checkpoint_alike(run: Run) -> None:
     """Sampling for step 4 from the checkpoint of step 3 gives what the run sampled, which never loaded one."""
     requests, answered = first_shard(run, 4)
@@ -96,7 +101,8 @@ def test_the_policy_after_a_step_is_reached_by_replay_and_by_checkpoint_alike(ru
     assert_same_samples(asyncio.run(run.workers.sample(3, requests, settings(run))), answered)
 
 
-@pytest.mark.parametrize(("role", "version"), [("engine", 2), pytest.param("learner", 3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("role", "version"), [("engine", 2), ("learner", 3)])
 def test_an_actor_that_neither_answers_nor_dies_is_replaced(
     run: Run, role: str, version: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -106,8 +112,7 @@ def test_an_actor_that_neither_answers_nor_dies_is_replaced(
         await run.workers.sample(2, first_shard(run, 3)[0], settings(run))
         group = {"engine": run.workers._engine, "learner": run.workers._learner}[role]
         process = await group.actors[0].__ray_call__.remote(lambda actor: os.getpid())
-        monkeypatch.setattr("ares.cluster.patience.FIRST", 6.0)
-        monkeypatch.setattr("ares.cluster.patience.LEAST", 3.0)
+        monkeypatch.setattr("ares.cluster.patience.SILENCE", 3.0)
         os.kill(process, signal.SIGSTOP)
         return await run.workers.sample(version, requests, settings(run))
 
@@ -118,7 +123,18 @@ def test_an_actor_that_neither_answers_nor_dies_is_replaced(
 def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Mortal:  # names nothing of ares: each of the three would import torch and transformers first
+    class Idle:
+        def __init__(self, *settings: Any) -> None: ...
+
+        def notes(self) -> list[str]:
+            return []
+
+        def version(self) -> int:
+            return 3
+
+        def weights(self) -> None: ...
+
+    class Mortal:
         def __init__(self, settings: Any) -> None: ...
 
         def load_weights(self, version: Any, weights: Any) -> None: ...
@@ -127,6 +143,7 @@ def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
             yield from ()  # a generator, as the engine's own
             os._exit(1)
 
+    monkeypatch.setattr("ares.cluster.cluster.LearnerActor", Idle)
     monkeypatch.setattr("ares.cluster.cluster.EngineActor", Mortal)
     cluster = Cluster(run.config, run.store)
     requests, _ = first_shard(run, 4)
@@ -141,7 +158,7 @@ def test_an_actor_that_does_not_come_up_is_replaced(
 ) -> None:
     """As one whose driver hangs, or whose model is on a disk that does not answer."""
 
-    class Stuck:  # names nothing of ares
+    class Stuck:
         def __init__(self, *settings: Any) -> None: ...
 
         def address(self) -> str:
@@ -159,41 +176,28 @@ def test_an_actor_that_does_not_come_up_is_replaced(
         "ares.cluster.cluster.LearnerActor", type("LearnerActor", (), dict(vars(Stuck)) | {method: stuck})
     )
     monkeypatch.setattr("ares.cluster.cluster.ATTEMPTS", 1)
-    monkeypatch.setattr("ares.cluster.patience.FIRST", 5.0)
+    monkeypatch.setattr("ares.cluster.patience.SILENCE", 2.0)
     cluster = Cluster(config, run.store)
     call = {"__init__": "start", "join": "join"}[method]
-    with pytest.raises(WorkerError, match=f"learner hung 1 times .*no answer to `{call}` within 5 s"):
+    with pytest.raises(WorkerError, match=f"learner hung 1 times .*no answer to `{call}` within 2 s"):
         asyncio.run(asyncio.wait_for(cluster.save(0, "checkpoints/000000"), 60))
     cluster.shut_down()
 
 
-class Careless:
-    """An actor with a mistake in its constructor; names nothing of ares."""
-
-    def __init__(self, *settings: Any) -> None:
-        raise KeyError("a mistake\nof two lines")
-
-    def notes(self) -> list[str]:
-        return []
-
-
-class Raising(Careless):
-    """And one with a mistake in a method."""
-
-    def __init__(self, *settings: Any) -> None: ...
-
-    def notes(self) -> list[str]:
-        raise ValueError("no such thing")
-
-
-@pytest.mark.parametrize(("actor", "cause"), [(Careless, "KeyError: "), (Raising, "ValueError: no such thing")])
+@pytest.mark.parametrize(("method", "cause"), [("__init__", "KeyError: "), ("notes", "ValueError: no such thing")])
 def test_what_an_actor_raises_is_told_once_with_its_name_and_the_file_of_its_trace(
-    actor: type, cause: str, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    method: str, cause: str, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The engine is called, but the learner fails, whose weights it needs. Nothing is tried again."""
-    shipped = type("LearnerActor", (), dict(vars(actor)))
-    monkeypatch.setattr("ares.cluster.cluster.LearnerActor", shipped)
-    monkeypatch.setattr("ares.cluster.cluster.EngineActor", type("EngineActor", (), dict(vars(Raising))))
+
+    class Sound:
+        def __init__(self, *settings: Any) -> None: ...
+
+    def careless(self: Any, *settings: Any) -> None:
+        raise KeyError("a mistake\nof two lines") if settings else ValueError("no such thing")
+
+    for actor, wrong in (("EngineActor", {}), ("LearnerActor", {method: careless})):
+        monkeypatch.setattr(f"ares.cluster.cluster.{actor}", type(actor, (), dict(vars(Sound)) | wrong))
     cluster = Cluster(run.config, run.store)
     requests, _ = first_shard(run, 4)
     with pytest.raises(WorkerError, match=f"^The learner failed: {cause}") as caught:
@@ -202,26 +206,24 @@ def test_what_an_actor_raises_is_told_once_with_its_name_and_the_file_of_its_tra
     assert "\n" not in str(caught.value)
     file = run.store.directory / "errors" / "learner.txt"
     assert f"(its trace: {file})" in str(caught.value)
-    assert f"in {'notes' if actor is Raising else '__init__'}" in file.read_text()
+    assert "in careless" in file.read_text()
     assert not [record for record in caplog.records if "died" in record.getMessage()]
 
 
-def test_the_error_of_a_trace_is_its_last() -> None:
-    trace = (
-        "ray::A.f()\n  File 'x.py', line 3\nKeyError: 'a'\n\nThe above …\nares.models.architecture.ModelError: no: b\nx"
-    )
-    assert raised(trace) == ("ares.models.architecture.ModelError", "no: b")
-    assert raised("something odd") == ("error", "something odd")
+TRACE = "ray::A.f()\n  File 'x.py', line 3\n"
 
 
-def test_lines_of_a_message_are_no_errors() -> None:
-    trace = "ray::A.f()\n  File 'x.py', line 3\n"
-    assert raised(f"{trace}ValueError: no such layer\nHint: look at config.json\nweights: 3") == (
-        "ValueError",
-        "no such layer",
-    )
-    assert raised(f"{trace}KeyError: 'a'\n\nDuring handling …\n\n{trace}AssertionError") == ("AssertionError", "")
-    assert raised(f"{trace}torch.OutOfMemoryError: CUDA out of memory.\nSee: the manual") == (
-        "torch.OutOfMemoryError",
-        "CUDA out of memory.",
-    )
+@pytest.mark.parametrize(
+    ("trace", "error"),
+    [
+        (f"{TRACE}KeyError: 'a'\n\nThe above …\nares.models.architecture.ModelError: no: b\nx",
+         ("ares.models.architecture.ModelError", "no: b")),
+        ("something odd", ("error", "something odd")),
+        (f"{TRACE}ValueError: no such layer\nHint: look at config.json\nweights: 3", ("ValueError", "no such layer")),
+        (f"{TRACE}KeyError: 'a'\n\nDuring handling …\n\n{TRACE}AssertionError", ("AssertionError", "")),
+        (f"{TRACE}torch.OutOfMemoryError: CUDA out of memory.\nSee: the manual",
+         ("torch.OutOfMemoryError", "CUDA out of memory.")),
+    ],
+)  # fmt: skip
+def test_the_error_of_a_trace_is_its_last_and_no_line_of_its_message(trace: str, error: tuple[str, str]) -> None:
+    assert raised(trace) == error

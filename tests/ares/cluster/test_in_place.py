@@ -61,6 +61,7 @@ def in_one_group(cluster: Cluster) -> None:
     create_collective_group([*cluster._learner.actors, *cluster._engine.actors], backend="torch_gloo")
 
 
+@pytest.mark.slow
 def test_they_are_the_learners_at_every_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.cluster.groups.LearnerGroup.weights", lambda learner: pytest.fail("through main memory"))
     in_one_group(run.workers)
@@ -73,6 +74,7 @@ def test_they_are_the_learners_at_every_version(run: Run, monkeypatch: pytest.Mo
     asyncio.run(sampled())
 
 
+@pytest.mark.slow
 def test_a_way_that_is_refused_is_left(
     run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_way_that_is_refused_is_left(
     assert "weights cannot go by CUDA_IPC, from now on they go through main memory" in caplog.text
 
 
+@pytest.mark.slow
 def test_where_they_do_not_go_they_go_through_main_memory(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     """The engine dies of it: Ray kills the receiver."""
     in_one_group(run.workers)
