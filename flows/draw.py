@@ -134,6 +134,8 @@ class Chosen:
     """Of everything that was drawn."""
     under_way: list[Ref] = field(default_factory=list)
     """Unfinished responses of later steps that were sampled with them (rollout.parts), shard by shard."""
+    cpu_seconds: float = 0.0
+    """Of all programs that were judged."""
 
 
 async def draw(step: Step, ahead: "Ahead") -> Chosen:
@@ -143,50 +145,48 @@ async def draw(step: Step, ahead: "Ahead") -> Chosen:
     advance.
     """
     run, state, config = step.run, step.state, step.config
-    chosen, refill, seconds = Chosen(), Refill(step.number, config), 0.0
+    chosen, refill = Chosen(), Refill(step.number, config)
     while not refill.is_full:
         asked, is_first = refill.ask(), refill.drawn == 0
         ids = state.planned.pop(0) if is_first and state.planned else run.next_prompts(state, asked)
+        if is_first and (early := await ahead.take(step.number)) is not None:
+            step.timings, chosen.under_way = early.timings, early.under_way
+            await _add(step, chosen, refill, early)
+            continue
         version = step.sampled_version if is_first else step.number - 1
         shards = shards_of(step, "rollout", ids, version, config.rollout.n, refill.shards, refill.drawn)
-        if is_first and (drawing := ahead.take(step.number)) is not None:
-            early = await drawing
-            step.timings, chosen.under_way = early.timings, early.under_way
-            drawn = await _measured(step, chosen, refill, early.drawn)
-        else:
-            with Sampling(step, shards) as sampling:
-                drawn = await _measured(step, chosen, refill, sampling)
-        seconds += sum(sum(scores.cpu_seconds) for scores in drawn.scores)
+        with Sampling(step, shards) as sampling:
+            await _add(step, chosen, refill, sampling)
     chosen.samples.slots = refill.slots
     chosen.metrics = refill.metrics()
     if config.reward.judges_programs:
-        step.timings |= refill.seconds_per_solved(seconds)
+        step.timings |= refill.seconds_per_solved(chosen.cpu_seconds)
     return chosen
 
 
-async def _measured(step: Step, chosen: Chosen, refill: Refill, sampling: Sampling | Drawn) -> Drawn:
+async def _add(step: Step, chosen: Chosen, refill: Refill, drawing: "Sampling | Early") -> None:
     """Choose among a draw's groups once they are graded; meanwhile the learner measures them, if it looks at all."""
 
-    async def grade() -> tuple[Drawn, float]:
-        drawn = await sampling.graded() if isinstance(sampling, Sampling) else sampling
-        check_graded(step, [*chosen.samples.scores, *drawn.samples.scores])
+    async def grade() -> float:
+        drawn = await drawing.graded()
+        chosen.samples.rollouts += drawn.rollouts
+        chosen.samples.scores += drawn.samples.scores
+        check_graded(step, chosen.samples.scores)
         ended = time.perf_counter()
         choose(step, drawn.samples, refill)
-        return drawn, ended
+        chosen.cpu_seconds += sum(sum(scores.cpu_seconds) for scores in drawn.scores)
+        return ended
 
     async def measure() -> float:
-        rollouts = await sampling.rolled_out() if isinstance(sampling, Sampling) else sampling.rollouts
+        rollouts = await drawing.rolled_out()
         if step.config.measures_all:
             name = f"experience-{len(chosen.measured):04d}"
             chosen.measured.append(await experience(step, rollouts, [], name))
         return time.perf_counter()
 
-    (drawn, scored), generated = await together(grade(), measure())
-    chosen.samples.rollouts += drawn.rollouts
-    chosen.samples.scores += drawn.samples.scores
-    waited = max(scored - generated, 0.0)
-    step.timings["timing_s/scoring_wait"] = step.timings.get("timing_s/scoring_wait", 0.0) + waited
-    return drawn
+    graded, measured = await together(grade(), measure())
+    waited = step.timings.get("timing_s/scoring_wait", 0.0)
+    step.timings["timing_s/scoring_wait"] = waited + max(graded - measured, 0.0)
 
 
 # ---- which shards ----------------------------------------------------------------------------------------------------
@@ -251,6 +251,14 @@ class Early(NamedTuple):
     under_way: list[Ref]
     """Unfinished responses of later steps."""
 
+    async def rolled_out(self) -> list[Ref]:
+        """The samples of all shards."""
+        return self.drawn.rollouts
+
+    async def graded(self) -> Drawn:
+        """All shards and their grades."""
+        return self.drawn
+
 
 class Ahead:
     """The first draws of coming steps, made while the steps before them run (rollout.max_staleness=k).
@@ -275,8 +283,7 @@ class Ahead:
         for number in planned:
             is_new = done == 0 or number >= done + self.parts  # the commit has the earlier ones
             if is_new and number < self.last + self.parts and number not in self._drawing:
-                before = self._drawing.get(number - 1)
-                self._drawing[number] = begin(self._draw(number, planned, before, left))
+                self._drawing[number] = begin(self._draw(number, planned, self._drawing.get(number - 1), left))
 
     async def _draw(
         self, number: int, planned: dict[int, list[str]], before: asyncio.Task[Early] | None, left: list[Ref]
@@ -294,30 +301,26 @@ class Ahead:
         left = left if before is None else before.result().under_way
         unfinished: dict[int, Ref] = {}
 
-        async def part(shard: int) -> Rows | None:
-            earlier = left[shard] if left else None
-            part = await rollout_part(step, shards[shard], earlier, label=shards[shard].label)
-            unfinished[shard] = part.under_way
+        async def part(draw: Draw) -> Any:  # Rows, or None before step 1
+            earlier = left[draw.shard] if left else None
+            part = await rollout_part(step, shards[draw.shard], earlier, label=draw.label)
+            unfinished[draw.shard] = part.under_way
             return part.finished
-
-        async def finish(draw: Draw) -> Rows:
-            finished = await part(draw.shard)
-            assert finished is not None
-            return finished
 
         if ready.number > 0:
             of_ready = shards_of(ready, "rollout", planned.get(ready.number, []), ready.sampled_version, n)
-            with Sampling(ready, of_ready, finish) as sampling:
+            with Sampling(ready, of_ready, part) as sampling:
                 drawn = await sampling.graded()
         else:  # before step 1 there is nothing to finish
             drawn = Drawn([], [])
-            for shard in range(len(shards)):
+            for shard in shards:
                 await part(shard)
         return Early(drawn, step.timings | ready.timings, [unfinished[shard] for shard in sorted(unfinished)])
 
-    def take(self, number: int) -> asyncio.Task[Early] | None:
-        """Hand out the draw of a step, which is no longer kept here; None: the step makes it itself."""
-        return self._drawing.pop(number + self.parts - 1, None)
+    async def take(self, number: int) -> Early | None:
+        """Wait for the draw of a step, which is no longer kept here; None: the step makes it itself."""
+        drawing = self._drawing.pop(number + self.parts - 1, None)
+        return None if drawing is None else await drawing
 
     def end(self) -> None:
         """Cancel the draws that are not done."""

@@ -56,21 +56,18 @@ class Experience(BaseModel):
     measured: Ref
 
 
-class ShapedBatch(BaseModel):
-    """Result of shaping: the batch for the update, a readable table of its samples, the state, the metrics."""
-
-    batch: Ref
-    samples: Ref
-    state: dict[str, Any]
-    metrics: dict[str, float]
-
-
 class Bootstrap(BaseModel):
     """Result of the bootstrap: a readable table of its samples, the state, the metrics."""
 
     samples: Ref
     state: dict[str, Any]
     metrics: dict[str, float]
+
+
+class ShapedBatch(Bootstrap):
+    """Result of shaping: the same of a step, and the batch for the update."""
+
+    batch: Ref
 
 
 class PolicyUpdate(BaseModel):

@@ -6,7 +6,6 @@ keeps (its folder stands in `log.txt`), Prefect's Logs tab (flows/run_log.py).
 """
 
 import logging
-import logging.handlers
 from pathlib import Path
 
 from flows.cli.command import errors
@@ -26,40 +25,41 @@ class Terminal(logging.Handler):
         errors.print(text, style=_COLOURS.get(record.levelno), markup=False)
 
 
-class File(logging.FileHandler):
-    """Records in a file; the first that cannot be written is reported in a line, and no more are written."""
+class RunLog(logging.Handler):
+    """Keeps records until their file is known, then writes them there; the first one creates it.
 
-    def __init__(self, file: Path) -> None:
-        super().__init__(file, encoding="utf-8", delay=True)
-        self._is_lost = False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
-        if self._is_lost:
-            return
-        try:
-            if self.stream is None:
-                Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)  # an ablation's comes with its flow
-                self.stream = self._open()
-            self.stream.write(self.format(record) + self.terminator)
-            self.flush()
-        except OSError as error:
-            self._is_lost = True
-            text = f"warning: {self.baseFilename}: cannot be written: {error.strerror}"
-            errors.print(text, style=_COLOURS[logging.WARNING], markup=False)
-
-
-class EarlyRecords(logging.handlers.MemoryHandler):
-    """Keeps records in memory until their file is known, then writes them there; the first one creates it."""
+    The first that cannot be written is reported in a line, and no more are written.
+    """
 
     def __init__(self) -> None:
-        super().__init__(capacity=0, flushOnClose=False)
+        super().__init__()
+        self._path: Path | None = None
+        self._waiting: list[str] = []
 
     @property
     def file(self) -> Path | None:
         """The file, once something is in it."""
-        file = Path(self.target.baseFilename) if isinstance(self.target, logging.FileHandler) else None
-        return file if file is not None and file.exists() else None
+        return self._path if self._path is not None and self._path.exists() else None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record, and write it if the file is known."""
+        self._waiting.append(f"{self.format(record)}\n")
+        if self._path is not None:
+            self.write_to(self._path)
+
+    def write_to(self, path: Path) -> None:
+        """Write what was kept to a file, and from now on all records."""
+        self._path = path
+        if not self._waiting:
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)  # an ablation's comes with its flow
+            with path.open("a", encoding="utf-8") as file:
+                file.writelines(self._waiting)
+        except OSError as error:
+            logging.getLogger().removeHandler(self)
+            errors.print(f"warning: {path}: cannot be written: {error.strerror}", style=_COLOURS[logging.WARNING])
+        self._waiting.clear()
 
 
 def is_ours(record: logging.LogRecord) -> bool:
@@ -67,17 +67,14 @@ def is_ours(record: logging.LogRecord) -> bool:
     return record.name.partition(".")[0] in OURS
 
 
-def set_up(verbose: bool) -> EarlyRecords:
+def set_up(verbose: bool) -> RunLog:
     """Called before any library sets up its own logging: Prefect leaves existing handlers alone."""
-    kept, terminal = EarlyRecords(), JsonLines() if is_json() else Terminal()
+    kept, terminal = RunLog(), JsonLines() if is_json() else Terminal()
     least = logging.INFO if is_json() else logging.WARNING
     terminal.addFilter(lambda record: verbose or (is_ours(record) and record.levelno >= least))
     root = logging.getLogger()
-    replaced = (
-        EarlyRecords.__module__,
-        JsonLines.__module__,
-        "prefect.logging.handlers",
-    )  # ours of before; Prefect's, where it was imported before
+    # Ours of an earlier call; Prefect's, where it was imported before.
+    replaced = (RunLog.__module__, JsonLines.__module__, "prefect.logging.handlers")
     root.handlers = [handler for handler in root.handlers if type(handler).__module__ not in replaced]
     for handler in (kept, terminal):
         handler.setFormatter(_FORMAT)
@@ -92,8 +89,5 @@ def set_up(verbose: bool) -> EarlyRecords:
 def keep_in(folder: Path) -> None:
     """Write what was logged, and what will be, to the `log.txt` of a folder, as soon as there is something."""
     for kept in logging.getLogger().handlers:
-        if isinstance(kept, EarlyRecords):
-            file = File(folder / KEPT)
-            file.setFormatter(_FORMAT)
-            kept.setTarget(file)
-            kept.flush()
+        if isinstance(kept, RunLog):
+            kept.write_to(folder / KEPT)

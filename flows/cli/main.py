@@ -6,6 +6,7 @@ needs is imported by it, so that `ares --help` and completion answer at once. A 
 without a trace.
 """
 
+import argparse
 import json
 import logging
 import os
@@ -236,13 +237,16 @@ def _train(
 
 def main() -> None:
     """Entry point: an error whose message is written for the user is printed and ends with exit code 2."""
-    verbose = "-v" in sys.argv[1:]
-    words, log_format = _log_format([word for word in sys.argv[1:] if word != "-v"])
-    sys.argv[1:] = [*["-v"] * verbose, *log_format, *words]
-    if "json" in log_format:
+    anywhere = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    anywhere.add_argument("-v", action="store_true")
+    anywhere.add_argument("--log-format")
+    given, words = anywhere.parse_known_args()
+    log_format = [] if given.log_format is None else ["--log-format", given.log_format]
+    sys.argv[1:] = [*["-v"] * given.v, *log_format, *words]
+    if given.log_format == "json":
         os.environ[FORMAT] = "json"
     console.quiet = errors.quiet = is_json()
-    kept = set_up(verbose)
+    kept = set_up(given.v)
     try:
         app()
     except SystemExit as ended:
@@ -250,7 +254,9 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C again, while Ray shuts down, ends without a trace
         raise
     except Exception as error:
-        if not _is_for_the_user(error):
+        from sandbox import SandboxUnavailable
+
+        if not isinstance(error, UserError | SandboxUnavailable):
             raise
         errors.print("[red]error:[/] ", end="")
         more = "" if kept.file is None else f" (more: {kept.file})"
@@ -261,22 +267,3 @@ def main() -> None:
             sys.stderr.flush()
             os._exit(2)
         raise SystemExit(2) from None
-
-
-def _log_format(words: list[str]) -> tuple[list[str], list[str]]:
-    """A command's words without --log-format, and that option, wherever it stood."""
-    for place, word in enumerate(words):
-        if word == "--log-format" and place + 1 < len(words):
-            return words[:place] + words[place + 2 :], words[place : place + 2]
-        if word.startswith("--log-format="):
-            return words[:place] + words[place + 1 :], word.split("=", 1)
-    return words, []
-
-
-def _is_for_the_user(error: Exception) -> bool:
-    """Whether the user is shown the error's message alone, without a trace."""
-    if isinstance(error, UserError):
-        return True
-    from sandbox import SandboxUnavailable
-
-    return isinstance(error, SandboxUnavailable)

@@ -12,7 +12,6 @@ from mlflow import MlflowClient
 
 from ares.runs.status import run_status
 from ares.store.store import RunStore
-from flows.cli.main import main
 from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 from tests.short_runs import ares, metric_history, told, train
@@ -86,37 +85,6 @@ def rows() -> list[dict[str, object]]:
 def write(path: Path, rows: list[dict[str, object]]) -> str:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["rollot.n=4"], "rollot is unknown (did you mean rollout?)"),
-        (["rollout.n=1"], "rollout.n"),
-        (["data.train=absent.jsonl"], "absent.jsonl"),
-        (["data.answer_key=solution"], "column 'solution' is missing"),
-        (["model.path=/absent"], "model.path=/absent"),
-        (["data.max_prompt_length=2"], "longer than data.max_prompt_length=2"),
-        (["algorithm.entropy.trigger_tokens=absent.txt"], "trigger_tokens=absent.txt"),
-        (["reward.kind=absent.py:reward"], "absent.py"),
-    ],
-)
-def test_wrong_input_is_one_clear_error_before_anything_is_spent(
-    tmp_path: Path,
-    settings: list[str],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
-    monkeypatch.setattr("sys.argv", ["ares", "train", "tiny-math", *settings, "--run", "wrong"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert "Traceback" not in told
-    assert not (tmp_path / "wrong").exists()
 
 
 def test_own_rows_with_an_own_reward(

@@ -3,13 +3,19 @@
 from tests.e2e.wrong_inputs.row import FOLDER, GOOD, MODEL, PROFILE, ROW, ROWS, SOUND, Wrong, run_json
 
 COMMANDS: dict[str, Wrong] = {
-    "a run that is not there": Wrong("status nowhere", "nowhere"),
-    "samples of a run that is not there": Wrong("inspect nowhere --step 1", "nowhere"),
-    "a run that is not there, resumed": Wrong("resume nowhere", "nowhere"),
-    "a run that is not there, exported": Wrong("export nowhere --out o", "nowhere"),
-    "a run that is not there, forked": Wrong("fork nowhere --at 1", "nowhere"),
-    "runs that are not there, compared": Wrong("diff nowhere there", "nowhere"),
-    "a run that is not there, cleaned": Wrong("gc nowhere", "nowhere"),
+    **{
+        f"a run that is not there: {command}": Wrong(command, "nowhere")
+        for command in (
+            "status nowhere",
+            "inspect nowhere --step 1",
+            "resume nowhere",
+            "export nowhere --out o",
+            "fork nowhere --at 1",
+            "diff nowhere there",
+            "gc nowhere",
+            "eval nowhere",
+        )
+    },
     **{
         f"gc {option} {amount}": Wrong(
             f"gc {option} {amount}", f"{option} must be 0 or more (got {amount})", {"runs": FOLDER}
@@ -17,7 +23,6 @@ COMMANDS: dict[str, Wrong] = {
         for option in ("--older-than", "--max-size")
         for amount in ("-1", "nan", "inf")
     },
-    "a run that is not there, evaluated": Wrong("eval nowhere", "nowhere"),
     "a run that is a file": Wrong("status old", "There is no run 'old' in runs", {"runs/old": "hello"}),
     **{
         f"{command.split()[0]}, run.json is {content!r:.10}": run_json("run.json", command, content)

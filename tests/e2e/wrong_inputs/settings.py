@@ -118,14 +118,19 @@ SETTINGS: dict[str, Wrong] = {
         )
         for name in ("../evil", "/tmp/abs", ".", "..", "a/b", "a\nb", "-dash", "a" * 300, "", "a b", "\udcff", "a\0b")
     },
-    "a run resumed from elsewhere": Wrong("resume ../evil", "cannot be the name of a run"),
-    "the status of a run elsewhere": Wrong("status ../evil", "cannot be the name of a run"),
-    "samples of a run elsewhere": Wrong("inspect ../evil --step 1", "cannot be the name of a run"),
-    "weights of a run elsewhere": Wrong("export ../evil --out o", "cannot be the name of a run"),
-    "a fork elsewhere": Wrong("fork old --at 1 --run ../evil", "cannot be the name of a run"),
-    "a fork of elsewhere": Wrong("fork ../evil --at 1", "cannot be the name of a run"),
-    "a difference with elsewhere": Wrong("diff old ../evil", "cannot be the name of a run"),
-    "leftovers of elsewhere": Wrong("gc ../evil", "cannot be the name of a run"),
+    **{
+        f"elsewhere: {command}": Wrong(command, "cannot be the name of a run")
+        for command in (
+            "resume ../evil",
+            "status ../evil",
+            "inspect ../evil --step 1",
+            "export ../evil --out o",
+            "fork old --at 1 --run ../evil",
+            "fork ../evil --at 1",
+            "diff old ../evil",
+            "gc ../evil",
+        )
+    },
     "an ablation elsewhere": Wrong("ablate code-rewards --name ../evil", "name: it is made of letters"),
     "a profile with a long name": Wrong(["train", "a" * 5000], "There is no profile"),
     "a profile with a long path": Wrong(["train", f"{'a' * 5000}.yaml"], "There is no profile"),

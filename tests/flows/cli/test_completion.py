@@ -1,4 +1,4 @@
-"""What TAB offers in bash: profiles, runs, settings and their values."""
+"""What TAB offers in bash: profiles, runs, settings."""
 
 import os
 import subprocess
@@ -39,15 +39,11 @@ def test_a_shell_asks_a_process_of_its_own() -> None:
     ("words", "offers"),
     [
         (["new", "mine", "--from", "tiny-v"], {"tiny-vision"}),
-        (["train", "tiny-math", "algorithm.kl.ki"],
-         {f"algorithm.kl.kind={kind}" for kind in ("fixed", "adaptive", "token_adaptive", "bucket_beta")}),
-        (["train", "tiny-math", "learner.lr"], {"learner.lr=1.0e-06"}),
-        (["train", "tiny-math", "algorithm.kl.kind", "=", "ad"], {"adaptive"}),
-        (["train", "tiny-math", "learner.sharded", "="], {"true", "false"}),
-        (["fork", "first", "--at", "3", "train.see"], {"train.seed=0"}),
-        (["settings", "data.vid"], {"data.videos_key=videos", "data.video_fps=2.0"}),
+        (["train", "tiny-math", "algorithm.kl.ki"], {"algorithm.kl.kind="}),
+        (["fork", "first", "--at", "3", "train.see"], {"train.seed="}),
+        (["settings", "data.vid"], {"data.videos_key=", "data.video_fps="}),
     ],
-)  # fmt: skip
+)
 def test_tab_offers(words: list[str], offers: set[str], tmp_path: Path) -> None:
     assert set(offered(tmp_path, *words)) == offers
 
