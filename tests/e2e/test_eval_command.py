@@ -1,5 +1,6 @@
 """`ares eval` as users call it: a run's own numbers reproduced, interruptions, programs in the sandbox."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,14 +14,16 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
+from ares.evaluation import Evaluation, EvaluationRequest
 from ares.runs.status import run_status
+from flows.evaluate import evaluate
 from tests import prefect_server
 from tests.shared_run import REPOSITORY, as_a_user
 from tests.short_runs import ares
 
 MODEL = "examples/tiny/checkpoints/math"
 CODE = "examples/tiny/checkpoints/code"
-AS_THE_RUN = ("--n", "2", "--max-problems", "8", "--k", "1,2", "--json")
+AS_THE_RUN = EvaluationRequest(target="uninterrupted", step=2, n=2, max_problems=8, k=[1, 2])
 
 
 def evaluated(runs: Path, *arguments: str) -> dict[str, Any]:
@@ -33,7 +36,7 @@ def test_weights_between_checkpoints_give_the_runs_own_evaluation(runs: Path, mo
     """Step 2 has no checkpoint: its weights are replayed. The held-out draws are the run's own."""
     monkeypatch.setenv("ARES_RUNS", str(runs))
     (own,) = [each for each in run_status("uninterrupted")["evaluations"] if each["step"] == 2]
-    found = evaluated(runs, "uninterrupted", "--step", "2", *AS_THE_RUN)
+    found = asyncio.run(evaluate(Evaluation.open(AS_THE_RUN)))
     assert found["estimates"]["accuracy"]["value"] == pytest.approx(own["accuracy"], abs=1e-12)
     assert found["estimates"]["pass@1"]["value"] == pytest.approx(own["accuracy"], abs=1e-12)
     assert found["estimates"]["pass@2"]["value"] >= own["accuracy"]

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from ares.reports.tracker import load_tracker
+from ares.runs import read_config
 from ares.runs.difference import first_difference
 from ares.runs.lineage import fork
 from ares.store import MEMO_FILE, StoreError
@@ -29,7 +31,7 @@ def test_a_fork_after_the_rollouts_shares_them_and_then_diverges(runs: Path) -> 
     made = told(runs, "fork", "uninterrupted", "--at", "4", "--phase", "rollout", OTHER_REWARD, "--run", "forked")
     assert made.returncode == 0, made.stderr
     assert "algorithm.aepo.enabled: True → False" in made.stdout
-    resumed = ares(runs, "resume", "forked", whole=True)
+    resumed = ares(runs, "resume", "forked")
     assert resumed.returncode == 0, resumed.stderr
 
     rollouts = inodes(runs, "uninterrupted", "steps/000004/rollout-rollout-*.parquet")
@@ -45,6 +47,8 @@ def test_a_fork_after_the_rollouts_shares_them_and_then_diverges(runs: Path) -> 
     assert "first difference: step 4" in shown.stdout
     assert "setting algorithm.aepo.enabled: True → False" in shown.stdout
 
+    store = RunStore(runs / "forked")
+    load_tracker(read_config(store), store).finish()
     client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
     tags = client.get_run(json.loads((runs / "forked" / "run.json").read_text())["mlflow_run_id"]).data.tags
     assert (tags["ares.forked_from"], tags["ares.forked_at_step"]) == ("uninterrupted", "4")

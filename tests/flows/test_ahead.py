@@ -109,7 +109,7 @@ def assert_same(one: RunStore, other: RunStore) -> None:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect: None) -> Watched:
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     run_in_this_process(tmp_path, monkeypatch)
     return Watched(monkeypatch)
 
