@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from ares.reports.tracker import load_tracker
+from ares.reports import Tracking
 from ares.runs import read_config
 from ares.runs.difference import first_difference
 from ares.runs.lineage import fork
@@ -47,8 +47,8 @@ def test_a_fork_after_the_rollouts_shares_them_and_then_diverges(runs: Path) -> 
     assert "first difference: step 4" in shown.stdout
     assert "setting algorithm.aepo.enabled: True → False" in shown.stdout
 
-    store = RunStore(runs / "forked")
-    load_tracker(read_config(store), store).finish()
+    store, config = RunStore(runs / "forked"), read_config(RunStore(runs / "forked"))
+    Tracking(config.tracking, config, store).finish()
     client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
     tags = client.get_run(json.loads((runs / "forked" / "run.json").read_text())["mlflow_run_id"]).data.tags
     assert (tags["ares.forked_from"], tags["ares.forked_at_step"]) == ("uninterrupted", "4")
