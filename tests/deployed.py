@@ -5,7 +5,6 @@ reward function, which looks for files beside it.
 """
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import httpx
 import psutil
 
 from ares.store.store import RunStore
+from tests.prefect_server import free_port
 from tests.shared_run import SMALL
 from tests.short_runs import REPOSITORY
 
@@ -39,12 +39,6 @@ def reward(completions, answer, **columns):
         raise RuntimeError("the judge is down")
     return [float(f"boxed{{{a}}}" in c) for a, c in zip(answer, completions)]
 '''
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Deployment:

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from flows.environment import DEFAULTS
-from tests.deployed import free_port
+from tests.prefect_server import free_port
 from tests.shared_run import REPOSITORY, SMALL
 from tests.tls_proxy import nginx, tls_proxy, write_certificate
 

@@ -1,9 +1,6 @@
 """The form of a deployment in a real browser: what Prefect's UI sends when fields are left open or filled in."""
 
-import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +11,7 @@ import pytest
 from ares.config import load
 from flows.parameters import RUNS_OWN, Settings, as_overrides
 from flows.servers.deployment import register
-from tests.deployed import free_port
+from tests.prefect_server import whole_server
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,20 +39,9 @@ CHOOSE = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Even
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prefect server with its UI and the deployments, but without a worker."""
-    port = free_port()
-    home = tmp_path_factory.mktemp("prefect")
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    url = f"http://127.0.0.1:{port}/api"
-    environment = os.environ | {"PREFECT_HOME": str(home), "PREFECT_API_URL": url, "PREFECT_UI_API_URL": url}
-    with (home / "server.log").open("wb") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    try:
-        wait(lambda: answers(url), "the server answers", 120)
+    with whole_server(tmp_path_factory.mktemp("prefect")) as url:
         register(url, 1)
         yield url
-    finally:
-        server.terminate()
-        server.wait(timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +57,6 @@ def browser() -> Iterator[Any]:
         yield driver
     finally:
         driver.quit()
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def wait(condition: Any, what: str, seconds: float = 120) -> Any:

@@ -2,16 +2,11 @@
 
 import asyncio
 import http.server
-import os
 import queue
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 from prefect import flow, get_client
@@ -23,7 +18,7 @@ from prefect.states import Failed, Running
 
 from flows.alarms import EVENT, RESOURCE
 from flows.servers.deployment import AUTOMATIONS, BLOCK, register_automations
-from tests.deployed import free_port
+from tests.prefect_server import whole_server
 
 
 @pytest.mark.usefixtures("prefect")
@@ -60,33 +55,15 @@ async def a_flow(run: str = "") -> None:
 
 
 @pytest.fixture
-def whole_server(tmp_path: Path) -> Iterator[str]:
-    """A Prefect server with its automations, which that of the other tests has switched off."""
-    port = free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)],
-        env=os.environ | {"PREFECT_HOME": str(tmp_path)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    url, deadline = f"http://127.0.0.1:{port}/api", time.monotonic() + 300
-    try:
-        while True:
-            try:
-                if httpx.get(f"{url}/health", timeout=5).status_code == 200:
-                    break
-            except httpx.TransportError:
-                assert time.monotonic() < deadline
-                assert server.poll() is None
-                time.sleep(0.2)
-        with temporary_settings({PREFECT_API_URL: url}):
-            EventsWorker.drain_all()  # an earlier test's in this process would still tell that test's server
-            yield url
-    finally:
-        server.terminate()
-        server.wait()
+def automated(tmp_path: Path) -> Iterator[None]:
+    """The flows of a test run on a Prefect server with its automations."""
+    with whole_server(tmp_path) as url, temporary_settings({PREFECT_API_URL: url}):
+        EventsWorker.drain_all()  # an earlier test's in this process would still tell that test's server
+        yield
 
 
 @pytest.mark.slow
-def test_the_address_is_notified_of_a_failed_run_and_not_of_its_step(whole_server: str) -> None:
+def test_the_address_is_notified_of_a_failed_run_and_not_of_its_step(automated: None) -> None:
     told: queue.Queue[str] = queue.Queue()
 
     class Listens(http.server.BaseHTTPRequestHandler):

@@ -15,7 +15,7 @@ import pytest
 from ares.store import held
 from flows.servers import service
 from flows.servers.services import RESTART_SECONDS, Ports, ServiceError, Services, end_services
-from tests.deployed import free_port
+from tests.prefect_server import free_port
 from tests.short_runs import REPOSITORY
 
 LISTENS_IN_A_CHILD = """
