@@ -12,7 +12,6 @@ Run as a module it is the server: `python -m tests.fork_server PARENT`.
 import array
 import atexit
 import contextlib
-import functools
 import gc
 import importlib
 import json
@@ -28,26 +27,23 @@ import sys
 import tempfile
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.forked_python import FORK_SERVER, asked, wait_until_open
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-LOADED_FOR_COMMANDS = (
-    "mlflow.store.tracking.sqlalchemy_store",
-    "flows.ablate",
-    "flows.cli.main",
-    "flows.evaluate",
-    "flows.start",
-)
-LOADED_FOR_TESTS = ("datasets", "hypothesis.strategies", "peft", "pytest", "scipy.stats", "sklearn.metrics")
+LOADED = (
+    "mlflow.store.tracking.sqlalchemy_store", "flows.ablate", "flows.cli.main", "flows.evaluate", "flows.start",
+    "datasets", "hypothesis.strategies", "peft", "pytest", "scipy.stats", "sklearn.metrics",
+)  # fmt: skip
 
 
 def start() -> None:
     """Start the server, which ends with this process."""
-    directory = os.environ[FORK_SERVER] = tempfile.mkdtemp(prefix="ares-forks-")
+    directory = tempfile.mkdtemp(prefix="ares-forks-")
+    os.environ[FORK_SERVER] = os.path.join(directory, "requests")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     # Consoles are made, and ask for the number of columns, when their module is imported.
     subprocess.Popen(
@@ -65,7 +61,7 @@ def wait_for_server() -> None:
     """Return when the server is ready; start it if nobody has."""
     if FORK_SERVER not in os.environ:
         start()
-    wait_until_open("commands")
+    wait_until_open()
 
 
 def run_forked(arguments: list[str], environment: dict[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
@@ -78,7 +74,7 @@ def run_forked(arguments: list[str], environment: dict[str, str], seconds: float
     environment = environment | {FORK_SERVER: os.environ[FORK_SERVER]}
     pipes = [os.pipe(), os.pipe()]
     with open(os.devnull) as nothing:
-        connection = asked("commands", arguments, environment, [nothing.fileno(), *(end for _, end in pipes)])
+        connection = asked("command", arguments, environment, [nothing.fileno(), *(end for _, end in pipes)])
     for _, end in pipes:
         os.close(end)
     with connection, connection.makefile() as told, ThreadPoolExecutor(2) as readers:
@@ -99,17 +95,15 @@ def _read(end: int) -> str:
         return file.read().decode()
 
 
-def _listener(which: str) -> socket.socket:
-    path = os.path.join(os.environ[FORK_SERVER], which)
+def _load_and_serve(parent: int) -> None:
+    """Fork a process for each request, until the parent is gone."""
+    for name in LOADED:
+        importlib.import_module(name)
+    path = os.environ[FORK_SERVER]
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{path}.new")
     listener.listen(64)
     os.rename(f"{path}.new", path)  # who sees it can connect
-    return listener
-
-
-def _serve(listener: socket.socket, parent: int, work: Callable[[socket.socket], None]) -> None:
-    """Fork a process for each request, until the parent is gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked processes
     gc.freeze()  # none of them looks again at all that was imported, and its pages stay shared
     while os.getppid() == parent:
@@ -119,8 +113,9 @@ def _serve(listener: socket.socket, parent: int, work: Callable[[socket.socket],
                 with _ended():
                     listener.close()
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    work(connection)
+                    _serve(connection)
             connection.close()
+    os._exit(0)  # the imports have nothing to clean up, and would say so at length
 
 
 @contextlib.contextmanager
@@ -142,21 +137,19 @@ def _ended() -> Iterator[None]:
         os._exit(code)
 
 
-def _waited_for(run: Callable[[list[str]], None], connection: socket.socket) -> None:
+def _serve(connection: socket.socket) -> None:
     """A process for a client that waits for it; reports its pid and its exit status. It ends when nobody waits."""
-    asked_for = _received(connection)
+    kind, arguments, environment, directory, streams = _received(connection)
     process = os.fork()
     if process == 0:
         with _ended():
             connection.close()
-            arguments, *of_the_process = asked_for
-            _take_over(*of_the_process)
+            _take_over(environment, directory, streams)
             _read_settings()
             try:
-                run(arguments)
+                {"command": _command, "test worker": _test_worker}[kind](arguments)
             finally:
                 atexit._run_exitfuncs()  # `os._exit` does not
-    *_, streams = asked_for
     for stream in streams:
         os.close(stream)
     connection.sendall(f"{process}\n".encode())
@@ -174,15 +167,15 @@ def _read_settings() -> None:
     prefect.context.refresh_global_settings_context()
 
 
-def _received(connection: socket.socket) -> tuple[list[str], dict[str, str], str, list[int]]:
-    """Receive arguments, environment, directory and standard streams."""
+def _received(connection: socket.socket) -> tuple[str, list[str], dict[str, str], str, list[int]]:
+    """Receive a kind of process, its arguments, environment, directory and standard streams."""
     streams = array.array("i")
     _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(3 * streams.itemsize))
     for _, _, data in ancillary:
         streams.frombytes(data)
     with connection.makefile() as lines:
-        arguments, environment, directory = json.loads(lines.readline())
-    return arguments, environment, directory, streams.tolist()
+        kind, arguments, environment, directory = json.loads(lines.readline())
+    return kind, arguments, environment, directory, streams.tolist()
 
 
 def _take_over(environment: dict[str, str], directory: str, streams: list[int]) -> None:
@@ -206,19 +199,6 @@ def _test_worker(arguments: list[str]) -> None:
     *_, code = arguments
     sys.modules["__main__"] = types.ModuleType("__main__")  # not this one, which processes would run that are spawned
     exec(code, vars(sys.modules["__main__"]))
-
-
-def _load_and_serve(parent: int) -> None:
-    server = os.getpid()
-    for name in LOADED_FOR_COMMANDS:
-        importlib.import_module(name)
-    if os.fork() == 0:
-        _serve(_listener("commands"), server, functools.partial(_waited_for, _command))
-        os._exit(0)
-    for name in LOADED_FOR_TESTS:
-        importlib.import_module(name)
-    _serve(_listener("tests"), parent, functools.partial(_waited_for, _test_worker))
-    os._exit(0)  # the imports have nothing to clean up, and would say so at length
 
 
 if __name__ == "__main__":

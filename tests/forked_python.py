@@ -11,28 +11,29 @@ import sys
 import time
 
 FORK_SERVER = "ARES_TEST_FORK_SERVER"
-"""Environment variable: the folder of the fork server's sockets: `commands` and `tests`."""
+"""Environment variable: the fork server's socket, which is there once it can be asked."""
 
 
-def wait_until_open(which: str, seconds: float = 300) -> None:
+def wait_until_open(seconds: float = 300) -> None:
     """Return when the fork server is ready."""
     deadline = time.monotonic() + seconds
-    while not os.path.exists(os.path.join(os.environ[FORK_SERVER], which)):
+    while not os.path.exists(os.environ[FORK_SERVER]):
         assert time.monotonic() < deadline, "the fork server did not start"
         time.sleep(0.05)
 
 
-def asked(which: str, arguments: list[str], environment: dict[str, str], streams: list[int]) -> socket.socket:
-    """Ask the fork server for a process with these arguments, environment and standard streams, in this directory."""
+def asked(kind: str, arguments: list[str], environment: dict[str, str], streams: list[int]) -> socket.socket:
+    """Ask the fork server for a process of a kind (`command` or `test worker`) with these arguments, environment and
+    standard streams, in this directory."""
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(os.path.join(os.environ[FORK_SERVER], which))
+    connection.connect(os.environ[FORK_SERVER])
     connection.sendmsg([b"\n"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))])
-    connection.sendall(json.dumps((arguments, environment, os.getcwd())).encode() + b"\n")
+    connection.sendall(json.dumps((kind, arguments, environment, os.getcwd())).encode() + b"\n")
     return connection
 
 
 if __name__ == "__main__":
-    wait_until_open("tests")
-    with asked("tests", sys.argv[1:], dict(os.environ), [0, 1, 2]) as connection, connection.makefile() as told:
+    wait_until_open()
+    with asked("test worker", sys.argv[1:], dict(os.environ), [0, 1, 2]) as connection, connection.makefile() as told:
         _, status = told.readlines()
     sys.exit(os.waitstatus_to_exitcode(int(status)))
