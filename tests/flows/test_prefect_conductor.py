@@ -32,6 +32,7 @@ from flows.run_log import run_log
 pytestmark = pytest.mark.usefixtures("prefect")
 NOBODY = "http://127.0.0.1:9/api"
 Body = Callable[[PrefectConductor], Awaitable[Any]]
+RUN: Any = SimpleNamespace(store=SimpleNamespace(name="first"), commit=None)
 
 
 def within_a_flow(body: Body, flow_run: UUID | None = None) -> UUID:
@@ -44,7 +45,7 @@ def within_a_flow(body: Body, flow_run: UUID | None = None) -> UUID:
             flow_run = client.create_flow_run(parent, state=Running()).id
 
     async def conducted() -> None:
-        with PrefectConductor(SimpleNamespace(store=SimpleNamespace(name="first"))) as conductor:
+        with PrefectConductor(RUN) as conductor:
             await body(conductor)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -299,7 +300,7 @@ def test_a_second_sigterm_does_not_interrupt_the_clean_up() -> None:
     @flow
     async def whole() -> None:
         try:
-            with PrefectConductor(SimpleNamespace(store=SimpleNamespace(name="first"))) as conductor:
+            with PrefectConductor(RUN) as conductor:
                 await conductor.step("step-000001", 1, lambda: conductor.phase("update", work, 0))
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
