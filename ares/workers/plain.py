@@ -23,30 +23,13 @@ from ares.workers.workers import Finished, Workers
 T = TypeVar("T")
 
 
-class Turns:
-    """One thread on which learner and engine work in turn, beside the loop: meanwhile responses are graded."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "learner-and-engine")
-
-    async def take(self, threads: int, work: Callable[[], T]) -> T:
-        """Do work with a number of torch threads, which is a setting of the calling thread."""
-
-        def turn() -> T:
-            torch.set_num_threads(threads)
-            return work()
-
-        return await asyncio.get_running_loop().run_in_executor(self._thread, turn)
-
-    def end(self) -> None:
-        """Wait for the work in progress, and let the thread end."""
-        self._thread.shutdown(cancel_futures=True)
-
-
 class _Plain:
-    """A service in this process: it is made by the first call, which takes a while."""
+    """A service in this process: it is made by the first call, which takes a while.
 
-    def __init__(self, make: Callable[[], Any], threads: int, turns: Turns) -> None:
+    turns: the one thread on which learner and engine work, beside the loop: meanwhile responses are graded.
+    """
+
+    def __init__(self, make: Callable[[], Any], threads: int, turns: ThreadPoolExecutor) -> None:
         self._make = make
         self._threads = threads
         self._turns = turns
@@ -62,7 +45,7 @@ class _Plain:
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the service."""
-        return await self._turns.take(self._threads, lambda: getattr(self.service, method)(*arguments))
+        return await self._take_turn(lambda: getattr(self.service, method)(*arguments))
 
     async def stream(self, told: Callable[[Any], None] | None, method: str, *arguments: Any) -> list[Any]:
         """All that a method of the service yields; `told` is given each as it comes."""
@@ -76,7 +59,14 @@ class _Plain:
                     loop.call_soon_threadsafe(told, part)
             return parts
 
-        return await self._turns.take(self._threads, work)
+        return await self._take_turn(work)
+
+    async def _take_turn(self, work: Callable[[], T]) -> T:
+        def turn() -> T:
+            torch.set_num_threads(self._threads)  # a setting of the calling thread
+            return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._turns, turn)
 
     def kill(self) -> None:
         """Free the memory."""
@@ -86,7 +76,7 @@ class _Plain:
 class PlainLearner(_Plain):
     """The learner of this process."""
 
-    def __init__(self, config: Config, store: RunStore, turns: Turns) -> None:
+    def __init__(self, config: Config, store: RunStore, turns: ThreadPoolExecutor) -> None:
         super().__init__(lambda: LearnerService(config, store), config.learner.threads, turns)
         self.config = config
 
@@ -113,7 +103,7 @@ class PlainLearner(_Plain):
 class PlainEngine(_Plain):
     """The engine of this process."""
 
-    def __init__(self, config: Config, turns: Turns) -> None:
+    def __init__(self, config: Config, turns: ThreadPoolExecutor) -> None:
         super().__init__(lambda: EngineService(config), config.rollout.threads, turns)
 
     async def load_weights(self, version: int, weights: Any) -> None:
@@ -139,7 +129,7 @@ class PlainWorkers(Workers):
         super().__init__(config, store, sampling)
         if config.learner.ranks > 1 or config.rollout.engines > 1:
             raise ConfigError("Several ranks or engines need processes of their own: train without --plain")
-        self._turns = Turns()
+        self._turns = ThreadPoolExecutor(1, "learner-and-engine")
 
     @property
     def uses_gpus(self) -> bool:
@@ -154,5 +144,5 @@ class PlainWorkers(Workers):
 
     def close(self) -> None:
         """Wait for the work in progress, and free the memory."""
-        self._turns.end()
+        self._turns.shutdown(cancel_futures=True)
         super().close()
