@@ -36,12 +36,13 @@ def test_weights_between_checkpoints_give_the_runs_own_evaluation(runs: Path, mo
     """Step 2 has no checkpoint: its weights are replayed. The held-out draws are the run's own."""
     monkeypatch.setenv("ARES_RUNS", str(runs))
     (own,) = [each for each in run_status("uninterrupted")["evaluations"] if each["step"] == 2]
-    found = asyncio.run(evaluate(Evaluation.open(AS_THE_RUN)))
+    evaluation = Evaluation.open(AS_THE_RUN)
+    found = asyncio.run(evaluate(evaluation))
     assert found["estimates"]["accuracy"]["value"] == pytest.approx(own["accuracy"], abs=1e-12)
     assert found["estimates"]["pass@1"]["value"] == pytest.approx(own["accuracy"], abs=1e-12)
     assert found["estimates"]["pass@2"]["value"] >= own["accuracy"]
     assert found["mean_length"] == pytest.approx(own["mean_length"])
-    folder = Path(found["folder"])
+    folder = evaluation.run.store.directory
     samples, problems = pd.read_parquet(folder / "samples.parquet"), pd.read_parquet(folder / "problems.parquet")
     assert len(samples) == 16
     assert samples.groupby("id", sort=False)["accuracy"].sum().tolist() == problems["correct"].tolist()
