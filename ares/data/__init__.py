@@ -4,14 +4,9 @@ Covered: reading and checking rows, their formats, media, the order in which the
 responses (ares/grading).
 """
 
-from ares.data.chats import check_template, conversation, odd_in_template, templated
+from ares.data.chats import check_template, conversation, odd_in_template, rendered
 from ares.data.check import CheckReport, Failure, check_rows, compare_with_held_out, find_overlaps
-from ares.data.code import (
-    CodeProblem,
-    packages_of,
-    program,
-    with_unit_tests,
-)
+from ares.data.code import CodeProblem, packages_of, program
 from ares.data.code_sets import FENCE, STATEMENTS
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import (
@@ -20,17 +15,15 @@ from ares.data.problems import (
     Cursor,
     Problems,
     Row,
+    as_problems,
     each_row,
-    is_one_answer,
     joined,
     load_held_out,
     load_problems,
     load_tokenizer,
     load_train,
 )
-from ares.data.shared import SharedPrompts, shared_prompts
-from ares.data.sources import place, read_rows, shown
-from ares.data.tables import DataError
+from ares.data.sources import DataError, place, read_rows, shown
 from ares.data.trials import check_solutions
 from ares.data.vision import Vision, check_media, in_parts
 
@@ -50,8 +43,8 @@ __all__ = [
     "Patches",
     "Problems",
     "Row",
-    "SharedPrompts",
     "Vision",
+    "as_problems",
     "check_media",
     "check_rows",
     "check_solutions",
@@ -62,7 +55,6 @@ __all__ = [
     "each_row",
     "find_overlaps",
     "in_parts",
-    "is_one_answer",
     "is_video",
     "joined",
     "load_held_out",
@@ -75,9 +67,7 @@ __all__ = [
     "place",
     "program",
     "read_rows",
-    "shared_prompts",
+    "rendered",
     "shown",
-    "templated",
     "thumbnail",
-    "with_unit_tests",
 ]

@@ -5,15 +5,14 @@ messages with pictures (ares/data/vision.py), tokens (ares/data/problems.py).
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ares.config import DataConfig
-from ares.data.tables import DataError
+from ares.data.sources import DataError
 
 DATE = datetime(2024, 7, 26)
 """What templates that write today's date are given (Llama's own, where it knows none): prompts that change overnight
@@ -25,18 +24,10 @@ def conversation(value: Any, config: DataConfig) -> list[dict[str, Any]]:
 
     Raises DataError saying what is wrong with it; callers add file and row, as for `rendered`.
     """
-    messages = _messages(value, config.format_prompt)
-    if config.system_prompt is None or messages[0]["role"] == "system":
-        return messages
-    return [{"role": "system", "content": config.system_prompt}, *messages]
-
-
-def _messages(value: Any, format_prompt: str | None) -> list[dict[str, Any]]:
     if isinstance(value, str):
-        if not value.strip():
-            raise DataError("the prompt is empty")
-        return [{"role": "user", "content": format_prompt.replace("{prompt}", value) if format_prompt else value}]
-    messages = list(map(_with_content, value)) if isinstance(value, list | tuple | np.ndarray) else []
+        text = config.format_prompt.replace("{prompt}", value) if config.format_prompt and value.strip() else value
+        value = [{"role": "user", "content": text}]
+    messages = list(map(_with_content, value)) if isinstance(value, list) else []
     if not messages or not all(
         isinstance(message, dict) and all(isinstance(message.get(key), str) for key in ("role", "content"))
         for message in messages
@@ -52,28 +43,16 @@ def _messages(value: Any, format_prompt: str | None) -> list[dict[str, Any]]:
             "would be shown the answer. Leave it out; what is to be answered comes last"
         )
     # Templates also show names, tool calls and their ids; parquet fills keys that a message does not have with null.
-    return [{key: value for key, value in message.items() if value is not None} for message in messages]
+    messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
+    if config.system_prompt is None or messages[0]["role"] == "system":
+        return messages
+    return [{"role": "system", "content": config.system_prompt}, *messages]
 
 
 def _with_content(message: Any) -> Any:
     """A message that only calls tools, whose content is null in most sets, with an empty one."""
     is_call = isinstance(message, dict) and message.get("content") is None and message.get("tool_calls")
     return {**message, "content": ""} if is_call else message
-
-
-def templated(
-    tokenizer: PreTrainedTokenizerBase, conversations: Sequence[list[dict[str, Any]]], lines: Sequence[str],
-    config: DataConfig,
-) -> list[str]:  # fmt: skip
-    """The text of every chat. Raises DataError naming the line of the first that the template does not render."""
-    check_template(tokenizer, config.chat_template_kwargs)
-    texts = []
-    for line, messages in zip(lines, conversations, strict=True):
-        try:
-            texts.append(rendered(tokenizer, messages, config.chat_template_kwargs))
-        except DataError as error:
-            raise DataError(f"{line}: {error}") from error
-    return texts
 
 
 def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: Mapping[str, Any]) -> str:

@@ -12,37 +12,34 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from ares.data.code_sets import AFTER_PROGRAMS, CODE_SETS, FENCE, ground_truth, set_of, text_of, unpacked
+from ares.data.code_sets import AFTER_PROGRAMS, CODE_SETS, FENCE, STATEMENTS, ground_truth, set_of, text_of, unpacked
 from ares.data.code_tests import (
+    OWN_PAIRS,
     SAME,
+    UNPARSABLE,
     NoTests,
     RowError,
-    TestReader,
     Tests,
     adapter,
     function_in,
     imports_without,
     json_value,
+    read_tests,
 )
-from ares.data.tables import is_missing
+from ares.data.sources import is_missing
 from sandbox import Program, parse
 from sandbox.packages import WITH_VALUES
 
 IDS = ("task_id", "problem_id", "question_id")
 """Columns that name a problem where data.id_key's does not."""
 _DEFAULT_PROMPT = "prompt"
-_PROMPTS = ("text", "question", "instruct_prompt", "question_content", "problem", "description", "problem_description")
-"""Columns that hold the problem where data.prompt_key's does not."""
 _OPTIONAL: dict[str, Any] = {
     "packages": (), "before": "", "after": "", "stdin_compare": "lines", "checker": "", "time_limit": None,
 }  # fmt: skip
 """Columns that are added only where a row needs them, so that the digests of other sets stay the same."""
 _COLUMNS = tuple(dict.fromkeys(name for each in CODE_SETS.values() for name in each.tests))
-_SECONDS = re.compile(r"\s*(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|sec|seconds?|ms|milliseconds?)?\b", re.IGNORECASE)
-"""TACO's `2.0 seconds`."""
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t][^\n#]*", re.MULTILINE)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 _NAMES = (ast.Expr, ast.Assign, ast.AnnAssign)
@@ -86,7 +83,7 @@ class CodeProblem:
 
 def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer_key: str) -> CodeProblem:
     """Normalise a row. Raises RowError where it has no prompt or a column cannot be read, NoTests where no test."""
-    row = {name: _plain(value) for name, value in row.items() if not is_missing(value)}
+    row = {name: value for name, value in row.items() if not is_missing(value)}
     ours = {name: value for name, value in set_of(row).adapt(row).items() if value is not None}
     ours |= {name: row[name] for name in ("setup", "solution", "packages") if name in row}
     if answer_key in row:
@@ -98,7 +95,7 @@ def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer
         setup = f"{setup}\n{checker or SAME}"
     for test in tests.texts:
         _check_test(test, setup)
-    column = next((name for name in (prompt_key, *_PROMPTS) if name in row), None)
+    column = next((name for name in (prompt_key, *STATEMENTS) if name in row), None)
     if column is None:
         raise RowError(f"there is no prompt: column {prompt_key!r} is missing or null. Name it with data.prompt_key=…")
     is_bare = isinstance(row[column], str) and row[column].strip() and not column == prompt_key != _DEFAULT_PROMPT
@@ -182,23 +179,19 @@ def program(
 
 def _tests(row: dict[str, Any], tests_key: str) -> Tests:
     """The tests of a row: of the column that the user names, else of its set's, and stdin_tests."""
-    reader = TestReader(function_in(row.get("metadata")), "checker" in row)
     columns = [tests_key] if tests_key in row else [name for name in set_of(row).tests if name in row]
-    if not columns and "stdin_tests" not in row:
-        looked_for = (tests_key, "stdin_tests", *_COLUMNS)
+    values = {name: row[name] for name in (*columns, OWN_PAIRS) if name in row}
+    if not values:
+        looked_for = (tests_key, OWN_PAIRS, *_COLUMNS)
         raise NoTests(f"there is no test (columns looked for: {', '.join(looked_for)})")
-    for column in columns:
-        value = row[column]
-        if column == "reward_model":
-            reader.read(ground_truth(value), "reward_model.ground_truth")
-        elif column == "private_test_cases" and isinstance(value, str) and value.strip()[:1] not in ("", "["):
-            reader.read(unpacked(value, column), column)
-        else:
-            reader.read(value, column)
-    reader.read_pairs(row.get("stdin_tests", []), "stdin_tests")
-    if not reader.tests.texts and not reader.tests.pairs:
+    if "reward_model" in values:
+        values["reward_model.ground_truth"] = ground_truth(values.pop("reward_model"))
+    if "private_test_cases" in values:
+        values["private_test_cases"] = unpacked(values["private_test_cases"], "private_test_cases")
+    tests = read_tests(values, function_in(row.get("metadata")), "checker" in row)
+    if not tests.texts and not tests.pairs:
         raise NoTests("there is no test")
-    return reader.tests
+    return tests
 
 
 def _asked(row: dict[str, Any], column: str, tests: Tests) -> str:
@@ -217,17 +210,19 @@ def _check_test(test: str, setup: str) -> None:
     """Raise RowError for a test that every program would pass: an answer in a test's place is Python too."""
     if not re.search("assert|raise", test + setup):
         raise RowError(f"a test neither asserts nor raises, so that every program would pass it: {test!r:.80}")
-    try:
-        body = parse(test).body if re.search(r"^(async +def|def|class)\b", test, re.MULTILINE) else []
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # which `ares data check` names
+    if not re.search(r"^(async +def|def|class)\b", test, re.MULTILINE):
         return
-    calls_nothing = all(
-        isinstance(node, _DEFINES)
-        or (isinstance(node, _NAMES) and not any(isinstance(each, ast.Call) for each in ast.walk(node)))
+    try:
+        body = parse(test).body
+    except UNPARSABLE:  # which `ares data check` names
+        return
+    runs = (
+        not isinstance(node, _DEFINES)
+        and (not isinstance(node, _NAMES) or any(isinstance(each, ast.Call) for each in ast.walk(node)))
         for node in body
     )
     # The sandbox calls check(candidate) itself.
-    if body and calls_nothing and "check" not in (getattr(node, "name", None) for node in body):
+    if not any(runs) and "check" not in (getattr(node, "name", None) for node in body):
         raise RowError(
             "a test only defines functions and calls none, so that every program would pass it (tests in pytest's "
             f"style are not read): {test!r:.80}"
@@ -241,7 +236,7 @@ def _checker(row: dict[str, Any], tests: Tests) -> str:
         return ""
     try:
         defined = [getattr(node, "name", None) for node in parse(checker).body]
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except UNPARSABLE as error:
         raise RowError(f"checker does not parse: {error}") from error
     if "check" not in defined:
         raise RowError("checker defines no function check(input, expected, output)")
@@ -262,25 +257,14 @@ def _time_limit(row: dict[str, Any]) -> float | None:
     """Seconds, from a number, `2.0 seconds` (TACO) or {"seconds", "nanos"} (CodeContests); None for anything else."""
     value = json_value(row.get("time_limit"), "time_limit")
     if isinstance(value, dict):
-        parts = [value.get(name) or 0 for name in ("seconds", "nanos")]
-        seconds = parts[0] + parts[1] / 1e9 if all(isinstance(part, int | float) for part in parts) else 0
-    elif isinstance(value, str) and (found := _SECONDS.match(value)):
-        seconds = float(found["number"]) / (1000 if (found["unit"] or "").lower().startswith("m") else 1)
-    else:
-        seconds = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
-    return float(seconds) if seconds > 0 else None
+        value = " ".join(f"{value.get(name) or 0} {name}" for name in ("seconds", "nanos"))
+    elif not isinstance(value, str) or value.replace(".", "").isdigit():
+        value = None if isinstance(value, bool) else f"{value} seconds"
+    seconds = pd.to_timedelta(value, errors="coerce").total_seconds()
+    return seconds if seconds > 0 else None
 
 
 def _statement(value: Any) -> str:
     """Text, or what all messages of a chat say."""
     messages = value if isinstance(value, list) else [{"content": value}]
     return "\n".join(str(each.get("content", "")) if isinstance(each, dict) else str(each) for each in messages)
-
-
-def _plain(value: Any) -> Any:
-    """Lists where parquet gives numpy arrays, Python's own numbers, and no null entries in objects."""
-    if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items() if not is_missing(item)}
-    return value.item() if isinstance(value, np.generic) else value

@@ -16,7 +16,6 @@ What a row has in our own columns counts more. To add a set, write an adapter an
 
 import ast
 import base64
-import binascii
 import builtins
 import pickletools
 import re
@@ -29,7 +28,10 @@ from ares.data.code_tests import CONTEST_IMPORTS, RowError, adapter, json_value
 
 Row = dict[str, Any]
 FENCE = "Answer with the whole program in one ```python block."
-STATEMENTS = ("question_content", "question", "description", "text", "problem", "instruct_prompt", "prompt")
+STATEMENTS = (
+    "question_content", "question", "description", "text", "problem", "problem_description", "instruct_prompt",
+    "prompt",
+)  # fmt: skip
 """Columns in which the sets state a problem."""
 AFTER_FUNCTIONS = ("\nclass ", "\ndef ", "\n#", "\nif ", "\nprint", "\n@", "\n```")
 """Stop strings after a function's body: Chen et al. 2021 (arXiv 2107.03374, section 2.1), a decorator, a fence."""
@@ -176,24 +178,23 @@ def ground_truth(reward_model: Any) -> Any:
     return value["ground_truth"]
 
 
-def unpacked(text: str, column: str) -> str:
-    """The JSON text in LiveCodeBench's private tests: base64 of zlib of a pickle of one text, which is read without
-    unpickling. Raises RowError where there is anything else in it."""
+def unpacked(value: Any, column: str) -> Any:
+    """LiveCodeBench's private tests: where they are no JSON, they are base64 of zlib of a pickle of one text, which is
+    read without unpickling. Raises RowError where there is anything else in it."""
+    if not isinstance(value, str) or value.strip()[:1] in ("", "["):
+        return value
+    stream = zlib.decompressobj()
     try:
-        stream = zlib.decompressobj()
-        raw = stream.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
-        parts = [(code.name, argument) for code, argument, _ in pickletools.genops(raw)] if stream.eof else []
-    except (binascii.Error, zlib.error, ValueError) as error:
+        raw = stream.decompress(base64.b64decode(value, validate=True), _MOST_BYTES)
+        codes = [(code.name, argument) for code, argument, _ in pickletools.genops(raw)] if stream.eof else []
+    except (ValueError, zlib.error) as error:
         raise RowError(f"{column} is neither JSON nor base64 of a zlib-compressed pickle: {error}") from error
     if not stream.eof:
         raise RowError(f"{column} is cut off, or more than {_MOST_BYTES >> 20} MiB")
-    texts = [str(argument) for name, argument in parts if name in _TEXT_CODES]
-    others = [name for name, _ in parts if name not in (*_TEXT_CODES, *_FRAME_CODES)]
-    if len(texts) != 1 or others:
-        raise RowError(
-            f"{column} is a pickle of {'more than one' if texts or others else 'no'} text, which is not read"
-        )
-    return texts[0]
+    held = [(name, argument) for name, argument in codes if name not in _FRAME_CODES]
+    if len(held) != 1 or held[0][0] not in _TEXT_CODES:
+        raise RowError(f"{column} is a pickle of something other than one text, which is not read")
+    return held[0][1]
 
 
 def _shadowing(solution: str, asserts: list[str]) -> str | None:

@@ -12,7 +12,7 @@ import ast
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -55,6 +55,12 @@ sets rarely import what they use."""
 _DIGITS = 4000
 """Python converts at most 4300 digits between text and int at once; APPS and TACO have longer numbers."""
 _LONG = 10**_DIGITS
+OWN_PAIRS = "stdin_tests"
+"""Our own column of [input, output] pairs of scripts, whose outputs are compared line by line."""
+WRAPPED = "may be wrapped"
+"""Key of cases whose [x] also stands for x, as APPS' judge has it."""
+UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What `parse` raises of a text that is not Python."""
 
 
 class RowError(ValueError):
@@ -106,114 +112,85 @@ def json_value(value: Any, column: str) -> Any:
 
 def _parsed(text: Any, column: str) -> Any:
     try:
-        return json.loads(text, parse_int=_whole_number)
+        return json.loads(text, parse_int=lambda digits: int(Decimal(digits) if len(digits) > _DIGITS else digits))
     except (TypeError, ValueError, RecursionError) as error:
         raise RowError(f"{column} is not readable as JSON: {error}") from error
-
-
-def _whole_number(digits: str) -> int:
-    return int(digits) if len(digits) < _DIGITS else int(Decimal(digits))
 
 
 def _is_long(value: Any) -> bool:
     return isinstance(value, int) and abs(value) >= _LONG
 
 
-class TestReader:
-    """Adds the tests that columns hold to `tests`.
+def read_tests(columns: Mapping[str, Any], function: Any = None, has_checker: bool = False) -> Tests:
+    """The tests of all columns, each a text, a list of texts and cases, an object, or the JSON of one.
 
-    function: the function that tests call if they name none. has_checker: the row's own checker compares.
+    function: the function that cases call if they name none. has_checker: the row's own checker compares. Raises
+    RowError.
     """
-
-    def __init__(self, function: str | None = None, has_checker: bool = False) -> None:
-        self.tests = Tests()
-        self._function = function
-        self._has_checker = has_checker
-
-    def read(self, value: Any, column: str) -> None:
-        """Add a text, a list of texts and objects, an object, or the JSON of one. Raises RowError."""
-        value = json_value(value, column)
-        if isinstance(value, str):
-            self.tests.texts += _split(value) if value.strip() else []
-        elif isinstance(value, dict):
-            self._read_object(value, column)
-        elif not isinstance(value, list):
-            raise RowError(f"{column} holds no tests, but {value!r:.80}")
-        else:
-            for test in value:
-                if isinstance(test, dict):
-                    self._add_case(test, column)
-                elif isinstance(test, str) and test.strip():
-                    self.tests.texts.append(test)
-                else:
-                    raise RowError(f"{column}: a test is a text that is not empty, this is {test!r:.80}")
-
-    def read_pairs(self, value: Any, column: str) -> None:
-        """Add a list of [input, output] of scripts. Raises RowError."""
-        pairs = json_value(value, column)
-        if not isinstance(pairs, list):
-            raise RowError(f"{column} is no list of [input, output], but {pairs!r:.80}")
-        self.tests.pairs += [_pair(pair, column) for pair in pairs]
-
-    def _read_object(self, value: dict[str, Any], column: str) -> None:
-        """Inputs and outputs (APPS, TACO; CodeContests: input, output), or texts under `functional`, `assert_case`."""
-        if texts := value.get("functional") or value.get("assert_case"):
-            self.read([texts] if isinstance(texts, str) else texts, column)
-            return
-        inputs, outputs = value.get("inputs", value.get("input")), value.get("outputs", value.get("output"))
-        if not isinstance(inputs, list) or not isinstance(outputs, list):
-            keys = ", ".join(value)
-            raise RowError(f"{column} has neither lists inputs and outputs nor functional tests (keys: {keys})")
-        if len(inputs) != len(outputs):
-            raise RowError(f"{column} has {len(inputs)} inputs and {len(outputs)} outputs")
-        for given, expected in zip(inputs, outputs, strict=True):
-            if name := value.get("fn_name"):
-                self._add_call(name, given, expected, column, may_be_wrapped=True)
-            else:
-                self._add_pair((given, expected), column)
-
-    def _add_case(self, test: dict[str, Any], column: str) -> None:
-        """One {"input", "output"} object: a script's run, or a call where its `type` or `testtype` says so."""
-        if "input" not in test or "output" not in test:
-            raise RowError(f"{column}: a test has no input or no output (keys: {', '.join(test)})")
-        kind = test.get("type") or test.get("testtype") or "stdin"
-        if kind not in ("function_call", "functional"):
-            self._add_pair((test["input"], test["output"]), column)
-            return
-        name = test.get("fn_name") or function_in(test.get("metadata")) or self._function
-        if not name:
-            raise RowError(f"{column}: a test of type {kind!r} names no function (fn_name)")
-        self._add_call(name, test["input"], test["output"], column, may_be_wrapped=False)
-
-    def _add_pair(self, pair: Any, column: str) -> None:
-        self.tests.of_contest = True
-        self.tests.pairs.append(_pair(pair, column))
-
-    def _add_call(self, function: Any, arguments: Any, result: Any, column: str, may_be_wrapped: bool) -> None:
-        """The assert of a call. may_be_wrapped: [x] also stands for x, as APPS' judge has it."""
-        if not isinstance(function, str) or not function.isidentifier():
-            raise RowError(f"{column}: fn_name is no name of a function: {function!r:.80}")
-        if isinstance(arguments, str):  # one JSON value a line
-            arguments = [_parsed(line, column) for line in arguments.splitlines()]
-            result = _parsed(result, column)
-        if not isinstance(arguments, list):
-            raise RowError(f"{column}: the inputs of a function are a list of arguments, this is {arguments!r:.80}")
-        given = _literal(arguments)
-        called, expected = f"call_{function}({given[1:-1]})", _literal(result)
-        if self._has_checker:
-            text = f"assert check({given}, {expected}, {called})"
-        elif result is None or isinstance(result, str | bool | int):
-            text = f"assert {called} == {expected}"
-        else:
-            wrapped = may_be_wrapped and isinstance(result, list) and len(result) == 1
-            text = f"assert {'same_or_wrapped' if wrapped else 'same'}({called}, {expected})"
-        self.tests.texts.append(text)
-        self.tests.of_contest = True
-        if function not in self.tests.functions:
-            self.tests.functions.append(function)
+    tests = Tests()
+    for column, value in columns.items():
+        for test in _listed(json_value(value, column), column):
+            if isinstance(test, str) and test.strip():
+                tests.texts.append(test)
+                continue
+            if isinstance(test, list) and len(test) == 2:
+                test = dict(zip(("input", "output"), test, strict=True))
+            if not isinstance(test, dict) or not {"input", "output"} <= test.keys():
+                raise RowError(f"{column}: a test is a text, or has an input and an output, this is {test!r:.80}")
+            kind = test.get("type") or test.get("testtype") or ("functional" if test.get("fn_name") else "stdin")
+            if kind not in ("function_call", "functional"):
+                tests.pairs.append([_lines(test[side], column) for side in ("input", "output")])
+                tests.of_contest |= column != OWN_PAIRS
+                continue
+            name = test.get("fn_name") or function_in(test.get("metadata")) or function
+            if not isinstance(name, str) or not name.isidentifier():
+                raise RowError(f"{column}: a test of type {kind!r} names no function: fn_name is {name!r:.80}")
+            tests.texts.append(_call(name, test, column, has_checker))
+            tests.functions += [name] if name not in tests.functions else []
+            tests.of_contest = True
+    return tests
 
 
-def function_in(metadata: Any) -> str | None:
+def _listed(value: Any, column: str) -> list[Any]:
+    """Texts and cases: of a text, a list, inputs and outputs (APPS, TACO; CodeContests: input, output), or texts under
+    `functional` or `assert_case` (verl)."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, str):
+        return _split(value) if value.strip() else []
+    if not isinstance(value, dict):
+        raise RowError(f"{column} holds no tests, but {value!r:.80}")
+    if texts := value.get("functional") or value.get("assert_case"):
+        return _listed(texts, column)
+    inputs, outputs = (value.get(f"{side}s", value.get(side)) for side in ("input", "output"))
+    if not isinstance(inputs, list) or not isinstance(outputs, list):
+        keys = ", ".join(value)
+        raise RowError(f"{column} has neither lists inputs and outputs nor functional tests (keys: {keys})")
+    if len(inputs) != len(outputs):
+        raise RowError(f"{column} has {len(inputs)} inputs and {len(outputs)} outputs")
+    both = zip(inputs, outputs, strict=True)
+    return [{"input": one, "output": other, "fn_name": value.get("fn_name"), WRAPPED: True} for one, other in both]
+
+
+def _call(function: str, test: dict[str, Any], column: str, has_checker: bool) -> str:
+    """The assert of a call."""
+    arguments, result = test["input"], test["output"]
+    if isinstance(arguments, str):  # one JSON value a line
+        arguments = [_parsed(line, column) for line in arguments.splitlines()]
+        result = _parsed(result, column)
+    if not isinstance(arguments, list):
+        raise RowError(f"{column}: the inputs of a function are a list of arguments, this is {arguments!r:.80}")
+    given, expected = _literal(arguments), _literal(result)
+    called = f"call_{function}({given[1:-1]})"
+    if has_checker:
+        return f"assert check({given}, {expected}, {called})"
+    if result is None or isinstance(result, str | bool | int):
+        return f"assert {called} == {expected}"
+    wrapped = WRAPPED in test and isinstance(result, list) and len(result) == 1
+    return f"assert {'same_or_wrapped' if wrapped else 'same'}({called}, {expected})"
+
+
+def function_in(metadata: Any) -> Any:
     """LiveCodeBench's metadata.func_name, of an object or its JSON text."""
     value = json_value(metadata, "metadata")
     return value.get("func_name") if isinstance(value, Mapping) else None
@@ -232,14 +209,6 @@ def _literal(value: Any) -> str:
     return hex(value) if _is_long(value) else repr(value)
 
 
-def _pair(pair: Any, column: str) -> list[str]:
-    if isinstance(pair, dict) and {"input", "output"} <= pair.keys():
-        pair = (pair["input"], pair["output"])
-    if not isinstance(pair, list | tuple) or len(pair) != 2:
-        raise RowError(f"{column}: a test is a pair [input, output], this is {pair!r:.80}")
-    return [_lines(side, column) for side in pair]
-
-
 def _lines(value: Any, column: str) -> str:
     """A script's input or output: a text, or a list of lines."""
     lines = value if isinstance(value, list) else [value]
@@ -253,10 +222,17 @@ def _split(text: str) -> list[str]:
     if "TestCase" not in text or "unittest.main(" in text:
         return [text]
     try:
-        methods = list(_methods(parse(text)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        classes = [node for node in parse(text).body if isinstance(node, ast.ClassDef)]
+    except UNPARSABLE:
         return [text]  # which `ares data check` names
-    return [f"{text.rstrip()}\n{_RUN_ONE.format(case=case, method=method)}" for case, method in methods] or [text]
+    methods = [
+        _RUN_ONE.format(case=node.name, method=line.name)
+        for node in classes
+        if any("TestCase" in ast.unparse(base) for base in node.bases)
+        for line in node.body
+        if isinstance(line, ast.FunctionDef) and line.name.startswith("test")
+    ]
+    return [f"{text.rstrip()}\n{method}" for method in methods] or [text]
 
 
 _RUN_ONE = '''
@@ -274,11 +250,3 @@ def run_one(suite):
 
 run_one({case}("{method}"))
 '''
-
-
-def _methods(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and any("TestCase" in ast.unparse(base) for base in node.bases):
-            for line in node.body:
-                if isinstance(line, ast.FunctionDef) and line.name.startswith("test"):
-                    yield node.name, line.name

@@ -12,8 +12,8 @@ processor does with frames that have been resized.
 
 import hashlib
 import io
+import itertools
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from ares.config import DataConfig
-from ares.data.tables import DataError
+from ares.data.sources import DataError
 
 VIDEO = "video:"
 """Prefix of a reference to a video."""
@@ -143,27 +143,29 @@ def path_of(reference: str) -> str:
 def thumbnail(reference: str, side: int) -> Image.Image:
     """A small copy of an image, or of a video's first frame, its longer edge `side` pixels. Raises MediaError."""
     frame = _frames(reference.rpartition(MARK)[0], fps=1.0)[0][0]
-    scale = side / max(frame.size)
-    width, height = (max(1, round(edge * scale)) for edge in frame.size)
-    return frame.resize((width, height), Image.Resampling.BICUBIC)
+    return ImageOps.contain(frame, (side, side))
 
 
 def _frames(source: str, fps: float) -> tuple[list[Image.Image], str]:
-    """The RGB frames of a source (an image has one), and the hash of its content."""
+    """The RGB frames of a source, and the hash of its content: an image has one frame, a folder all that are in it,
+    ordered by name and taken at data.video_fps, a video file `fps` of each second."""
     name = source.removeprefix(VIDEO)
     path = Path(name)
     try:
-        if not is_video(source):
-            content = path.read_bytes()
-            return [read_image(content, name)], content_hash(content)
-        if path.is_dir():
-            return _folder(path)
-        content = path.read_bytes()
-    except MediaError:
-        raise
+        is_folder = is_video(source) and path.is_dir()
+        files = sorted(file for file in path.iterdir() if file.is_file()) if is_folder else [path]
+        contents = {str(file): file.read_bytes() for file in files}
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise MediaError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return _sampled(path, fps), content_hash(content)
+    hashes = list(map(content_hash, contents.values()))
+    if is_video(source) and not is_folder:
+        return _sampled(path, fps), hashes[0]
+    frames = [read_image(content, file) for file, content in contents.items()]
+    if not frames:
+        raise MediaError(f"{path}: a folder of frames with nothing in it")
+    if len({frame.size for frame in frames}) > 1:
+        raise MediaError(f"{path}: its frames differ in size")
+    return frames, content_hash("".join(hashes).encode()) if is_folder else hashes[0]
 
 
 def read_image(content: bytes, name: str) -> Image.Image:
@@ -175,19 +177,8 @@ def read_image(content: bytes, name: str) -> Image.Image:
         raise MediaError(f"{name}: not a readable image ({', '.join(FORMATS)}): {error}") from error
 
 
-def _folder(path: Path) -> tuple[list[Image.Image], str]:
-    """Every frame of a folder, ordered by name, taken at data.video_fps."""
-    contents = {file: file.read_bytes() for file in sorted(path.iterdir()) if file.is_file()}
-    if not contents:
-        raise MediaError(f"{path}: a folder of frames with nothing in it")
-    frames = [read_image(content, str(file)) for file, content in contents.items()]
-    if len({frame.size for frame in frames}) > 1:
-        raise MediaError(f"{path}: its frames differ in size")
-    return frames, content_hash("".join(map(content_hash, contents.values())).encode())
-
-
 def _sampled(path: Path, fps: float) -> list[Image.Image]:
-    """Frames of a video file, `fps` of each second."""
+    """Of a video file the frame shown at each time k / fps."""
     try:
         import cv2  # no dependency of ares: vLLM brings it
     except ImportError as error:
@@ -195,21 +186,15 @@ def _sampled(path: Path, fps: float) -> list[Image.Image]:
             f"{path}: reading a video file needs opencv-python-headless; install it, or name a folder of frames"
         ) from error
     video: Any = cv2.VideoCapture(str(path))
-    grabbed = _every(video.read, video.get(cv2.CAP_PROP_FPS) or fps, fps)
+    native = video.get(cv2.CAP_PROP_FPS) or fps
+    taken: list[Image.Image] = []
+    for number in itertools.count(1):
+        is_frame, frame = video.read()
+        if not is_frame:
+            break
+        while len(taken) / fps < number / native:
+            taken.append(Image.fromarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)))
     video.release()
-    if not grabbed:
+    if not taken:
         raise MediaError(f"{path}: not a readable video")
-    return [Image.fromarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)) for frame in grabbed]
-
-
-def _every(read: Callable[[], tuple[bool, Any]], native: float, fps: float) -> list[Any]:
-    """The frame shown at each time k / fps of a stream with `native` frames a second."""
-    taken: list[Any] = []
-    number = 0
-    while True:
-        good, frame = read()
-        if not good:
-            return taken
-        while len(taken) / fps < (number + 1) / native:
-            taken.append(frame)
-        number += 1
+    return taken

@@ -20,13 +20,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
 from ares.config import ConfigError, DataConfig, Needs, Source, absent_model, location
-from ares.data.chats import conversation, templated
+from ares.data.chats import check_template, conversation, rendered
 from ares.data.code import IDS, CodeProblem, NoTests, RowError, read_problem, with_unit_tests
 from ares.data.code_sets import ground_truth
 from ares.data.shared import SharedPrompts, shared_prompts
-from ares.data.sources import folder_of, place, read_rows, shown
-from ares.data.tables import DataError, is_missing
-from ares.data.vision import Vision, has_media, spoken
+from ares.data.sources import DataError, folder_of, is_missing, place, read_rows, shown
+from ares.data.vision import Vision, has_media, in_parts, spoken
 from rewards.math import why_ungradable
 
 ASKED = "as asked"
@@ -65,9 +64,8 @@ class Problems:
     def digest(self) -> str:
         """Hash of every row: what the model sees and everything a reward may read."""
         frame = self.frame.drop(columns=["prompt_token_ids", *self.repeated], errors="ignore")
-        if "media_references" in frame:  # their contents count, not their paths
-            contents = [" ".join(name.rpartition("@")[2] for name in row) for row in frame["media_references"]]
-            frame = frame.assign(media_references=contents)
+        if "media_references" in frame:
+            frame = frame.assign(media_references=self._shown())
         if "answer" in frame:
             # Scalars as text, as when answers did not keep their types: older runs must still resume.
             texts = [json.dumps(each) if isinstance(each, list | dict) else str(each) for each in frame["answer"]]
@@ -90,11 +88,12 @@ class Problems:
 
     def _asked(self) -> list[str]:
         """Each prompt with the hashes of its images and videos."""
-        prompts = self.frame["prompt"].tolist()
-        if "media_references" not in self.frame:
-            return prompts
-        shown = [" ".join(name.rpartition("@")[2] for name in row) for row in self.frame["media_references"]]
-        return [f"{prompt} {contents}" for prompt, contents in zip(prompts, shown, strict=True)]
+        prompts = self.frame["prompt"]
+        return (prompts + " " + self._shown() if "media_references" in self.frame else prompts).tolist()
+
+    def _shown(self) -> pd.Series:
+        """The hashes of each prompt's images and videos: their contents count, not their paths."""
+        return self.frame["media_references"].map(lambda names: " ".join(name.rpartition("@")[2] for name in names))
 
     def reasons(self) -> dict[str, list[str]]:
         """Why rows are left out, and which: `3 (Mbpp/7)`."""
@@ -117,18 +116,19 @@ class Problems:
         for path, content in self.embedded.items():
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.with_name(f".{path.name}.partial").write_bytes(content)
-                path.with_name(f".{path.name}.partial").replace(path)
+                partial = path.with_name(f".{path.name}.partial")
+                partial.write_bytes(content)
+                partial.replace(path)
 
     def rows(self, ids: list[str]) -> pd.DataFrame:
         """The rows of these ids, in this order."""
-        places = self._places.get_indexer(pd.Index(ids))
+        places = self._ids.get_indexer(pd.Index(ids))
         if (places < 0).any():
             raise KeyError(f"{self.source} has no problem {ids[int((places < 0).argmax())]!r}")
         return self.frame.iloc[places].reset_index(drop=True)
 
     @functools.cached_property
-    def _places(self) -> pd.Index:
+    def _ids(self) -> pd.Index:
         return pd.Index(self.frame["id"])
 
 
@@ -196,10 +196,25 @@ def load_problems(
     raw = read_rows(source, split, limit=limit)
     if absent := missing_columns(raw, config, needs, settings):
         raise DataError(f"{shown(source)}: {absent[0]}")
-    rows = list(each_row(raw, config, needs, settings, vision is not None))
+    check_template(tokenizer, config.chat_template_kwargs)
+    rows = list(each_row(raw, config, needs, settings, vision is not None, tokenizer))
     for row in rows:
         if row.wrong:
             raise DataError(f"{place(source, row.line)}: {row.wrong[0]}")
+    return as_problems(raw, rows, source, config, tokenizer, needs, vision)
+
+
+def as_problems(
+    raw: pd.DataFrame,
+    rows: list["Row"],
+    source: Source,
+    config: DataConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    needs: Needs = "tests",
+    vision: Vision | None = None,
+    adds_special_tokens: bool = False,
+) -> Problems:
+    """Tokenise rows that were read, without those that are left out. Raises DataError, as if none can be used."""
     kept = [row for row in rows if not row.left_out]
     if not kept:
         others = f" (none of the {len(rows)} rows can be used)" if len(rows) > 1 else ""
@@ -207,22 +222,20 @@ def load_problems(
     raw = raw.iloc[[row.position for row in kept]]
     if needs == "tests":
         raw = with_unit_tests(raw, [row.problem for row in kept if row.problem], config.tests_key)
-    lines = [place(source, row.line) for row in kept]
-    conversations, media = [row.messages for row in kept], None
+    texts, media = [row.text for row in kept], None
+    token_ids = tokenizer(texts, add_special_tokens=adds_special_tokens, verbose=False)["input_ids"]
     if vision is not None:
         folder = Path(config.image_dir or folder_of(source)).absolute()  # the run may be resumed from elsewhere
-        conversations, media = vision.look(raw.set_axis(lines), conversations, config, folder)
+        lines = pd.Index([place(source, row.line) for row in kept])
+        media = vision.look(raw.set_axis(lines), [row.messages for row in kept], token_ids, config, folder)
+        token_ids = media.token_ids
         raw = raw.drop(columns=[config.images_key, config.videos_key], errors="ignore")
+        raw = raw.assign(media_references=pd.Series(media.references, index=raw.index))
     elif has_media(raw, config):
         raise DataError(
             f"{shown(source)}: column {config.images_key!r} or {config.videos_key!r} shows something, the model only "
             "reads: set model.family=vision_language, or name another column with data.images_key=…"
         )
-    texts = templated(tokenizer, conversations, lines, config)
-    token_ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-    if vision is not None and media is not None:
-        token_ids = vision.expanded(token_ids, media, pd.Index(lines))
-        raw = raw.assign(media_references=pd.Series(media.references, index=raw.index))
     frame = raw.drop(columns=[config.prompt_key, config.id_key], errors="ignore").assign(
         id=[row.id for row in kept], prompt=texts, prompt_token_ids=token_ids
     )
@@ -233,7 +246,13 @@ def load_problems(
     for name in {*keys, *(name for name, key in used.items() if name != key)} & set(raw) if needs != "tests" else ():
         frame[OWN + name] = raw[name]
     frame[ASKED] = pd.Series([row.asked for row in kept], index=raw.index, dtype=object)
-    fits = _fits(token_ids, config.max_prompt_length, source)
+    lengths = frame["prompt_token_ids"].map(len)
+    fits = lengths <= config.max_prompt_length
+    if not fits.any():
+        raise DataError(
+            f"{shown(source)}: all {len(fits)} prompts are longer than data.max_prompt_length="
+            f"{config.max_prompt_length} (the shortest has {lengths.min()} tokens)"
+        )
     return Problems(
         source=shown(source),
         frame=frame[fits].reset_index(drop=True),
@@ -256,6 +275,8 @@ class Row:
     """The prompt as the row holds it: text, or a list of chat messages; None where it is missing."""
     messages: list[dict[str, Any]] = field(default_factory=list)
     """The prompt as chat messages; empty where it is wrong."""
+    text: str = ""
+    """The prompt as the chat template writes it."""
     answer: Any = None
     """As the row holds it, since a user's reward is given the object itself; of code the solution or ""."""
     problem: CodeProblem | None = None
@@ -265,9 +286,14 @@ class Row:
     wrong: list[str] = field(default_factory=list)
 
 
-def each_row(raw: pd.DataFrame, config: DataConfig, needs: Needs, settings: str, vision: bool) -> Iterator[Row]:
-    """Read every row. settings: the prefix of the settings that name columns. vision: prompts may show something."""
-    id_key = _id_column(raw, config, needs)
+def each_row(
+    raw: pd.DataFrame, config: DataConfig, needs: Needs, settings: str, vision: bool = False,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> Iterator[Row]:  # fmt: skip
+    """Read every row. settings: the prefix of the settings that name columns. vision: prompts may show something.
+    tokenizer: has a chat template that writes the prompts."""
+    ids = (config.id_key, *(IDS if needs == "tests" else ()))  # published sets of code have ids of their own
+    id_key = next((name for name in ids if name in raw), None)
     first_of: dict[str, int | str] = {}
     records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
     for position, (line, values) in enumerate(zip(raw.index, records, strict=True)):
@@ -281,11 +307,14 @@ def each_row(raw: pd.DataFrame, config: DataConfig, needs: Needs, settings: str,
             _read_code(row, values, config)
         else:
             _read_answer(row, values, config, needs, settings)
-        if row.asked is not None:
-            try:
+        try:
+            if row.asked is not None:
                 row.messages = conversation(spoken(row.asked) if vision else row.asked, config)
-            except DataError as error:
-                row.wrong.append(str(error))
+            if row.messages and tokenizer is not None and not row.left_out:
+                parts = in_parts(row.messages)[0] if vision else row.messages
+                row.text = rendered(tokenizer, parts, config.chat_template_kwargs)
+        except DataError as error:
+            row.wrong.append(str(error))
         yield row
 
 
@@ -301,11 +330,10 @@ def _read_code(row: Row, values: dict[str, Any], config: DataConfig) -> None:
 
 
 def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Needs, settings: str) -> None:
-    prompt = values[config.prompt_key]
-    if is_missing(prompt):
+    row.asked = values[config.prompt_key]
+    if is_missing(row.asked):
         row.wrong.append(_null(config.prompt_key, f"{settings}.prompt_key"))
-    else:
-        row.asked = prompt if isinstance(prompt, str) or not isinstance(prompt, Iterable) else list(prompt)
+        row.asked = None
     if is_prompt_only(values, config, needs):
         return
     try:
@@ -314,11 +342,12 @@ def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Ne
     except RowError as error:
         row.wrong.append(str(error))
         return
+    several = isinstance(row.answer, dict) or (isinstance(row.answer, list) and len(row.answer) != 1)
     if is_missing(row.answer):
         row.wrong.append(_null(config.answer_key, f"{settings}.answer_key"))
     elif not row.answer.strip() if isinstance(row.answer, str) else row.answer in ([], {}):
         row.wrong.append("the answer is empty")
-    elif needs == "answer" and not is_one_answer(row.answer):
+    elif needs == "answer" and several:
         row.wrong.append(SEVERAL_ANSWERS)
     elif needs == "answer":
         row.left_out = why_ungradable(row.answer)
@@ -326,30 +355,19 @@ def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Ne
 
 def missing_columns(raw: pd.DataFrame, config: DataConfig, needs: Needs, settings: str) -> list[str]:
     """What is wrong with the set as a whole: columns that no row has."""
-    keys = {"prompt_key": config.prompt_key}
-    if not is_prompt_only(raw, config, needs) and "reward_model" not in raw:
+    keys = {} if needs == "tests" else {"prompt_key": config.prompt_key}
+    if keys and not is_prompt_only(raw, config, needs) and "reward_model" not in raw:
         keys["answer_key"] = config.answer_key
     there = ", ".join(map(str, raw.columns))
     return [
         f"column {key!r} is missing (columns: {there}). Name it with {settings}.{setting}=…"
         for setting, key in keys.items()
-        if needs != "tests" and key not in raw
+        if key not in raw
     ]
 
 
 def _null(key: str, setting: str) -> str:
     return f"column {key!r} is missing or null. Name it with {setting}=…"
-
-
-def _fits(token_ids: list[list[int]], limit: int, source: Source) -> np.ndarray:
-    """Which prompts fit data.max_prompt_length. Raises DataError when none does."""
-    lengths = np.array([len(tokens) for tokens in token_ids])
-    if lengths.min() > limit:
-        raise DataError(
-            f"{shown(source)}: all {len(lengths)} prompts are longer than data.max_prompt_length={limit} "
-            f"(the shortest has {lengths.min()} tokens)"
-        )
-    return lengths <= limit
 
 
 def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
@@ -379,25 +397,17 @@ class Cursor:
         """The next `count` row numbers that are not skipped. Raises DataError when all are."""
         taken: list[int] = []
         passed_over = 0
-        for row in self._walk():
-            if is_skipped(row):
-                passed_over += 1
-                if passed_over >= 2 * self.size:  # a whole epoch at least, wherever the walk began
-                    raise DataError("Every problem is in the skip set: nothing is left to train on")
-                continue
-            taken.append(row)
-            passed_over = 0
-            if len(taken) == count:
-                break
+        while len(taken) < count:
+            if self.position == self.size:
+                self.epoch, self.position = self.epoch + 1, 0
+            row = int(_order(self.seed, self.size, self.epoch)[self.position])
+            self.position += 1
+            if not is_skipped(row):
+                taken.append(row)
+                passed_over = 0
+            elif (passed_over := passed_over + 1) >= 2 * self.size:  # a whole epoch at least, wherever it began
+                raise DataError("Every problem is in the skip set: nothing is left to train on")
         return taken
-
-    def _walk(self) -> Iterator[int]:
-        while True:
-            order = _order(self.seed, self.size, self.epoch)
-            while self.position < self.size:
-                self.position += 1
-                yield int(order[self.position - 1])
-            self.epoch, self.position = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, int]:
         """Epoch and position; seed and size come from the configuration and the data."""
@@ -414,17 +424,7 @@ def _order(seed: int, size: int, epoch: int) -> np.ndarray:
     return np.random.default_rng(derive_seed(seed, "order", epoch)).permutation(size)
 
 
-def _id_column(raw: pd.DataFrame, config: DataConfig, needs: Needs) -> str | None:
-    """The id column: data.id_key, for code also those of published sets; None: row numbers are the ids."""
-    return next((name for name in (config.id_key, *(IDS if needs == "tests" else ())) if name in raw), None)
-
-
 def is_prompt_only(columns: Iterable[Any], config: DataConfig, needs: Needs) -> bool:
     """Whether rows have no answer and need none. A column that the settings name must exist."""
     default = DataConfig.model_fields["answer_key"].default
     return needs == "nothing" and config.answer_key == default and not {default, "reward_model"} & set(columns)
-
-
-def is_one_answer(answer: Any) -> bool:
-    """Whether the math grader can compare with it: no object, and no list except of one answer."""
-    return not isinstance(answer, dict) and not (isinstance(answer, list) and len(answer) != 1)

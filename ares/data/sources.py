@@ -1,21 +1,46 @@
-"""Rows of the files, globs, folders and Hugging Face data sets that a setting names.
+"""Rows of the files, globs, folders and Hugging Face data sets that a setting names, as plain Python objects.
 
-Covered: `name:configuration@revision`, folders of `save_to_disk`, the order of several files. Not covered: the formats
-of files (ares/data/tables.py), what the columns mean (ares/data/problems.py, ares/data/code.py).
+Covered: JSON lines or an array, CSV, parquet, Arrow; `name:configuration@revision`, folders of `save_to_disk`, the
+order of several files. Values keep their types at every depth (an int beside a float stays an int), missing and null
+values are None, every cell of a CSV is text; text that no tokenizer accepts is refused here. Not covered: what the
+columns mean (ares/data/problems.py, ares/data/code.py).
 """
 
+import gzip
+import json
 import re
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 
 from ares.config import Source, is_there, location, matches
-from ares.data.tables import FORMATS, DataError, Unreadable, as_objects, format_of, read_file
+from ares.errors import UserError
 
 _HUB = re.compile(r"(?P<name>.+?)(:(?P<configuration>[\w.+-]+))?(@(?P<revision>[\w./-]+))?")
 _GLOB = re.compile(r"[*?[]")
+_INDEX = re.compile(r"__index_level_\d+__")
+"""Columns that pandas adds to a parquet file for a frame's index."""
+LONGEST_CSV_ROW = 1 << 26
+"""Bytes; a program's tests may fill a few."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+Unreadable = dict[int | str, str]
+"""What is wrong with lines that are not rows, by line number."""
+
+
+class DataError(UserError, ValueError):
+    """A data set cannot be used; the message names the file, the row and the column."""
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is missing: None, or pandas' NA or NaN."""
+    return value is None or value is pd.NA or (isinstance(value, float) and value != value)
 
 
 def shown(source: Source) -> str:
@@ -44,21 +69,25 @@ def read_rows(
     """
     named = _named(source)
     frames: list[pd.DataFrame] = []
+    wrong: Unreadable = {}
     left = limit
     for one in named:
-        wrong: Unreadable | None = None if unreadable is None else {}
-        frame = _rows(one, split, wrong, left)
+        frame, lines = _rows(one, split, left)
         if len(named) > 1:
             frame.index = pd.Index([f"{one}:{row}" for row in frame.index], dtype=object)
-        if unreadable is not None and wrong:
-            unreadable |= {f"{one}:{row}" if len(named) > 1 else row: what for row, what in wrong.items()}
+            lines = {f"{one}:{row}": what for row, what in lines.items()}
         frames.append(frame)
+        wrong |= lines
         if left is not None:
-            left -= len(frame) + len(wrong or ())
+            left -= len(frame) + len(lines)
             if left <= 0:
                 break
+    for row, what in wrong.items() if unreadable is None else ():
+        raise DataError(f"{place(source, row)}: {what}")
+    if unreadable is not None:
+        unreadable |= wrong
     whole = _together(frames)
-    if whole.empty and not unreadable:
+    if whole.empty and not wrong:
         raise DataError(f"{shown(source)}: no rows")
     return whole
 
@@ -81,15 +110,15 @@ def _expanded(one: str) -> list[str]:
     return files
 
 
-def _rows(one: str, split: str, unreadable: Unreadable | None, limit: int | None) -> pd.DataFrame:
+def _rows(one: str, split: str, limit: int | None) -> tuple[pd.DataFrame, Unreadable]:
     path = Path(location(one))
     if format_of(path.name) is not None:
-        return read_file(path, unreadable, limit)
+        return read_file(path, limit)
     if is_there(path) and path.is_file():
         raise DataError(
             f"{one}: no kind of file that is read ({', '.join(FORMATS)}; all but parquet and arrow also .gz)"
         )
-    return as_objects(_data_set(one, path, split, limit), one)
+    return as_objects(_data_set(one, path, split, limit), one), {}
 
 
 def _together(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -149,3 +178,134 @@ def _loaded(one: str, split: str) -> Any:
         )
     builder.download_and_prepare()
     return builder.as_dataset(split)
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+
+def format_of(name: str) -> str | None:
+    """The extension that decides how a file is read, without .gz; None if it is not supported."""
+    name = name.removesuffix(".gz") if not name.endswith((".parquet.gz", ".arrow.gz")) else name
+    return next((ending for ending in FORMATS if name.endswith(ending)), None)
+
+
+def read_file(path: Path, limit: int | None) -> tuple[pd.DataFrame, Unreadable]:
+    """The first `limit` rows of a file (None: all), indexed by line (JSON lines) or row number, from 1; and what is
+    wrong with lines that are not rows. Raises DataError when it cannot be read."""
+    kind = str(format_of(path.name))
+    try:
+        if kind in JSON:
+            return _read_json(path, limit)
+        return as_objects(TABLES[kind](path).slice(0, limit), str(path)), {}
+    except DataError:
+        raise
+    except UnicodeDecodeError as error:
+        remedy = "convert it, as with iconv -f WINDOWS-1252 -t UTF-8"
+        raise DataError(f"{path}: not UTF-8 text; {remedy}: {error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    except (ValueError, pa.ArrowException) as error:
+        raise DataError(f"{path}: not readable as {kind[1:]}: {' '.join(str(error).split())}") from error
+
+
+def as_objects(table: pa.Table, source: str) -> pd.DataFrame:
+    """The rows of an Arrow table, numbered from 1. Raises DataError."""
+    names = [name for name in table.column_names if not _INDEX.fullmatch(name)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{source}: two columns are called {twice!r}")
+    columns: dict[str, list[Any]] = {}
+    for name in names:
+        try:
+            columns[name] = table[name].to_pylist()
+        except (ValueError, OverflowError) as error:  # bytes that are not UTF-8, dates that Python does not know
+            raise DataError(f"{source}: column {name!r} cannot be read: {error}") from error
+    return _frame(columns, list(range(1, table.num_rows + 1)))
+
+
+def _arrow(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as content:
+        return pa.ipc.open_stream(content).read_all()
+
+
+def _csv(path: Path) -> pa.Table:
+    """Every cell as text, empty ones as null."""
+    how = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    blocks = pyarrow.csv.ReadOptions(block_size=LONGEST_CSV_ROW)
+    names = pyarrow.csv.open_csv(path, read_options=blocks, parse_options=how).schema.names
+    text = dict.fromkeys(names, pa.string())
+    convert = pyarrow.csv.ConvertOptions(column_types=text, null_values=[""], strings_can_be_null=True)
+    return pyarrow.csv.read_csv(path, read_options=blocks, parse_options=how, convert_options=convert)
+
+
+def _read_json(path: Path, limit: int | None) -> tuple[pd.DataFrame, Unreadable]:
+    rows: dict[int, dict[str, Any]] = {}
+    unreadable: Unreadable = {}
+    # utf-8-sig: Windows' programs begin a file with a byte order mark.
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig") as handle:
+        for number, row in islice(_json_rows(handle, path), limit):
+            if isinstance(row, dict):
+                rows[number] = row
+            else:
+                unreadable[number] = row
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    return _frame({name: [row.get(name) for row in rows.values()] for name in names}, list(rows)), unreadable
+
+
+def _json_rows(handle: TextIO, path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Each row with its number, or what is wrong with it."""
+    is_first = True
+    for number, line in enumerate(handle, 1):
+        if is_first and line.lstrip().startswith("["):  # an array: rows are numbered by position
+            yield from enumerate(_array(line + handle.read(), path), 1)
+        elif line.strip():
+            yield number, _json_row(line)
+        is_first = is_first and not line.strip()
+
+
+def _array(text: str, path: Path) -> list[dict[str, Any] | str]:
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON: {error}") from error
+    may_be_half = _escapes_surrogates(text)
+    return [_checked(value, may_be_half) for value in values]
+
+
+def _json_row(line: str) -> dict[str, Any] | str:
+    try:
+        return _checked(json.loads(line), _escapes_surrogates(line))
+    except (ValueError, RecursionError) as error:
+        return f"not JSON: {error}"
+
+
+def _escapes_surrogates(text: str) -> bool:
+    return "\\ud" in text or "\\uD" in text
+
+
+def _checked(row: Any, may_be_half: bool) -> dict[str, Any] | str:
+    """A row, or what is wrong with it. may_be_half: whether its JSON escapes surrogates, alone or in pairs."""
+    if not isinstance(row, dict):
+        return f"a row is a JSON object, this is {type(row).__name__}"
+    if may_be_half:
+        for name, value in row.items():
+            if half := _SURROGATE.search(json.dumps([name, value], ensure_ascii=False)):
+                return f"column {name!a} holds {half[0]!a}, half of a character (a lone surrogate), which is no text"
+    return row
+
+
+JSON = (".jsonl", ".json")
+TABLES: dict[str, Callable[[Path], pa.Table]] = {
+    ".csv": _csv,
+    ".parquet": lambda path: pyarrow.parquet.read_table(path),
+    ".arrow": _arrow,
+}
+"""Readers of files that hold whole tables, by extension."""
+FORMATS = (*JSON, *TABLES)
+"""Extensions of files that are read; all but parquet and arrow may also end with .gz."""
+
+
+def _frame(columns: dict[str, list[Any]], index: list[int]) -> pd.DataFrame:
+    # dtype object: pandas would turn ints beside floats or gaps into floats, and missing values into NaN.
+    return pd.DataFrame({name: pd.Series(values, index=index, dtype=object) for name, values in columns.items()}, index)

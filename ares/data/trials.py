@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ares.config import CodeConfig
-from ares.data.check import CheckReport, Failure, Finding
+from ares.data.check import CheckReport, Failure, named
 from ares.data.code import CodeProblem, program
 from sandbox import Program, SandboxPool, Verdict, parse
 
@@ -40,31 +40,44 @@ def check_solutions(
     Each test of a solution gets PATIENCE_SECONDS (or limits.cpu_seconds, if that is more), whatever its row allows;
     a solution slower than training allows is listed as slow. `progress` is called with (judged, all).
     """
+    problems = report.problems
     trials = [
         (row, kind)
-        for row, (_, problem) in report.problems.items()
+        for row, (_, problem) in problems.items()
         for kind in ("nothing", "echo", *(["solution"] * RUNS if problem.solution is not None else []))
     ]
-    programs = (_program(report.problems[row][1], kind, limits) for row, kind in trials)
-    solved: dict[int | str, list[Verdict]] = {}
+    programs = (_program(problems[row][1], kind, limits) for row, kind in trials)
+    runs_of: dict[int | str, list[Verdict]] = {row: [] for row, kind in trials if kind == "solution"}
+    echoed: set[int | str] = set()
     for judged, (index, verdict) in enumerate(pool.stream(programs), 1):
         row, kind = trials[index]
-        name, problem = report.problems[row]
         if kind == "solution":
-            runs = solved.setdefault(row, [])
-            runs.append(verdict)
-            if len(runs) == RUNS:
-                limit = min(limits.cpu_seconds, problem.time_limit or limits.cpu_seconds)
-                _add_solution(report, row, name, problem, solved.pop(row), limit)
+            runs_of[row].append(verdict)
         elif verdict.error_type == "accepted" and kind == "nothing":
-            report.findings.append(Finding(row, name, ACCEPTS_NOTHING))
+            report.add(ACCEPTS_NOTHING, row, problems[row][0])
         elif verdict.error_type == "accepted":
-            report.echoed.append(name)
+            echoed.add(row)
         progress(judged, len(trials))
-    for names in (report.slow, report.echoed):
-        names.sort()
-    for results in (report.findings, report.failures, report.flaky):
-        results.sort(key=lambda each: each.row if isinstance(each.row, int) else 0)
+    slow, untrusted = [], 0
+    for row, verdicts in runs_of.items():
+        name, problem = problems[row]
+        untrusted += not verdicts[0].trusted_compare
+        if failure := _failure(row, name, problem, verdicts):
+            is_flaky = len({tuple(test.verdict for test in verdict.tests) for verdict in verdicts}) > 1
+            (report.flaky if is_flaky else report.failures).append(failure)
+        elif max(test.cpu for verdict in verdicts for test in verdict.tests) > min(
+            limits.cpu_seconds, problem.time_limit or limits.cpu_seconds
+        ):
+            slow.append(name)
+    report.findings.sort(key=lambda each: each.row if isinstance(each.row, int) else 0)
+    report.counted |= {
+        "solutions accepted": len(runs_of) - len(report.failures) - len(report.flaky),
+        "solutions not accepted": len(report.failures),
+        "solutions that only sometimes pass": len(report.flaky),
+        "solutions slower than training allows": named(sorted(slow)),
+        "rows with tests that the program could deceive": untrusted,
+        "rows whose tests accept the input given back": named([problems[row][0] for row in problems if row in echoed]),
+    }
 
 
 def _program(problem: CodeProblem, kind: str, limits: CodeConfig) -> Program:
@@ -78,48 +91,26 @@ def _program(problem: CodeProblem, kind: str, limits: CodeConfig) -> Program:
 
 def _functions(problem: CodeProblem) -> list[str]:
     """The functions that a program has to define: the entry point, those of calls, and whatever else tests call."""
-    names = re.findall(r"^def call_(\w+)\(", problem.after, re.MULTILINE)
-    names += [problem.entry_point] if problem.entry_point and not names else []
-    if not names:
-        trees = [parse(text) for text in (*problem.test_cases, problem.setup)]
-        nodes = [node for tree in trees for node in ast.walk(tree)]
-        bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        bound |= {
-            alias.asname or alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
-        }
-        called = [node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-        names += [name for name in called if name not in bound and not hasattr(builtins, name)]
-    return list(dict.fromkeys(names))
+    if names := re.findall(r"^def call_(\w+)\(", problem.after, re.MULTILINE):
+        return names
+    if problem.entry_point:
+        return [problem.entry_point]
+    nodes = [node for text in (*problem.test_cases, problem.setup) for node in ast.walk(parse(text))]
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    bound |= {alias.asname or alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    called = [node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    return [name for name in dict.fromkeys(called) if name not in bound and not hasattr(builtins, name)]
 
 
-def _add_solution(
-    report: CheckReport, row: int | str, name: str, problem: CodeProblem, verdicts: list[Verdict], limit: float
-) -> None:
-    """Add the outcome of a row's solution."""
-    report.untrusted += not verdicts[0].trusted_compare
+def _failure(row: int | str, name: str, problem: CodeProblem, verdicts: list[Verdict]) -> Failure | None:
+    """What the first run shows that was not accepted; None if all were."""
     failed = [verdict for verdict in verdicts if verdict.error_type != "accepted"]
-    endings = [tuple(test.verdict for test in verdict.tests) for verdict in verdicts]
-    if len(set(endings)) > 1:
-        failure = _failure(row, name, problem, failed[0])
-        report.flaky.append(
-            replace(failure, detail=f"in {len(failed)} of {len(verdicts)} runs {failure.detail}".strip())
-        )
-    elif failed:
-        report.failures.append(_failure(row, name, problem, failed[0]))
-    else:
-        report.accepted += 1
-        if max(test.cpu for verdict in verdicts for test in verdict.tests) > limit:
-            report.slow.append(name)
-
-
-def _failure(row: int | str, name: str, problem: CodeProblem, verdict: Verdict) -> Failure:
-    place = next(index for index, outcome in enumerate(verdict.tests) if outcome.verdict != "accepted")
+    if not failed:
+        return None
+    place, outcome = next(each for each in enumerate(failed[0].tests) if each[1].verdict != "accepted")
     texts = [*problem.test_cases, *(f"stdin {given!r}" for given, _ in problem.stdin_tests)]
-    outcome = verdict.tests[place]
-    return Failure(row, name, verdict.error_type, _first_line(texts[place]), outcome.detail)
-
-
-def _first_line(text: str) -> str:
-    line = next((line for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= 120 else f"{line[:119]}…"
+    line = next((line for line in texts[place].splitlines() if line.strip()), "")
+    some = f"in {len(failed)} of {len(verdicts)} runs " if len(failed) < len(verdicts) else ""
+    detail = f"{some}{outcome.detail}".strip()
+    return Failure(row, name, failed[0].error_type, line if len(line) <= 120 else f"{line[:119]}…", detail)

@@ -1,27 +1,23 @@
 """Rows with images and videos: find them, match them with the prompt's placeholders, count their tokens.
 
-Covered: an images and a videos column (paths, encoded bytes, PIL images, Hugging Face's Image features; one or a list),
-<image> and <video> in text and in chat messages, typed parts of messages, images stored in the data set (written
-to files once, so that rows hold references only). Every one is read before anything is spent. Not covered:
+Covered: an images and a videos column (paths, encoded bytes, Hugging Face's Image features; one or a list), <image> and
+<video> in text and in chat messages, typed parts of messages, images stored in the data set (written to files once, so
+that rows hold references only). Every one is read before anything is spent. Not covered:
 their patches (ares/data/media.py), images on the network.
 """
 
-import io
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
-from PIL import Image
 from transformers import AutoConfig
 
 from ares.config import Config, ConfigError, DataConfig, RolloutConfig
 from ares.data.media import VIDEO, MediaError, MediaReader, content_hash, is_video
-from ares.data.tables import is_missing
+from ares.data.sources import is_missing
 
 PLACES = {"<image>": "image", "<video>": "video"}
 _PLACE = re.compile("|".join(PLACES))
@@ -32,15 +28,13 @@ READERS = 8
 Message = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class RowMedia:
+class RowMedia(NamedTuple):
     """The images and videos of a data set's rows."""
 
-    kinds: list[list[str]]
-    """For each row "image" or "video", in the order of its prompt, like the next two."""
     references: list[list[str]]
-    tokens: list[list[int]]
-    """Tokens of each."""
+    """For each row those of its images and videos, in the order of its prompt."""
+    token_ids: list[list[int]]
+    """Its prompt, each placeholder repeated once per token of its picture."""
     embedded: dict[Path, bytes]
     """Images stored in the data set, by the file to write them to."""
 
@@ -66,26 +60,68 @@ class Vision:
             raise MediaError(f"model.path={model_path}: no vision-language model: {error}") from error
 
     def look(
-        self, raw: pd.DataFrame, conversations: list[list[dict[str, str]]], config: DataConfig, folder: Path
-    ) -> tuple[list[list[Message]], RowMedia]:
-        """The conversations with typed parts, and the media of every row. `folder`: base of relative paths.
+        self, raw: pd.DataFrame, conversations: list[list[Message]], token_ids: list[list[int]], config: DataConfig,
+        folder: Path,
+    ) -> RowMedia:  # fmt: skip
+        """The media of every row, all of which are read. folder: base of relative paths.
 
         Raises MediaError naming the row (as raw's index does) and what is wrong with it.
         """
-        parted = [in_parts(messages) for messages in conversations]
-        kinds = [kinds for _, kinds in parted]
+        kinds = [in_parts(messages)[1] for messages in conversations]
         embedded: dict[Path, bytes] = {}
-        rows = zip(raw.index, kinds, raw.to_dict("records"), strict=True)
-        sources = [_sources(line, wanted, row, config, folder, self.files, embedded) for line, wanted, row in rows]
-        described = _described(sources, raw.index, self.reader, embedded)
-        references = [[described[source][0] for source in row] for row in sources]
-        tokens = [[described[source][1] for source in row] for row in sources]
-        return [messages for messages, _ in parted], RowMedia(kinds, references, tokens, embedded)
+        records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
+        sources: list[list[str]] = []
+        first: dict[str, Any] = {}
+        for line, wanted, row in zip(raw.index, kinds, records, strict=True):
+            try:
+                sources.append(self._sources(wanted, row, config, folder, embedded))
+            except MediaError as error:
+                raise MediaError(f"{line}: {error}") from error
+            for source in sources[-1]:
+                first.setdefault(source, line)
 
-    def expanded(self, token_ids: list[list[int]], media: RowMedia, lines: pd.Index) -> list[list[int]]:
-        """Prompt tokens with each placeholder repeated once per token of its picture. Raises MediaError."""
-        rows = zip(lines, token_ids, media.kinds, media.tokens, strict=True)
-        return [self._expanded(line, ids, kinds, tokens) for line, ids, kinds, tokens in rows]
+        def describe(source: str) -> tuple[str, int]:
+            try:
+                return self.reader.described(source, embedded.get(Path(source)))
+            except MediaError as error:
+                raise MediaError(f"{first[source]}: {error}") from error
+
+        with ThreadPoolExecutor(READERS) as pool:
+            described = dict(zip(first, pool.map(describe, first), strict=True))
+        expanded = [
+            self._expanded(line, ids, wanted, [described[source][1] for source in row])
+            for line, ids, wanted, row in zip(raw.index, token_ids, kinds, sources, strict=True)
+        ]
+        return RowMedia([[described[source][0] for source in row] for row in sources], expanded, embedded)
+
+    def _sources(
+        self, wanted: list[str], row: Mapping[str, Any], config: DataConfig, folder: Path, embedded: dict[Path, bytes]
+    ) -> list[str]:
+        """The sources of a row's images and videos, in the order of its prompt, which wants these kinds."""
+        columns = {"image": config.images_key, "video": config.videos_key}
+        given = {kind: _listed(row.get(key)) for kind, key in columns.items()}
+        for kind, values in given.items():
+            if wanted.count(kind) != len(values):
+                raise MediaError(
+                    f"the prompt has {wanted.count(kind)} <{kind}>, column {columns[kind]!r} has {len(values)}"
+                )
+        waiting = {kind: iter(values) for kind, values in given.items()}
+        return [
+            self._image(next(waiting[kind]), folder, embedded)
+            if kind == "image"
+            else VIDEO + _path(next(waiting[kind]), folder)
+            for kind in wanted
+        ]
+
+    def _image(self, value: Any, folder: Path, embedded: dict[Path, bytes]) -> str:
+        """The source of an image: its path, or the path it will be written to."""
+        if isinstance(value, dict):  # Hugging Face's Image feature
+            value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
+        if not isinstance(value, bytes):
+            return _path(value, folder)
+        path = self.files / content_hash(value)
+        embedded[path] = value
+        return str(path)
 
     def _expanded(self, line: Any, token_ids: list[int], kinds: list[str], tokens: list[int]) -> list[int]:
         places = [self.placeholders[token] for token in token_ids if token in self.placeholders]
@@ -120,27 +156,20 @@ def spoken(prompt: Any) -> Any:
 
     A message with a part of another kind stays as it is, which ares/data/chats.py refuses.
     """
-    if isinstance(prompt, str) or not isinstance(prompt, list | tuple | np.ndarray):
-        return prompt
-    return [_in_words(message) for message in prompt]
-
-
-def _in_words(message: Any) -> Any:
-    parts = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(parts, list | tuple | np.ndarray):
-        return message
-    texts = [_part(part) for part in parts]
-    return {**message, "content": "".join(map(str, texts))} if None not in texts else message
+    messages = []
+    for message in prompt if isinstance(prompt, list) else []:
+        parts = message.get("content") if isinstance(message, dict) else None
+        texts = list(map(_part, parts)) if isinstance(parts, list) else [None]
+        messages.append(message if None in texts else {**message, "content": "".join(map(str, texts))})
+    return messages or prompt
 
 
 def _part(part: Any) -> str | None:
     """A typed part as text; None of a kind that is not read."""
-    if isinstance(part, str):
-        return part
     kind = part.get("type") if isinstance(part, dict) else None
-    if kind == "text":
-        return part["text"] if isinstance(part.get("text"), str) else None
-    return f"<{kind}>" if kind in PLACES.values() else None
+    if kind == "text" and isinstance(part.get("text"), str):
+        return str(part["text"])
+    return part if isinstance(part, str) else f"<{kind}>" if kind in PLACES.values() else None
 
 
 def in_parts(messages: list[dict[str, str]]) -> tuple[list[Message], list[str]]:
@@ -161,50 +190,8 @@ def in_parts(messages: list[dict[str, str]]) -> tuple[list[Message], list[str]]:
     return typed, kinds
 
 
-def _sources(
-    line: Any,
-    wanted: list[str],
-    row: Mapping[Any, Any],
-    config: DataConfig,
-    folder: Path,
-    files: Path,
-    embedded: dict[Path, bytes],
-) -> list[str]:
-    """The sources of a row's images and videos, in the order of its prompt."""
-    try:
-        given = {
-            "image": [_image(each, folder, files, embedded) for each in _listed(row.get(config.images_key))],
-            "video": [VIDEO + _path(each, folder) for each in _listed(row.get(config.videos_key))],
-        }
-    except MediaError as error:
-        raise MediaError(f"{line}: {error}") from error
-    for kind, values in given.items():
-        if wanted.count(kind) != len(values):
-            key = config.images_key if kind == "image" else config.videos_key
-            raise MediaError(f"{line}: the prompt has {wanted.count(kind)} <{kind}>, column {key!r} has {len(values)}")
-    waiting = {kind: iter(values) for kind, values in given.items()}
-    return [next(waiting[kind]) for kind in wanted]
-
-
 def _listed(value: Any) -> list[Any]:
-    if isinstance(value, list | tuple | np.ndarray):
-        return list(value)
-    return [] if is_missing(value) else [value]
-
-
-def _image(value: Any, folder: Path, files: Path, embedded: dict[Path, bytes]) -> str:
-    """The source of an image: its path, or the path it will be written to."""
-    if isinstance(value, Image.Image):
-        written = io.BytesIO()
-        value.convert("RGB").save(written, "PNG")
-        value = written.getvalue()
-    if isinstance(value, dict):  # Hugging Face's Image feature
-        value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
-    if isinstance(value, bytes):
-        path = files / content_hash(value)
-        embedded[path] = value
-        return str(path)
-    return _path(value, folder)
+    return value if isinstance(value, list) else [] if is_missing(value) else [value]
 
 
 def _path(value: Any, folder: Path) -> str:
@@ -215,27 +202,3 @@ def _path(value: Any, folder: Path) -> str:
     if "://" in value:
         raise MediaError(f"{value}: nothing is fetched from the network; download it and name its path")
     return str(Path(folder, value))
-
-
-def _described(
-    sources: list[list[str]], lines: pd.Index, reader: MediaReader, embedded: dict[Path, bytes]
-) -> dict[str, tuple[str, int]]:
-    """Reference and tokens of every source. Raises MediaError naming the first row with a bad one."""
-    first: dict[str, Any] = {}
-    for line, row in zip(lines, sources, strict=True):
-        for source in row:
-            first.setdefault(source, line)
-
-    def look(source: str) -> tuple[str, int] | MediaError:
-        try:
-            return reader.described(source, embedded.get(Path(source)))
-        except MediaError as error:
-            return error
-
-    described = {}
-    with ThreadPoolExecutor(READERS) as pool:
-        for source, description in zip(first, pool.map(look, first), strict=True):
-            if isinstance(description, MediaError):
-                raise MediaError(f"{first[source]}: {description}") from description
-            described[source] = description
-    return described

@@ -37,15 +37,14 @@ def finish(
 
     mismatch: metrics of the difference between the engine's and the learner's log-probs; empty if not measured.
     """
-    store = evaluation.run.store
-    sampled = (store.read_rows(ref) for ref in rollouts)
+    store, request = evaluation.run.store, evaluation.request
     shards = [
         with_scores(rows, store.read_rows(scored))
-        for rows, scored in zip(sampled, scores, strict=True)
+        for rows, scored in zip(map(store.read_rows, rollouts), scores, strict=True)
         if len(rows)  # empty if all programs of the shard passed and none got a second turn
     ]
     samples = pd.concat(shards, ignore_index=True)
-    if evaluation.request.turns > 1:
+    if request.turns > 1:
         samples["turn"] = is_second_turn(samples) + 1
     samples = samples.drop(columns=[*OF_ENGINES, "slot"], errors="ignore")
     if "prompt" not in samples:
@@ -56,11 +55,11 @@ def finish(
     store.write_rows("samples.parquet", samples)
     store.write_rows("problems.parquet", problems)
     store.write_json("summary.json", summary)
-    if evaluation.other is None:
-        return summary
-    comparison = compared(problems, list(summary["estimates"]), evaluation.request.samples, evaluation.other)
-    store.write_json(f"comparison-{comparison['with']}.json", comparison)
-    return summary | {"comparison": comparison}
+    if evaluation.other is not None:
+        comparison = compared(problems, list(summary["estimates"]), request.samples, evaluation.other)
+        store.write_json(f"comparison-{comparison['with']}.json", comparison)
+        summary = summary | {"comparison": comparison}
+    return summary
 
 
 def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, Any], pd.DataFrame]:
@@ -69,9 +68,12 @@ def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, 
     A sample is correct when its accuracy is 1: all tests passed, the answer right. One without a score is left out and
     counted; a problem with fewer than k scored samples is left out of pass@k.
     """
-    attempts = _attempts(samples)
+    first, attempts = samples, {"": samples}
+    if "turn" in samples:
+        first = samples[samples["turn"] == 1]
+        last = samples.sort_values("turn", kind="stable").drop_duplicates(["id", "sample"], keep="last")
+        attempts = {"": first, SECOND_TURN: last}
     problems, measures = _problems(evaluation, attempts)
-    first = attempts[""]
     seed = derive_seed(evaluation.config.train.seed, "evaluation")  # one for all measures
     of = problems["id"].str.partition("/")[0]
     summary = evaluation.description | {
@@ -94,39 +96,31 @@ def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, 
     return summary, problems.reset_index(drop=True)
 
 
-def _attempts(samples: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """By prefix: the first attempts and, with second turns, the last attempt of each sample."""
-    if "turn" not in samples:
-        return {"": samples}
-    last = samples.sort_values("turn", kind="stable").drop_duplicates(["id", "sample"], keep="last")
-    return {"": samples[samples["turn"] == 1], SECOND_TURN: last}
-
-
 def _problems(evaluation: Evaluation, attempts: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
-    """A row of results per problem, and which of its columns are estimated."""
+    """A row of results per problem, and which of its columns are estimated. attempts: samples by prefix; the last
+    attempts are those of each sample, whether it had a second one or not."""
     rows, ks = evaluation.run.train_set.frame, evaluation.request.ks
     ids = rows["id"]
     problems = pd.DataFrame({"id": ids}).set_index("id", drop=False)
     measures: list[str] = []
     for attempt, samples in attempts.items():
         scored = samples[samples["accuracy"].notna()]
-        problems[f"{attempt}samples"] = scored.groupby("id").size().reindex(ids, fill_value=0)
+        problems[f"{attempt}samples"] = counts = scored.groupby("id").size().reindex(ids, fill_value=0)
         right = {attempt: scored["accuracy"].astype(float) >= 1.0}
         if BASE_TESTS in rows:
             passes = _passes_base_tests(scored, rows.set_index("id")[BASE_TESTS])
             right = {f"{attempt}{BASE}": passes} | right
         for of, is_right in right.items():
-            problems[f"{of}correct"] = is_right.groupby(scored["id"]).sum().reindex(ids, fill_value=0).astype(int)
-            counts = problems[[f"{attempt}samples", f"{of}correct"]].to_numpy()
+            problems[f"{of}correct"] = correct = is_right.groupby(scored["id"]).sum().reindex(ids, fill_value=0)
             for k in ks:
-                enough = counts[:, 0] >= k
-                problems[f"{of}pass@{k}"] = np.nan
-                problems.loc[enough, f"{of}pass@{k}"] = pass_at_k(counts[enough, 0], counts[enough, 1], k)
-        graded = [name for name in GRADED if name in scored]
-        for name in graded:
+                enough = counts >= k
+                rates = pass_at_k(counts[enough].to_numpy(), correct[enough].to_numpy(), k)
+                problems[f"{of}pass@{k}"] = pd.Series(rates, ids[enough.to_numpy()]).reindex(ids)
+                measures.append(f"{of}pass@{k}")
+        for name in (name for name in GRADED if name in scored):
             means = scored[name].astype(float).groupby(scored["id"]).mean()
             problems[f"{attempt}{name}"] = means.reindex(ids)
-        measures += [f"{of}pass@{k}" for of in right for k in ks] + [f"{attempt}{name}" for name in graded]
+            measures.append(f"{attempt}{name}")
     return problems, measures
 
 

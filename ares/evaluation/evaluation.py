@@ -20,13 +20,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ares.config import Config, ConfigError, DataConfig, Override, fingerprint, load, override
-from ares.data import Vision, check_media, check_template, joined, load_held_out, load_tokenizer
+from ares.config import Config, ConfigError, Override, fingerprint, load, override
+from ares.data import Problems, Vision, check_media, check_template, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
 from ares.evaluation.comparison import ComparedEvaluation, measured
-from ares.evaluation.places import suite_of
 from ares.evaluation.request import EvaluationRequest
-from ares.evaluation.suite_problems import EvaluationProblems, load_suite
+from ares.evaluation.suite_problems import load_suite, suite_of
 from ares.grading import check_references, load_grader, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs import Run, Step, check_model, identity_of, model_digest, read_config, run_files
@@ -63,15 +62,27 @@ class Evaluation(Step):
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         if request.turns > 1:
             config = _with_second_turns(config, tokenizer)
-        config, posed = _posed(request, config, tokenizer)
+        sets: list[str] = []
+        suite: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
+        if request.suite is not None:
+            problems, form, base = load_suite(
+                request.suite, request.data, request.form, config.data, tokenizer, request.max_problems
+            )
+            if request.turns > 1 and form == "completion":
+                raise ConfigError("--turns 2 answers in a conversation: it needs --form instruct")
+            longest = int(problems.frame["prompt_token_ids"].map(len).max())
+            config = override(config, [f"data.max_prompt_length={longest}"], trains=False)
+            suite, facts = {"suite": request.suite, "form": form}, {"base_tests": base} if base else {}
+        else:
+            problems, sets = _held_out(request, config, tokenizer)
         check_engine(config)
         check_architecture(config)
-        problems = posed.problems
         ends, prompts = end_token_ids(config.model.location, tokenizer), problems.frame["prompt_token_ids"]
         check_vocabulary(check_weight_files(config.model), tokenizer, ends, prompts, config.model.path)
         grader = load_grader(config.reward)
         graded_with = grader.expect(problems.frame)
-        how_measured = measured(request, config, problems, posed.suite, graded_with)
+        how_measured = measured(request, config, problems, suite, graded_with)
         if other is not None:
             other.check(problems.frame["id"].tolist(), how_measured)
         is_run = weights_of.exists()
@@ -83,7 +94,7 @@ class Evaluation(Step):
             "settings": fingerprint(config),
             "samples": request.samples,
             "temperature": how_measured["temperature"],
-            **posed.suite,
+            **suite,
             **({"packages": graded_with} if graded_with else {}),
             **({"turns": request.turns} if request.turns > 1 else {}),
         } | {
@@ -101,15 +112,11 @@ class Evaluation(Step):
         run.workers = made_by(read_config(weights_of) if is_run else config, weights_of if is_run else store, config)
         if is_run:
             check_weights(weights_of, version)
-        facts: dict[str, Any] = {
-            "source": problems.source,
-            "overlong": problems.overlong,
-            "measured": how_measured,
-            **({"base_tests": posed.base} if posed.base else {}),
-            **({"left_out": posed.left_out} if posed.left_out else {}),
-        }
-        facts |= _tried(request, run, posed)
-        return cls(request, run, version, description | facts, posed.sets, other)
+        facts |= {"source": problems.source, "overlong": problems.overlong, "measured": how_measured}
+        if problems.left_out:
+            facts["left_out"] = {name: why for name, (_, why) in problems.left_out.items()}
+        facts |= _tried(request, run, sets)
+        return cls(request, run, version, description | facts, sets, other)
 
     def path(self, name: str) -> str:
         """Path of an artifact, relative to the evaluation's folder."""
@@ -121,23 +128,17 @@ class Evaluation(Step):
         return Memo(self.run.store.directory / self.path("phases.jsonl"))
 
 
-def _posed(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[Config, EvaluationProblems]:
-    """The settings for sampling, and the problems. Raises ConfigError or DataError."""
-    if request.suite is not None:
-        asked = load_suite(
-            request.suite, request.data, request.form, config.data, tokenizer, request.max_problems
-        )  # no prompt of a published set is left out as overlong
-        if request.turns > 1 and asked.suite["form"] == "completion":
-            raise ConfigError("--turns 2 answers in a conversation: it needs --form instruct")
-        return override(config, [f"data.max_prompt_length={asked.longest}"], trains=False), asked
-    data = config.data if request.data is None else _of_request(config.data, request.data)
-    if not data.held_out:
-        raise ConfigError("There are no held-out problems in the settings: name a data set with --data, or a --suite")
+def _held_out(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[Problems, list[str]]:
+    """The problems of the held-out sets of the settings, or of the one that --data names, and the sets' names."""
+    data, source = config.data, request.data
+    if source is not None:
+        chosen = {source: data.held_out[source]} if source and source in data.held_out else source
+        data = data.model_copy(update={"validation": chosen})
     loaded = load_held_out(data, tokenizer, config.reward.needs, Vision.of(config, runs_directory()))
     problems = joined({name: each.first(request.max_problems) for name, each in loaded.items()})
-    assert problems is not None
-    left_out = {name: why for name, (_, why) in problems.left_out.items()}
-    return config, EvaluationProblems(problems, left_out, data.held_out_names)
+    if problems is None:
+        raise ConfigError("There are no held-out problems in the settings: name a data set with --data, or a --suite")
+    return problems, data.held_out_names
 
 
 def _with_second_turns(config: Config, tokenizer: Any) -> Config:
@@ -151,48 +152,38 @@ def _with_second_turns(config: Config, tokenizer: Any) -> Config:
     return override(config, [*group, *turns], trains=False)
 
 
-def _tried(request: EvaluationRequest, run: Run, posed: EvaluationProblems) -> dict[str, Any]:
+def _tried(request: EvaluationRequest, run: Run, sets: list[str]) -> dict[str, Any]:
     """Start the grader and try it on made-up responses (a user's function) or the reference solutions (--sanity)."""
     run.grader.start()
     try:
         if run.config.reward.is_the_users:
-            for part in posed.problems.parts(posed.sets):
+            for part in run.train_set.parts(sets):
                 try_on(run.grader, part, run.tokenizer)
         if not request.sanity:
             return {}
         known = suite_of(request.suite).known_failures if request.suite is not None else {}
-        return {"references": check_references(run.grader, posed.problems, known)}
+        return {"references": check_references(run.grader, run.train_set, known)}
     except BaseException:
         run.grader.close()
         raise
 
 
-def _of_suite(request: EvaluationRequest) -> list[Override]:
-    """The overrides of a suite, which come before those of the request; empty without a suite.
+def _overridden(request: EvaluationRequest) -> list[Override]:
+    """The overrides of a suite, those of the request, and those for sampling: one policy draws whole responses.
 
-    They replace a run's reward as a whole: what scores in training need not be what is right here.
+    A suite's replace a run's reward as a whole: what scores in training need not be what is right here.
     """
-    if request.suite is None:
-        return []
-    suite = suite_of(request.suite)
-    limits = {"cpu_seconds": suite.cpu_seconds, "memory_mb": suite.memory_mb}
-    return [
-        f"reward={json.dumps({'kind': 'code', 'code': limits})}",
-        f"rollout.max_response_length={suite.tokens}",
-        "data.format_prompt=null",  # a suite's prompt is whole
-    ]
-
-
-def _of_sampling(request: EvaluationRequest) -> list[Override]:
-    """The overrides for sampling in any evaluation: one policy draws whole responses."""
+    of_suite: list[Override] = []
+    if request.suite is not None:
+        suite = suite_of(request.suite)
+        limits = {"cpu_seconds": suite.cpu_seconds, "memory_mb": suite.memory_mb}
+        of_suite = [
+            f"reward={json.dumps({'kind': 'code', 'code': limits})}",
+            f"rollout.max_response_length={suite.tokens}",
+            "data.format_prompt=null",  # a suite's prompt is whole
+        ]
     asked = [] if request.temperature is None else [f"validation.temperature={request.temperature}"]
-    return ["rollout.parts=1", *asked]
-
-
-def _of_request(data: DataConfig, source: str) -> DataConfig:
-    """The settings with the one held-out set that --data names: one of their own, else a file or data set."""
-    chosen = {source: data.held_out[source]} if source and source in data.held_out else source
-    return data.model_copy(update={"validation": chosen})
+    return [*of_suite, *request.overrides, "rollout.parts=1", *asked]
 
 
 def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
@@ -217,7 +208,7 @@ def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
             )
     if step not in steps:
         raise StoreError(f"Run {request.target!r} has no committed step {step} (steps 0 to {len(steps) - 1})")
-    config = override(own, [*_of_suite(request), *request.overrides, *_of_sampling(request)], trains=False)
+    config = override(own, _overridden(request), trains=False)
     check_model(store, config)
     return config, store, step, store.read_commit(step).digest()[:16]
 
@@ -234,8 +225,8 @@ def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStor
             "Name the problems with --data or --suite, or with --profile a profile that has held-out ones"
         )
     data = [f"data.train={json.dumps(problems)}"] if problems else []
-    own = [f"model.path={json.dumps(request.target)}", *data, *_of_suite(request)]
-    config = load(request.profile, [*own, *request.overrides, *_of_sampling(request)], trains=False)
+    own = [f"model.path={json.dumps(request.target)}", *data]
+    config = load(request.profile, [*own, *_overridden(request)], trains=False)
     return config, RunStore(store.directory / "none"), 0, model_digest(config.model.path)
 
 

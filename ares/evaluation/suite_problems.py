@@ -1,106 +1,102 @@
 """A suite's rows as problems: asked in one of the two forms, with the base tests of a set that extends another.
 
-Covered: which form a tokenizer gets, prompts as tokens, base tests before those that were added, rows that cannot be
-asked. Not covered: where the files lie (ares/evaluation/places.py), reading rows (ares/data), what a response is worth.
+Covered: finding the files (in --data, a folder of test data, the Hugging Face cache, or the hub, in this order), which
+form a tokenizer gets, base tests before those that were added, rows that cannot be asked. Not covered: reading and
+tokenising rows (ares/data), what a response is worth.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
+from huggingface_hub import constants, snapshot_download
 from transformers import PreTrainedTokenizerBase
 
-from ares.config import DataConfig, Source
+from algorithms.settings import MOST_TOKENS
+from ares.config import DataConfig, Source, is_there, location, nearest
 from ares.data import (
-    ASKED,
     FENCE,
     STATEMENTS,
     CodeProblem,
     DataError,
     Problems,
     Row,
+    as_problems,
+    check_template,
     conversation,
     each_row,
     place,
     read_rows,
+    rendered,
     shown,
-    templated,
-    with_unit_tests,
 )
-from ares.evaluation.places import base_files_of, files_of, suite_of
-from ares.evaluation.suites import SUITES, Form, Suite
+from ares.evaluation.suites import OWN, SUITES, Form, Suite
 
+FOLDER = "ARES_TEST_DATA"
+"""Environment variable: a folder with a folder for each suite."""
 SPLIT = "test"
 """Split of a folder or data set that --suite names."""
 BASE_TESTS = "base_tests"
 """Column: how many of a row's tests, from the first, belong to the set that it extends."""
 
 
-@dataclass(frozen=True)
-class EvaluationProblems:
-    """Problems, ready to be asked, and what is to be said of them."""
+class SuiteProblems(NamedTuple):
+    """A suite's problems, ready to be asked."""
 
     problems: Problems
-    left_out: dict[str, str]
-    """Ids of unusable rows, as those without tests, and why."""
-    sets: list[str] = field(default_factory=list)
-    """Names of held-out sets, if they have any."""
-    suite: dict[str, Any] = field(default_factory=dict)
-    """A suite's name and the form of its prompts; empty for problems of no suite."""
-    base: str | None = None
-    """Where a suite's base tests come from, or why it has none; None: it extends no other."""
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest prompt."""
-        return max(map(len, self.problems.frame["prompt_token_ids"]))
+    form: Form
+    base: str | None
+    """Where the base tests come from, or why there are none; None: the suite extends no other."""
 
 
 def load_suite(
     name: str, data: str | None, form: Form | None, config: DataConfig, tokenizer: PreTrainedTokenizerBase,
     limit: int | None,
-) -> EvaluationProblems:  # fmt: skip
+) -> SuiteProblems:  # fmt: skip
     """The first `limit` rows of a suite as problems. Raises DataError if it is not found, or no row is usable.
 
     data: a file or folder that holds it. form: None for the one that fits the tokenizer. config: whose system prompt
-    and template settings are used; columns are the suite's.
+    and template settings are used; columns are the suite's. No prompt is left out as overlong.
     """
     suite, source = suite_of(name), files_of(name, data)
     form = form or ("instruct" if tokenizer.chat_template else "completion")
-    columns = DataConfig(train=name, system_prompt=config.system_prompt,
-                         chat_template_kwargs=config.chat_template_kwargs)  # fmt: skip
-    if suite.id_key is not None:
-        columns = columns.model_copy(update={"id_key": suite.id_key})
+    columns = DataConfig(
+        train=name, id_key=suite.id_key or "id", system_prompt=config.system_prompt,
+        chat_template_kwargs=config.chat_template_kwargs, max_prompt_length=MOST_TOKENS,
+    )  # fmt: skip
+    if form == "instruct":
+        check_template(tokenizer, columns.chat_template_kwargs)
     raw = _rows(name, suite, source, limit)
-    read = _read(raw, columns)
-    rows = [row for row in read if row.problem and not row.wrong]
-    if not rows:
-        raise DataError(f"{place(source, read[0].line)}: {_unusable(read[0])}")
-    base_tests, base = _base_tests(suite, data, raw, rows)
-    problems = [
-        replace(each, test_cases=[*first, *each.test_cases], packages=tuple(sorted({*each.packages, *suite.packages})))
-        for each, first in zip(_problems(rows), base_tests, strict=True)
-    ]
-    lines = [place(source, row.line) for row in rows]
+    rows = _read(raw, columns)
+    usable = {row.id: (row, row.problem) for row in rows if row.problem and not row.left_out}
+    base_tests, base = _base_tests(suite, data, raw, [row for row, _ in usable.values()])
+    for row, problem in usable.values():
+        row.problem = replace(
+            problem,
+            test_cases=[*base_tests.get(row.id, ()), *problem.test_cases],
+            packages=tuple(sorted({*problem.packages, *suite.packages})),
+        )
+        try:
+            row.asked = row.text = _asked(problem, form, suite)
+            if form == "instruct":
+                row.text = rendered(tokenizer, conversation(row.asked, columns), columns.chat_template_kwargs)
+        except DataError as error:
+            raise DataError(f"{place(source, row.line)}: {error}") from error
+    # A chat template writes the token with which texts begin; for a completion the tokenizer does, where it has one.
+    found = as_problems(raw.iloc[:, :0], rows, source, columns, tokenizer, adds_special_tokens=form == "completion")
+    frame = found.frame
     if form == "completion":
-        prompts = _begin(problems, lines)
-    else:
-        asked = [_with_all_tests(each) if suite.shows_all_tests else each.prompt for each in problems]
-        conversations = [conversation(each, columns) for each in asked]
-        prompts = {ASKED: asked, "prompt": templated(tokenizer, conversations, lines, columns)}
-    frame = with_unit_tests(pd.DataFrame(prompts, dtype=object), problems, columns.tests_key).assign(
-        id=[row.id for row in rows],
-        answer=[problem.solution or "" for problem in problems],
-        # A chat template writes the token with which texts begin; here the tokenizer does, where it has one.
-        prompt_token_ids=tokenizer(prompts["prompt"], add_special_tokens=form == "completion", verbose=False)[
-            "input_ids"
-        ],
-    )
-    if any(base_tests):
-        frame[BASE_TESTS] = [len(tests) for tests in base_tests]
-    left_out = {row.id: _unusable(row) for row in read if row not in rows}
-    problems_of_suite = Problems(shown(source), frame, 0, repeated=(ASKED,))
-    return EvaluationProblems(problems_of_suite, left_out, suite={"suite": name, "form": form}, base=base)
+        asked = [usable[each][1] for each in frame["id"]]
+        frame["begun"] = [problem.begun[1] for problem in asked if problem.begun]
+        frame["stops"] = [list(problem.stops) for problem in asked]
+    if base_tests:
+        frame[BASE_TESTS] = [len(base_tests[each]) for each in frame["id"]]
+    return SuiteProblems(found, form, base)
 
 
 def _rows(name: str, suite: Suite, source: Source, limit: int | None) -> pd.DataFrame:
@@ -117,55 +113,131 @@ def _rows(name: str, suite: Suite, source: Source, limit: int | None) -> pd.Data
 
 
 def _read(raw: pd.DataFrame, columns: DataConfig) -> list[Row]:
-    return list(each_row(raw, columns, "tests", "data", vision=False))
-
-
-def _unusable(row: Row) -> str:
-    return row.left_out or row.wrong[0]
-
-
-def _problems(rows: list[Row]) -> list[CodeProblem]:
-    return [row.problem for row in rows if row.problem]
+    """Every row; of a published set one that is wrong is left out."""
+    rows = list(each_row(raw, columns, "tests", "data"))
+    for row in rows:
+        row.left_out = row.left_out or next(iter(row.wrong), "")
+    return rows
 
 
 def _base_tests(
     suite: Suite, data: str | None, raw: pd.DataFrame, rows: list[Row]
-) -> tuple[list[list[str]], str | None]:
-    """For each row the tests of the set that it extends, and where they come from, or why there are none.
+) -> tuple[dict[str, list[str]], str | None]:
+    """By id the tests of the set that the rows extend, and where they come from, or why there are none.
 
     A row's own test repeats the base ones within one loop over hundreds of inputs, so only the base set's own tests
     tell them apart.
     """
-    none: list[list[str]] = [[] for _ in rows]
     if suite.base_tests is not None:
-        tests_of: list[Any] = raw[suite.base_tests].tolist() if suite.base_tests in raw else [None] * len(raw)
-        if absent := [row.id for row in rows if not tests_of[row.position]]:
-            return none, f"no base tests: {len(absent)} of these problems have none in column {suite.base_tests}"
-        return [list(tests_of[row.position]) for row in rows], f"column {suite.base_tests}"
-    if suite.base is None:
-        return none, None
-    try:
-        source = base_files_of(suite.base, data)
-        of_base = _read(_rows(suite.base, SUITES[suite.base], source, None), DataConfig(train=suite.base))
-    except DataError as error:
-        return none, f"no base tests: {error}"
-    tests = {row.id: row.problem.test_cases for row in of_base if row.problem}
-    if absent := [row.id for row in rows if row.id not in tests]:
-        return none, f"no base tests: {shown(source)} lacks {len(absent)} of these problems, as {absent[0]}"
-    return [tests[row.id] for row in rows], shown(source)
+        where = f"column {suite.base_tests}"
+        of_rows = raw[suite.base_tests].tolist() if suite.base_tests in raw else [None] * len(raw)
+        tests: dict[str, Any] = {row.id: of_rows[row.position] for row in rows}
+    elif suite.base is not None:
+        try:
+            source = base_files_of(suite.base, data)
+            of_base = _read(_rows(suite.base, SUITES[suite.base], source, None), DataConfig(train=suite.base))
+        except DataError as error:
+            return {}, f"no base tests: {error}"
+        where, tests = shown(source), {row.id: row.problem.test_cases for row in of_base if row.problem}
+    else:
+        return {}, None
+    if absent := [row.id for row in rows if not tests.get(row.id)]:
+        return {}, f"no base tests: {where} lacks {len(absent)} of these problems, as {absent[0]}"
+    return tests, where
 
 
-def _with_all_tests(problem: CodeProblem) -> str:
+def _asked(problem: CodeProblem, form: Form, suite: Suite) -> Any:
+    """What a model is asked: text or chat messages; for a base model the text that it continues."""
+    if form == "completion":
+        if problem.begun is None:
+            columns = ", ".join(STATEMENTS)
+            raise DataError(f"--form completion: no text states the problem (columns looked for: {columns})")
+        return problem.begun[0]
+    if not suite.shows_all_tests:
+        return problem.prompt
     tests = "\n".join(problem.test_cases)
     return f"{problem.statement.strip()}\nThe program must pass these tests:\n{tests}\n{FENCE}"
 
 
-def _begin(problems: list[CodeProblem], lines: list[str]) -> dict[str, list[Any]]:
-    """Completion form: the prompt, the part of it that begins the program, and the stop strings."""
-    for line, problem in zip(lines, problems, strict=True):
-        if problem.begun is None:
-            raise DataError(f"{line}: --form completion: no text states the problem (columns looked for: "
-                            f"{', '.join(STATEMENTS)})")  # fmt: skip
-    texts, programs = zip(*(problem.begun or ("", "") for problem in problems), strict=True)
-    stops = [list(problem.stops) for problem in problems]
-    return {ASKED: list(texts), "prompt": list(texts), "begun": list(programs), "stops": stops}
+# ---- where the files lie --------------------------------------------------------------------------------------------
+
+
+def suite_of(name: str) -> Suite:
+    """The suite of a name; a path's is `OWN`. Raises DataError."""
+    if name in SUITES:
+        return SUITES[name]
+    if not is_there(Path(location(name))):
+        raise DataError(f"--suite {name}: neither a suite nor a file or folder ({nearest(name, SUITES)})")
+    return OWN
+
+
+def files_of(name: str, data: str | None) -> list[str]:
+    """The files of a suite, or the path itself. Raises DataError saying what is missing and how to get it.
+
+    data: a file, or a folder that holds the set; None: it is looked for.
+    """
+    suite = suite_of(name)
+    if suite is OWN:
+        return [name]
+    named = " or ".join([*suite.names, *suite.files])
+    includes = " ".join(f"--include '{pattern}'" for pattern in suite.files)
+    remedy = (
+        f"Get it: HF_HUB_OFFLINE=0 hf download {suite.hub} --repo-type dataset {includes}; or name a file or folder "
+        "that holds it with --data"
+    )
+    if data is not None:
+        path = Path(location(data))
+        if not path.exists():
+            raise DataError(f"--data {path}: there is no such file or folder")
+        found = [str(path)] if path.is_file() else _in_folder(name, suite, path) or _matching(path, suite.files)
+        if not found:
+            raise DataError(f"--data {path} holds no {named}. {remedy}")
+        return found
+    at_hand = os.environ.get(FOLDER)
+    if at_hand and (found := _in_folder(name, suite, Path(at_hand))):
+        return found
+    try:
+        return _of_hub(suite)
+    except OSError as error:
+        hub = f"cannot be read from the hub: {' '.join(str(error).split())}"
+        if constants.is_offline_mode():
+            hub = f"is not in the Hugging Face cache ({constants.HF_HUB_CACHE}), and HF_HUB_OFFLINE keeps from the hub"
+        raise DataError(
+            f"--suite {name} is not at hand: no {named} in the folder {FOLDER} ({at_hand or 'not set'}); the data set "
+            f"{suite.hub} {hub}. {remedy}"
+        ) from error
+
+
+def base_files_of(base: str, data: str | None) -> list[str]:
+    """The files of a base set: beside those that --data names, else wherever suites are looked for."""
+    if data is not None:
+        path = Path(location(data))
+        with suppress(DataError):
+            return files_of(base, str(path.parent if path.is_file() else path))
+    return files_of(base, None)
+
+
+def _in_folder(name: str, suite: Suite, folder: Path) -> list[str]:
+    """Files under the suite's own names, here or in a folder of the suite's; there also under the hub's names."""
+    packed = [pattern for each in suite.names for pattern in (each, f"{each}.gz")]
+    if files := _matching(folder, packed):
+        return files[:1]
+    for own in (folder / name, folder / suite.hub.rpartition("/")[2]):
+        if files := _matching(own, packed)[:1] or _matching(own, suite.files):
+            return files
+    return []
+
+
+def _matching(folder: Path, patterns: Sequence[str]) -> list[str]:
+    return [str(path) for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
+
+
+def _of_hub(suite: Suite) -> list[str]:
+    """Files of the hub's data set, from the cache if it has them. Raises OSError."""
+    find = partial(snapshot_download, suite.hub, repo_type="dataset", allow_patterns=list(suite.files))
+    with suppress(OSError):
+        if files := _matching(Path(find(local_files_only=True)), suite.files):
+            return files
+    if files := _matching(Path(find()), suite.files):
+        return files
+    raise FileNotFoundError(f"{suite.hub} has no {', '.join(suite.files)}")

@@ -1,8 +1,7 @@
 """The suites of `ares eval --suite`: published sets of programming problems, where they lie and how they are judged.
 
 Covered: the table (files, test split, limits, base tests, known failures). Not covered: finding the files
-(ares/evaluation/places.py), how a set's rows are read and asked (ares/data/code_sets.py), rows as problems
-(ares/evaluation/suite_problems.py).
+(ares/evaluation/suite_problems.py), how a set's rows are read and asked (ares/data/code_sets.py).
 
 Sentences of prompts are ours; what they tell follows the harnesses that are named with each suite.
 """
@@ -10,8 +9,6 @@ Sentences of prompts are ours; what they tell follows the harnesses that are nam
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
-
-from ares.config import nearest
 
 Form = Literal["instruct", "completion"]
 
@@ -87,8 +84,3 @@ SUITES: dict[str, Suite] = {
 """Every suite by the name that --suite takes."""
 OWN = Suite("", (), tokens=1024)
 """A set of the user's own (--suite PATH), of any format that rows are read in."""
-
-
-def unknown_suite(name: str) -> str:
-    """The message for a name that is neither a suite nor a path."""
-    return f"--suite {name}: neither a suite nor a file or folder ({nearest(name, SUITES)})"

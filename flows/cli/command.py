@@ -5,7 +5,7 @@ reports it).
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from ares.errors import UserError
+from ares.printable import printable
 from flows.cli.completion import run_names, settings
 
 if TYPE_CHECKING:
@@ -38,6 +39,19 @@ Overrides = Annotated[
 def next_step(command: str) -> None:
     """The last line of a successful command: what to do next."""
     console.print(f"next: {command}", style="dim", markup=False)
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], style: str = "bold") -> None:
+    """Print a table below its title."""
+    from rich import box
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    table = Table(*(Column(name, overflow="fold") for name in columns), box=box.SIMPLE)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console.print(title, style=style, markup=False)
+    console.print(table)
 
 
 def warn_of_idle(*given: tuple["Config", Sequence[str] | None]) -> None:

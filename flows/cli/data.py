@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ares.printable import printable
-from flows.cli.command import Overrides, console, errors, next_step
+from flows.cli.command import Overrides, console, errors, next_step, show_table
 from flows.cli.completion import profile_names
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code) if is_here else None
     answer = config.reward.answer
     report = check_rows(data.train, data.train_split, data, needs, tokenizer, vision, data.limit, answer=answer)
-    if tokenizer is not None and is_here:
-        report.template = odd_in_template(
-            tokenizer, data.chat_template_kwargs, end_token_ids(config.model.location, tokenizer)
-        )
+    if tokenizer is not None:
+        ends = end_token_ids(config.model.location, tokenizer)
+        for number, odd in enumerate(odd_in_template(tokenizer, data.chat_template_kwargs, ends), 1):
+            report.counted[f"chat template, {number}"] = odd
     for name, each in data.held_out.items():
         columns, of = data.with_columns_of(each), f"data.validation.{name or 'NAME'}"
         held_out = check_rows(each.source, each.split, columns, needs, None, vision, settings=of, answer=answer)
@@ -184,15 +184,6 @@ def _show(report: "CheckReport") -> None:
 
 def _show_failures(title: str, failures: "list[Failure]") -> None:
     if failures:
-        from rich import box
-        from rich.markup import escape
-        from rich.table import Table
-
-        console.print(f"\n{title}", style="red")
-        table = Table(box=box.SIMPLE)
-        for column in ("row", "id", "error", "first failing test", "detail"):
-            table.add_column(column, overflow="fold")
-        for failure in failures:
-            cells = (str(failure.row), failure.id, failure.error_type, failure.test, failure.detail)
-            table.add_row(*(escape(printable(cell)) for cell in cells))
-        console.print(table)
+        columns = ("row", "id", "error", "first failing test", "detail")
+        rows = [(str(each.row), each.id, each.error_type, each.test, each.detail) for each in failures]
+        show_table(f"\n{title}", columns, rows, "red")

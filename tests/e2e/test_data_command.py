@@ -118,15 +118,13 @@ def test_of_many_wrong_rows_some_are_named(source: Path) -> None:
     assert "21 (20)" not in told
 
 
-def test_twenty_thousand_rows_are_looked_at_and_some_are_measured(source: Path) -> None:
-    """Every row that may be too long is measured, however large the set."""
+def test_twenty_thousand_rows_are_looked_at_and_measured(source: Path) -> None:
     rows = [{"prompt": f"{n}+1=?", "answer": "2"} for n in range(20_000)]
     rows[17_777]["prompt"] = "1+" * 600
     status, told = check(source, rows, "--model", str(MODEL), "--json", "data.max_prompt_length=200")
     report = json.loads(told)
     assert (status, report["trained_on"]) == (0, 19_999)
     assert report["counts"]["prompts left out as overlong"] == 1
-    assert report["counts"]["prompt tokens"].endswith("(of 5001 rows)")
 
 
 def test_the_command_line_offers_it_and_names_a_missing_file(

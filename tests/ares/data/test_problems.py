@@ -8,7 +8,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
@@ -16,13 +15,13 @@ from transformers import AutoTokenizer
 from ares.config.run import DataConfig
 from ares.data.problems import Cursor, DataError, Problems, joined, load_held_out, load_problems
 from tests.ares.builders import MODEL, tokenizer
+from tests.ares.data.code_rows import written
 
 GOOD = {"id": "a", "prompt": "1+1=?", "answer": "2"}
 
 
 def jsonl(path: Path, rows: list[Any]) -> str:
-    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
-    return str(path)
+    return str(written(path, *rows))
 
 
 def read(source: str, **settings: Any) -> Problems:
@@ -56,9 +55,8 @@ def test_a_system_prompt_comes_before_prompts_that_have_none(tmp_path: Path) -> 
     asked, own = {"role": "user", "content": "1+1=?"}, {"role": "system", "content": "Be brief."}
     rows = [GOOD, GOOD | {"id": "b", "prompt": [asked]}, GOOD | {"id": "c", "prompt": [own, asked]}]
     prompts = read(jsonl(tmp_path / "p.jsonl", rows), system_prompt="Think.").frame["prompt"].tolist()
-    assert [text.partition("<|im_end|>")[0] for text in prompts] == [
-        "<|im_start|>system\nThink.", "<|im_start|>system\nThink.", "<|im_start|>system\nBe brief."
-    ]  # fmt: skip
+    systems = [text.partition("<|im_end|>")[0].removeprefix("<|im_start|>system\n") for text in prompts]
+    assert systems == ["Think.", "Think.", "Be brief."]
     assert all("user\n1+1=?<|im_end|>" in text for text in prompts)
 
 
@@ -122,11 +120,7 @@ def test_the_template_is_shown_tool_calls(suffix: str, said: str | None, tmp_pat
         {"role": "assistant", "content": said, "tool_calls": [call]},
         {"role": "tool", "content": "12 °C", "tool_call_id": "c1"},
     ]
-    path = tmp_path / f"p.{suffix}"
-    if suffix == "jsonl":
-        jsonl(path, [GOOD | {"prompt": turns}])
-    else:
-        pd.DataFrame([GOOD | {"prompt": turns}]).to_parquet(path)
+    path = written(tmp_path / f"p.{suffix}", GOOD | {"prompt": turns})
     template = (
         "{% for each in messages %}{{ each.content }}{% for call in each.tool_calls or [] %}"
         "{{ call.function.name }}{% endfor %}{{ each.tool_call_id }}|{% endfor %}"
@@ -159,49 +153,35 @@ def test_held_out_sets_have_their_own_columns_and_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_chat_messages_are_kept_turn_by_turn(suffix: str, tmp_path: Path) -> None:
     turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1=?"}]
-    path = tmp_path / f"p.{suffix}"
-    if suffix == "jsonl":
-        jsonl(path, [GOOD | {"prompt": turns}])
-    else:
-        pd.DataFrame([GOOD | {"prompt": turns}]).to_parquet(path)
+    path = written(tmp_path / f"p.{suffix}", GOOD | {"prompt": turns})
     (prompt,) = read(str(path), format_prompt="not used: {prompt}").frame["prompt"]
     assert prompt == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"
     )
 
 
-def test_verls_parquet_rows_are_understood(tmp_path: Path) -> None:
+def test_verls_rows_are_understood_and_one_without_a_ground_truth_is_named(tmp_path: Path) -> None:
     rows = [
         {
             "data_source": "openai/gsm8k",
             "prompt": [{"role": "user", "content": f"{i}+1=?"}],
-            "ability": "math",
             "reward_model": {"style": "rule", "ground_truth": str(i + 1)},
             "extra_info": {"split": "train", "index": i},
         }
         for i in range(3)
     ]
-    pd.DataFrame(rows).to_parquet(tmp_path / "verl.parquet")
-    frame = read(str(tmp_path / "verl.parquet")).frame
+    frame = read(str(written(tmp_path / "p.parquet", *rows))).frame
     assert frame["answer"].tolist() == ["1", "2", "3"]
     assert frame["id"].tolist() == ["0", "1", "2"]
     assert frame["data_source"].tolist() == ["openai/gsm8k"] * 3
     assert [info["index"] for info in frame["extra_info"]] == [0, 1, 2]
-
-
-def test_a_verl_row_without_a_ground_truth_is_named(tmp_path: Path) -> None:
-    rows = [{"prompt": "a", "reward_model": {"ground_truth": "1"}}, {"prompt": "b", "reward_model": {"style": "rule"}}]
-    assert "p.jsonl:2: reward_model has no ground_truth" in refusal(jsonl(tmp_path / "p.jsonl", rows))
-    pd.DataFrame(rows).to_parquet(tmp_path / "p.parquet")  # where the absent key becomes a null
-    assert "p.parquet:2: reward_model has no ground_truth" in refusal(str(tmp_path / "p.parquet"))
-
-
-def test_a_verl_row_in_a_csv_has_its_reward_model_as_text(tmp_path: Path) -> None:
-    model = {"style": "rule", "ground_truth": "34"}
-    frame = pd.DataFrame([{"prompt": "1+33=?", "reward_model": json.dumps(model)}])
-    frame.to_csv(tmp_path / "p.csv", index=False)
+    for suffix in ("jsonl", "parquet"):  # in which the absent key becomes a null
+        wrong = written(tmp_path / f"p.{suffix}", rows[0], rows[1] | {"reward_model": {"style": "rule"}})
+        assert f"p.{suffix}:2: reward_model has no ground_truth" in refusal(str(wrong))
+    as_text = pd.DataFrame([{"prompt": "1+33=?", "reward_model": json.dumps({"ground_truth": "34"})}])
+    as_text.to_csv(tmp_path / "p.csv", index=False)
     assert read(str(tmp_path / "p.csv")).frame["answer"].tolist() == ["34"]
-    frame.assign(reward_model='{"ground').to_csv(tmp_path / "p.csv", index=False)
+    as_text.assign(reward_model='{"ground').to_csv(tmp_path / "p.csv", index=False)
     assert "p.csv:1: reward_model is not readable as JSON" in refusal(str(tmp_path / "p.csv"))
 
 
@@ -210,24 +190,6 @@ def test_columns_are_found_by_their_configured_names_and_others_are_kept(tmp_pat
     (row,) = read(source, prompt_key="problem", answer_key="solution", id_key="key").frame.to_dict("records")
     assert (row["id"], row["answer"], row["level"]) == ("7", 2, 3)
     assert "problem" not in row
-
-
-def test_without_an_id_column_the_row_number_names_a_problem(tmp_path: Path) -> None:
-    rows = [{"prompt": "a", "answer": "1"}, {"prompt": "b", "answer": "2"}]
-    assert read(jsonl(tmp_path / "p.jsonl", rows)).frame["id"].tolist() == ["0", "1"]
-
-
-def test_a_hugging_face_data_set_in_a_local_folder_is_read_by_its_path(tmp_path: Path) -> None:
-    folder = tmp_path / "hub" / "data"
-    folder.mkdir(parents=True)
-    Dataset.from_list([GOOD]).to_parquet(folder / "train-00000-of-00001.parquet")
-    Dataset.from_list([GOOD | {"id": "held-out"}]).to_parquet(folder / "test-00000-of-00001.parquet")
-    source = str(tmp_path / "hub")
-    configured = DataConfig(train=source)
-    assert load_problems(source, "train", configured, tokenizer()).frame["id"].tolist() == ["a"]
-    assert load_problems(source, "test", configured, tokenizer()).frame["id"].tolist() == ["held-out"]
-    with pytest.raises(DataError, match="a data set with a split 'dev'"):
-        load_problems(source, "dev", configured, tokenizer())
 
 
 def test_overlong_prompts_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -337,24 +299,20 @@ def test_a_missing_column_is_named_with_the_columns_there_are_and_the_setting(
     assert f"{setting}=…" in said
 
 
-def test_a_file_without_rows_is_an_error(tmp_path: Path) -> None:
-    assert "p.jsonl: no rows" in refusal(jsonl(tmp_path / "p.jsonl", []))
-
-
-@pytest.mark.parametrize("name", ["absent.jsonl", "absent.parquet"])
-def test_a_missing_file_is_an_error_that_names_it(name: str, tmp_path: Path) -> None:
-    assert refusal(str(tmp_path / name)).startswith(f"{tmp_path / name}: ")
-
-
-@pytest.mark.parametrize("name", ["p.jsonl", "p.parquet"])
-def test_a_file_of_another_kind_is_an_error_that_names_it(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(b"\xff\xfe\x00")
-    assert refusal(str(tmp_path / name)).startswith(f"{tmp_path / name}: ")
-
-
-def test_a_missing_data_set_is_an_error_that_says_what_was_searched_for(tmp_path: Path) -> None:
-    told = refusal(str(tmp_path / "absent"))
-    assert "neither a file (.jsonl, .json, .csv, .parquet, .arrow) nor a data set with a split 'train'" in told
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("absent.jsonl", None, "cannot be read"),
+        ("absent.parquet", None, "cannot be read"),
+        ("p.jsonl", b"\xff\xfe\x00", "not UTF-8 text"),
+        ("p.parquet", b"\xff\xfe\x00", "not readable as parquet"),
+        ("absent", None, "neither a file (.jsonl, .json, .csv, .parquet, .arrow) nor a data set with a split 'train'"),
+    ],
+)
+def test_what_cannot_be_read_is_named(name: str, content: bytes | None, said: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert refusal(str(tmp_path / name)).startswith(f"{tmp_path / name}: {said}")
 
 
 def test_a_tokenizer_without_a_chat_template_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -1,29 +1,28 @@
-"""Problems shared by train and held-out sets: counted, reported, and left out on request."""
+"""Problems shared by train and held-out sets: counted, reported and left out on request; runs of 13 words."""
 
-import json
 import logging
 from pathlib import Path
 
 import pytest
 
 from ares.data.problems import DataError
-from ares.data.shared import normalised, shared_prompts
+from ares.data.shared import NGRAM, normalised, overlaps, shared_prompts
 from ares.runs.run import Run
 from tests.ares.builders import config
+from tests.ares.data.code_rows import written
 
 TRAIN = ["What is 1+1?", "what  is\n1+1", "What is 1+2?", "What is 3.5?", "What is 35?"]
 HELD_OUT = ["What is 1+1?", "WHAT IS 35"]
 
 
-def written(path: Path, prompts: list[str], name: str) -> str:
-    rows = [{"id": f"{name}{place}", "prompt": prompt, "answer": "1"} for place, prompt in enumerate(prompts)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+def posed(path: Path, prompts: list[str], name: str) -> Path:
+    rows = ({"id": f"{name}{place}", "prompt": prompt, "answer": "1"} for place, prompt in enumerate(prompts))
+    return written(path, *rows)
 
 
 def settings(folder: Path, *more: str) -> list[str]:
-    train = written(folder / "train.jsonl", TRAIN, "t")
-    held_out = written(folder / "heldout.jsonl", HELD_OUT, "h")
+    train = posed(folder / "train.jsonl", TRAIN, "t")
+    held_out = posed(folder / "heldout.jsonl", HELD_OUT, "h")
     return [f"data.train={train}", f"data.validation={held_out}", "rollout.prompts=2",
             "learner.global_batch_prompts=2", *more]  # fmt: skip
 
@@ -64,7 +63,7 @@ def test_a_train_set_that_is_held_out_whole_is_refused(tmp_path: Path) -> None:
 
 def test_every_held_out_set_is_compared_and_evaluated_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     given = settings(tmp_path)
-    other = written(tmp_path / "other.jsonl", ["What is 1+2?", "What is 9?"], "o")
+    other = posed(tmp_path / "other.jsonl", ["What is 1+2?", "What is 9?"], "o")
     sets = f"data.validation={{one: {tmp_path / 'heldout.jsonl'}, two: {other}}}"
     chosen = config(*given, sets, "data.drop_shared=true", "rollout.prompts=1", "learner.global_batch_prompts=1")
     run, _ = Run.check(chosen, "two", tmp_path)
@@ -78,3 +77,38 @@ def test_only_the_first_rows_are_trained_on(tmp_path: Path) -> None:
     assert run.train_set.frame["id"].tolist() == ["t0", "t1", "t2"]
     with pytest.raises(DataError, match=r"1 problems are fewer than rollout\.prompts=2: set rollout\.prompts=1"):
         Run.check(config(*settings(tmp_path, "data.limit=1")), "one", tmp_path)
+
+
+# ---- decontamination ----------------------------------------------------------------------------------------------
+
+RUN = "given a list of whole numbers return the longest run that never falls"
+assert len(RUN.split()) == NGRAM
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "shared"),
+    [
+        (f"First. {RUN}, if any.", f"Hello! {RUN} and then more", True),
+        (RUN.upper().replace(" ", ",  "), f"So: {RUN}.", True),
+        (RUN.rpartition(" ")[0] + " rises", f"So: {RUN}.", False),
+        (RUN.replace("longest", "shortest"), RUN, False),
+        (RUN, RUN.rpartition(" ")[0], False),
+        ("Print the sum.", "print THE sum", True),
+        ("Print the sum.", "Print the sum. Twice.", False),
+        (f"a {RUN.rpartition(' ')[0]}", f"{RUN.rpartition(' ')[2]} b", False),
+    ],
+)
+def test_a_run_of_words_counts_whatever_stands_around_it(text: str, other: str, shared: bool) -> None:
+    owners = overlaps(["something else entirely", text, "nothing"], ["no", other, "more words"])
+    assert owners == [None, 1 if shared else None, None]
+
+
+def test_no_run_leads_from_one_text_to_the_next() -> None:
+    words = RUN.split()
+    assert overlaps([" ".join(words[:7]), " ".join(words[7:])], [RUN]) == [None, None]
+    assert overlaps([RUN], [" ".join(words[:7]), " ".join(words[7:])]) == [None]
+
+
+@pytest.mark.parametrize(("texts", "others"), [([], []), (["a"], []), ([], ["a"]), ([""], ["a"])])
+def test_sets_may_be_empty(texts: list[str], others: list[str]) -> None:
+    assert overlaps(texts, others) == [None] * len(texts)

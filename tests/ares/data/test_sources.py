@@ -11,23 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ares.config import DataConfig, Source
 from ares.data.problems import load_problems
-from ares.data.sources import read_rows
-from ares.data.tables import DataError
+from ares.data.sources import DataError, read_rows
 from tests.ares.builders import tokenizer
+from tests.ares.data.code_rows import written
 
 ROWS = [{"id": f"p{number}", "question": f"{number} + 1,\n=?", "answer": str(number + 1)} for number in range(4)]
 
 
 def json_lines(path: Path, rows: list[Any] = ROWS) -> Path:
-    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
-    return path
+    return written(path, *rows)
 
 
 def csv_file(path: Path) -> Path:
@@ -40,11 +38,6 @@ def csv_file(path: Path) -> Path:
 
 def array(path: Path) -> Path:
     path.write_text(json.dumps(ROWS, indent=1))
-    return path
-
-
-def parquet(path: Path) -> Path:
-    pd.DataFrame(ROWS).to_parquet(path)
     return path
 
 
@@ -70,11 +63,17 @@ def saved_splits(path: Path) -> Path:
     return path
 
 
+def folder_of_splits(path: Path) -> Path:
+    """A folder as the hub has it, whose files are named after their splits."""
+    for split, rows in (("train", ROWS), ("test", ROWS[:1])):
+        written(path / "data" / f"{split}-00000-of-00001.parquet", *rows)
+    return path
+
+
 def configured(path: Path) -> Path:
     """A folder as the hub has it: two configurations, named in README.md."""
     for name, rows in (("main", ROWS), ("socratic", ROWS[:2])):
-        (path / name).mkdir(parents=True)
-        pd.DataFrame(rows).to_parquet(path / name / "train.parquet")
+        written(path / name / "train.parquet", *rows)
     listed = "".join(
         f"- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/train.parquet\n"
         for name in ("main", "socratic")
@@ -94,9 +93,10 @@ FORMS: dict[str, Callable[[Path], Source]] = {
     "a JSON array called .jsonl": lambda folder: str(array(folder / "d.jsonl")),
     "CSV": lambda folder: str(csv_file(folder / "d.csv")),
     "CSV, gzip": lambda folder: str(zipped(folder / "d.csv.gz", csv_file(folder / "x"))),
-    "parquet": lambda folder: str(parquet(folder / "d.parquet")),
+    "parquet": lambda folder: str(written(folder / "d.parquet", *ROWS)),
     "save_to_disk": lambda folder: str(saved(folder / "saved")),
     "save_to_disk of splits": lambda folder: str(saved_splits(folder / "saved")),
+    "a folder of splits": lambda folder: str(folder_of_splits(folder / "set")),
     "a configuration": lambda folder: f"{configured(folder / 'set')}:main",
     "a list of one": lambda folder: [str(json_lines(folder / "d.jsonl"))],
     "a list": lambda folder: [
@@ -106,7 +106,7 @@ FORMS: dict[str, Callable[[Path], Source]] = {
         json_lines(folder / "a.jsonl", ROWS[:2]), json_lines(folder / "b.jsonl", ROWS[2:]), str(folder / "*.jsonl")
     )[-1],
     "a glob of folders": lambda folder: (
-        (folder / "x" / "y").mkdir(parents=True), json_lines(folder / "x" / "y" / "a.jsonl"), str(folder / "**/*.jsonl")
+        json_lines(folder / "x" / "y" / "a.jsonl"), str(folder / "**/*.jsonl")
     )[-1],
 }  # fmt: skip
 
@@ -126,12 +126,13 @@ def test_a_configuration_and_a_split_are_chosen_by_name(tmp_path: Path) -> None:
     folder = configured(tmp_path / "set")
     assert len(read_rows(f"{folder}:socratic", "train")) == 2
     splits = str(saved_splits(tmp_path / "saved"))
-    assert len(read_rows(splits, "test")) == 1
+    assert len(read_rows(splits, "test")) == len(read_rows(str(folder_of_splits(tmp_path / "set2")), "test")) == 1
     for source, split, told in (
         (f"{folder}:mian", "train", "'mian'"),
         (str(folder), "train", "config"),  # there are two
         (f"{folder}:main", "test", "a data set with a split 'test'"),
         (splits, "dev", "it has train, test"),
+        (str(folder_of_splits(tmp_path / "plain")), "dev", "a data set with a split 'dev'"),
         (f"{folder}@abc", "train", "only a data set of the hub has revisions"),
     ):
         with pytest.raises(DataError, match=told) as caught:
@@ -204,9 +205,9 @@ def test_the_cells_of_a_csv_are_text(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[str, bytes, str]] = {
-    "a CSV with a row too long": ("d.csv", b"prompt,answer\na,b\nc,d,e\n", "as CSV: .*Expected 2 columns, got 3"),
-    "a CSV with a row too short": ("d.csv", b"prompt,answer\na\n", "as CSV: .*Expected 2 columns, got 1"),
-    "an empty CSV": ("d.csv", b"", "not readable as CSV: Empty CSV file"),
+    "a CSV with a row too long": ("d.csv", b"prompt,answer\na,b\nc,d,e\n", "as csv: .*Expected 2 columns, got 3"),
+    "a CSV with a row too short": ("d.csv", b"prompt,answer\na\n", "as csv: .*Expected 2 columns, got 1"),
+    "an empty CSV": ("d.csv", b"", "not readable as csv: Empty CSV file"),
     "a CSV with its header alone": ("d.csv", b"prompt,answer\n", "no rows"),
     "a CSV with two columns of a name": ("d.csv", b"answer,answer\na,b\n", "two columns are called 'answer'"),
     "a CSV of bytes": ("d.csv", b"prompt,answer\n\xff\xfe,b\n", "invalid UTF8"),
@@ -255,7 +256,7 @@ def test_what_arrow_does_not_implement_is_an_error_that_names_the_file(
     def refusing(_: Path) -> None:
         raise pa.ArrowNotImplementedError("Nested data conversions not implemented for chunked array outputs")
 
-    path = parquet(tmp_path / "d.parquet")
+    path = written(tmp_path / "d.parquet", *ROWS)
     monkeypatch.setattr("pyarrow.parquet.read_table", refusing)
     with pytest.raises(DataError, match=r"d\.parquet: not readable as parquet: Nested data conversions"):
         read_rows(str(path), "train")

@@ -12,7 +12,7 @@ from ares.config.run import DataConfig
 from ares.data.check import CheckReport, check_rows
 from ares.data.trials import ACCEPTS_NOTHING, check_solutions
 from sandbox import SandboxPool
-from tests.ares.data.test_code_formats import APPS, APPS_FUNCTION, BIG, LIVE_FUNCTION
+from tests.ares.data.code_rows import APPS, APPS_FUNCTION, BIG, LIVE_FUNCTION, written
 
 ROW = {"id": "a", "prompt": "Write f.", "test_cases": ["assert f(1) == 2"], "solution": "def f(x): return x + 1"}
 
@@ -24,8 +24,7 @@ def pool() -> Iterator[SandboxPool]:
 
 
 def checked(pool: SandboxPool, path: Path, *rows: dict[str, Any]) -> CheckReport:
-    source = path / "rows.jsonl"
-    source.write_text("".join(json.dumps({"id": str(place)} | row) + "\n" for place, row in enumerate(rows)))
+    source = written(path / "rows.jsonl", *({"id": str(place)} | row for place, row in enumerate(rows)))
     found = check_rows(str(source), "train", DataConfig(train=str(source)), "tests")
     assert not found.findings
     check_solutions(found, CodeConfig(cpu_seconds=1), pool, lambda done, total: None)
@@ -57,20 +56,23 @@ def test_a_solution_slower_than_its_row_allows_is_slow_and_not_wrong(pool: Sandb
     slow = "def f(x):\n    sum(range(20000000))\n    return x + 1"
     limited = ROW | {"id": "b", "solution": slow, "time_limit": "50 ms"}
     found = checked(pool, tmp_path, ROW | {"time_limit": "50 ms"}, limited)
-    assert (found.failures, found.accepted, found.slow) == ([], 2, ["b"])
+    counts = found.counts()
+    assert (found.failures, counts["solutions accepted"]) == ([], 2)
+    assert counts["solutions slower than training allows"] == "1: b"
 
 
 @pytest.mark.parametrize("name", FAIR)
 def test_tests_of_published_rows_tell_nothing_from_something(name: str, pool: SandboxPool, tmp_path: Path) -> None:
     found = checked(pool, tmp_path, FAIR[name])
-    assert (found.findings, found.echoed, found.failures, found.flaky) == ([], [], [], [])
+    assert found.good
+    assert found.counts()["rows whose tests accept the input given back"] == "0"
 
 
 def test_tests_that_accept_their_own_input_are_reported(pool: SandboxPool, tmp_path: Path) -> None:
     echo = {"test_cases": ["assert sorted(f([1, 2])) == [1, 2]"], "solution": "def f(x): return sorted(x)"}
     script = {"test_cases": [], "stdin_tests": [["1 2\n", "1 2\n"]], "solution": "print(*sorted(input().split()))"}
     found = checked(pool, tmp_path, ROW | echo | {"id": "e"}, ROW | {"id": "f"}, ROW | script | {"id": "g"})
-    assert (found.good, found.echoed) == (True, ["e", "g"])
+    assert found.good
     assert found.counts()["rows whose tests accept the input given back"] == "2: e, g"
 
 
@@ -79,9 +81,10 @@ def test_a_solution_that_only_sometimes_passes_is_flaky(pool: SandboxPool, tmp_p
     chance = "import time\ndef f(x): return 2 if time.time_ns() // 1000 % 2 else 3"
     rows = [ROW | {"id": str(place), "solution": chance} for place in range(24)]
     found = checked(pool, tmp_path, ROW | {"id": "steady"}, *rows)
-    assert found.accepted >= 1
+    accepted = found.counts()["solutions accepted"]
+    assert accepted >= 1
     assert found.flaky
-    assert found.accepted + len(found.flaky) + len(found.failures) == 25
+    assert accepted + len(found.flaky) + len(found.failures) == 25
     assert not found.good
     assert found.flaky[0].error_type == "wrong_answer"
     assert found.flaky[0].detail[:14] in ("in 1 of 3 runs", "in 2 of 3 runs")

@@ -149,7 +149,7 @@ def test_the_same_question_about_two_pictures_is_not_a_duplicate(tmp_path: Path)
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     report = check_rows(str(source), "train", DataConfig(train=str(source)), vision=True)
-    assert report.duplicate_prompts == ["row 3 repeats row 1"]
+    assert report.counts()["duplicate prompts"] == "1: row 3 repeats row 1"
 
 
 def test_only_formats_that_start_no_program_are_read(tmp_path: Path) -> None:

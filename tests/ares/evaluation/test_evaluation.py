@@ -18,7 +18,7 @@ from ares.evaluation.request import EvaluationRequest
 from ares.runs.digests import model_digests
 from ares.store.store import Commit, RunStore, StoreError
 from tests.ares.builders import MODEL, config
-from tests.ares.evaluation.suite_rows import HUMANEVAL, jsonl
+from tests.ares.data.code_rows import HUMANEVAL, written
 
 
 @pytest.fixture(autouse=True)
@@ -196,7 +196,11 @@ def test_k_follows_n_where_it_is_not_given() -> None:
 
 def test_a_second_attempt_needs_a_verdict_and_a_conversation(tmp_path: Path) -> None:
     assert "it needs reward.kind=code, or a suite of programs" in refusal(turns=2)
-    suite = {"suite": "humaneval", "data": str(jsonl(tmp_path / "HumanEval.jsonl", HUMANEVAL)), "profile": "tiny-code"}
+    suite = {
+        "suite": "humaneval",
+        "data": str(written(tmp_path / "HumanEval.jsonl", HUMANEVAL)),
+        "profile": "tiny-code",
+    }
     assert "--turns 2 answers in a conversation: it needs --form instruct" in refusal(
         turns=2, form="completion", **suite
     )

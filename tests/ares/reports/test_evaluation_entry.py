@@ -16,7 +16,7 @@ from ares.runs.digests import model_digests
 from ares.store import RunStore
 from tests import mlflow_database
 from tests.ares.builders import MODEL, config
-from tests.ares.evaluation.suite_rows import MBPP, jsonl
+from tests.ares.data.code_rows import MBPP, written
 from tests.ares.store_builders import chain
 
 
@@ -38,7 +38,7 @@ def entries(runs: Path, name: str = "ares") -> list[Entry]:
 
 
 def of_suite(runs: Path, **settings: Any) -> Evaluation:
-    file = jsonl(runs / "mbpp.jsonl", MBPP, {**MBPP, "task_id": 12, "text": "Write add once more."})
+    file = written(runs / "mbpp.jsonl", MBPP, {**MBPP, "task_id": 12, "text": "Write add once more."})
     model = str(MODEL.parent / "code")
     return Evaluation.open(EvaluationRequest(target=model, suite="mbpp", data=str(file), n=2, k=[1, 2], **settings))
 

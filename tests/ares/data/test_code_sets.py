@@ -1,0 +1,531 @@
+"""Rows in the field's formats, as published: read, prompted and judged as their own judges do."""
+
+import base64
+import json
+import pickle
+import pickletools
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ares.config.run import DataConfig
+from ares.data.code import RowError, packages_of, program, with_unit_tests
+from ares.data.code_sets import unpacked
+from ares.data.problems import DataError, Problems, joined, load_problems
+from ares.runs.run import Run
+from sandbox import Program, SandboxPool, Verdict
+from tests.ares.builders import config, tokenizer
+from tests.ares.data.code_rows import (
+    ACECODE,
+    APPS,
+    APPS_FUNCTION,
+    BIG,
+    CODE_CONTESTS,
+    DEEPCODER,
+    HUMANEVAL,
+    HUMANEVAL_PLUS,
+    LEETCODE,
+    LIVE,
+    LIVE_FUNCTION,
+    MBPP,
+    MBPP_PLUS,
+    PLAIN,
+    SANITIZED,
+    SCRIPT,
+    TACO,
+    TACO_VERIFIED,
+    Row,
+    packed,
+    read,
+    verl,
+    written,
+)
+
+FIRST = (
+    "class Solution:\n    def firstOf(self, words: List[str], n: int) -> List[str]:\n        return tuple(words[:n])"
+)
+INC = "def inc(x): return x + 1"
+SOLVED: dict[str, tuple[Row, str]] = {
+    "humaneval": (HUMANEVAL, HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"]),
+    "humaneval+": (HUMANEVAL_PLUS, HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"]),
+    "mbpp": (MBPP, MBPP["code"]),
+    "mbpp-sanitized": (SANITIZED, SANITIZED["code"]),
+    "apps": (APPS, json.loads(APPS["solutions"])[0]),
+    "apps-function": (APPS_FUNCTION, json.loads(APPS_FUNCTION["solutions"])[0]),
+    "taco": (TACO, json.loads(TACO["solutions"])[0]),
+    "taco-verified": (TACO_VERIFIED, TACO_VERIFIED["solutions"][0]),
+    "codecontests": (CODE_CONTESTS, SCRIPT),
+    "bigcodebench": (BIG, BIG["complete_prompt"] + "\n" + BIG["canonical_solution"]),
+    "leetcode": (LEETCODE, LEETCODE["completion"]),
+    "plain": (PLAIN, PLAIN["solution"]),
+}
+"""Rows with the reference solution that is found in them."""
+UNSOLVED: dict[str, tuple[Row, str]] = {
+    "livecodebench": (LIVE, SCRIPT),
+    "livecodebench-lite": (LIVE | {"private_test_cases": packed(json.loads(LIVE["private_test_cases"]))}, SCRIPT),
+    "livecodebench-function": (LIVE_FUNCTION, FIRST),
+    "livecodebench-plain": (LIVE_FUNCTION, "def firstOf(words: List[str], n): return words[:n]"),
+    "deepcoder": (DEEPCODER, "def add(a, b): return a + b"),
+    "acecode": (ACECODE, INC),
+    "verl-script": (verl({"inputs": ["1"], "outputs": ["2"]}), SCRIPT),
+    "verl-call": (verl({"inputs": [[1, 2]], "outputs": [3], "fn_name": "add"}), "def add(a, b): return a + b"),
+    "verl-check": (verl({"functional": "def check(f):\n    assert f(1) == 2\n\ncheck(inc)"}), INC),
+    "verl-asserts": (verl({"assert_case": ["assert inc(1) == 2"]}), INC),
+    "verl-cases": (verl([{"type": "function_call", "fn_name": "inc", "input": [1], "output": 2}]), INC),
+    "verl-metadata": (
+        verl([{"testtype": "functional", "input": "[1]\n2", "output": "[1, 2]", "metadata": {"func_name": "app"}}]),
+        "def app(xs, x): return xs + [x]"),
+    "verl-stdin": (verl([{"testtype": "stdin", "input": "1", "output": "2"}]), SCRIPT),
+}  # fmt: skip
+RIGHT = SOLVED | UNSOLVED
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[SandboxPool]:
+    with SandboxPool(num_workers=1) as pool:
+        yield pool
+
+
+def judged(pool: SandboxPool, row: Row, *sources: str) -> list[Verdict]:
+    return pool.run([program(vars(read(row)), source) for source in sources])
+
+
+# ---- published rows ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_program_passes_and_others_fail(name: str, pool: SandboxPool) -> None:
+    row, source = RIGHT[name]
+    from_the_future = f"from __future__ import annotations\nfrom math import *\nfrom typing import *\n{source}"
+    right, empty, wrong, futuristic = judged(pool, row, source, "", "def f(x): return None", from_the_future)
+    assert (right.error_type, right.pass_ratio) == ("accepted", 1.0), right.tests
+    assert (empty.pass_ratio, wrong.pass_ratio) == (0.0, 0.0)
+    assert futuristic.pass_ratio == 1.0, futuristic.tests
+    # Calls with plain data are judged outside the program; only unittest's classes run in its process.
+    assert right.trusted_compare == (name != "bigcodebench")
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_reference_solution_is_found(name: str) -> None:
+    row, source = RIGHT[name]
+    solution = read(row).solution
+    if name in SOLVED:
+        assert str(solution).split() == source.split()
+    else:
+        assert solution is None or name == "deepcoder"
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_file_of_it_loads_and_programs_are_made_from_its_rows(name: str, suffix: str, tmp_path: Path) -> None:
+    row, source = RIGHT[name]
+    path = written(tmp_path / f"rows.{suffix}", row)
+    problems = load(path)
+    assert program(problems.frame.iloc[0], source) == program(vars(read(row)), source)
+    assert not {"solutions", "incorrect_solutions", "private_tests", "private_test_cases"} & set(problems.frame)
+    digest = problems.digest()
+    path.unlink()
+    assert isinstance(program(problems.frame.iloc[0], source), Program)
+    assert len(digest) == 16
+
+
+ASKED = {
+    "humaneval": ("Complete this Python function.", HUMANEVAL["prompt"].rstrip()),
+    "mbpp": ("Write a function to add.", "must pass this test:\nassert add(1, 2) == three\n"),
+    "mbpp-sanitized": ("Write a function to add.", "must pass this test:\nassert math"),
+    "apps": ("Print the mean of two numbers.", "standard input"),
+    "apps-function": ("Return the sorted pair.", "Go on from this code:\ndef pair(a, b):"),
+    "taco": ("Return the square roots.", "Go on from this code:\n#User function"),
+    "codecontests": ("Print twice the number.", "standard input"),
+    "livecodebench": ("Read a number and print its double.", "standard input"),
+    "livecodebench-function": ("Return the longest prefix.", "Go on from this code:\nclass Solution:"),
+    "bigcodebench": ("Roots of the numbers in a text.", "self-contained code starting with:"),
+    "deepcoder": ("Write a function that adds.", "Write the function add."),
+    "leetcode": ("Given an array of integers", "Go on from this code:\nclass Solution:\n    def twoSum("),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_bare_problems_are_asked_for_a_program(name: str) -> None:
+    prompt = read(RIGHT[name][0]).prompt
+    assert prompt.startswith(ASKED[name][0])
+    assert ASKED[name][1] in prompt
+    assert "```python" in prompt
+
+
+def test_what_is_no_bare_problem_is_asked_as_it_is() -> None:
+    assert read(BIG, prompt_key="complete_prompt").prompt == BIG["complete_prompt"]
+    assert read(MBPP, prompt_key="text").prompt == MBPP["text"]
+    assert read(ACECODE).prompt == "Write a function `inc`."
+    assert read(verl({"inputs": ["1"], "outputs": ["2"]})).prompt == [{"role": "user", "content": "Write it."}]
+
+
+def test_the_user_names_the_column_of_the_tests() -> None:
+    problem = read(MBPP | {"challenge_test_list": ["assert add(5, 5) == 10"]}, tests_key="challenge_test_list")
+    assert (problem.test_cases, problem.setup, problem.solution) == (
+        ["assert add(5, 5) == 10"], "three = 3", MBPP["code"])  # fmt: skip
+
+
+def test_humanevals_imports_and_helpers_need_not_be_repeated_by_a_response(pool: SandboxPool) -> None:
+    (verdict,) = judged(pool, HUMANEVAL, "def doubles(xs: List[int]) -> List[int]:\n    return [double(x) for x in xs]")
+    assert verdict.error_type == "accepted"
+
+
+def test_all_three_sets_of_codecontests_and_both_of_livecodebench_count() -> None:
+    assert [given for given, _ in read(CODE_CONTESTS).stdin_tests] == ["1\n", "5\n", "7\n", "0\n"]
+    assert [given for given, _ in read(LIVE).stdin_tests] == ["1\n", "4\n"]
+    assert read(LIVE_FUNCTION).test_cases == [
+        "assert same(call_firstOf(['a', 'b'], 1), ['a'])", "assert same(call_firstOf([], 3), [])"
+    ]  # fmt: skip
+
+
+def test_a_row_of_bigcodebench_has_a_test_a_method_and_the_packages_of_its_libs(pool: SandboxPool) -> None:
+    problem = read(BIG | {"libs": "['re', 'numpy', 'matplotlib.pyplot', 'os']"})
+    assert len(problem.test_cases) == 3
+    assert problem.packages == ("matplotlib", "numpy")
+    wrong = "import math\ndef task_func(text):\n    return [math.sqrt(4), 3.0] if text else 1 / 0"
+    bare = "def task_func(text): return [math.sqrt(int(found)) for found in re.findall(r'\\d+', text)]"
+    fails, passes, other = judged(pool, BIG, wrong, bare, "def task_func(text): return ['no']")
+    assert [test.verdict for test in fails.tests] == ["accepted", "runtime_error", "accepted"]
+    assert "ZeroDivisionError" in fails.tests[1].detail
+    assert passes.error_type == "accepted"  # its imports are there, as in the completion
+    assert [test.verdict for test in other.tests] == ["wrong_answer", "wrong_answer", "runtime_error"]
+    assert "AssertionError" in other.tests[0].detail
+
+
+def test_a_row_of_mbpp_plus_is_judged_by_its_long_test_and_shows_a_short_one() -> None:
+    problem = read(MBPP_PLUS)
+    assert problem.test_cases == [MBPP_PLUS["test"]]
+    assert "assert sum(10, 15) == 25" in problem.prompt
+    assert "numpy" not in problem.prompt
+    assert (problem.setup, problem.entry_point) == ("import math", "sum")
+    assert read({**MBPP_PLUS, "code": "def add(a, b):\n    return a + b\n"}).entry_point is None
+
+
+# ---- tests ---------------------------------------------------------------------------------------------------------
+
+
+def case(result: Any, wrapped: bool = False) -> Row:
+    tests = {"fn_name": "f", "inputs": [[1]], "outputs": [[result] if wrapped else result]}
+    return APPS_FUNCTION | {"input_output": json.dumps(tests)}
+
+
+@pytest.mark.parametrize(
+    ("expected", "returned", "accepted"),
+    [
+        ([1, 2], "(1, 2)", True),
+        ([[1, 2], [3]], "[(1, 2), (3,)]", True),
+        ([[1, 2], [3]], "((1, 2), [3])", True),
+        ([1, 2], "[1, 2, 3]", False),
+        ([1, 2], "{1, 2}", False),
+        (0.3, "0.1 + 0.2", True),
+        (0.3, "0.30001", False),
+        ([0.3, 1], "(0.1 + 0.2, 1)", True),
+        ({"1": [0.3]}, "{1: (0.1 + 0.2,)}", True),
+        ({"a": 1}, "{'a': 1, 'b': 2}", False),
+        (3, "3.0", True),
+        (10**17, "10**17 + 1", False),
+        ([10**17], "[10**17 + 1]", False),
+        (True, "True", True),
+        (None, "None", True),
+        ("a", "'a'", True),
+        ("a", "['b']", False),
+        ([1.5], "'1.5'", False),
+        (float("inf"), "float('inf')", True),
+        (float("inf"), "1e308", False),
+        ([], "None", False),
+    ],
+)
+def test_results_are_compared_as_the_judges_of_contests_do(
+    expected: Any, returned: str, accepted: bool, pool: SandboxPool
+) -> None:
+    for wrapped in (False, True):
+        (verdict,) = judged(pool, case(expected, wrapped), f"def f(x): return {returned}")
+        assert (verdict.error_type, verdict.trusted_compare) == (
+            "accepted" if accepted else "wrong_answer", True), (wrapped, verdict)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("Capital", "def Capital(x): return x + 1"),
+        ("sum", "def sum(x): return x + 1"),
+        ("gcd", "def gcd(x): return x + 1"),
+        ("f", "def f(x): return x + 1\nclass Solution:\n    def f(self, x): return f(x)"),
+        ("f", "class Solution:\n    @staticmethod\n    def f(x): return x + 1"),
+        ("f", "class Solution:\n    pass\ndef f(x): return x + 1"),
+        ("f", "f = lambda x: x + 1"),
+        ("f", "class Solution:\n    f = lambda self, x: x + 1 \\\n"),
+    ],
+)
+def test_functions_have_any_name_and_are_plain_or_methods(name: str, source: str, pool: SandboxPool) -> None:
+    row = APPS_FUNCTION | {"input_output": json.dumps({"fn_name": name, "inputs": [[1]], "outputs": [2]})}
+    right, absent = judged(pool, row, source, "x = 1")
+    assert (right.error_type, right.trusted_compare) == ("accepted", True), right
+    assert absent.tests[0].detail == f"NameError: name '{name}' is not defined"
+
+
+def test_a_program_cannot_redefine_equality(pool: SandboxPool) -> None:
+    source = "def same(a, b): return True\nsame_or_wrapped = same\ndef pair(a, b): return 7"
+    assert judged(pool, APPS_FUNCTION, source)[0].pass_ratio == 0.0
+
+
+@pytest.mark.parametrize("run", ["test_inc()", "if __name__ == '__main__':\n    test_inc()", "done = test_inc()"])
+def test_a_test_that_runs_the_functions_it_defines_is_one(run: str, pool: SandboxPool) -> None:
+    row = ACECODE | {"test_cases": [f"def test_inc():\n    assert inc(1) == 2\n{run}"]}
+    verdicts = judged(pool, row, INC, "def inc(x): return x")
+    assert [each.error_type for each in verdicts] == ["accepted", "wrong_answer"]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_test_names_its_function_in_its_own_metadata(as_text: bool) -> None:
+    metadata = json.dumps({"func_name": "add"}) if as_text else {"func_name": "add"}
+    test = {"input": "1\n2", "output": "3", "testtype": "functional", "metadata": metadata}
+    problem = read({"problem": "Add.", "tests": json.dumps([test])})
+    assert problem.test_cases == ["assert call_add(1, 2) == 3"]
+
+
+def test_numbers_of_any_length_are_read(pool: SandboxPool) -> None:
+    """APPS and TACO have some with more than 4300 digits, because of which the whole set was refused."""
+    digits, more = "9" * 9000, "1" + "0" * 9000
+    called = {"question": "Add one.", "input_output": f'{{"fn_name": "f", "inputs": [[-{digits}], [{digits}]], '
+              f'"outputs": [-{digits[:-1]}8, {more}]}}'}  # fmt: skip
+    right, wrong = judged(pool, called, "def f(n): return n + 1", "def f(n): return n")
+    assert (right.error_type, wrong.error_type) == ("accepted", "wrong_answer")
+    script = {"question": "Say it.", "input_output": f'{{"inputs": ["1"], "outputs": [{more}]}}'}
+    assert read(script).stdin_tests == [["1", more]]
+    prints, reads = judged(pool, script, "print(10**9000)", f"print(int('{more}'))")
+    assert [each.error_type for each in (prints, reads)] == ["accepted", "accepted"]
+    negative = script | {"input_output": f'{{"inputs": ["1"], "outputs": [-{digits}]}}'}
+    assert read(negative).stdin_tests == [["1", f"-{digits}"]]
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ({"seconds": 2, "nanos": 500000000}, 2.5), ({"seconds": 1, "nanos": None}, 1.0), ("2.0 seconds", 2.0),
+        ("1 second", 1.0), ("1500ms", 1.5), (3, 3.0), (0.5, 0.5), ("4", 4.0), ('{"seconds": 1}', 1.0), (None, None),
+        ({"seconds": 0, "nanos": 0}, None), ('{"seconds": 2, "nanos": null}', 2.0), ({"seconds": "2"}, 2.0),
+        ("standard", None), (0, None), (True, None),
+    ],
+)  # fmt: skip
+def test_a_rows_limit_of_time_is_seconds_and_bounded_by_the_settings(told: Any, seconds: float | None) -> None:
+    row = {"prompt": "p", "test_cases": ["assert f() == 1"]}
+    problem = read(row | {"time_limit": told})
+    assert problem.time_limit == seconds
+    allowed = [program(vars(problem), "def f(): return 1", cpu_seconds=most).cpu_seconds for most in (100.0, 0.25)]
+    assert allowed == [seconds or 100.0, 0.25]
+    frame = with_unit_tests(pd.DataFrame({"time_limit": ["", told]}), [read(row), problem], "test_cases")
+    assert ("time_limit" in frame) == (seconds is not None)  # only sets with limits have the column
+
+
+CHECKER = "def check(input, expected, output):\n    return sorted(output.split()) == sorted(expected.split())"
+ANY_ORDER = APPS | {"input_output": json.dumps({"inputs": ["3\n"], "outputs": ["0 1 2\n"]}), "checker": CHECKER}
+CALLED = APPS_FUNCTION | {
+    "input_output": json.dumps({"fn_name": "split", "inputs": [[7]], "outputs": [[3, 4]]}),
+    "checker": "import math\n\ndef check(input, expected, output):\n"
+    "    return len(output) == len(expected) and math.fsum(output) == input[0]",
+}
+
+
+def test_a_rows_checker_judges_scripts_and_calls(pool: SandboxPool) -> None:
+    forged = "def check(*given): return True\nprint('3 3')"
+    right, wrong, cheats = judged(pool, ANY_ORDER, "print(2, 0, 1)", "print(2, 2, 1)", forged)
+    assert [each.error_type for each in (right, wrong, cheats)] == ["accepted", "wrong_answer", "wrong_answer"]
+    verdicts = judged(pool, CALLED, "def split(n): return 2, n - 2", "def split(n): return [n]", "def split(n): pass")
+    assert [each.error_type for each in verdicts] == ["accepted", "wrong_answer", "runtime_error"]
+    assert right.trusted_compare  # a script's; what a call returned is handed to the row's checker in its process
+
+
+# ---- private tests of LiveCodeBench -------------------------------------------------------------------------------
+
+
+class Opens:
+    """Unpickled, it would make a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return open, (str(self.path), "w")
+
+
+def zipped(raw: bytes) -> str:
+    return base64.b64encode(zlib.compress(raw)).decode()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("tests", [[], [{"input": "x" * 300, "output": "ü\n", "testtype": "stdin"}]])
+def test_a_pickled_text_is_read_whatever_its_protocol(protocol: int, tests: list[Any]) -> None:
+    text = packed(tests, protocol)
+    assert json.loads(unpacked(text, "c")) == tests == json.loads(pickle.loads(zlib.decompress(base64.b64decode(text))))
+
+
+def test_nothing_is_ever_unpickled(tmp_path: Path) -> None:
+    for value in (Opens(tmp_path / "made"), ["[]", Opens(tmp_path / "made")]):
+        with pytest.raises(RowError, match="pickle of something other than one text"):
+            read(LIVE | {"private_test_cases": zipped(pickle.dumps(value))})
+    assert not (tmp_path / "made").exists()
+
+
+def test_private_tests_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ares.data.code_sets._MOST_BYTES", 1000)
+    with pytest.raises(RowError, match="is cut off, or more than"):
+        unpacked(zipped(pickle.dumps("[" * 2000)), "private_test_cases")
+
+
+# ---- rows that cannot be used --------------------------------------------------------------------------------------
+
+
+def scripts(text: str) -> Row:
+    return APPS | {"input_output": text}
+
+
+def private(text: str) -> Row:
+    return {name: value for name, value in LIVE.items() if name != "public_test_cases"} | {"private_test_cases": text}
+
+
+ANOTHER_PICKLE, NO_PICKLE = "pickle of something other than one text", "neither JSON nor base64 of a zlib-compressed"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"prompt": "x"}, "there is no test (columns looked for: test_cases, stdin_tests, test, test_list"),
+        (PLAIN | {"test_cases": [], "stdin_tests": []}, "there is no test"),
+        (PLAIN | {"test_cases": None, "stdin_tests": None}, "there is no test"),
+        (scripts(""), "there is no test"),
+        (scripts('{"inputs": ['), "input_output is not readable as JSON"),
+        (scripts('{"inputs": ["1"]}'), "input_output has neither lists inputs and outputs nor"),
+        (scripts('{"inputs": ["1"], "outputs": []}'), "1 inputs and 0 outputs"),
+        (scripts('{"inputs": [], "outputs": []}'), "there is no test"),
+        (scripts('{"fn_name": "f", "inputs": [1], "outputs": [1]}'), "are a list of arguments"),
+        (scripts('{"inputs": [{}], "outputs": ["1"]}'), "text or a list of lines, this is {}"),
+        (ACECODE | {"test_cases": ["assert f()", " "]}, "or has an input and an output, this is ' '"),
+        (ACECODE | {"test_cases": [7]}, "or has an input and an output, this is 7"),
+        (ACECODE | {"test_cases": 7}, "test_cases holds no tests, but 7"),
+        (ACECODE | {"test_cases": '["assert'}, "test_cases is not readable as JSON"),
+        (PLAIN | {"stdin_tests": [["1"]]}, "stdin_tests: a test is a text, or has an input and an output"),
+        (PLAIN | {"solution": 7}, "solution is text, this is 7"),
+        (verl("42"), "a test neither asserts nor raises, so that every program would pass it: '42'"),
+        (ACECODE | {"test_cases": ["inc(1) == 2"]}, "neither asserts nor raises"),
+        (ACECODE | {"test_cases": ["def test_inc():\n    assert inc(1) == 2\n"]}, "a test only defines functions"),
+        (ACECODE | {"test_cases": ["import math\n\nclass TestInc:\n    def test(self):\n        assert inc(1) == 2"]},
+         "(tests in pytest's style are not read): 'import math"),
+        (verl({}) | {"reward_model": {"style": "rule"}}, "reward_model has no ground_truth"),
+        (verl([{"type": "function_call", "input": [1], "output": 1}]), "names no function: fn_name is None"),
+        (verl([{"input": "1"}]), "a test is a text, or has an input and an output, this is {'input': '1'}"),
+        ({"test_cases": ["assert f()"]}, "there is no prompt: column 'prompt' is missing or null"),
+        (private(zipped(pickle.dumps(["a"]))), ANOTHER_PICKLE),
+        (private(zipped(pickle.dumps(b"[]"))), ANOTHER_PICKLE),
+        (private(zipped(pickletools.optimize(b"\x80\x04."))), ANOTHER_PICKLE),
+        (private(zipped(pickle.dumps("a")[:-1])), NO_PICKLE),
+        (private(zipped(b"[]")), NO_PICKLE),
+        (private(zipped(pickle.dumps("a"))[:-8]), "private_test_cases is"),
+        (private("!"), NO_PICKLE),
+        (private(""), "there is no test"),
+        (ANY_ORDER | {"checker": "def check("}, "checker does not parse"),
+        (ANY_ORDER | {"checker": "def judge(a, b, c): return True"}, "checker defines no function check"),
+        (ANY_ORDER | {"checker": 7}, "checker is text, this is 7"),
+        ({"prompt": "p", "test_cases": ["assert f()"], "checker": CHECKER}, "no test has one"),
+        (LIVE_FUNCTION | {"metadata": "{}"}, "names no function"),
+        (scripts('{"fn_name": "a b", "inputs": [[]], "outputs": [1]}'), "fn_name is 'a b'"),
+        (BIG | {"libs": "numpy"}, "libs is a list of modules, this is 'numpy'"),
+        *((MBPP_PLUS | {"packages": wrong}, "packages is a list of modules")
+          for wrong in (["scikit-learn"], 3, [3], "import numpy")),
+    ],
+)  # fmt: skip
+def test_a_row_that_cannot_be_used_names_the_column(row: Row, said: str) -> None:
+    with pytest.raises(RowError) as caught:
+        read(row)
+    assert said in str(caught.value)
+
+
+# ---- whole files ---------------------------------------------------------------------------------------------------
+
+
+def load(path: Path, **settings: Any) -> Problems:
+    asked = DataConfig(train=str(path), max_prompt_length=2000, **settings)
+    return load_problems(str(path), "train", asked, tokenizer(), needs="tests")
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_file_has_the_same_columns_whatever_it_is_stored_as(suffix: str, tmp_path: Path) -> None:
+    rows = [PLAIN | {"level": 3}, PLAIN | {"id": "q", "solution": None}]
+    first, second = load(written(tmp_path / f"p.{suffix}", *rows)).frame.to_dict("records")
+    assert first["test_cases"] == ["assert f(1) == k"]
+    assert first["stdin_tests"] == [["1\n", "2\n"]]
+    assert (first["setup"], first["entry_point"], first["level"]) == ("k = 2", None, 3)
+    assert first["answer"] == first["solution"] == PLAIN["solution"]
+    assert (second["answer"], second["solution"]) == ("", None)
+
+
+def test_verls_parquet_and_the_published_sets_ids_are_understood(tmp_path: Path) -> None:
+    rows = [verl({"inputs": ["1"], "outputs": ["2"]}), verl({"functional": "assert f() == 1"})]
+    frame = load(written(tmp_path / "p.parquet", *rows)).frame
+    assert frame["stdin_tests"].tolist() == [[["1", "2"]], []]
+    assert frame["test_cases"].tolist() == [[], ["assert f() == 1"]]
+    assert frame["data_source"].tolist() == ["taco", "taco"]
+    assert load(written(tmp_path / "h.jsonl", HUMANEVAL)).frame["id"].tolist() == ["HumanEval/0"]
+
+
+def test_the_digest_covers_the_tests(tmp_path: Path) -> None:
+    digest = load(written(tmp_path / "p.jsonl", PLAIN)).digest()
+    for key, value in {"test_cases": ["assert f(1) == 3"], "stdin_tests": [["1", "3"]], "setup": "k = 3"}.items():
+        assert load(written(tmp_path / "q.jsonl", PLAIN | {key: value})).digest() != digest
+
+
+UNTESTED = PLAIN | {"id": "q", "test_cases": [], "stdin_tests": []}
+
+
+def test_rows_without_tests_are_left_out_and_named(tmp_path: Path) -> None:
+    problems = load(written(tmp_path / "p.jsonl", UNTESTED, PLAIN, UNTESTED | {"id": "r"}))
+    assert problems.frame["id"].tolist() == ["p"]
+    assert problems.reasons() == {"there is no test": ["1 (q)", "3 (r)"]}
+    assert list(joined({"a": problems, "b": problems}).left_out) == ["a/q", "a/r", "b/q", "b/r"]
+    nameless = [{name: value for name, value in row.items() if name != "id"} for row in (UNTESTED, PLAIN)]
+    assert load(written(tmp_path / "n.jsonl", *nameless)).frame["id"].tolist() == ["1"]  # its row's, as with all
+
+
+def test_the_start_of_a_run_names_them_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = written(tmp_path / "p.jsonl", *(UNTESTED | {"id": f"q{number}"} for number in range(12)), PLAIN)
+    settings = [f"data.train={source}", "data.validation=null", "reward.kind=code", "rollout.prompts=1"]
+    settings += ["data.max_prompt_length=100"]
+    run, _ = Run.check(config(*settings, "learner.global_batch_prompts=1"), "some", tmp_path)
+    assert run.train_set.frame["id"].tolist() == ["p"]
+    assert "p.jsonl: 12 rows left out (there is no test): 1 (q0), 2 (q1), " in caplog.text
+    assert "10 (q9), …\n" in caplog.text
+
+
+def test_errors_of_a_set_name_file_and_row(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"p\.jsonl:1: there is no test \(none of the 2 rows can be used\)"):
+        load(written(tmp_path / "p.jsonl", UNTESTED, UNTESTED | {"id": "r"}))
+    with pytest.raises(DataError, match=r"p\.jsonl:2: stdin_tests holds no tests, but 3"):
+        load(written(tmp_path / "p.jsonl", PLAIN, PLAIN | {"id": "q", "stdin_tests": 3}))
+
+
+def test_packages_of_all_rows_and_of_the_settings() -> None:
+    problems = [read(MBPP_PLUS | {"packages": each}) for each in (["numpy"], None, '["pandas"]')]
+    frame = with_unit_tests(pd.DataFrame({"test": [""] * 3}), problems, "test_cases")
+    assert packages_of(["scipy"], frame.to_dict("records")) == ("numpy", "pandas", "scipy")
+    assert "packages" not in with_unit_tests(pd.DataFrame({"test": [""]}), [problems[1]], "test_cases")
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        (MBPP_PLUS, ("numpy",)),  # as it is published
+        (PLAIN | {"setup": "k = 2\nfrom numpy import testing"}, ("numpy",)),
+        (PLAIN | {"test_cases": ["def check(f):\n    import pandas as pd, numpy\n    assert f"]}, ("numpy", "pandas")),
+        (PLAIN | {"checker": "import numpy.linalg\ndef check(a, b, c): return True"}, ("numpy",)),
+        (PLAIN | {"setup": "k = 2  # import numpy\nimport math  # no numpy"}, ()),
+        (PLAIN | {"solution": "import numpy\ndef f(x): return 2"}, ()),  # a program that wants it finds another way
+    ],
+)
+def test_what_tests_import_they_are_given(row: Row, found: tuple[str, ...]) -> None:
+    frame = with_unit_tests(pd.DataFrame([row]), [read(row)], "test_cases")
+    assert packages_of([], frame.to_dict("records")) == packages_of([], [vars(read(row))]) == found
