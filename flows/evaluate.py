@@ -57,7 +57,9 @@ async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
         finally:
             run.close()
         summary = finish(evaluation, samples.rollouts, samples.scores, compared)
-        await asyncio.to_thread(_log, evaluation, summary)
+        from ares.reports import log_evaluation  # imports MLflow, which is slow
+
+        await asyncio.to_thread(log_evaluation, evaluation, summary)
         figures = {name: estimate["value"] for name, estimate in summary["estimates"].items()}
         logger.info("evaluation of %s: %s", request.target, figures, extra={"about": {"estimates": figures}})
         return summary
@@ -80,9 +82,3 @@ def _shards(evaluation: Evaluation) -> list[Draw]:
         )
         for place in range(0, len(ids), size)
     ]
-
-
-def _log(evaluation: Evaluation, summary: dict[str, Any]) -> None:
-    from ares.reports import log_evaluation  # imports MLflow, which is slow
-
-    log_evaluation(evaluation, summary)

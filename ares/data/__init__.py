@@ -5,7 +5,7 @@ responses (ares/grading).
 """
 
 from ares.data.chats import check_template, conversation, odd_in_template, rendered
-from ares.data.check import CheckReport, Failure, check_rows, compare_with_held_out, find_overlaps
+from ares.data.check import CheckReport, Finding, check_rows, compare_with_held_out, find_overlaps
 from ares.data.code import CodeProblem, packages_of, program
 from ares.data.code_sets import FENCE, STATEMENTS
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
@@ -37,7 +37,7 @@ __all__ = [
     "CodeProblem",
     "Cursor",
     "DataError",
-    "Failure",
+    "Finding",
     "MediaError",
     "MediaReader",
     "Patches",

@@ -32,23 +32,14 @@ whole set."""
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with one row."""
+    """One thing that is wrong with one row; of a reference solution that fails its own tests the kind of error."""
 
     row: Line
     id: str
     what: str
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A reference solution that fails its own tests."""
-
-    row: Line
-    id: str
-    error_type: str
-    test: str
-    """First line of the first test that fails."""
-    detail: str
+    test: str = ""
+    """Of a solution: the first line of the first test that fails."""
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,8 +61,9 @@ class CheckReport:
     source: str
     rows: int
     findings: list[Finding]
-    failures: list[Failure] = field(default_factory=list)
-    flaky: list[Failure] = field(default_factory=list)
+    failures: list[Finding] = field(default_factory=list)
+    """Reference solutions that fail."""
+    flaky: list[Finding] = field(default_factory=list)
     """Reference solutions that pass in one run and fail in another."""
     counted: dict[str, Any] = field(default_factory=dict)
     """What else is said of the set, in the order in which it was found."""

@@ -140,10 +140,7 @@ def load_train(
 
 
 def load_held_out(
-    config: DataConfig,
-    tokenizer: PreTrainedTokenizerBase,
-    needs: Needs,
-    vision: Vision | None = None,
+    config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs, vision: Vision | None = None
 ) -> dict[str, Problems]:
     """The held-out sets of the settings by name ("": one without), each as `load_problems` has it."""
     return {
@@ -179,15 +176,9 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
 
 
 def load_problems(
-    source: Source,
-    split: str,
-    config: DataConfig,
-    tokenizer: PreTrainedTokenizerBase,
-    needs: Needs = "answer",
-    vision: Vision | None = None,
-    limit: int | None = None,
-    settings: str = "data",
-) -> Problems:
+    source: Source, split: str, config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs = "answer",
+    vision: Vision | None = None, limit: int | None = None, settings: str = "data",
+) -> Problems:  # fmt: skip
     """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it.
 
     needs: what every row must have (`RewardConfig.needs`). vision: for a vision-language model. limit: rows to read.
@@ -205,15 +196,9 @@ def load_problems(
 
 
 def as_problems(
-    raw: pd.DataFrame,
-    rows: list["Row"],
-    source: Source,
-    config: DataConfig,
-    tokenizer: PreTrainedTokenizerBase,
-    needs: Needs = "tests",
-    vision: Vision | None = None,
-    adds_special_tokens: bool = False,
-) -> Problems:
+    raw: pd.DataFrame, rows: list["Row"], source: Source, config: DataConfig, tokenizer: PreTrainedTokenizerBase,
+    needs: Needs = "tests", vision: Vision | None = None, adds_special_tokens: bool = False,
+) -> Problems:  # fmt: skip
     """Tokenise rows that were read, without those that are left out. Raises DataError, as if none can be used."""
     kept = [row for row in rows if not row.left_out]
     if not kept:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ares.config import CodeConfig
-from ares.data.check import CheckReport, Failure, named
+from ares.data.check import CheckReport, Finding, named
 from ares.data.code import CodeProblem, program
 from sandbox import Program, SandboxPool, Verdict, parse
 
@@ -103,7 +103,7 @@ def _functions(problem: CodeProblem) -> list[str]:
     return [name for name in dict.fromkeys(called) if name not in bound and not hasattr(builtins, name)]
 
 
-def _failure(row: int | str, name: str, problem: CodeProblem, verdicts: list[Verdict]) -> Failure | None:
+def _failure(row: int | str, name: str, problem: CodeProblem, verdicts: list[Verdict]) -> Finding | None:
     """What the first run shows that was not accepted; None if all were."""
     failed = [verdict for verdict in verdicts if verdict.error_type != "accepted"]
     if not failed:
@@ -113,4 +113,4 @@ def _failure(row: int | str, name: str, problem: CodeProblem, verdicts: list[Ver
     line = next((line for line in texts[place].splitlines() if line.strip()), "")
     some = f"in {len(failed)} of {len(verdicts)} runs " if len(failed) < len(verdicts) else ""
     detail = f"{some}{outcome.detail}".strip()
-    return Failure(row, name, failed[0].error_type, line if len(line) <= 120 else f"{line[:119]}…", detail)
+    return Finding(row, name, failed[0].error_type, line if len(line) <= 120 else f"{line[:119]}…", detail)

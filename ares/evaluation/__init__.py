@@ -26,20 +26,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "CHUNK",
-    "DRAWS",
-    "LEVEL",
-    "SUITES",
-    "Estimate",
-    "Evaluation",
-    "EvaluationRequest",
-    "estimate",
-    "finish",
-    "p_of_draws",
-    "p_of_t",
-    "spread_of",
-    "t_quantile",
-]
+    "CHUNK", "DRAWS", "LEVEL", "SUITES", "Estimate", "Evaluation", "EvaluationRequest", "estimate", "finish",
+    "p_of_draws", "p_of_t", "spread_of", "t_quantile",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -69,15 +69,11 @@ class ComparedEvaluation:
                               ) from error  # fmt: skip
         except (OSError, ValueError) as error:
             raise ConfigError(f"--compare {name}: {folder} cannot be read: {error}") from error
-        if "measured" not in summary:
-            raise ConfigError(
-                f"--compare {name}: {folder} does not say how it was measured: evaluate that policy again"
-            )
         return cls(folder, summary, problems)
 
     def check(self, ids: Sequence[str], measured: dict[str, Any]) -> None:
         """Raise ConfigError, naming every difference, if this evaluation has other problems or settings."""
-        before = self.summary["measured"]
+        before = self.summary.get("measured", {})
         changed = _other_problems(self.problems["id"].tolist(), list(ids))
         names = [name for name in dict.fromkeys([*before, *measured]) if before.get(name) != measured.get(name)]
         if changed and "prompts and tests" in names:

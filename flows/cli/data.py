@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ from flows.cli.completion import profile_names
 
 if TYPE_CHECKING:
     from ares.config import CodeConfig, Config
-    from ares.data import CheckReport, Failure
+    from ares.data import CheckReport, Finding
 
 ROWS = 20
 """Rows that are named for each fault; --json names all."""
@@ -74,7 +74,11 @@ def check(
         _judge_solutions(report, config.reward.code, workers)
     count = report.trained_on(config.data.drop_shared)
     if as_json:
-        sys.stdout.write(json.dumps({"file": file, "trained_on": count} | _as_json(report)) + "\n")
+        told = {"file": file, "trained_on": count, "good": report.good, "counts": report.counts()}
+        told |= {"left_out": report.left_out, "overlaps": report.overlapping}
+        lists = {"findings": report.findings, "failures": report.failures, "flaky": report.flaky}
+        told |= {name: list(map(asdict, each)) for name, each in (lists | {"prompts": report.examples}).items()}
+        sys.stdout.write(json.dumps(told) + "\n")
     else:
         _show_prompts(report)
         _show(report)
@@ -87,19 +91,6 @@ def check(
             fitting = profile if profile != "base" else "code" if code else "PROFILE"
             next_step(f"ares train {fitting} {shlex.join(given)}")
     raise typer.Exit(0 if report.good else 1)
-
-
-def _as_json(report: "CheckReport") -> dict[str, Any]:
-    return {
-        "good": report.good,
-        "counts": report.counts(),
-        "left_out": report.left_out,
-        "findings": [asdict(finding) for finding in report.findings],
-        "failures": [asdict(failure) for failure in report.failures],
-        "flaky": [asdict(failure) for failure in report.flaky],
-        "overlaps": report.overlapping,
-        "prompts": [asdict(example) for example in report.examples],
-    }
 
 
 def _looked_at(config: "Config", model: str | None, against: list[str]) -> "CheckReport":
@@ -168,7 +159,7 @@ def _show_prompts(report: "CheckReport") -> None:
 def _show(report: "CheckReport") -> None:
     """The counts, every finding with its rows, every solution that fails, and the conclusion."""
     for name, value in report.counts().items():
-        console.print(f"{name:48s} {value}")
+        console.print(f"{name:48s} {value}", markup=False)
     rows_of: dict[str, list[str]] = {}
     for finding in report.findings:
         where = f"{finding.row} ({finding.id})" if finding.id else str(finding.row)
@@ -182,8 +173,8 @@ def _show(report: "CheckReport") -> None:
     console.print(f"\n{report.source}: {'good' if report.good else 'not to be trained on as it is'}", markup=False)
 
 
-def _show_failures(title: str, failures: "list[Failure]") -> None:
+def _show_failures(title: str, failures: "list[Finding]") -> None:
     if failures:
         columns = ("row", "id", "error", "first failing test", "detail")
-        rows = [(str(each.row), each.id, each.error_type, each.test, each.detail) for each in failures]
+        rows = [(str(each.row), each.id, each.what, each.test, each.detail) for each in failures]
         show_table(f"\n{title}", columns, rows, "red")

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from flows.cli.data import app
 from flows.cli.main import main
 from tests.ares.builders import MODEL
+from tests.ares.data.code_rows import written
 
 GOOD = {
     "id": "a",
@@ -28,7 +29,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def check(source: Path, rows: list[dict[str, Any]], *options: str) -> tuple[int, str]:
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written(source, *rows)
     result = CliRunner().invoke(app, ["check", str(source), "--workers", "1", *options])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout
@@ -82,13 +83,15 @@ def test_what_would_be_trained_on_is_shown_with_three_whole_prompts(source: Path
 
 
 def test_held_out_sets_are_checked_with_their_own_columns(source: Path) -> None:
-    held_out = source.with_name("heldout.jsonl")
-    held_out.write_text('{"problem": "1+1=?", "answer": "2"}\n{"problem": "3+3", "answer": null}\n')
+    rows = [{"problem": "1+1=?", "answer": "2"}, {"problem": "3+3", "answer": None}]
+    held_out = written(source.with_name("heldout.jsonl"), *rows)
     sets = f"data.validation={{aime: {{source: {held_out}, prompt_key: problem}}, same: {held_out}}}"
     status, told = check(source, [{"prompt": "1+1=?", "answer": "2"}], sets, "--json")
     report = json.loads(told)
     assert status == 1
-    assert report["counts"]["prompts that are held out in aime too"].startswith("1 exactly")
+    assert report["counts"]["prompts that are held out in aime too"] == (
+        "1 exactly, 1 but for case, spaces and closing punctuation: row 1"
+    )
     assert {(each["row"], each["what"]) for each in report["findings"]} == {
         (f"{held_out}:2", "column 'answer' is missing or null. Name it with data.validation.aime.answer_key=…"),
         (
@@ -99,15 +102,15 @@ def test_held_out_sets_are_checked_with_their_own_columns(source: Path) -> None:
 
 
 def test_a_list_and_a_split_are_taken_as_training_takes_them(source: Path) -> None:
-    Dataset.from_list([{"prompt": "1+1=?", "answer": "2"}] * 3).to_json(source.with_name("a.jsonl"))
-    saved = source.with_name("saved")
-    DatasetDict({"dev": Dataset.from_list([{"prompt": "1+1=?", "answer": "2"}])}).save_to_disk(saved)
+    row = {"prompt": "1+1=?", "answer": "2"}
+    several, saved = written(source.with_name("a.jsonl"), row, row, row), source.with_name("saved")
+    DatasetDict({"dev": Dataset.from_list([row])}).save_to_disk(saved)
 
     def rows(*arguments: str) -> int:
         told = CliRunner().invoke(app, ["check", *arguments, "--json"])
         return int(json.loads(told.stdout)["counts"]["rows"])
 
-    assert rows(f"[{source.with_name('a.jsonl')}, {saved}]", "--split", "dev") == 4
+    assert rows(f"[{several}, {saved}]", "--split", "dev") == 4
     assert rows(str(saved), "data.train_split=dev") == 1
 
 
@@ -116,15 +119,6 @@ def test_of_many_wrong_rows_some_are_named(source: Path) -> None:
     assert "50 rows: 1 (0), 2 (1), " in told
     assert "20 (19), …" in told
     assert "21 (20)" not in told
-
-
-def test_twenty_thousand_rows_are_looked_at_and_measured(source: Path) -> None:
-    rows = [{"prompt": f"{n}+1=?", "answer": "2"} for n in range(20_000)]
-    rows[17_777]["prompt"] = "1+" * 600
-    status, told = check(source, rows, "--model", str(MODEL), "--json", "data.max_prompt_length=200")
-    report = json.loads(told)
-    assert (status, report["trained_on"]) == (0, 19_999)
-    assert report["counts"]["prompts left out as overlong"] == 1
 
 
 def test_the_command_line_offers_it_and_names_a_missing_file(
@@ -137,18 +131,6 @@ def test_the_command_line_offers_it_and_names_a_missing_file(
     assert "absent.jsonl: cannot be read" in capsys.readouterr().err
 
 
-def test_prompts_that_are_held_out_too_are_counted_with_their_rows(source: Path) -> None:
-    held_out = source.with_name("heldout.jsonl")
-    held_out.write_text("".join(f'{{"prompt": "{text}", "answer": "4"}}\n' for text in ("1+1=?", "2+2", "5+5")))
-    rows = [{"prompt": text, "answer": "4"} for text in ("1+1=?", "3+3=?", "2+2?")]
-    status, told = check(source, rows, f"data.validation={held_out}", "--json")
-    assert status == 0
-    assert json.loads(told)["counts"]["prompts that are held out too"] == (
-        "1 exactly, 2 but for case, spaces and closing punctuation: row 1, row 3"
-    )
-    assert "held out" not in check(source, rows, "--json")[1]
-
-
 def test_problems_of_a_suite_are_named_with_where_they_are_from(source: Path, tmp_path: Path) -> None:
     words = "given a list of whole numbers return the longest run of them that never falls"
     rows = [
@@ -156,11 +138,8 @@ def test_problems_of_a_suite_are_named_with_where_they_are_from(source: Path, tm
         GOOD | {"id": "taken", "question": f"Hello. {words.upper()}!"},
         GOOD | {"id": "c", "question": "Write inc, or else."},
     ]
-    suite, held_out = tmp_path / "suite.jsonl", tmp_path / "held_out.jsonl"
-    suite.write_text(
-        "".join(json.dumps(row) + "\n" for row in [GOOD | {"id": "S/1", "question": words}, {"id": "S/2"}])
-    )
-    held_out.write_text(json.dumps(GOOD | {"id": "H/1", "question": "Write inc (or else)"}) + "\n")
+    suite = written(tmp_path / "suite.jsonl", GOOD | {"id": "S/1", "question": words}, {"id": "S/2"})
+    held_out = written(tmp_path / "held_out.jsonl", GOOD | {"id": "H/1", "question": "Write inc (or else)"})
     status, told = check(
         source, rows, "--code", "--json", "--against", str(suite), f"data.validation={{own: {{source: {held_out}}}}}"
     )
@@ -171,14 +150,3 @@ def test_problems_of_a_suite_are_named_with_where_they_are_from(source: Path, tm
         report["counts"][f"problems with 13 words in a row of {suite}"]
         == "1 of 3 (33.3%): row 2 with S/1; 1 of its rows cannot be read"
     )
-
-
-def test_flaky_solutions_and_tests_that_accept_anything_are_reported(source: Path) -> None:
-    chance = "import time\ndef inc(x): return 2 if time.time_ns() // 1000 % 2 else 3"
-    rows = [GOOD | {"id": f"r{place}", "solution": chance} for place in range(16)]
-    rows.append(GOOD | {"id": "idle", "test_cases": ["assert inc(1) != 3"]})
-    status, told = check(source, rows, "--code")
-    assert status == 1
-    assert "the tests accept a program that does nothing" in told
-    assert "row 17 (idle)" in told
-    assert "reference solutions that their own tests only sometimes accept" in told

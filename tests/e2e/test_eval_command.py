@@ -21,7 +21,6 @@ from tests import prefect_server
 from tests.shared_run import REPOSITORY, as_a_user
 from tests.short_runs import ares
 
-MODEL = "examples/tiny/checkpoints/math"
 CODE = "examples/tiny/checkpoints/code"
 AS_THE_RUN = EvaluationRequest(target="uninterrupted", step=2, n=2, max_problems=8, k=[1, 2])
 
@@ -47,22 +46,6 @@ def test_weights_between_checkpoints_give_the_runs_own_evaluation(runs: Path, mo
     assert len(samples) == 16
     assert samples.groupby("id", sort=False)["accuracy"].sum().tolist() == problems["correct"].tolist()
     assert json.loads((folder / "summary.json").read_text()).items() <= found.items()
-
-
-@pytest.mark.slow
-def test_an_interrupted_evaluation_resumes_and_ends_with_the_same_samples(tmp_path: Path) -> None:
-    few = (MODEL, "--profile", "tiny-math", "rollout.shard_prompts=3", "--n", "2", "--max-problems", "7", "--json")
-    whole, again = tmp_path / "whole", tmp_path / "again"
-    expected = evaluated(tmp_path, *few, "--out", str(whole))
-    killed = ares(tmp_path, "eval", *few, "--out", str(again), kill_at="0:score:before")
-    assert killed.returncode == -signal.SIGKILL
-    first = again / "rollout-validation-0000.parquet"
-    kept = first.stat().st_ino
-    assert not (again / "summary.json").exists()
-    assert evaluated(tmp_path, *few, "--out", str(again)) == expected | {"folder": str(again)}
-    assert first.stat().st_ino == kept
-    for name in ("samples.parquet", "problems.parquet", "summary.json"):
-        assert (again / name).read_bytes() == (whole / name).read_bytes()
 
 
 SUITE = (str(CODE), "--suite", f"{CODE}/heldout.jsonl", "--max-problems", "24", "--n", "2", "--json",

@@ -102,19 +102,16 @@ def test_an_interrupted_evaluation_samples_only_what_is_missing_and_ends_the_sam
     assert evaluated(tmp_path / "again", calls=0, n=2, k=[2])["estimates"]["pass@2"] is not None
 
 
-def test_a_damaged_shard_is_sampled_again(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "kept", "calls"), [("rollout-validation-0001.parquet", 9, 1), ("phases.jsonl", -20, 3)]
+)
+def test_a_damaged_shard_or_half_a_result_is_made_again(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path, name: str, kept: int, calls: int
+) -> None:
     folder, expected = whole
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "rollout-validation-0001.parquet").write_bytes(b"damaged")
-    assert evaluated(tmp_path, calls=1, n=2) == expected
-
-
-def test_a_half_written_result_is_made_again(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    folder, expected = whole
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    kept = tmp_path / "phases.jsonl"
-    kept.write_bytes(kept.read_bytes()[:-20])
-    assert evaluated(tmp_path, calls=3, n=2) == expected
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:kept])
+    assert evaluated(tmp_path, calls=calls, n=2) == expected
 
 
 def test_greedy_is_one_answer_to_each_problem_whatever_the_noise(tmp_path: Path) -> None:
@@ -126,9 +123,9 @@ def test_greedy_is_one_answer_to_each_problem_whatever_the_noise(tmp_path: Path)
     assert summary["estimates"]["pass@1"]["value"] > sampled["estimates"]["pass@1"]["value"]
 
 
-def second_attempts(out: Path, calls: int, **settings: Any) -> dict[str, Any]:
+def attempts(out: Path, calls: int, turns: int = 2, **settings: Any) -> dict[str, Any]:
     request = EvaluationRequest(
-        target=str(FEEDBACK), profile="tiny-code-feedback", max_problems=8, out=str(out), turns=2,
+        target=str(FEEDBACK), profile="tiny-code-feedback", max_problems=8, out=str(out), turns=turns,
         overrides=["rollout.shard_prompts=4", "rollout.second_turn.enabled=false"], **settings,
     )  # fmt: skip
     return evaluated_by(Here(calls, FEEDBACK), request)
@@ -136,7 +133,7 @@ def second_attempts(out: Path, calls: int, **settings: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("how", [{"n": 4, "temperature": 1.5}, {"greedy": True}])
 def test_programs_that_failed_are_tried_again_and_counted_after_it(tmp_path: Path, how: dict[str, Any]) -> None:
-    summary = second_attempts(tmp_path / "whole", 4, **how)
+    summary = attempts(tmp_path / "whole", 4, **how)
     samples = pd.read_parquet(tmp_path / "whole" / "samples.parquet").set_index(["id", "sample"])
     first, second = samples[samples["turn"] == 1], samples[samples["turn"] == 2]
     failed = first[(first["pass_ratio"] < 1) & ~first["truncated"]]
@@ -155,16 +152,11 @@ def test_programs_that_failed_are_tried_again_and_counted_after_it(tmp_path: Pat
     assert summary["estimates"]["pass@1"]["value"] == pytest.approx(first["accuracy"].astype(float).mean())
     assert summary["estimates"]["second_turn/pass@1"]["value"] == pytest.approx(after.mean())
     with pytest.raises(RuntimeError, match="the power failed"):
-        second_attempts(tmp_path / "again", 3, **how)
-    assert second_attempts(tmp_path / "again", 1, **how) == summary
+        attempts(tmp_path / "again", 3, **how)
+    assert attempts(tmp_path / "again", 1, **how) == summary
 
 
 def test_first_attempts_are_those_of_an_evaluation_without_second_ones(tmp_path: Path) -> None:
-    summary = second_attempts(tmp_path / "two", 4, n=2)
-    request = EvaluationRequest(
-        target=str(FEEDBACK), profile="tiny-code-feedback", max_problems=8, out=str(tmp_path / "one"), n=2,
-        overrides=["rollout.shard_prompts=4", "rollout.second_turn.enabled=false"],
-    )  # fmt: skip
-    alone = evaluated_by(Here(2, FEEDBACK), request)
+    summary, alone = attempts(tmp_path / "two", 4, n=2), attempts(tmp_path / "one", 2, turns=1, n=2)
     assert alone["estimates"].items() <= summary["estimates"].items()
     assert alone["error_types"] == summary["error_types"]

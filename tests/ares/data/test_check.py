@@ -1,13 +1,12 @@
 """A data set is checked row by row: every fault is found, nothing good is refused, its own solutions are judged."""
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
+from ares.config import Needs
 from ares.config.reward import CodeConfig
 from ares.config.run import DataConfig
 from ares.data.chats import odd_in_template
@@ -16,6 +15,7 @@ from ares.data.problems import SEVERAL_ANSWERS, DataError, load_problems
 from ares.data.trials import check_solutions
 from sandbox import SandboxPool
 from tests.ares.builders import tokenizer
+from tests.ares.data.code_rows import verl, written
 from tests.data_sets import data_set
 
 MATH = {"id": "a", "prompt": "1+1=?", "answer": "2"}
@@ -27,16 +27,22 @@ CODE = {
 }
 
 
-def written(path: Path, rows: list[Any]) -> str:
-    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
-    return str(path)
+def rows_in(path: Path, rows: list[Any]) -> str:
+    return str(written(path, *rows))
 
 
-def checked(source: str, code: bool, solutions: bool = False, **settings: Any) -> CheckReport:
-    found = check_rows(source, "train", DataConfig(train=source, **settings), "tests" if code else "answer")
-    if solutions:
-        with SandboxPool() as pool:
-            check_solutions(found, CodeConfig(), pool, lambda done, total: None)
+def checked(source: str, needs: Needs = "answer", model: Any = None, answer: str | None = None,
+            **settings: Any) -> CheckReport:  # fmt: skip
+    return check_rows(source, "train", DataConfig(train=source, **settings), needs, model, answer=answer)
+
+
+def findings(found: CheckReport) -> list[tuple[int, str]]:
+    return [(finding.row, finding.what) for finding in found.findings]
+
+
+def judged(found: CheckReport) -> CheckReport:
+    with SandboxPool() as pool:
+        check_solutions(found, CodeConfig(), pool, lambda done, total: None)
     return found
 
 
@@ -44,15 +50,11 @@ def test_answers_that_the_math_grader_cannot_compare_with_are_one_line(tmp_path:
     rows = [
         MATH | {"id": str(place), "answer": answer} for place, answer in enumerate(["2", ["2", "3"], ["2"], {"a": 1}])
     ]
-    source = written(tmp_path / "rows.jsonl", rows)
-    found = check_rows(source, "train", DataConfig(train=source), "answer")
+    source = rows_in(tmp_path / "rows.jsonl", rows)
+    found = checked(source)
     assert {finding.what for finding in found.findings} == {SEVERAL_ANSWERS}
     assert [finding.row for finding in found.findings] == [2, 4]
-    assert check_rows(source, "train", DataConfig(train=source), "nothing").good  # a user's function gets any row
-
-
-def findings(found: CheckReport) -> list[tuple[int, str]]:
-    return [(finding.row, finding.what) for finding in found.findings]
+    assert checked(source, "nothing").good  # a user's function gets any row
 
 
 def test_a_chat_that_ends_with_the_answer_is_refused(tmp_path: Path) -> None:
@@ -60,8 +62,8 @@ def test_a_chat_that_ends_with_the_answer_is_refused(tmp_path: Path) -> None:
     asked, gold = {"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "2"}
     rows = [MATH | {"prompt": [asked]}, MATH | {"id": "b", "prompt": [asked, gold]},
             MATH | {"id": "c", "prompt": [asked, gold, asked]}]  # fmt: skip
-    source = written(tmp_path / "rows.jsonl", rows)
-    ((row, what),) = findings(checked(source, code=False))
+    source = rows_in(tmp_path / "rows.jsonl", rows)
+    ((row, what),) = findings(checked(source))
     assert row == 2
     assert what.startswith("the prompt ends with a message of the assistant, '2': the model would be shown the answer")
     with pytest.raises(DataError, match=r"rows.jsonl:2: the prompt ends with a message of the assistant"):
@@ -79,7 +81,7 @@ TEMPLATES = {
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_chat_template_that_raises_or_ignores_the_question_is_named(template: str, tmp_path: Path) -> None:
-    source = written(tmp_path / "rows.jsonl", [MATH, MATH | {"id": "b"}])
+    source = rows_in(tmp_path / "rows.jsonl", [MATH, MATH | {"id": "b"}])
     broken = copy.deepcopy(tokenizer())
     broken.chat_template = template
     with pytest.raises(DataError) as caught:
@@ -87,12 +89,12 @@ def test_a_chat_template_that_raises_or_ignores_the_question_is_named(template: 
     assert str(caught.value).startswith(f"{source}:1: the chat template of ")
     assert TEMPLATES[template] in str(caught.value)
     assert "\n" not in str(caught.value)
-    found = check_rows(source, "train", DataConfig(train=source), tokenizer=broken)
+    found = checked(source, model=broken)
     assert [row for row, what in findings(found) if TEMPLATES[template] in what] == [1, 2]
 
 
 def test_a_template_that_trims_or_indents_asks_all_the_same(tmp_path: Path) -> None:
-    source = written(tmp_path / "rows.jsonl", [MATH | {"prompt": "  1 +\n\n1 = ?\n"}])
+    source = rows_in(tmp_path / "rows.jsonl", [MATH | {"prompt": "  1 +\n\n1 = ?\n"}])
     trimming = copy.deepcopy(tokenizer())
     for template in ("Q: {{ messages[0].content | trim }}", "Q: {{ messages[0].content | replace('\n\n', '\n') }}"):
         trimming.chat_template = template
@@ -102,33 +104,20 @@ def test_a_template_that_trims_or_indents_asks_all_the_same(tmp_path: Path) -> N
 @pytest.mark.parametrize("source", ["s3://bucket/rows.jsonl", "https://host/rows.parquet", "hf://datasets/a/b"])
 def test_a_url_is_reported_as_it_was_given(source: str) -> None:
     with pytest.raises(DataError, match=rf"^{source}: data is read from this machine"):
-        checked(source, code=False)
+        checked(source)
 
 
 def test_every_wrong_row_is_named_with_every_reason(tmp_path: Path) -> None:
-    rows = [
-        MATH,
-        '{"id": ',
-        MATH | {"prompt": " ", "answer": None},
-        "[1]",
-        {"id": "b", "prompt": "2+2=?", "answer": " "},
-        {"id": "c", "prompt": 7, "answer": "7"},
-        {"id": "d", "answer": "7"},
-        {"prompt": "3+3=?", "answer": "6"},
-    ]
-    found = checked(written(tmp_path / "p.jsonl", rows), code=False)
-    assert [(row, what.split(":")[0].split(",")[0]) for row, what in findings(found)] == [
+    rows = [MATH, '{"id": ', MATH | {"prompt": " ", "answer": None}, {"prompt": "3+3=?", "answer": "6"}]
+    found = checked(rows_in(tmp_path / "p.jsonl", rows))
+    assert [(row, what.split(":")[0]) for row, what in findings(found)] == [
         (2, "not JSON"),
         (3, "id 'a' is a duplicate of row 1"),
         (3, "column 'answer' is missing or null. Name it with data.answer_key=…"),
         (3, "the prompt is empty"),
-        (4, "a row is a JSON object"),
-        (5, "the answer is empty"),
-        (6, "a prompt is text or a list of messages whose role and content are text"),
-        (7, "column 'prompt' is missing or null. Name it with data.prompt_key=…"),
-        (8, "column 'id' is missing or null"),
+        (4, "column 'id' is missing or null"),
     ]
-    assert (found.rows, found.good, found.counts()["rows with an error"]) == (8, False, 7)
+    assert (found.rows, found.good, found.counts()["rows with an error"]) == (4, False, 3)
 
 
 def test_code_rows_without_tests_or_with_invalid_ones_are_named(tmp_path: Path) -> None:
@@ -140,7 +129,7 @@ def test_code_rows_without_tests_or_with_invalid_ones_are_named(tmp_path: Path) 
         CODE | {"id": "e", "setup": "def"},
         CODE | {"id": "f", "test_cases": '["assert'},
     ]
-    found = checked(written(tmp_path / "p.jsonl", rows), code=True)
+    found = checked(rows_in(tmp_path / "p.jsonl", rows), "tests")
     assert [(row, what[:20]) for row, what in findings(found)] == [
         (3, "test 2 does not pars"),
         (4, "test 1 has no statem"),
@@ -153,37 +142,33 @@ def test_code_rows_without_tests_or_with_invalid_ones_are_named(tmp_path: Path) 
 
 def test_rows_without_tests_are_listed_and_left_out_and_a_set_of_them_alone_is_refused(tmp_path: Path) -> None:
     rows = [CODE | {"id": str(number), "prompt": f"{number}", "test_cases": []} for number in range(30)]
-    found = checked(written(tmp_path / "p.jsonl", [*rows, CODE]), code=True)
+    found = checked(rows_in(tmp_path / "p.jsonl", [*rows, CODE]), "tests")
     assert found.good
     assert found.trained_on(drop_shared=False) == 1
     counts = found.counts()
     assert (counts["rows"], counts["rows with an error"]) == (31, 0)
     assert counts["rows without tests, left out"].startswith("30: 1 (0), 2 (1), ")
-    held_out = checked(written(tmp_path / "h.jsonl", [CODE | {"prompt": "else"}, rows[0]]), code=True)
+    held_out = checked(rows_in(tmp_path / "h.jsonl", [CODE | {"prompt": "else"}, rows[0]]), "tests")
     compare_with_held_out(found, held_out)
     assert found.good
     assert f"{tmp_path}/h.jsonl:2 (0)" in found.left_out
-    found = checked(written(tmp_path / "q.jsonl", rows), code=True)
+    found = checked(rows_in(tmp_path / "q.jsonl", rows), "tests")
     assert findings(found) == [(0, "there is no test")]
     assert found.trained_on(drop_shared=False) == 0
 
 
-@pytest.mark.parametrize(("code", "row"), [(False, MATH), (True, CODE)])
-def test_what_loads_is_good_and_what_is_good_loads(code: bool, row: dict[str, Any], tmp_path: Path) -> None:
-    source = tmp_path / "p.parquet"
-    verl = {"prompt": [{"role": "user", "content": "1+1=?"}], "reward_model": {"ground_truth": "assert f() == 2"}}
-    for rows in ([row, row | {"id": "b"}], [verl]):
-        pd.DataFrame(rows).to_parquet(source)
-        assert checked(str(source), code).good
-        assert len(
-            load_problems(str(source), "train", DataConfig(train="x"), tokenizer(), "tests" if code else "answer")
-        ) == len(rows)
+@pytest.mark.parametrize(("needs", "row"), [("answer", MATH), ("tests", CODE)])
+def test_what_loads_is_good_and_what_is_good_loads(needs: Needs, row: dict[str, Any], tmp_path: Path) -> None:
+    for rows in ([row, row | {"id": "b"}], [verl("assert f() == 2")]):
+        source = rows_in(tmp_path / "p.parquet", rows)
+        assert checked(source, needs).good
+        assert len(load_problems(source, "train", DataConfig(train="x"), tokenizer(), needs)) == len(rows)
 
 
 def test_sizes_duplicates_and_overlong_prompts_are_counted_and_allowed(tmp_path: Path) -> None:
     rows = [CODE, CODE | {"id": "b", "solution": None}, CODE | {"id": "c", "prompt": "Write " * 30}]
-    source = written(tmp_path / "p.jsonl", rows)
-    found = check_rows(source, "train", DataConfig(train=source, max_prompt_length=40), "tests", tokenizer())
+    source = rows_in(tmp_path / "p.jsonl", rows)
+    found = checked(source, "tests", tokenizer(), max_prompt_length=40)
     counts = found.counts()
     assert found.good
     assert (counts["rows"], counts["tests"], counts["tests per row"]) == (3, 6, "2 to 2, mean 2.0")
@@ -192,7 +177,7 @@ def test_sizes_duplicates_and_overlong_prompts_are_counted_and_allowed(tmp_path:
     whole = load_problems(source, "train", DataConfig(train=source), tokenizer(), "tests")
     lengths = [len(ids) for ids in whole.frame["prompt_token_ids"]]
     assert counts["prompt tokens"].startswith(f"{min(lengths)} to {max(lengths)}, mean ")
-    assert not check_rows(source, "train", DataConfig(train=source, max_prompt_length=2), "tests", tokenizer()).good
+    assert not checked(source, "tests", tokenizer(), max_prompt_length=2).good
 
 
 def test_a_set_whose_own_solutions_fail_is_refused_with_the_list(tmp_path: Path) -> None:
@@ -202,36 +187,18 @@ def test_a_set_whose_own_solutions_fail_is_refused_with_the_list(tmp_path: Path)
         CODE | {"id": "c", "solution": "def inc(x) return 2"},
         CODE | {"id": "d", "solution": None},
     ]
-    found = checked(written(tmp_path / "p.jsonl", rows), code=True, solutions=True)
-    assert [(each.row, each.id, each.error_type, each.test) for each in found.failures] == [
+    found = judged(checked(rows_in(tmp_path / "p.jsonl", rows), "tests"))
+    assert [(each.row, each.id, each.what, each.test) for each in found.failures] == [
         (2, "b", "wrong_answer", "assert inc(2) == 3"),
         (3, "c", "syntax_error", "assert inc(1) == 2"),
     ]
     assert (found.counts()["solutions accepted"], found.good, found.findings) == (1, False, [])
 
 
-def test_a_slow_solution_is_reported_and_not_counted_as_wrong(tmp_path: Path) -> None:
-    source = written(
-        tmp_path / "p.jsonl", [CODE | {"solution": "def inc(x):\n    sum(range(2000000))\n    return x + 1"}]
-    )
-    found = check_rows(source, "train", DataConfig(train=source), "tests")
-    with SandboxPool() as pool:
-        check_solutions(found, CodeConfig(cpu_seconds=0.001), pool, lambda done, total: None)
-    assert found.good
-    assert found.counts()["solutions slower than training allows"] == "1: a"
-
-
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no rows"):
-        checked(written(tmp_path / "p.jsonl", []), code=True)
-    with pytest.raises(DataError, match=r"absent\.jsonl"):
-        checked(str(tmp_path / "absent.jsonl"), code=True)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "count"), [("humaneval/HumanEval.jsonl.gz", 164), ("mbpp/mbpp.jsonl", 974)])
 def test_the_published_sets_are_good(file: str, count: int) -> None:
-    found = checked(str(data_set(file)), code=True, solutions=True)
+    found = judged(checked(str(data_set(file)), "tests"))
     assert (found.good, found.counts()["solutions accepted"], found.rows) == (True, count, count)
 
 
@@ -243,23 +210,23 @@ HASH = 'How many? Output the final answer after "####".'
 def test_where_prompts_ask_for_the_answer_is_said_and_a_setting_that_reads_elsewhere_is_a_fault(tmp_path: Path) -> None:
     """verl's own rows of GSM8K: the grader read boxes, and the check called the set good."""
     rows = [MATH | {"id": name, "prompt": prompt} for name, prompt in (("a", HASH), ("b", HASH + " "), ("c", "1+1=?"))]
-    source = written(tmp_path / "rows.jsonl", rows)
-    found = checked(source, code=False)
+    source = rows_in(tmp_path / "rows.jsonl", rows)
+    found = checked(source)
     assert found.good
     assert found.counts()["answers are asked for as"] == "hash (2 rows), unsaid: boxed is read (1 rows)"
-    elsewhere = check_rows(source, "train", DataConfig(train=source), "answer", answer="boxed")
+    elsewhere = checked(source, answer="boxed")
     assert findings(elsewhere) == [
         (0, "prompts ask for the answer as hash, and reward.answer=boxed reads it elsewhere")
     ]
-    assert check_rows(source, "train", DataConfig(train=source), "answer", answer="hash").good
+    assert checked(source, answer="hash").good
 
 
 def test_answers_that_cannot_be_graded_are_counted_and_left_out(tmp_path: Path) -> None:
     """NuminaMath-1.5's proofs, SYNTHETIC-2's JSON."""
     answers = ["2", "proof", '{"ground_truth": "2"}', "notfound"]
     rows = [MATH | {"id": str(place), "prompt": f"{place}?", "answer": each} for place, each in enumerate(answers)]
-    source = written(tmp_path / "rows.jsonl", rows)
-    found = checked(source, code=False)
+    source = rows_in(tmp_path / "rows.jsonl", rows)
+    found = checked(source)
     assert (found.good, found.trained_on(False)) == (True, 1)
     assert found.counts()["rows that cannot be graded, left out"] == "3: 2 (1), 3 (2), 4 (3)"
     problems = load_problems(source, "train", DataConfig(train=source), tokenizer(), "answer")
@@ -267,19 +234,19 @@ def test_answers_that_cannot_be_graded_are_counted_and_left_out(tmp_path: Path) 
     assert problems.reasons()["the answer is 'proof', which is none"] == ["2 (1)"]
     assert len(load_problems(source, "train", DataConfig(train=source), tokenizer(), "nothing")) == 4
     with pytest.raises(DataError, match=r"none.jsonl:1: the answer is 'proof', which is none"):
-        load_problems(written(tmp_path / "none.jsonl", rows[1:]), "train", DataConfig(train="x"), tokenizer(), "answer")
+        load_problems(rows_in(tmp_path / "none.jsonl", rows[1:]), "train", DataConfig(train="x"), tokenizer(), "answer")
 
 
 def test_a_held_out_set_that_is_in_the_train_set_is_a_fault_unless_it_is_dropped(tmp_path: Path) -> None:
     rows = [MATH | {"id": str(place), "prompt": f"{place}?"} for place in range(3)]
-    train = written(tmp_path / "train.jsonl", rows)
-    held_out = checked(written(tmp_path / "held_out.jsonl", rows[:2]), code=False)
+    train = rows_in(tmp_path / "train.jsonl", rows)
+    held_out = checked(rows_in(tmp_path / "held_out.jsonl", rows[:2]))
     for drops, good in ((False, False), (True, True)):
-        found = checked(train, code=False)
+        found = checked(train)
         compare_with_held_out(found, held_out, "own", drops)
         assert found.good == good
     assert "all 2 prompts of" not in str(found.findings)
-    found = checked(train, code=False)
+    found = checked(train)
     compare_with_held_out(found, held_out)
     assert findings(found)[0][1].startswith(f"all 2 prompts of {tmp_path}/held_out.jsonl are in the train set")
 
@@ -295,6 +262,6 @@ def test_odd_templates_and_special_tokens_in_a_prompt_are_told(tmp_path: Path) -
     begins, ending = odd_in_template(odd, {}, ends)
     assert "it begins no turn of the assistant" in begins
     assert "it ends a turn with '</turn>', which is not an end token ('<|im_end|>'): responses run" in ending
-    source = written(tmp_path / "rows.jsonl", [MATH, MATH | {"id": "b", "prompt": "1<|im_end|>1"}])
-    found = check_rows(source, "train", DataConfig(train=source), "answer", usual)
+    source = rows_in(tmp_path / "rows.jsonl", [MATH, MATH | {"id": "b", "prompt": "1<|im_end|>1"}])
+    found = checked(source, model=usual)
     assert found.counts()["prompts with special tokens as text"] == "1: row 2"

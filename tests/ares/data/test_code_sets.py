@@ -217,29 +217,15 @@ def case(result: Any, wrapped: bool = False) -> Row:
 @pytest.mark.parametrize(
     ("expected", "returned", "accepted"),
     [
-        ([1, 2], "(1, 2)", True),
-        ([[1, 2], [3]], "[(1, 2), (3,)]", True),
-        ([[1, 2], [3]], "((1, 2), [3])", True),
-        ([1, 2], "[1, 2, 3]", False),
-        ([1, 2], "{1, 2}", False),
-        (0.3, "0.1 + 0.2", True),
-        (0.3, "0.30001", False),
-        ([0.3, 1], "(0.1 + 0.2, 1)", True),
-        ({"1": [0.3]}, "{1: (0.1 + 0.2,)}", True),
-        ({"a": 1}, "{'a': 1, 'b': 2}", False),
-        (3, "3.0", True),
-        (10**17, "10**17 + 1", False),
-        ([10**17], "[10**17 + 1]", False),
-        (True, "True", True),
-        (None, "None", True),
-        ("a", "'a'", True),
-        ("a", "['b']", False),
-        ([1.5], "'1.5'", False),
-        (float("inf"), "float('inf')", True),
-        (float("inf"), "1e308", False),
-        ([], "None", False),
+        ([1, 2], "(1, 2)", True), ([[1, 2], [3]], "[(1, 2), (3,)]", True), ([[1, 2], [3]], "((1, 2), [3])", True),
+        ([1, 2], "[1, 2, 3]", False), ([1, 2], "{1, 2}", False), (0.3, "0.1 + 0.2", True), (0.3, "0.30001", False),
+        ([0.3, 1], "(0.1 + 0.2, 1)", True), ({"1": [0.3]}, "{1: (0.1 + 0.2,)}", True),
+        ({"a": 1}, "{'a': 1, 'b': 2}", False), (3, "3.0", True), (10**17, "10**17 + 1", False),
+        ([10**17], "[10**17 + 1]", False), (True, "True", True), (None, "None", True), ("a", "'a'", True),
+        ("a", "['b']", False), ([1.5], "'1.5'", False), (float("inf"), "float('inf')", True),
+        (float("inf"), "1e308", False), ([], "None", False),
     ],
-)
+)  # fmt: skip
 def test_results_are_compared_as_the_judges_of_contests_do(
     expected: Any, returned: str, accepted: bool, pool: SandboxPool
 ) -> None:
@@ -252,9 +238,7 @@ def test_results_are_compared_as_the_judges_of_contests_do(
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("Capital", "def Capital(x): return x + 1"),
-        ("sum", "def sum(x): return x + 1"),
-        ("gcd", "def gcd(x): return x + 1"),
+        *((name, f"def {name}(x): return x + 1") for name in ("Capital", "sum", "gcd")),
         ("f", "def f(x): return x + 1\nclass Solution:\n    def f(self, x): return f(x)"),
         ("f", "class Solution:\n    @staticmethod\n    def f(x): return x + 1"),
         ("f", "class Solution:\n    pass\ndef f(x): return x + 1"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from ares.config.run import DataConfig
+from ares.data.check import check_rows
 from ares.data.problems import Cursor, DataError, Problems, joined, load_held_out, load_problems
 from tests.ares.builders import MODEL, tokenizer
 from tests.ares.data.code_rows import written
@@ -267,7 +268,11 @@ def test_columns_that_no_json_holds_are_in_the_digest(one: Any, other: Any, tmp_
     ],
 )  # fmt: skip
 def test_a_bad_row_is_an_error_that_names_file_row_and_column(second: Any, said: str, tmp_path: Path) -> None:
-    assert said in refusal(jsonl(tmp_path / "p.jsonl", [GOOD, second]))
+    source = jsonl(tmp_path / "p.jsonl", [GOOD, second])
+    assert said in refusal(source)
+    (finding,) = check_rows(source, "train", DataConfig(train=source)).findings
+    assert finding.row == 2
+    assert said.removeprefix("p.jsonl:2: ") in finding.what
 
 
 def test_text_beyond_the_first_plane_is_text(tmp_path: Path) -> None:

@@ -86,6 +86,6 @@ def test_a_solution_that_only_sometimes_passes_is_flaky(pool: SandboxPool, tmp_p
     assert found.flaky
     assert accepted + len(found.flaky) + len(found.failures) == 25
     assert not found.good
-    assert found.flaky[0].error_type == "wrong_answer"
+    assert found.flaky[0].what == "wrong_answer"
     assert found.flaky[0].detail[:14] in ("in 1 of 3 runs", "in 2 of 3 runs")
     assert found.counts()["solutions that only sometimes pass"] == len(found.flaky)

@@ -91,13 +91,10 @@ def test_responses_of_a_run_in_parts_are_whole_whatever_their_length(directory: 
     assert longer.run.workers.config.rollout.parts == 2  # with which its weights are replayed
 
 
-@pytest.mark.parametrize("temperature", [0.005, 2.5])
-def test_a_temperature_that_vllm_does_not_have_is_refused(temperature: float) -> None:
-    said = refusal(temperature=temperature, overrides=["rollout.engine=vllm"])
-    assert f"validation.temperature={temperature:g}: rollout.engine=vllm samples at 0.01 to 2" in said
-
-
-def test_a_temperature_is_bounded_as_in_training() -> None:
+def test_temperatures_are_those_of_the_engine() -> None:
+    for temperature in (0.005, 2.5):
+        said = refusal(temperature=temperature, overrides=["rollout.engine=vllm"])
+        assert f"validation.temperature={temperature:g}: rollout.engine=vllm samples at 0.01 to 2" in said
     assert "validation.temperature" in refusal(temperature=1e-9)
     assert opened(temperature=0.5).description["temperature"] == 0.5
     assert opened(temperature=0.5, greedy=True).description["temperature"] == 0
@@ -228,99 +225,101 @@ def samples(ids: list[str], accuracies: list[list[float | None]], **columns: Any
     return table.assign(accuracy=table["accuracy"].astype("Float64"))
 
 
+def ids_of(evaluation: Evaluation) -> list[str]:
+    return evaluation.run.train_set.frame["id"].tolist()
+
+
+def summarised(
+    accuracies: list[list[float | None]], k: list[int] | None = None, **columns: Any
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """The summary of four problems with these samples, and the table of problems."""
+    evaluation = opened(n=len(accuracies[0]), k=k)
+    return summarise(evaluation, samples(ids_of(evaluation), accuracies, **columns))
+
+
+def values(summary: dict[str, Any]) -> dict[str, float]:
+    return {name: each["value"] for name, each in summary["estimates"].items()}
+
+
 def test_figures_are_means_over_problems_of_the_unbiased_estimate() -> None:
-    evaluation = opened(n=4, k=[1, 2])
-    ids = evaluation.run.train_set.frame["id"].tolist()
-    summary, problems = summarise(evaluation, samples(ids, [[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]))
-    assert problems["id"].tolist() == ids
+    accuracies = [[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]
+    summary, problems = summarised(accuracies, k=[1, 2])
     assert problems["correct"].tolist() == [4, 1, 0, 2]
     np.testing.assert_allclose(problems["pass@2"], [1, 1 / 2, 0, 5 / 6])
-    assert summary["estimates"]["pass@1"]["value"] == pytest.approx((1 + 1 / 4 + 0 + 1 / 2) / 4)
-    assert summary["estimates"]["pass@2"]["value"] == pytest.approx((1 + 1 / 2 + 0 + 5 / 6) / 4)
+    assert values(summary)["pass@1"] == pytest.approx((1 + 1 / 4 + 0 + 1 / 2) / 4)
+    assert values(summary)["pass@2"] == pytest.approx((1 + 1 / 2 + 0 + 5 / 6) / 4)
     for estimate in summary["estimates"].values():
         assert 0 <= estimate["low"] < estimate["value"] < estimate["high"] <= 1
     assert (summary["problems"], summary["unscored"], summary["truncated"]) == (4, 0, 0.25)
-    assert summarise(evaluation, samples(ids, [[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]))[0] == summary
+    assert summarised(accuracies, k=[1, 2])[0] == summary
 
 
 def test_held_out_sets_with_names_have_figures_of_their_own_and_one_can_be_chosen() -> None:
     file = str(MODEL / "heldout.jsonl")
     overrides = [f"data.validation={{one: {file}, two: {file}}}"]
     evaluation = opened(n=1, max_problems=2, overrides=overrides)
-    ids = evaluation.run.train_set.frame["id"].tolist()
+    ids = ids_of(evaluation)
     assert [name.partition("/")[0] for name in ids] == ["one", "one", "two", "two"]
     summary, problems = summarise(evaluation, samples(ids, [[1], [1], [1], [0]]))
     assert len(problems) == 4
     estimates = [summary["estimates"], summary["sets"]["one"], summary["sets"]["two"]]
     assert [each["pass@1"]["value"] for each in estimates] == [0.75, 1.0, 0.5]
     alone = opened(n=1, max_problems=2, overrides=overrides, data="two")
-    assert alone.run.train_set.frame["id"].tolist() == ids[2:]
+    assert ids_of(alone) == ids[2:]
     assert alone.run.store.directory != evaluation.run.store.directory
-    assert summarise(opened(n=1), samples(ids, [[1]] * 4))[0]["sets"] == {}
+    assert summarised([[1]] * 4)[0]["sets"] == {}
 
 
 def test_an_unscored_sample_is_not_a_failure_and_too_few_scored_give_no_estimate() -> None:
-    evaluation = opened(n=3, k=[1, 3])
-    ids = evaluation.run.train_set.frame["id"].tolist()
-    rows = samples(ids, [[1, None, None], [0, 0, 0], [1, 1, 1], [None, None, None]])
-    summary, problems = summarise(evaluation, rows)
+    summary, problems = summarised([[1, None, None], [0, 0, 0], [1, 1, 1], [None, None, None]], k=[1, 3])
     assert problems["samples"].tolist() == [1, 3, 3, 0]
     assert summary["unscored"] == 5
     assert (summary["estimates"]["pass@1"]["value"], summary["estimates"]["pass@1"]["problems"]) == (2 / 3, 3)
     assert (summary["estimates"]["pass@3"]["value"], summary["estimates"]["pass@3"]["problems"]) == (0.5, 2)
-    nothing, _ = summarise(evaluation, samples(ids, [[None], [None], [None], [None]]))
+    nothing, _ = summarised([[None]] * 4)
     assert nothing["estimates"]["pass@1"] == {"value": None, "low": None, "high": None, "problems": 0}
 
 
 def test_programs_are_reported_with_their_pass_ratio_and_errors() -> None:
-    evaluation = opened(n=1)
-    ids = evaluation.run.train_set.frame["id"].tolist()
     errors = ["accepted", "wrong_answer", "wrong_answer", "syntax_error"]
-    rows = samples(ids, [[1], [0], [0], [0]], pass_ratio=[1, 0.5, 0.5, 0], error_type=errors)
-    summary, _ = summarise(evaluation, rows)
-    assert summary["estimates"]["pass@1"]["value"] == 0.25
-    assert summary["estimates"]["pass_ratio"]["value"] == 0.5
+    summary, _ = summarised([[1], [0], [0], [0]], pass_ratio=[1, 0.5, 0.5, 0], error_type=errors)
+    assert (values(summary)["pass@1"], values(summary)["pass_ratio"]) == (0.25, 0.5)
     assert summary["error_types"] == {"wrong_answer": 0.5, "accepted": 0.25, "syntax_error": 0.25}
 
 
 def test_a_partly_right_answer_counts_for_accuracy_and_not_for_pass_at_k() -> None:
-    evaluation = opened(n=1)
-    ids = evaluation.run.train_set.frame["id"].tolist()
-    summary, _ = summarise(evaluation, samples(ids, [[1], [0.9], [0.5], [0]]))
-    assert summary["estimates"]["pass@1"]["value"] == 0.25
-    assert summary["estimates"]["accuracy"]["value"] == pytest.approx(0.6)
+    found = values(summarised([[1], [0.9], [0.5], [0]])[0])
+    assert (found["pass@1"], found["accuracy"]) == (0.25, pytest.approx(0.6))
 
 
 def test_base_tests_are_counted_apart_from_all_tests() -> None:
     evaluation = opened(n=2, k=[1, 2])
-    frame = evaluation.run.train_set.frame
-    ids = frame["id"].tolist()
-    frame["base_tests"] = 2
+    evaluation.run.train_set.frame["base_tests"] = 2
     base, both, none = ["accepted", "accepted", "wrong_answer"], ["accepted"] * 3, ["accepted", "timeout", "accepted"]
-    rows = samples(ids, [[1, 0], [0, 0], [0, 0], [None, 0]])
+    rows = samples(ids_of(evaluation), [[1, 0], [0, 0], [0, 0], [None, 0]])
     rows["test_outcomes"] = [both, base, base, none, none, none, none, base]
     summary, problems = summarise(evaluation, rows)
     assert problems["base/correct"].tolist() == [2, 1, 0, 1]
     assert problems["correct"].tolist() == [1, 0, 0, 0]
     assert problems["samples"].tolist() == [2, 2, 2, 1]
-    values = {name: each["value"] for name, each in summary["estimates"].items()}
-    assert values["base/pass@1"] == pytest.approx((1 + 0.5 + 0 + 1) / 4)
-    assert values["pass@1"] == pytest.approx(0.5 / 4)
-    assert values["base/pass@2"] == pytest.approx(2 / 3)
+    assert values(summary)["base/pass@1"] == pytest.approx((1 + 0.5 + 0 + 1) / 4)
+    assert values(summary)["pass@1"] == pytest.approx(0.5 / 4)
+    assert values(summary)["base/pass@2"] == pytest.approx(2 / 3)
 
 
 def test_a_second_attempt_counts_for_what_is_right_after_it() -> None:
     evaluation = opened(n=2, k=[1, 2])
-    ids = evaluation.run.train_set.frame["id"].tolist()
-    first = samples(ids, [[1, 0], [0, 0], [0, 1], [0, 0]], turn=1)
-    first["pass_ratio"] = first["accuracy"]
-    second = samples(ids[1:], [[1, 0], [None], [0]], turn=2)
-    second["pass_ratio"] = second["accuracy"]
-    summary, problems = summarise(evaluation, pd.concat([first, second], ignore_index=True))
+    ids = ids_of(evaluation)
+    first, second = (
+        samples(ids, [[1, 0], [0, 0], [0, 1], [0, 0]], turn=1),
+        samples(ids[1:], [[1, 0], [None], [0]], turn=2),
+    )
+    rows = pd.concat([first, second], ignore_index=True)
+    summary, problems = summarise(evaluation, rows.assign(pass_ratio=rows["accuracy"]))
     assert problems["correct"].tolist() == [1, 0, 1, 0]
     assert problems["second_turn/correct"].tolist() == [1, 1, 1, 0]
     assert problems["second_turn/samples"].tolist() == [2, 2, 1, 2]
-    assert summary["estimates"]["second_turn/pass@1"]["value"] == pytest.approx((1 / 2 + 1 / 2 + 1 + 0) / 4)
+    assert values(summary)["second_turn/pass@1"] == pytest.approx((1 / 2 + 1 / 2 + 1 + 0) / 4)
     assert (summary["second_turns"], summary["unscored"]) == ({"samples": 4, "left_out": 2}, 1)
 
 

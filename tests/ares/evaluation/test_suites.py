@@ -230,20 +230,22 @@ def test_an_own_file_is_a_suite(nothing_at_hand: Path) -> None:
 
 
 def opened(overrides: Sequence[str] = (), **settings: Any) -> Evaluation:
+    """An evaluation that was opened, its sandbox closed again."""
     small = ["reward.code.workers=1", *overrides]
-    return Evaluation.open(EvaluationRequest(target="examples/tiny/checkpoints/code", n=1, overrides=small, **settings))
+    request = EvaluationRequest(target="examples/tiny/checkpoints/code", n=1, overrides=small, **settings)
+    evaluation = Evaluation.open(request)
+    evaluation.run.close()
+    return evaluation
 
 
 def test_an_evaluation_has_the_suites_limits_and_a_given_one_counts_more(nothing_at_hand: Path) -> None:
     file = str(rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL))
     found = opened(suite="humaneval", data=file)
-    found.run.close()
     settings, suite = found.config, SUITES["humaneval"]
     assert (settings.reward.kind, settings.reward.code.cpu_seconds) == ("code", suite.cpu_seconds)
     assert settings.rollout.max_response_length == suite.tokens
     assert settings.data.max_prompt_length == len(found.run.train_set.frame["prompt_token_ids"][0])
     shorter = opened(suite="humaneval", data=file, overrides=["rollout.max_response_length=9"])
-    shorter.run.close()
     assert shorter.config.rollout.max_response_length == 9
     assert shorter.run.store.directory != found.run.store.directory
     assert "humaneval" in shorter.run.store.directory.name
@@ -252,8 +254,6 @@ def test_an_evaluation_has_the_suites_limits_and_a_given_one_counts_more(nothing
 def test_two_forms_are_two_evaluations(nothing_at_hand: Path) -> None:
     file = str(rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL))
     found = [opened(suite="humaneval", data=file, form=form) for form in (None, "instruct", "completion")]
-    for each in found:
-        each.run.close()
     names = [each.run.store.directory for each in found]
     assert names[0] == names[1] != names[2]
 
@@ -278,7 +278,6 @@ def test_a_completion_needs_a_text_that_states_the_problem(nothing_at_hand: Path
 
 def references(suite: str, data: Path | None = None, form: str | None = None) -> Any:
     found = opened(suite=suite, data=None if data is None else str(data), sanity=True, form=form)
-    found.run.close()
     return found.description["references"]
 
 
@@ -336,7 +335,6 @@ def test_unusable_rows_are_named_and_left_out(nothing_at_hand: Path) -> None:
     left_out = {"8": "there is no test", "9": "input_output has 1 inputs and 0 outputs"}
     assert {name: why for name, (_, why) in found.problems.left_out.items()} == left_out
     evaluation = opened(suite="apps", data=str(file))
-    evaluation.run.close()
     assert evaluation.description["left_out"] == left_out
     with pytest.raises(DataError, match=r"none.jsonl:1: there is no test"):
         asked("apps", rows_in(nothing_at_hand / "none.jsonl", untested))
