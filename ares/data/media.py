@@ -87,15 +87,9 @@ class MediaReader:
         edge = self.processor.patch_size
         return frame.resize((width * edge, height * edge), self.processor.resample)
 
-    def described(self, source: str, content: bytes | None = None) -> tuple[str, int]:
-        """The reference of a source, which is read in full, and the number of tokens it takes.
-
-        content: of an image that has not been written to its source yet. Raises MediaError.
-        """
-        if content is None:
-            frames, digest = _frames(source, self.fps)
-        else:
-            frames, digest = [read_image(content, "an image in the data set itself")], content_hash(content)
+    def described(self, source: str) -> tuple[str, int]:
+        """The reference of a source, which is read in full, and the number of tokens it takes. Raises MediaError."""
+        frames, digest = _frames(source, self.fps)
         height, width = frames[0].height, frames[0].width
         try:
             patches = self.processor.get_number_of_image_patches(height, width, {"size": self.processor.size})

@@ -53,8 +53,6 @@ class Problems:
     left_out: dict[str, tuple[int | str, str]] = field(default_factory=dict)
     """Rows that are no problems: id → (row as errors name it, why): code without a test, an answer that cannot be
     graded."""
-    embedded: dict[Path, bytes] = field(default_factory=dict)
-    """Images stored in the data set itself, by the files to which they are written and rows refer."""
     repeated: tuple[str, ...] = ()
     """Columns that repeat prompt and id, and so are left out of the digest."""
 
@@ -111,15 +109,6 @@ class Problems:
         of = self.frame["id"].str.partition("/")[0]
         return [replace(self, frame=self.frame[of == name]) for name in names] or [self]
 
-    def write_embedded(self) -> None:
-        """Write images stored in the data set to the files that rows refer to."""
-        for path, content in self.embedded.items():
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                partial = path.with_name(f".{path.name}.partial")
-                partial.write_bytes(content)
-                partial.replace(path)
-
     def rows(self, ids: list[str]) -> pd.DataFrame:
         """The rows of these ids, in this order."""
         places = self._ids.get_indexer(pd.Index(ids))
@@ -170,7 +159,6 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
         frame=pd.concat(frames, ignore_index=True),
         overlong=sum(each.overlong for each in sets.values()),
         left_out={f"{name}/{own}": row for name, each in sets.items() for own, row in each.left_out.items()},
-        embedded={path: content for each in sets.values() for path, content in each.embedded.items()},
         repeated=tuple(dict.fromkeys(column for each in sets.values() for column in each.repeated)),
     )
 
@@ -207,15 +195,16 @@ def as_problems(
     raw = raw.iloc[[row.position for row in kept]]
     if needs == "tests":
         raw = with_unit_tests(raw, [row.problem for row in kept if row.problem], config.tests_key)
-    texts, media = [row.text for row in kept], None
+    texts = [row.text for row in kept]
     token_ids = tokenizer(texts, add_special_tokens=adds_special_tokens, verbose=False)["input_ids"]
     if vision is not None:
         folder = Path(config.image_dir or folder_of(source)).absolute()  # the run may be resumed from elsewhere
         lines = pd.Index([place(source, row.line) for row in kept])
-        media = vision.look(raw.set_axis(lines), [row.messages for row in kept], token_ids, config, folder)
-        token_ids = media.token_ids
+        chats = [row.messages for row in kept]
+        looked = vision.look(raw.set_axis(lines), chats, token_ids, config, folder)
+        token_ids = [ids for _, ids in looked]
         raw = raw.drop(columns=[config.images_key, config.videos_key], errors="ignore")
-        raw = raw.assign(media_references=pd.Series(media.references, index=raw.index))
+        raw = raw.assign(media_references=pd.Series([names for names, _ in looked], index=raw.index))
     elif has_media(raw, config):
         raise DataError(
             f"{shown(source)}: column {config.images_key!r} or {config.videos_key!r} shows something, the model only "
@@ -243,7 +232,6 @@ def as_problems(
         frame=frame[fits].reset_index(drop=True),
         overlong=int((~fits).sum()),
         left_out={row.id: (row.line, row.left_out) for row in rows if row.left_out},
-        embedded=media.embedded if media is not None else {},
         repeated=(ASKED, *(OWN + key for key in keys)),
     )
 

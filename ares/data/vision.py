@@ -6,11 +6,13 @@ that rows hold references only). Every one is read before anything is spent. Not
 their patches (ares/data/media.py), images on the network.
 """
 
+import functools
 import re
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from transformers import AutoConfig
@@ -26,17 +28,8 @@ IMAGES = ".images"
 READERS = 8
 """Threads that look at the images of a data set before a run."""
 Message = dict[str, Any]
-
-
-class RowMedia(NamedTuple):
-    """The images and videos of a data set's rows."""
-
-    references: list[list[str]]
-    """For each row those of its images and videos, in the order of its prompt."""
-    token_ids: list[list[int]]
-    """Its prompt, each placeholder repeated once per token of its picture."""
-    embedded: dict[Path, bytes]
-    """Images stored in the data set, by the file to write them to."""
+Looked = tuple[list[str], list[int]]
+"""A row's references and prompt tokens."""
 
 
 class Vision:
@@ -62,41 +55,26 @@ class Vision:
     def look(
         self, raw: pd.DataFrame, conversations: list[list[Message]], token_ids: list[list[int]], config: DataConfig,
         folder: Path,
-    ) -> RowMedia:  # fmt: skip
-        """The media of every row, all of which are read. folder: base of relative paths.
+    ) -> list[Looked]:  # fmt: skip
+        """For each row the references of its images and videos, all of which are read, in the order of its prompt; and
+        that prompt, each placeholder repeated once per token of its picture. folder: base of relative paths.
 
         Raises MediaError naming the row (as raw's index does) and what is wrong with it.
         """
-        kinds = [in_parts(messages)[1] for messages in conversations]
-        embedded: dict[Path, bytes] = {}
-        records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
-        sources: list[list[str]] = []
-        first: dict[str, Any] = {}
-        for line, wanted, row in zip(raw.index, kinds, records, strict=True):
+        describe = functools.cache(self.reader.described)
+
+        def look(line: Any, messages: list[Message], ids: list[int], row: dict[str, Any]) -> Looked:
+            wanted = in_parts(messages)[1]
             try:
-                sources.append(self._sources(wanted, row, config, folder, embedded))
+                described = [describe(source) for source in self._sources(wanted, row, config, folder)]
+                return [name for name, _ in described], self._expanded(ids, wanted, [size for _, size in described])
             except MediaError as error:
                 raise MediaError(f"{line}: {error}") from error
-            for source in sources[-1]:
-                first.setdefault(source, line)
-
-        def describe(source: str) -> tuple[str, int]:
-            try:
-                return self.reader.described(source, embedded.get(Path(source)))
-            except MediaError as error:
-                raise MediaError(f"{first[source]}: {error}") from error
 
         with ThreadPoolExecutor(READERS) as pool:
-            described = dict(zip(first, pool.map(describe, first), strict=True))
-        expanded = [
-            self._expanded(line, ids, wanted, [described[source][1] for source in row])
-            for line, ids, wanted, row in zip(raw.index, token_ids, kinds, sources, strict=True)
-        ]
-        return RowMedia([[described[source][0] for source in row] for row in sources], expanded, embedded)
+            return list(pool.map(look, raw.index, conversations, token_ids, raw.to_dict("records")))
 
-    def _sources(
-        self, wanted: list[str], row: Mapping[str, Any], config: DataConfig, folder: Path, embedded: dict[Path, bytes]
-    ) -> list[str]:
+    def _sources(self, wanted: list[str], row: Mapping[str, Any], config: DataConfig, folder: Path) -> list[str]:
         """The sources of a row's images and videos, in the order of its prompt, which wants these kinds."""
         columns = {"image": config.images_key, "video": config.videos_key}
         given = {kind: _listed(row.get(key)) for kind, key in columns.items()}
@@ -107,27 +85,29 @@ class Vision:
                 )
         waiting = {kind: iter(values) for kind, values in given.items()}
         return [
-            self._image(next(waiting[kind]), folder, embedded)
-            if kind == "image"
-            else VIDEO + _path(next(waiting[kind]), folder)
+            self._image(next(waiting[kind]), folder) if kind == "image" else VIDEO + _path(next(waiting[kind]), folder)
             for kind in wanted
         ]
 
-    def _image(self, value: Any, folder: Path, embedded: dict[Path, bytes]) -> str:
-        """The source of an image: its path, or the path it will be written to."""
+    def _image(self, value: Any, folder: Path) -> str:
+        """The source of an image: its path, or the path that it is written to."""
         if isinstance(value, dict):  # Hugging Face's Image feature
             value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
         if not isinstance(value, bytes):
             return _path(value, folder)
         path = self.files / content_hash(value)
-        embedded[path] = value
+        if not path.exists():
+            self.files.mkdir(parents=True, exist_ok=True)
+            partial = path.with_name(f".{path.name}.{threading.get_ident()}")
+            partial.write_bytes(value)
+            partial.replace(path)
         return str(path)
 
-    def _expanded(self, line: Any, token_ids: list[int], kinds: list[str], tokens: list[int]) -> list[int]:
+    def _expanded(self, token_ids: list[int], kinds: list[str], tokens: list[int]) -> list[int]:
         places = [self.placeholders[token] for token in token_ids if token in self.placeholders]
         if places != kinds:
             raise MediaError(
-                f"{line}: {len(kinds)} images and videos became {len(places)} placeholder tokens: the text "
+                f"{len(kinds)} images and videos became {len(places)} placeholder tokens: the text "
                 f"itself holds such a token, or the chat template of {self.model_path} has no place for them"
             )
         sizes = iter(tokens)

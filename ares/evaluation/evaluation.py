@@ -103,7 +103,6 @@ class Evaluation(Step):
             if setting.startswith("reward.")
         }
         check_media(problems.frame, problems.source, config.rollout)
-        problems.write_embedded()
         store = RunStore(_folder(request, problems.source, description))
         _check_same(store, description)
         identity = identity_of(config, {"train": problems.digest(), "model": weights, "graded_with": graded_with})

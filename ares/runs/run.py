@@ -112,9 +112,6 @@ class Run:
 
     def _describe(self, digests: dict[str, Any]) -> None:
         """Write what a run directory holds before the first step."""
-        for problems in (self.train_set, self.validation_set):
-            if problems is not None:
-                problems.write_embedded()
         with self.store.lock():  # nobody else writes the run.json of a run in training
             if self.store.exists():
                 known = self.store.read_run()
@@ -132,7 +129,8 @@ class Run:
     ) -> tuple["Run", dict[str, Any]]:
         """Check everything that can be checked; the run, and the digests of data, weights and files.
 
-        Writes nothing and starts nothing. Raises ConfigError, DataError or StoreError.
+        Writes nothing but images that a data set holds itself, and starts nothing. Raises ConfigError, DataError or
+        StoreError.
         """
         store = run_store(name, runs)
         check_engine(config)

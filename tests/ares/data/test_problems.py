@@ -304,22 +304,6 @@ def test_a_missing_column_is_named_with_the_columns_there_are_and_the_setting(
     assert f"{setting}=…" in said
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("absent.jsonl", None, "cannot be read"),
-        ("absent.parquet", None, "cannot be read"),
-        ("p.jsonl", b"\xff\xfe\x00", "not UTF-8 text"),
-        ("p.parquet", b"\xff\xfe\x00", "not readable as parquet"),
-        ("absent", None, "neither a file (.jsonl, .json, .csv, .parquet, .arrow) nor a data set with a split 'train'"),
-    ],
-)
-def test_what_cannot_be_read_is_named(name: str, content: bytes | None, said: str, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    assert refusal(str(tmp_path / name)).startswith(f"{tmp_path / name}: {said}")
-
-
 def test_a_tokenizer_without_a_chat_template_is_an_error_that_names_it(tmp_path: Path) -> None:
     bare = AutoTokenizer.from_pretrained(MODEL)
     bare.chat_template = None

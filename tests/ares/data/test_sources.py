@@ -52,6 +52,14 @@ def windows(path: Path, made: Path) -> Path:
     return path
 
 
+def arrow(path: Path) -> Path:
+    """A stream, as the hub's TACO has it."""
+    table = pa.Table.from_pylist(ROWS)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
 def saved(path: Path) -> Path:
     datasets.Dataset.from_list(ROWS).save_to_disk(path)
     return path
@@ -94,6 +102,7 @@ FORMS: dict[str, Callable[[Path], Source]] = {
     "CSV": lambda folder: str(csv_file(folder / "d.csv")),
     "CSV, gzip": lambda folder: str(zipped(folder / "d.csv.gz", csv_file(folder / "x"))),
     "parquet": lambda folder: str(written(folder / "d.parquet", *ROWS)),
+    "Arrow": lambda folder: str(arrow(folder / "d.arrow")),
     "save_to_disk": lambda folder: str(saved(folder / "saved")),
     "save_to_disk of splits": lambda folder: str(saved_splits(folder / "saved")),
     "a folder of splits": lambda folder: str(folder_of_splits(folder / "set")),
@@ -204,7 +213,10 @@ def test_the_cells_of_a_csv_are_text(tmp_path: Path) -> None:
     ]
 
 
-WRONG: dict[str, tuple[str, bytes, str]] = {
+WRONG: dict[str, tuple[str, bytes | None, str]] = {
+    "no file": ("d.jsonl", None, "d.jsonl: cannot be read"),
+    "no data set": ("d", None, r"neither a file \(.jsonl, .json, .csv, .parquet, .arrow\) nor a data set with a split"),
+    "a parquet of bytes": ("d.parquet", b"\xff\xfe\x00", "d.parquet: not readable as parquet"),
     "a CSV with a row too long": ("d.csv", b"prompt,answer\na,b\nc,d,e\n", "as csv: .*Expected 2 columns, got 3"),
     "a CSV with a row too short": ("d.csv", b"prompt,answer\na\n", "as csv: .*Expected 2 columns, got 1"),
     "an empty CSV": ("d.csv", b"", "not readable as csv: Empty CSV file"),
@@ -232,7 +244,8 @@ WRONG: dict[str, tuple[str, bytes, str]] = {
 @pytest.mark.parametrize("what", WRONG)
 def test_unreadable_data_is_reported_in_one_line(what: str, tmp_path: Path) -> None:
     name, content, told = WRONG[what]
-    (tmp_path / name).write_bytes(content)
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=told) as caught:
         read_rows(str(tmp_path / name), "train")
     assert "\n" not in str(caught.value)

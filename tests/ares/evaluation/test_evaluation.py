@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,13 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from ares.cluster import Cluster
-from ares.config import Config, ConfigError
+from ares.config import ConfigError
 from ares.evaluation.estimates import _estimate, summarise
 from ares.evaluation.evaluation import Evaluation
 from ares.evaluation.request import EvaluationRequest
 from ares.runs.digests import model_digests
 from ares.store.store import Commit, RunStore, StoreError
+from ares.workers import PlainWorkers
 from tests.ares.builders import MODEL, config
 from tests.ares.data.code_rows import HUMANEVAL, written
 
@@ -135,29 +134,18 @@ def test_what_decides_a_runs_weights_cannot_be_overridden_and_the_rest_can(direc
     assert evaluation.run.workers.config == config()
 
 
-def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_the_runs(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_the_runs(directory: Path) -> None:
     run_with(directory, 1)
-    started: list[Config] = []
+    given: list[Any] = []
 
-    class Started:
-        """An actor class that records what an actor would be given."""
+    def made(*settings: Any) -> PlainWorkers:
+        given.extend(settings)
+        return PlainWorkers(*settings)
 
-        def options(self, **resources: Any) -> "Started":
-            return self
-
-        def remote(self, settings: dict[str, Any], *more: Any) -> Any:
-            started.append(Config.model_validate(settings))
-            return SimpleNamespace(_actor_id=b"", __ray_ready__=SimpleNamespace(remote=lambda: None))
-
-    monkeypatch.setattr("ares.cluster.cluster.ray.remote", lambda actor: Started())
     changes = ["rollout.max_response_length=40", "data.max_prompt_length=60"]
     request = EvaluationRequest(target="run", step=0, max_problems=4, n=8, overrides=changes)
-    cluster = Evaluation.open(request, Cluster).run.workers
-    cluster._start_engine()
-    cluster._start_learner()
-    engine, learner = started
+    Evaluation.open(request, made)  # type: ignore[arg-type]
+    learner, _, engine = given
     assert (engine.rollout.max_response_length, engine.data.max_prompt_length) == (40, 60)
     assert learner == config()
 
@@ -193,14 +181,9 @@ def test_k_follows_n_where_it_is_not_given() -> None:
 
 def test_a_second_attempt_needs_a_verdict_and_a_conversation(tmp_path: Path) -> None:
     assert "it needs reward.kind=code, or a suite of programs" in refusal(turns=2)
-    suite = {
-        "suite": "humaneval",
-        "data": str(written(tmp_path / "HumanEval.jsonl", HUMANEVAL)),
-        "profile": "tiny-code",
-    }
-    assert "--turns 2 answers in a conversation: it needs --form instruct" in refusal(
-        turns=2, form="completion", **suite
-    )
+    file = str(written(tmp_path / "HumanEval.jsonl", HUMANEVAL))
+    said = refusal(turns=2, form="completion", suite="humaneval", data=file, profile="tiny-code")
+    assert "--turns 2 answers in a conversation: it needs --form instruct" in said
 
 
 def test_two_attempts_are_another_evaluation_and_train_nothing() -> None:
