@@ -24,7 +24,7 @@ from ares.data.chats import check_template, conversation, rendered
 from ares.data.code import IDS, CodeProblem, NoTests, RowError, read_problem, with_unit_tests
 from ares.data.code_sets import ground_truth
 from ares.data.shared import SharedPrompts, shared_prompts
-from ares.data.sources import DataError, folder_of, is_missing, place, read_rows, shown
+from ares.data.sources import DataError, folder_of, is_missing, place, read_rows, shown, together
 from ares.data.vision import Vision, has_media, in_parts, spoken
 from rewards.math import why_ungradable
 
@@ -148,15 +148,10 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
     """
     if not sets or "" in sets:
         return sets.get("")
-    names = list(dict.fromkeys(name for each in sets.values() for name in each.frame))
-    frames = []
-    for name, each in sets.items():
-        frame = each.frame.assign(id=[f"{name}/{own}" for own in each.frame["id"]])
-        absent = pd.DataFrame({column: None for column in names if column not in frame}, frame.index, dtype=object)
-        frames.append(pd.concat([frame, absent], axis=1)[names].astype(object))
+    frames = [each.frame.assign(id=f"{name}/" + each.frame["id"]) for name, each in sets.items()]
     return Problems(
         source=", ".join(each.source for each in sets.values()),
-        frame=pd.concat(frames, ignore_index=True),
+        frame=together(frames).reset_index(drop=True),
         overlong=sum(each.overlong for each in sets.values()),
         left_out={f"{name}/{own}": row for name, each in sets.items() for own, row in each.left_out.items()},
         repeated=tuple(dict.fromkeys(column for each in sets.values() for column in each.repeated)),
@@ -216,9 +211,11 @@ def as_problems(
     if needs == "tests" or not is_prompt_only(raw, config, needs):
         frame["answer"] = pd.Series([row.answer for row in kept], index=raw.index, dtype=object)
     keys = (config.prompt_key, config.id_key)
-    used = {"prompt": config.prompt_key, "id": config.id_key, "answer": config.answer_key}
-    for name in {*keys, *(name for name, key in used.items() if name != key)} & set(raw) if needs != "tests" else ():
-        frame[OWN + name] = raw[name]
+    ours = {"prompt": config.prompt_key, "id": config.id_key, "answer": config.answer_key}
+    replaced = {*keys, *(name for name, key in ours.items() if name != key)}
+    for name in raw if needs != "tests" else ():  # in the order of the file, on which the digest depends
+        if name in replaced:
+            frame[f"{OWN}{name}"] = raw[name]
     frame[ASKED] = pd.Series([row.asked for row in kept], index=raw.index, dtype=object)
     lengths = frame["prompt_token_ids"].map(len)
     fits = lengths <= config.max_prompt_length

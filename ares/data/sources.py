@@ -86,7 +86,7 @@ def read_rows(
         raise DataError(f"{place(source, row)}: {what}")
     if unreadable is not None:
         unreadable |= wrong
-    whole = _together(frames)
+    whole = together(frames)
     if whole.empty and not wrong:
         raise DataError(f"{shown(source)}: no rows")
     return whole
@@ -121,8 +121,8 @@ def _rows(one: str, split: str, limit: int | None) -> tuple[pd.DataFrame, Unread
     return as_objects(_data_set(one, path, split, limit), one), {}
 
 
-def _together(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all frames; None where a row's file does not have a column."""
+def together(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all frames; None where a row's own frame does not have a column."""
     if len(frames) == 1:
         return frames[0]
     names = list(dict.fromkeys(name for frame in frames for name in frame))

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 from ares.config.run import DataConfig
 from ares.data.check import check_rows
-from ares.data.problems import Cursor, DataError, Problems, joined, load_held_out, load_problems
+from ares.data.problems import OWN, Cursor, DataError, Problems, joined, load_held_out, load_problems
 from tests.ares.builders import MODEL, tokenizer
 from tests.ares.data.code_rows import written
 
@@ -191,6 +191,17 @@ def test_columns_are_found_by_their_configured_names_and_others_are_kept(tmp_pat
     (row,) = read(source, prompt_key="problem", answer_key="solution", id_key="key").frame.to_dict("records")
     assert (row["id"], row["answer"], row["level"]) == ("7", 2, 3)
     assert "problem" not in row
+
+
+def test_the_digest_does_not_depend_on_the_order_of_a_set_of_names(tmp_path: Path) -> None:
+    """Two columns that ours replace were kept in the order of a Python set, which differs between processes."""
+    source = jsonl(
+        tmp_path / "p.jsonl", [{"answer": "a", "id": "b", "prompt": "c", "q": "1+1=?", "gold": "2", "no": 1}]
+    )
+    frame = read(source, prompt_key="q", answer_key="gold", id_key="no").frame
+    assert [name for name in frame if name.startswith(OWN)] == [
+        f"{OWN}{name}" for name in ("answer", "id", "prompt", "q", "no")
+    ]
 
 
 def test_overlong_prompts_are_left_out_and_counted(tmp_path: Path) -> None:

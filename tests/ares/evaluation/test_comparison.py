@@ -11,37 +11,22 @@ from ares.config import ConfigError
 from ares.evaluation.comparison import ComparedEvaluation, compared
 from ares.evaluation.estimates import summarise
 from ares.evaluation.evaluation import Evaluation
-from ares.evaluation.request import EvaluationRequest
 from ares.store.store import RunStore
 from tests.ares.builders import MODEL
+from tests.ares.evaluation.test_evaluation import ids_of, opened, samples
 
 CORRECT = [4, 0, 2, 1]
 
 
-@pytest.fixture(autouse=True)
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ARES_RUNS", str(tmp_path / "runs"))
-    return tmp_path / "runs"
-
-
-def opened(**settings: Any) -> Evaluation:
-    settings = {"max_problems": 4, "n": 4, "profile": "tiny-math"} | settings
-    return Evaluation.open(EvaluationRequest(target=str(MODEL), **settings))
-
-
-def samples(evaluation: Evaluation, correct: list[int], n: int = 4) -> pd.DataFrame:
-    rows = [
-        {"id": name, "sample": sample, "tokens": 10, "truncated": False, "accuracy": float(sample < right)}
-        for name, right in zip(evaluation.run.train_set.frame["id"], correct, strict=True)
-        for sample in range(n)
-    ]
-    return pd.DataFrame(rows)
+def summarised(evaluation: Evaluation, correct: list[int]) -> tuple[dict[str, Any], pd.DataFrame]:
+    """As if of four samples to each problem so many were right."""
+    accuracies: Any = [[float(sample < right) for sample in range(4)] for right in correct]
+    return summarise(evaluation, samples(ids_of(evaluation), accuracies))
 
 
 def finished(out: Path, correct: list[int], **settings: Any) -> Path:
     """An evaluation's folder with the files of one that has finished."""
-    evaluation = opened(out=str(out), **settings)
-    summary, problems = summarise(evaluation, samples(evaluation, correct))
+    summary, problems = summarised(opened(n=4, out=str(out), **settings), correct)
     store = RunStore(out)
     store.write_rows("problems.parquet", problems)
     store.write_json("summary.json", summary)
@@ -50,8 +35,7 @@ def finished(out: Path, correct: list[int], **settings: Any) -> Path:
 
 def against(tmp_path: Path, mine: list[int], theirs: list[int]) -> dict[str, Any]:
     other = ComparedEvaluation.read(str(finished(tmp_path / "other", theirs)))
-    evaluation = opened(compare=str(tmp_path / "other"))
-    summary, problems = summarise(evaluation, samples(evaluation, mine))
+    summary, problems = summarised(opened(n=4, compare=str(tmp_path / "other")), mine)
     return compared(problems, list(summary["estimates"]), 4, other)
 
 
@@ -78,8 +62,7 @@ def test_a_policy_against_itself_differs_in_nothing(tmp_path: Path) -> None:
 def test_the_order_of_problems_and_of_the_two_does_not_matter(tmp_path: Path) -> None:
     path = finished(tmp_path / "other", CORRECT)
     problems = pd.read_parquet(path / "problems.parquet")
-    evaluation = opened()
-    _, mine = summarise(evaluation, samples(evaluation, [4, 1, 2, 0]))
+    _, mine = summarised(opened(n=4), [4, 1, 2, 0])
     one = compared(mine, ["pass@1"], 4, ComparedEvaluation.read(str(path)))
     RunStore(path).write_rows("problems.parquet", problems.iloc[::-1].reset_index(drop=True))
     assert compared(mine, ["pass@1"], 4, ComparedEvaluation.read(str(path))) == one
@@ -129,7 +112,7 @@ def test_what_was_measured_otherwise_is_refused_before_anything_is_sampled(
 ) -> None:
     path = finished(tmp_path / "other", CORRECT)
     with pytest.raises(ConfigError) as caught:
-        opened(compare=str(path), **settings)
+        opened(**{"n": 4, "compare": str(path)} | settings)
     assert told in str(caught.value)
     assert "Evaluate both in the same way" in str(caught.value)
 
@@ -137,4 +120,4 @@ def test_what_was_measured_otherwise_is_refused_before_anything_is_sampled(
 def test_engine_batches_and_folder_may_differ(tmp_path: Path) -> None:
     """The engine, its batches, and the folder are each policy's own."""
     path = finished(tmp_path / "other", CORRECT)
-    assert opened(compare=str(path), overrides=["rollout.shard_prompts=3"], k=[2]).other is not None
+    assert opened(n=4, compare=str(path), overrides=["rollout.shard_prompts=3"], k=[2]).other is not None

@@ -20,12 +20,6 @@ from tests.ares.builders import MODEL, config
 from tests.ares.data.code_rows import HUMANEVAL, written
 
 
-@pytest.fixture(autouse=True)
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ARES_RUNS", str(tmp_path / "runs"))
-    return tmp_path / "runs"
-
-
 def opened(target: str = str(MODEL), **settings: Any) -> Evaluation:
     settings = {"max_problems": 4, "n": 8} | settings
     if target == str(MODEL):

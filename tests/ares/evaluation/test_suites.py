@@ -35,7 +35,6 @@ from tests.ares.data.code_rows import written as rows_in
 def nothing_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test data, an empty cache, no hub."""
     monkeypatch.delenv("ARES_TEST_DATA", raising=False)
-    monkeypatch.setenv("ARES_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub._snapshot_download.HF_HUB_CACHE", str(tmp_path / "cache"), raising=False)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
