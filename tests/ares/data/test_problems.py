@@ -199,7 +199,7 @@ def test_the_digest_does_not_depend_on_the_order_of_a_set_of_names(tmp_path: Pat
         tmp_path / "p.jsonl", [{"answer": "a", "id": "b", "prompt": "c", "q": "1+1=?", "gold": "2", "no": 1}]
     )
     frame = read(source, prompt_key="q", answer_key="gold", id_key="no").frame
-    assert [name for name in frame if name.startswith(OWN)] == [
+    assert [name for name in map(str, frame) if name.startswith(OWN)] == [
         f"{OWN}{name}" for name in ("answer", "id", "prompt", "q", "no")
     ]
 
